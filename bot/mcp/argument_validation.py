@@ -54,7 +54,7 @@ class FlatSchema:
             return None
         if not all(map(_is_simple, properties.values())):
             return None
-        return cls({name: _TYPES[each["type"]] for name, each in properties.items()}, tuple(required))
+        return cls({name: _TYPES[parameter["type"]] for name, parameter in properties.items()}, tuple(required))
 
     def is_surely_valid(self, values: Mapping[str, Any]) -> bool:
         """Return True if the values are valid for certain. False says nothing: the library has to check them."""

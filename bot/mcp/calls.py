@@ -142,12 +142,12 @@ class ActiveCall:
 
     def __init__(self, context: CallContext) -> None:
         self.context = context
-        self.asker = _CallOwner(context.author.principal, context.key.rpartition(":")[0])
+        self.owner = _CallOwner(context.author.principal, context.key.rpartition(":")[0])
         self.answered = True
         self.seconds_asked = 0.0
-        self._surroundings = contextvars.copy_context()
+        self._task_context = contextvars.copy_context()
         self._asked = 0
-        self._asking: set[asyncio.Future[ElicitationResult]] = set()
+        self._questions: set[asyncio.Future[ElicitationResult]] = set()
         self._attempt = RequestContext()
         self._time: CallDeadline | None = None
 
@@ -163,7 +163,7 @@ class ActiveCall:
             self._time = None
             self.answered = self.answered or not attempt.sent
             self.seconds_asked += time.still
-            for asking in self._asking:
+            for asking in self._questions:
                 asking.cancel()
 
     async def ask(self, asked: ElicitationRequest) -> ElicitationResult:
@@ -173,15 +173,15 @@ class ActiveCall:
         if self._time is None or self._asked >= MOST_ROUNDS:
             return CANCELLED
         self._asked += 1
-        asking = self._surroundings.copy().run(asyncio.ensure_future, self.context.elicit(asked))
+        asking = self._task_context.copy().run(asyncio.ensure_future, self.context.elicit(asked))
         asking.add_done_callback(_retrieve_exception)
-        self._asking.add(asking)
+        self._questions.add(asking)
         with self._time.pause(), self._attempt.asking():
             try:
                 await asyncio.wait({asking})
             finally:
                 asking.cancel()
-                self._asking.discard(asking)
+                self._questions.discard(asking)
         return _elicitation_result(asking)
 
 
@@ -194,26 +194,26 @@ class ActiveCalls:
     def __init__(self, server: str, redact: Redaction) -> None:
         self._server = server
         self._redact = redact
-        self._most = AT_ONCE
+        self._limit = AT_ONCE
         self._calls: list[ActiveCall] = []
-        self._beside = 0
-        self._doubtful: list[tuple[float, _CallOwner]] = []
-        self._room = asyncio.Semaphore(AT_ONCE)
-        self._complaints = 0
+        self._other_requests = 0
+        self._abandoned: list[tuple[float, _CallOwner]] = []
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._logged_problems = 0
 
     @property
     def busy(self) -> str:
         """Error text for a server at its concurrency limit."""
-        which = "a call to it is" if self._most == 1 else f"{self._most} calls to it are"
+        which = "a call to it is" if self._limit == 1 else f"{self._limit} calls to it are"
         return f"Server {self._server} is busy: {which} under way."
 
     async def begin(self, context: CallContext, patience: float | None = None) -> ActiveCall:
         """Wait for a free slot, at most `patience` seconds. Raises TimeoutError."""
-        if self._room.locked() or len(self._calls) >= self._most:
+        if self._slots.locked() or len(self._calls) >= self._limit:
             async with asyncio.timeout(patience):
-                await self._wait_for_room()
+                await self._wait_for_slot()
         else:  # The usual case: a timeout would cost more than the rest.
-            await self._room.acquire()
+            await self._slots.acquire()
         call = ActiveCall(context)
         self._calls.append(call)
         return call
@@ -222,28 +222,28 @@ class ActiveCalls:
         """Release the slot of a call."""
         self._calls.remove(call)
         if not call.answered:
-            self._doubtful.append((asyncio.get_running_loop().time() + _DOUBTED_SECONDS, call.asker))
-        if len(self._calls) < self._most:
-            self._room.release()
+            self._abandoned.append((asyncio.get_running_loop().time() + _DOUBTED_SECONDS, call.owner))
+        if len(self._calls) < self._limit:
+            self._slots.release()
 
-    async def _wait_for_room(self) -> None:
-        await self._room.acquire()
-        while len(self._calls) >= self._most:  # The limit may have become 1.
-            await self._room.acquire()
+    async def _wait_for_slot(self) -> None:
+        await self._slots.acquire()
+        while len(self._calls) >= self._limit:  # The limit may have become 1.
+            await self._slots.acquire()
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
+    def other_request(self) -> Iterator[None]:
         """Mark a request that is not a tool call within the block: elicitations for it are cancelled."""
-        self._beside += 1
+        self._other_requests += 1
         try:
             yield
         finally:
-            self._beside -= 1
+            self._other_requests -= 1
 
     def reset_elicitations(self) -> None:
         """Reset the elicitation state for a new session."""
-        self._doubtful.clear()
-        self._complaints = 0
+        self._abandoned.clear()
+        self._logged_problems = 0
 
     async def on_elicitation(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Answer an elicitation through the user it is for. Cancel it if there is none."""
@@ -258,8 +258,8 @@ class ActiveCalls:
 
     def _log_problem(self, what: str) -> None:
         """Log a problem of an elicitation, at a limited rate because a server can send any number."""
-        self._complaints += 1
-        if self._complaints <= MOST_ROUNDS:
+        self._logged_problems += 1
+        if self._logged_problems <= MOST_ROUNDS:
             log.warning("MCP server %s %s", self._server, what)
 
     def _only_call(self) -> ActiveCall | None:
@@ -267,13 +267,13 @@ class ActiveCalls:
         that later elicitations have an owner.
         """
         now = asyncio.get_running_loop().time()
-        self._doubtful = [each for each in self._doubtful if each[0] > now]
-        askers = {call.asker for call in self._calls} | {asker for _, asker in self._doubtful}
-        if self._calls and len(askers) == 1 and not self._beside:
+        self._abandoned = [entry for entry in self._abandoned if entry[0] > now]
+        owners = {call.owner for call in self._calls} | {owner for _, owner in self._abandoned}
+        if self._calls and len(owners) == 1 and not self._other_requests:
             return self._calls[0]
         self._log_problem("sent an elicitation without a known user")
         if len(self._calls) > 1:
-            self._most = 1
+            self._limit = 1
         return None
 
 
@@ -339,13 +339,13 @@ class CallLimits:
 
 
 async def send(
-    client: Client, tool: Tool, call: ToolCall, under_way: ActiveCall, *, limits: CallLimits, redact: Redaction
+    client: Client, tool: Tool, call: ToolCall, active_call: ActiveCall, *, limits: CallLimits, redact: Redaction
 ) -> ToolOutcome | RequestNotSent | NoResponse:
     """Send a call and wait for its response within the limits, without the time for elicitations. On a timeout or a
     cancellation the server is notified. Raises only CancelledError.
     """
     modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
-    context, replies = under_way.context, under_way.context.replies
+    context, replies = active_call.context, active_call.context.replies
     if replies is not None and not modern and (why_not := elicitation.unvisited_reason(tool.server, replies)):
         return CallReturned(failed_result(call.id, why_not))
     params = _params(tool, call, context.key, replies if modern else None)
@@ -355,7 +355,7 @@ async def send(
         time_left.heard()
         context.on_progress(progress_text(progress, total, message, redact))
 
-    with request_context.begin() as attempt, under_way.sent(attempt, time_left):
+    with request_context.begin() as attempt, active_call.sent(attempt, time_left):
         try:
             async with time_left:
                 answer = await _answer(client, params, progressed)
@@ -365,7 +365,7 @@ async def send(
         except BROKEN as error:
             log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
             if isinstance(error, MCPError) and not modern:
-                under_way.answered = not sdk.is_stream_end(error)
+                active_call.answered = not sdk.is_stream_end(error)
                 if (visits := _required_visits(error, tool, call, redact)) is not None:
                     return visits
             match _outcome_of_error(error, attempt, tool, client.protocol_version):
@@ -373,7 +373,7 @@ async def send(
                     return replace(verdict, reason=redact(verdict.reason))
                 case text:
                     return CallReturned(failed_result(call.id, redact(text)))
-        under_way.answered = True
+        active_call.answered = True
     return _outcome(answer, tool, call, redact)
 
 

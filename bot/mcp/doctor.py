@@ -127,19 +127,19 @@ class NetworkProbes:
     async def tcp(self) -> Check:
         """Check that the port accepts connections."""
         _, port = origin_of(self._endpoint.url)
-        said = ""
-        for each in tuple(self._addresses):
+        text = ""
+        for item in tuple(self._addresses):
             try:
-                _, writer = await asyncio.open_connection(each, port)
+                _, writer = await asyncio.open_connection(item, port)
             except OSError as error:
-                said = error.strerror or type(error).__name__
+                text = error.strerror or type(error).__name__
                 continue
-            self._addresses = [each]
+            self._addresses = [item]
             await _closed(writer)
-            return Check("TCP", CheckStatus.WELL, f"{each} listens on port {port}")
+            return Check("TCP", CheckStatus.WELL, f"{item} listens on port {port}")
         return broken(
             "TCP",
-            f"No connection to port {port}: {said}.",
+            f"No connection to port {port}: {text}.",
             "check that the server is running, its port, and the firewall between",
         )
 
@@ -204,19 +204,19 @@ class NetworkProbes:
 
     def _judged(self, phrase: str, location: str) -> Check:
         # The request is not an MCP message, so many healthy servers answer 400.
-        said = f"a web server answers ({phrase})"
+        text = f"a web server answers ({phrase})"
         match self._status:
             case 301 | 302 | 303 | 307 | 308:
                 where = address(location)
                 return broken("HTTP", f"The server answers {phrase} and points to {where}.", "use that address instead")
             case 404 | 405 if self._endpoint.kind is HttpKind.AUTO:
-                return Check("HTTP", CheckStatus.WELL, f"{said}, as one of HTTP+SSE does")
+                return Check("HTTP", CheckStatus.WELL, f"{text}, as one of HTTP+SSE does")
             case 404 | 405 | 410:
-                return Check("HTTP", CheckStatus.DOUBTFUL, said, "if MCP fails below, correct the path of the url")
+                return Check("HTTP", CheckStatus.DOUBTFUL, text, "if MCP fails below, correct the path of the url")
             case 429 | 500 | 501 | 502 | 503 | 504:
-                return Check("HTTP", CheckStatus.DOUBTFUL, said, "check the server's log")
+                return Check("HTTP", CheckStatus.DOUBTFUL, text, "check the server's log")
             case _:
-                return Check("HTTP", CheckStatus.WELL, said)
+                return Check("HTTP", CheckStatus.WELL, text)
 
     async def authentication(self) -> Check:
         """Check that the server accepts the credentials."""
@@ -269,8 +269,8 @@ def flow_warnings(config: ServerConfig, tools: Sequence[Tool]) -> Iterator[tuple
         return
     known = {tool.original_name: tool for tool in tools}
     if missing := sorted(flows.tools - known.keys()):
-        said = f"words, sends or recipients are set for tools that it does not have: {_list(missing)}"
-        yield said, "correct the names"
+        text = f"words, sends or recipients are set for tools that it does not have: {_list(missing)}"
+        yield text, "correct the names"
     for name, recipients in sorted(flows.tool_recipients.items()):
         yield from _recipients(known[name], recipients) if name in known else ()
     contradicted = [
@@ -280,8 +280,8 @@ def flow_warnings(config: ServerConfig, tools: Sequence[Tool]) -> Iterator[tuple
         and (tool.flow.words is Words.OWN or (tool.flow.sends is Sends.CLOSED and not tool.read_only))
     ]
     if contradicted:
-        said = f"it says that the world of {_list(contradicted)} is open, and they are set to own words or to closed"
-        yield said, "check whose words they return and who reads what is sent"
+        text = f"it says that the world of {_list(contradicted)} is open, and they are set to own words or to closed"
+        yield text, "check whose words they return and who reads what is sent"
     if not config.trusted and any(tool.annotations.read_only for tool in tools):
         yield (
             "it is not marked trusted, so that even tools that only read are treated as if they changed something",
@@ -293,8 +293,8 @@ def _recipients(tool: Tool, recipients: Sequence[str]) -> Iterator[tuple[str, st
     properties = tool.input_schema.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
     if missing := [recipient for recipient in recipients if recipient not in known]:
-        said = f"the recipients of {tool.original_name} are to be in arguments that it does not have: {_list(missing)}"
-        yield f"{said}. They exempt nothing", "correct the names of the arguments"
+        text = f"the recipients of {tool.original_name} are to be in arguments that it does not have: {_list(missing)}"
+        yield f"{text}. They exempt nothing", "correct the names of the arguments"
     if tool.sends is Sends.CLOSED:
         yield f"{tool.original_name} has recipients and is closed, so they change nothing", "take one of the two out"
 
@@ -327,9 +327,9 @@ class ServerDiagnostics:
         """Check a server that need not be managed."""
         redact = self._shared.secrets.open(entry)
         try:
-            looks = self._verified(entry, redact)
-            async with aclosing(looks):
-                async for check in looks:
+            checks = self._verified(entry, redact)
+            async with aclosing(checks):
+                async for check in checks:
                     yield _clean(check, redact)
         finally:
             self._shared.secrets.close(entry.config.id, redact)
@@ -346,29 +346,29 @@ class ServerDiagnostics:
         async def tools() -> Check:
             return _check_tools(trial.tracker)
 
-        looks = self._run_in_order([*self._network_checks(entry.config), ("MCP", mcp), ("tools", tools)])
-        async with aclosing(looks):
-            async for check in looks:
+        checks = self._run_in_order([*self._network_checks(entry.config), ("MCP", mcp), ("tools", tools)])
+        async with aclosing(checks):
+            async for check in checks:
                 yield check
 
-    async def diagnose(self, kept: ManagedServer) -> AsyncGenerator[Check, None]:
+    async def diagnose(self, managed: ManagedServer) -> AsyncGenerator[Check, None]:
         """Check a managed server: its status first, its recent results last."""
-        looks = self._examined(kept)
-        async with aclosing(looks):
-            async for check in looks:
-                yield _clean(check, kept.redact)
+        checks = self._examined(managed)
+        async with aclosing(checks):
+            async for check in checks:
+                yield _clean(check, managed.redact)
 
-    async def _examined(self, kept: ManagedServer) -> AsyncGenerator[Check, None]:
-        yield _check_status(kept)
-        if check := _check_secrets(kept):
+    async def _examined(self, managed: ManagedServer) -> AsyncGenerator[Check, None]:
+        yield _check_status(managed)
+        if check := _check_secrets(managed):
             yield check
-        connection = kept.connection
+        connection = managed.connection
         if connection is None:
             return
         tracker = connection.tracker
 
         async def mcp() -> Check:
-            if kept.entry.standing is not ServerEnablement.ON and tracker.status is not ServerStatus.CONNECTED:
+            if managed.entry.standing is not ServerEnablement.ON and tracker.status is not ServerStatus.CONNECTED:
                 return Check("MCP", CheckStatus.SKIPPED, "It is disconnected.")
             await connection.connect()
             check = _check_handshake(tracker)
@@ -382,9 +382,9 @@ class ServerDiagnostics:
         async def tools() -> Check:
             return _check_tools(tracker)
 
-        looks = self._run_in_order([*self._network_checks(kept.config), ("MCP", mcp), ("tools", tools)])
-        async with aclosing(looks):
-            async for check in looks:
+        checks = self._run_in_order([*self._network_checks(managed.config), ("MCP", mcp), ("tools", tools)])
+        async with aclosing(checks):
+            async for check in checks:
                 yield check
         for check in (
             *_check_flows(tracker),
@@ -436,9 +436,9 @@ class ServerDiagnostics:
             )
         return Check("command", CheckStatus.WELL, found)
 
-    async def _run_in_order(self, looks: Sequence[tuple[str, CheckFunction]]) -> AsyncGenerator[Check, None]:
+    async def _run_in_order(self, checks: Sequence[tuple[str, CheckFunction]]) -> AsyncGenerator[Check, None]:
         whole = True
-        for name, run_check in looks:
+        for name, run_check in checks:
             if not whole:
                 yield Check(name, CheckStatus.SKIPPED, "Skipped, because an earlier check failed.")
                 continue
@@ -503,11 +503,11 @@ def _check_tools(tracker: ServerStatusTracker) -> Check:
         return Check("tools", CheckStatus.DOUBTFUL, f"{detail}; there is no {wanted}", "correct its auto_context_tool")
     if tracker.pinning.withheld:
         count = len(tracker.pinning.withheld)
-        said = f"{detail}; {count} not offered, because no admin has reviewed {'it' if count == 1 else 'them'} yet"
-        return Check("tools", CheckStatus.DOUBTFUL, said, f"use /mcp review {tracker.config.name}")
+        text = f"{detail}; {count} not offered, because no admin has reviewed {'it' if count == 1 else 'them'} yet"
+        return Check("tools", CheckStatus.DOUBTFUL, text, f"use /mcp review {tracker.config.name}")
     if tracker.left_out:
-        said = f"{detail}; not offered: {', '.join(tracker.left_out[:_NAMED])}"
-        return Check("tools", CheckStatus.DOUBTFUL, said, "correct them on the server, then sync")
+        text = f"{detail}; not offered: {', '.join(tracker.left_out[:_NAMED])}"
+        return Check("tools", CheckStatus.DOUBTFUL, text, "correct them on the server, then sync")
     if not tools:
         return Check("tools", CheckStatus.DOUBTFUL, "It has no tools.", "check that the server has any, then sync")
     return Check("tools", CheckStatus.WELL, f"{detail}{_renamed(tracker.config, tools)}")
@@ -522,11 +522,11 @@ def _renamed(config: ServerConfig, tools: Sequence[Tool]) -> str:
     return f"; offered under names that models take: {named}{more}"
 
 
-def _check_status(kept: ManagedServer) -> Check:
+def _check_status(managed: ManagedServer) -> Check:
     """Check the status of a managed server."""
-    state = kept.snapshot
-    if kept.problem:
-        return _split("standing", kept.problem)
+    state = managed.snapshot
+    if managed.problem:
+        return _split("standing", managed.problem)
     match state.status:
         case ServerStatus.CONNECTED | ServerStatus.CONNECTING | ServerStatus.IDLE:
             return Check("standing", CheckStatus.WELL, str(state.status))
@@ -541,24 +541,24 @@ def _check_status(kept: ManagedServer) -> Check:
             return replace(_split("standing", f"{state.status}: {state.problem}"), finding=CheckStatus.DOUBTFUL)
 
 
-def _check_secrets(kept: ManagedServer) -> Check | None:
+def _check_secrets(managed: ManagedServer) -> Check | None:
     """Check for weak secrets in the server's definition."""
     weak = {
         secret.label: secret.weakness
-        for secret in kept.redact.secrets
-        if secret.value in kept.entry.secrets and secret.label != USER_NAME
+        for secret in managed.redact.secrets
+        if secret.value in managed.entry.secrets and secret.label != USER_NAME
     }
     found = [f"its {label} is {why}" for label, why in weak.items() if why]
     if not found:
         return None
-    said = f"{'; '.join(found[:_NAMED])}. It is hidden in results of this server, and nowhere else."
-    return Check("secrets", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}", "set a random one")
+    text = f"{'; '.join(found[:_NAMED])}. It is hidden in results of this server, and nowhere else."
+    return Check("secrets", CheckStatus.DOUBTFUL, f"{text[0].upper()}{text[1:]}", "set a random one")
 
 
 def _check_flows(tracker: ServerStatusTracker) -> Iterator[Check]:
     """Check the server's information-flow settings."""
-    for said, fix in flow_warnings(tracker.config, tracker.synced.capabilities.tools):
-        yield Check("information flow", CheckStatus.DOUBTFUL, f"{said[0].upper()}{said[1:]}.", fix)
+    for text, fix in flow_warnings(tracker.config, tracker.synced.capabilities.tools):
+        yield Check("information flow", CheckStatus.DOUBTFUL, f"{text[0].upper()}{text[1:]}.", fix)
 
 
 def _check_rejections(tracker: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
@@ -570,9 +570,9 @@ def _check_rejections(tracker: ServerStatusTracker, refused: RefusedBy) -> Itera
     ]
     if found:
         more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        said = f"Services of models have refused tools of it: {'; '.join(found[:_NAMED])}{more}."
+        text = f"Services of models have refused tools of it: {'; '.join(found[:_NAMED])}{more}."
         yield Check(
-            "models", CheckStatus.DOUBTFUL, said, "have the server corrected, or leave the tools out of the profile"
+            "models", CheckStatus.DOUBTFUL, text, "have the server corrected, or leave the tools out of the profile"
         )
 
 
@@ -590,8 +590,8 @@ def _check_output(stray_lines: StrayLineCounter) -> Iterator[Check]:
 def _check_log(server_log: ServerLog) -> Iterator[Check]:
     """Check the server's recent log messages."""
     if server_log.last:
-        said = "; ".join(f"{each.level}: {each.text}" for each in server_log.last)
-        yield Check("its log", CheckStatus.DOUBTFUL, f"It said: {said}")
+        text = "; ".join(f"{item.level}: {item.text}" for item in server_log.last)
+        yield Check("its log", CheckStatus.DOUBTFUL, f"It said: {text}")
 
 
 def _check_sync(tracker: ServerStatusTracker) -> Check:
@@ -602,13 +602,13 @@ def _check_sync(tracker: ServerStatusTracker) -> Check:
     if synced.at is None:
         return Check("sync", CheckStatus.DOUBTFUL, "Its tools have not been loaded yet.", "connect it, then sync")
     age = max(time.time() - synced.at, 0.0)
-    said = f"{synced.status}, {_span(age)} ago"
+    text = f"{synced.status}, {_span(age)} ago"
     if synced.status is SyncStatus.SYNC_FAILED:
         cause, _, fix = synced.problem.partition(" Fix: ")
-        return Check("sync", CheckStatus.DOUBTFUL, f"{said}: {cause}", fix or "sync again")
+        return Check("sync", CheckStatus.DOUBTFUL, f"{text}: {cause}", fix or "sync again")
     if age > _OLD:
-        return Check("sync", CheckStatus.DOUBTFUL, said, "sync, so that new tools are offered")
-    return Check("sync", CheckStatus.WELL, said)
+        return Check("sync", CheckStatus.DOUBTFUL, text, "sync, so that new tools are offered")
+    return Check("sync", CheckStatus.WELL, text)
 
 
 def _check_calls(connection: Connection) -> Check:
@@ -618,10 +618,10 @@ def _check_calls(connection: Connection) -> Check:
         return Check("calls", CheckStatus.WELL, "none answered since this process started")
     half, most = times[len(times) // 2], times[min(int(len(times) * 0.95), len(times) - 1)]
     limit = connection.config.tool_timeout
-    said = f"the last {len(times)}: half within {half:.2f} s, 95 % within {most:.2f} s, limit {limit:g} s"
+    text = f"the last {len(times)}: half within {half:.2f} s, 95 % within {most:.2f} s, limit {limit:g} s"
     if most > 0.8 * limit:
-        return Check("calls", CheckStatus.DOUBTFUL, said, "raise its tool_timeout, or make the server faster")
-    return Check("calls", CheckStatus.WELL, said)
+        return Check("calls", CheckStatus.DOUBTFUL, text, "raise its tool_timeout, or make the server faster")
+    return Check("calls", CheckStatus.WELL, text)
 
 
 def _span(seconds: float) -> str:

@@ -22,7 +22,7 @@ from bot.mcp.results import error_text
 from bot.mcp.sdk import http_error_stand_in, unsupported_version
 
 _QUOTED_LINES = 3
-_LONGEST_SAYING = 500
+_LONGEST_QUOTE = 500
 _LONGEST_VERSION = 40
 LARGEST_ANSWER = 8 * 1024 * 1024
 """Maximum size in bytes of a response or of one event, on every transport, because it is held in memory."""
@@ -81,7 +81,7 @@ def refused_status(server: str, status: int) -> str:
     return f"MCP server request failed: {status_phrase(status)}.{fix}"
 
 
-def timeout_message(config: ServerConfig, words: tuple[str, ...], limit: float) -> Problem:
+def timeout_message(config: ServerConfig, stderr_lines: tuple[str, ...], limit: float) -> Problem:
     """Describe a timeout while connecting."""
     what = (
         "that it speaks MCP on its standard output"
@@ -89,18 +89,18 @@ def timeout_message(config: ServerConfig, words: tuple[str, ...], limit: float) 
         else "that an MCP server listens at its url"
     )
     cause = f"Server {config.name} did not answer within {limit:g} s."
-    return Problem.quoting(cause, _quoted(words), f"Fix: check {what}, or raise its connect_timeout.")
+    return Problem.quoting(cause, _stderr_quote(stderr_lines), f"Fix: check {what}, or raise its connect_timeout.")
 
 
-def connection_lost(config: ServerConfig, words: tuple[str, ...]) -> Problem:
+def connection_lost(config: ServerConfig, stderr_lines: tuple[str, ...]) -> Problem:
     """Describe the loss of an established connection."""
     cause = f"The connection to server {config.name} was lost."
-    return Problem.quoting(cause, _quoted(words), "It is made again when it is needed.")
+    return Problem.quoting(cause, _stderr_quote(stderr_lines), "It is made again when it is needed.")
 
 
 def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) -> str:
     """Describe a failed listing of a connected server's capabilities."""
-    return f"Server {config.name} did not say what it offers: {_said(config, error, redact)}. Fix: check its log."
+    return f"Server {config.name} did not say what it offers: {_error_text(config, error, redact)}. Fix: check its log."
 
 
 def failed_request(config: ServerConfig, what: str, error: Exception, redact: Redaction) -> tuple[str, str]:
@@ -109,29 +109,29 @@ def failed_request(config: ServerConfig, what: str, error: Exception, redact: Re
         limit = f"{config.tool_timeout:g} s"
         return f"Server {config.name} did not give {what} within {limit}.", "try again later, or check its log"
     return (
-        f"Server {config.name} did not give {what}: {_said(config, error, redact)}.",
+        f"Server {config.name} did not give {what}: {_error_text(config, error, redact)}.",
         "check the name and what it needs",
     )
 
 
-def _said(config: ServerConfig, error: Exception, redact: Redaction) -> str:
+def _error_text(config: ServerConfig, error: Exception, redact: Redaction) -> str:
     match error:
         case TimeoutError():
             return f"no answer within {config.list_timeout:g} s"
         case MCPError():
-            said = error_text(error).removeprefix("Error calling MCP server: ")
+            sentence = error_text(error).removeprefix("Error calling MCP server: ")
         case ValidationError():
             return "its answer is not in the form that the protocol wants"
         case _:
-            said = f"{type(error).__name__}: {error}"
-    return redact(said)[:_LONGEST_SAYING].rstrip(". ")
+            sentence = f"{type(error).__name__}: {error}"
+    return redact(sentence)[:_LONGEST_QUOTE].rstrip(". ")
 
 
 def connect_failure(
     config: ServerConfig,
     error: BaseException,
     attempt: RequestContext,
-    words: tuple[str, ...],
+    stderr_lines: tuple[str, ...],
     *,
     redact: Redaction,
     limit: float,
@@ -139,32 +139,32 @@ def connect_failure(
     """Describe an error that ended a connection or prevented it. `limit` is the connect timeout in seconds."""
     cause = root_cause(error)
     if isinstance(cause, TimeoutError):
-        return timeout_message(config, words, limit)
+        return timeout_message(config, stderr_lines, limit)
     if isinstance(cause, InvalidDefinition):
         return Problem.without_quote(f"Server {config.name}: {cause.sentence}")
     match config.transport:
         case StdioTransport() as process:
-            known = _process_failure(config.name, process, cause, words)
+            known = _process_failure(config.name, process, cause, stderr_lines)
         case HttpTransport(url=url):
             known = _http_failure(config, url, attempt)
     if known:
         return known
     if version := unsupported_version(cause):
-        said = redact(version)[:_LONGEST_VERSION]
+        sentence = redact(version)[:_LONGEST_VERSION]
         unknown = f"Server {config.name} speaks a version of MCP that is not known here."
-        return Problem.quoting(unknown, f": {said}", "Fix: update one of the two.")
-    said = error_text(cause) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
-    said = redact(said)[:_LONGEST_SAYING].rstrip(".")
+        return Problem.quoting(unknown, f": {sentence}", "Fix: update one of the two.")
+    sentence = error_text(cause) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
+    sentence = redact(sentence)[:_LONGEST_QUOTE].rstrip(".")
     unusable = f"Server {config.name} could not be used."
-    return Problem.quoting(unusable, f": {said}", "Fix: check that it is an MCP server.")
+    return Problem.quoting(unusable, f": {sentence}", "Fix: check that it is an MCP server.")
 
 
 def _process_failure(
-    server: str, process: StdioTransport, cause: BaseException, words: tuple[str, ...]
+    server: str, process: StdioTransport, cause: BaseException, stderr_lines: tuple[str, ...]
 ) -> Problem | None:
     if isinstance(cause, MCPError) and cause.code == CONNECTION_CLOSED:
         fix = f"Fix: run its command ({process.command}) by hand and read what it says."
-        return Problem.quoting(f"Server {server} ended while it was starting.", _quoted(words), fix)
+        return Problem.quoting(f"Server {server} ended while it was starting.", _stderr_quote(stderr_lines), fix)
     if isinstance(cause, OSError | ValueError):
         return Problem.without_quote(_not_started(server, process.command, process.cwd, cause))
     return None
@@ -182,8 +182,10 @@ def _http_failure(config: ServerConfig, url: str, attempt: RequestContext) -> Pr
             f"Fix: set its secret again, or correct its type of authentication."
         )
     if attempt.status is not None and attempt.status >= 400:
-        said = refused_status(server, attempt.status)
-        return Problem.without_quote(said if "Fix:" in said else f"Server {server}: {said}. Fix: check its log.")
+        sentence = refused_status(server, attempt.status)
+        return Problem.without_quote(
+            sentence if "Fix:" in sentence else f"Server {server}: {sentence}. Fix: check its log."
+        )
     return None
 
 
@@ -196,8 +198,8 @@ def _not_started(server: str, command: str, cwd: str | None, cause: OSError | Va
     return f"The command {command} of server {server} could not be started: {why}. Fix: correct its command."
 
 
-def _quoted(words: tuple[str, ...]) -> str:
-    return f'. Its last words: "{" / ".join(words[-_QUOTED_LINES:])}"' if words else ""
+def _stderr_quote(stderr_lines: tuple[str, ...]) -> str:
+    return f'. Its last words: "{" / ".join(stderr_lines[-_QUOTED_LINES:])}"' if stderr_lines else ""
 
 
 class _Body(BaseModel):

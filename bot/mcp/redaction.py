@@ -218,9 +218,9 @@ class KnownSecrets:
 
     def close(self, server_id: str, redaction: Redaction) -> None:
         """Drop the secrets of a definition that is kept no more."""
-        held = [each for each in self._open.get(server_id, ()) if each is not redaction]
-        if held:
-            self._open[server_id] = held
+        others = [other for other in self._open.get(server_id, ()) if other is not redaction]
+        if others:
+            self._open[server_id] = others
         else:
             self._open.pop(server_id, None)
             self._tokens.pop(server_id, None)
@@ -232,7 +232,7 @@ class KnownSecrets:
     def __call__(self, text: str) -> str:
         """Return a log line without any secret. A weak one of a server, which may be a word, stays."""
         known = [self._operator, *(tokens.spellings for tokens in self._tokens.values())]
-        known += [redaction.strong for held in self._open.values() for redaction in held]
+        known += [redaction.strong for others in self._open.values() for redaction in others]
         return _without(text, [span for spellings in known for span in spellings.spans(text)])
 
 
@@ -260,8 +260,8 @@ def _in_literal(literal: str, spans: Callable[[str], Iterable[SecretSpan]]) -> s
     if "\\" not in body:
         return f'"{_without(body, spans(body))}"'
     starts = [0, *accumulate(map(len, _JSON_CHARACTER.findall(body)))]
-    found = [replace(span, start=starts[span.start], end=starts[span.end]) for span in spans(json.loads(literal))]
-    return f'"{_without(body, found)}"'
+    shifted = [replace(span, start=starts[span.start], end=starts[span.end]) for span in spans(json.loads(literal))]
+    return f'"{_without(body, shifted)}"'
 
 
 def _unique(name: str, taken: Container[str]) -> str:

@@ -94,54 +94,54 @@ class ServerRegistry:
     def __init__(self, shared: ConnectionDependencies, policy: ConnectPolicy) -> None:
         self._shared = shared
         self._policy = policy
-        self._kept: dict[str, ManagedServer] = {}
-        self._leaving: dict[Connection, asyncio.Task[None]] = {}
+        self._servers: dict[str, ManagedServer] = {}
+        self._disconnecting: dict[Connection, asyncio.Task[None]] = {}
         self._started = False
 
     def __iter__(self) -> Iterator[ManagedServer]:
-        return iter(sorted(self._kept.values(), key=lambda kept: (kept.config.name, kept.config.id)))
+        return iter(sorted(self._servers.values(), key=lambda managed: (managed.config.name, managed.config.id)))
 
     def get(self, server_id: str) -> ManagedServer | None:
         """Return the server with this id, or None."""
-        return self._kept.get(server_id)
+        return self._servers.get(server_id)
 
     def start(self) -> None:
         """Connect to the enabled servers, and to new ones from now on."""
         self._started = True
-        for kept in self:
-            self._begin(kept)
+        for managed in self:
+            self._start_connection(managed)
 
-    def follow(self, entries: Sequence[DesiredServer], limit: float) -> None:
+    def reconcile(self, entries: Sequence[DesiredServer], limit: float) -> None:
         """Manage exactly these servers. Removed ones are closed gracefully for `limit` seconds."""
         wanted = {entry.config.id: entry for entry in entries}
-        for server_id in self._kept.keys() - wanted.keys():
-            self._let_go(self._kept.pop(server_id), limit)
+        for server_id in self._servers.keys() - wanted.keys():
+            self._disconnect(self._servers.pop(server_id), limit)
         for server_id, entry in wanted.items():
-            before = self._kept.get(server_id)
-            self._kept[server_id] = kept = self._next(before, entry)
-            if before is not None and before.redact is not kept.redact:
-                self._let_go(before, limit)
+            before = self._servers.get(server_id)
+            self._servers[server_id] = managed = self._updated(before, entry)
+            if before is not None and before.redact is not managed.redact:
+                self._disconnect(before, limit)
             used = before is not None and before.connection is not None and before.connection.started
-            if self._started and used and entry.standing is ServerEnablement.ON and kept.connection is not None:
-                kept.connection.start()
+            if self._started and used and entry.standing is ServerEnablement.ON and managed.connection is not None:
+                managed.connection.start()
             elif self._started:
-                self._begin(kept)
+                self._start_connection(managed)
 
     async def close(self, limit: float) -> None:
         """Close all connections concurrently, those of removed servers included."""
-        present = [kept.connection for kept in self if kept.connection is not None]
-        await asyncio.gather(*(connection.close(limit) for connection in (*present, *self._leaving)))
-        if self._leaving:
-            await asyncio.wait(self._leaving.values())
+        present = [managed.connection for managed in self if managed.connection is not None]
+        await asyncio.gather(*(connection.close(limit) for connection in (*present, *self._disconnecting)))
+        if self._disconnecting:
+            await asyncio.wait(self._disconnecting.values())
 
-    def _next(self, before: ManagedServer | None, entry: DesiredServer) -> ManagedServer:
+    def _updated(self, before: ManagedServer | None, entry: DesiredServer) -> ManagedServer:
         if before is None or before.connection is None or not _same(before, entry):
-            return self._new(entry)
+            return self._create(entry)
         before.connection.learn(entry.synced, entry.pinned)
         before.connection.learn_sign_in(entry.signed_in)
         return replace(before, entry=entry)
 
-    def _new(self, entry: DesiredServer) -> ManagedServer:
+    def _create(self, entry: DesiredServer) -> ManagedServer:
         redact = self._shared.secrets.open(entry)
         problem, barred = redact.clean(entry.problem), False
         try:
@@ -157,29 +157,29 @@ class ServerRegistry:
         )
         return ManagedServer(entry, "", redact, connection)
 
-    def _begin(self, kept: ManagedServer) -> None:
+    def _start_connection(self, managed: ManagedServer) -> None:
         wanted = self._policy is ConnectPolicy.EAGER or (
-            self._policy is ConnectPolicy.AUTO and kept.config.auto_connect
+            self._policy is ConnectPolicy.AUTO and managed.config.auto_connect
         )
-        if wanted and kept.entry.standing is ServerEnablement.ON and kept.connection is not None:
-            kept.connection.start()
+        if wanted and managed.entry.standing is ServerEnablement.ON and managed.connection is not None:
+            managed.connection.start()
 
-    def _let_go(self, kept: ManagedServer, limit: float) -> None:
-        connection = kept.connection
-        self._shared.sync_notifier.forget(kept.config.id)
+    def _disconnect(self, managed: ManagedServer, limit: float) -> None:
+        connection = managed.connection
+        self._shared.sync_notifier.forget(managed.config.id)
         if connection is None:
-            self._shared.secrets.close(kept.config.id, kept.redact)
+            self._shared.secrets.close(managed.config.id, managed.redact)
             return
         # Also one that is unused yet, because a caller may hold it.
         connection.tracker.detach()
-        task = asyncio.create_task(connection.disconnect(limit), name=f"mcp:leaving:{kept.config.name}")
-        self._leaving[connection] = task
-        task.add_done_callback(lambda _: self._has_left(kept, connection))
+        task = asyncio.create_task(connection.disconnect(limit), name=f"mcp:leaving:{managed.config.name}")
+        self._disconnecting[connection] = task
+        task.add_done_callback(lambda _: self._forget(managed, connection))
 
-    def _has_left(self, kept: ManagedServer, connection: Connection) -> None:
+    def _forget(self, managed: ManagedServer, connection: Connection) -> None:
         # Calls that were running may have shown its secrets until now.
-        self._leaving.pop(connection, None)
-        self._shared.secrets.close(kept.config.id, kept.redact)
+        self._disconnecting.pop(connection, None)
+        self._shared.secrets.close(managed.config.id, managed.redact)
 
 
 def _same(before: ManagedServer, entry: DesiredServer) -> bool:

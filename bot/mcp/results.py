@@ -58,9 +58,9 @@ def storable_json(value: Any) -> Any:
         case str():
             return strip_unstorable(value)
         case list():
-            return [storable_json(each) for each in value]
+            return [storable_json(item) for item in value]
         case dict():
-            return {strip_unstorable(str(key)): storable_json(each) for key, each in value.items()}
+            return {strip_unstorable(str(key)): storable_json(item) for key, item in value.items()}
         case float() if not math.isfinite(value):
             return json.dumps(value)
         case _:
@@ -71,7 +71,7 @@ def clean_schema(schema: Any, clean: Callable[[str], str]) -> Any:
     """Return a JSON Schema with cleaned titles and descriptions. Values that arguments are compared with stay."""
     match schema:
         case list():
-            return [clean_schema(each, clean) for each in schema]
+            return [clean_schema(item, clean) for item in schema]
         case dict():
             return {key: _cleaned_entry(key, value, clean) for key, value in schema.items()}
         case _:
@@ -136,8 +136,8 @@ def _bytes(encoded: str, mime_type: str, name: str, readers: ImageAudience, word
     if image:
         yield ImagePart(data, image, _ending_in(name, image), readers)
     elif data and readers is not ImageAudience.MODEL:
-        found = detect_media_type(data, mime_type)
-        yield FilePart(data, found, _ending_in(name, found))
+        detected = detect_media_type(data, mime_type)
+        yield FilePart(data, detected, _ending_in(name, detected))
 
 
 def _decode(encoded: str) -> bytes:
@@ -211,9 +211,9 @@ def truncate(texts: Iterable[str], note: str = _LEFT_OUT) -> tuple[str, ...]:
     joined = "\n".join(parts)
     if len(joined) <= TEXT_LIMIT:
         return parts
-    kept = TEXT_LIMIT - _ROOM_FOR_NOTE
-    head = int(kept * _HEAD_SHARE)
-    return (joined[:head] + f"\n... {len(joined) - kept} {note} ...\n" + joined[len(joined) - (kept - head) :],)
+    length = TEXT_LIMIT - _ROOM_FOR_NOTE
+    head = int(length * _HEAD_SHARE)
+    return (joined[:head] + f"\n... {len(joined) - length} {note} ...\n" + joined[len(joined) - (length - head) :],)
 
 
 def _texts(parts: Sequence[ResultPart]) -> list[str]:
@@ -278,8 +278,8 @@ def _schema_mismatch(tool: Tool, structured: Any) -> str:
     """
     if tool.output_schema is None or structured is None:
         return ""
-    found = validate(tool.output_schema, structured)
-    return f"(This does not fit what the tool says it returns: {'; '.join(found)}.)" if found else ""
+    detected = validate(tool.output_schema, structured)
+    return f"(This does not fit what the tool says it returns: {'; '.join(detected)}.)" if detected else ""
 
 
 async def format_resource(client: Client, uri: str, redact: Redaction) -> Sequence[Piece]:

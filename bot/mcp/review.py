@@ -78,17 +78,17 @@ class ToolPinning:
         self._tools: tuple[Tool, ...] = ()
         self._unpinned: tuple[Tool, ...] = ()
         self._withheld: frozenset[str] = frozenset()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def know(self, tools: Sequence[Tool]) -> None:
         """Set tools that the server offered before, without logging."""
         self._compare(tools)
-        self._told.update(self._withheld)
+        self._logged.update(self._withheld)
 
     def compare(self, tools: Sequence[Tool]) -> None:
         """Set the current tools. Newly withheld ones are logged."""
         self._compare(tools)
-        self._tell()
+        self._log_withheld()
 
     def learn(self, pinned: Pinned | None) -> bool:
         """Set the pins. Return True if offered tools are withheld now, because a newer definition was pinned."""
@@ -98,8 +98,8 @@ class ToolPinning:
         self._pinned = pinned
         self._compare(self._tools)
         # Log a reviewed tool again if it changes once more.
-        self._told &= self._withheld
-        self._tell()
+        self._logged &= self._withheld
+        self._log_withheld()
         return bool(self._withheld - before)
 
     @property
@@ -130,9 +130,9 @@ class ToolPinning:
         if self._policy is ReviewPolicy.CHANGED:
             self._withheld = frozenset(tool.name for tool in self._unpinned)
 
-    def _tell(self) -> None:
-        news = [tool for tool in self._unpinned if tool.name in self._withheld - self._told]
-        self._told.update(self._withheld)
+    def _log_withheld(self) -> None:
+        news = [tool for tool in self._unpinned if tool.name in self._withheld - self._logged]
+        self._logged.update(self._withheld)
         if news:
             pinned = self._pinned or {}
             named = ", ".join(f"{tool.original_name[:64]!r} ({review_status(tool, pinned)})" for tool in news[:_NAMED])
@@ -177,8 +177,8 @@ def _of_text(text: str) -> Iterator[str]:
 def _of_names(tool: types.Tool, foreign: Collection[str]) -> str:
     if not foreign:
         return ""
-    said = {word for text in _prose(tool) for word in _WORD.findall(text)}
-    named = sorted(said.intersection(foreign))
+    words = {word for text in _prose(tool) for word in _WORD.findall(text)}
+    named = sorted(words.intersection(foreign))
     return f"it names tools of other servers: {', '.join(named)[:_LONGEST_QUOTE]}" if named else ""
 
 
@@ -198,8 +198,8 @@ def _described(schema: Any) -> Iterator[str]:
                 else:
                     yield from _described(value)
         case list():
-            for each in schema:
-                yield from _described(each)
+            for item in schema:
+                yield from _described(item)
 
 
 def _texts(tool: types.Tool) -> Iterator[str]:
@@ -220,12 +220,12 @@ def _strings(value: Any) -> Iterator[str]:
         case str():
             yield value
         case dict():
-            for key, each in value.items():
+            for key, item in value.items():
                 yield str(key)
-                yield from _strings(each)
+                yield from _strings(item)
         case list():
-            for each in value:
-                yield from _strings(each)
+            for item in value:
+                yield from _strings(item)
 
 
 def offered_name(server: str, tool: str) -> str:

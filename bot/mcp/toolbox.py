@@ -78,10 +78,10 @@ class _DemotingFilter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if not _TARGET.isEnabledFor(logging.DEBUG):
             return
-        said = record.getMessage()
-        if not said.startswith(sdk.WHOLE_MESSAGES):
+        text = record.getMessage()
+        if not text.startswith(sdk.WHOLE_MESSAGES):
             # Redact before the cut, because a part of a secret would not be recognized.
-            _TARGET.debug("%s: %.500s", record.name, self._redact(said))
+            _TARGET.debug("%s: %.500s", record.name, self._redact(text))
 
 
 def contain_library_logs(redact: Callable[[str], str]) -> None:
@@ -149,7 +149,7 @@ class McpToolbox:
         self._servers = ServerRegistry(self._shared, policy)
         self._doctor = ServerDiagnostics(self._shared, refused)
         if enabled:
-            self._servers.follow(entries, _GENTLE_SECONDS)
+            self._servers.reconcile(entries, _GENTLE_SECONDS)
 
     @property
     def enabled(self) -> bool:
@@ -177,9 +177,9 @@ class McpToolbox:
         """Manage exactly these servers. Returns at once; the next offers wait for new servers as after the start."""
         if not self._enabled or self._closed:
             return
-        before = {kept.connection for kept in self._servers}
-        self._servers.follow(entries, _GENTLE_SECONDS)
-        if self._first_wait_ends and any(kept.connection not in before for kept in self._servers):
+        before = {managed.connection for managed in self._servers}
+        self._servers.reconcile(entries, _GENTLE_SECONDS)
+        if self._first_wait_ends and any(managed.connection not in before for managed in self._servers):
             self._first_wait_ends = asyncio.get_running_loop().time() + self._first_wait
 
     async def wait_ready(self) -> None:
@@ -188,42 +188,42 @@ class McpToolbox:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._first_wait_ends):
-                for kept in self._servers:
-                    if kept.connection is not None:
-                        await kept.connection.first_attempt_done()
+                for managed in self._servers:
+                    if managed.connection is not None:
+                        await managed.connection.first_attempt_done()
 
     async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
         """Return the tools of a workspace's servers and the global ones, by name, and a sentence for each
         unavailable server. Waits only in the first seconds after the start.
         """
         await self.wait_ready()
-        servers = [kept for kept in self._servers if kept.config.workspace in (EVERYWHERE, workspace)]
+        servers = [managed for managed in self._servers if managed.config.workspace in (EVERYWHERE, workspace)]
         tools = _by_name(servers)
+        names = {tool.name for tool in tools}
         self._count_use(servers)
         return ToolSet(
             tools=tools,
             guidance=tuple(_guidance(servers)),
             absent=tuple(self._absent(servers)),
-            withheld=frozenset(name for kept in servers for name in kept.withheld) - {tool.name for tool in tools},
-            barred=frozenset(tool.name for kept in servers if kept.barred for tool in kept.known)
-            - {tool.name for tool in tools},
+            withheld=frozenset(name for managed in servers for name in managed.withheld) - names,
+            barred=frozenset(tool.name for managed in servers if managed.barred for tool in managed.known) - names,
         )
 
     async def confirm(self, server_id: str) -> str:
         """Make sure that the server's tools are up to date. Return the reason if that fails, else an empty text."""
-        kept = self._servers.get(server_id)
-        return "" if kept is None or kept.connection is None else await kept.connection.confirm()
+        managed = self._servers.get(server_id)
+        return "" if managed is None or managed.connection is None else await managed.connection.confirm()
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         """Run a tool. Invalid arguments are reported to the model and not sent."""
-        kept = self._servers.get(tool.server_id)
-        if kept is None:
+        managed = self._servers.get(tool.server_id)
+        if managed is None:
             return CallNotSent(f"There is no MCP server {tool.server}.")
-        if kept.connection is None:
-            return CallNotSent(kept.problem or f"Server {tool.server} is disabled.")
+        if managed.connection is None:
+            return CallNotSent(managed.problem or f"Server {tool.server} is disabled.")
         if objection := self.argument_error(tool, call):
             return CallReturned(failed_result(call.id, objection))
-        return await kept.connection.call(tool, call, context)
+        return await managed.connection.call(tool, call, context)
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:
         """Return the error for invalid arguments, redacted; empty if they are valid or cannot be checked."""
@@ -231,9 +231,9 @@ class McpToolbox:
         if not wrong:
             return ""
         listed = "\n".join(f"- {each}" for each in wrong)
-        said = f"{MISFIT} Correct them and call it again:\n{listed}"
-        kept = self._servers.get(tool.server_id)
-        return said if kept is None else kept.redact(said)
+        text = f"{MISFIT} Correct them and call it again:\n{listed}"
+        managed = self._servers.get(tool.server_id)
+        return text if managed is None else managed.redact(text)
 
     def validate(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[ArgumentError]:
         """Return the values that do not match a schema."""
@@ -241,21 +241,21 @@ class McpToolbox:
 
     def secret_spans(self, server_id: str, text: str) -> Sequence[SecretSpan]:
         """Return the positions of this server's secrets in a text, in order, without those that are easy to guess."""
-        kept = self._servers.get(server_id)
-        return () if kept is None else kept.redact.spans(text)
+        managed = self._servers.get(server_id)
+        return () if managed is None else managed.redact.spans(text)
 
     def servers(self) -> Sequence[ServerSnapshot]:
         """Return every server by name, redacted. One with an unreadable definition has no command and no address."""
-        return [self._shown(kept) for kept in self._servers]
+        return [self._shown(managed) for managed in self._servers]
 
     def definition(self, server: str) -> ServerConfig:
         """Return a managed server with its secrets, which must not be shown. Raises NotFound."""
-        return self._found(server).config
+        return self._find(server).config
 
     def capabilities(self, server: str) -> ServerCapabilities:
         """Return a server's cached capabilities. Raises NotFound."""
-        kept = self._found(server)
-        return (kept.entry.synced if kept.connection is None else kept.connection.tracker.synced).capabilities
+        managed = self._find(server)
+        return (managed.entry.synced if managed.connection is None else managed.connection.tracker.synced).capabilities
 
     @property
     def review(self) -> ReviewPolicy:
@@ -264,19 +264,19 @@ class McpToolbox:
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
         """Return the tools whose definition differs from the pin. Raises NotFound."""
-        return self._found(server).unpinned
+        return self._find(server).unpinned
 
     def reviewed(self, tool: Tool) -> bool:
         """Return True if this definition is pinned."""
-        kept = self._servers.get(tool.server_id)
-        return kept is not None and kept.connection is not None and kept.connection.tracker.pinning.pins(tool)
+        managed = self._servers.get(tool.server_id)
+        return managed is not None and managed.connection is not None and managed.connection.tracker.pinning.pins(tool)
 
     async def connect(self, server: str) -> ServerSnapshot:
         """Connect now, unless it is connected. Return the new snapshot. Raises NotFound."""
-        kept = self._found(server)
-        if kept.connection is not None:
-            await kept.connection.connect()
-        return self._shown(self._servers.get(server) or kept)
+        managed = self._find(server)
+        if managed.connection is not None:
+            await managed.connection.connect()
+        return self._shown(self._servers.get(server) or managed)
 
     async def sync(self, server: str) -> ServerCapabilities:
         """Fetch all capabilities of a server and store them. Raises NotFound and ServerTrouble."""
@@ -285,9 +285,9 @@ class McpToolbox:
     async def sync_all(self) -> None:
         """Sync all connected servers concurrently. Failures are recorded."""
         connected = [
-            kept.connection
-            for kept in self._servers
-            if kept.connection is not None and kept.snapshot.status is ServerStatus.CONNECTED
+            managed.connection
+            for managed in self._servers
+            if managed.connection is not None and managed.snapshot.status is ServerStatus.CONNECTED
         ]
         await asyncio.gather(*map(_synced, connected))
 
@@ -297,7 +297,7 @@ class McpToolbox:
 
     def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
         """Yield the checks of a managed server, with its tools and recent calls. Raises NotFound at once."""
-        return self._doctor.diagnose(self._found(server))
+        return self._doctor.diagnose(self._find(server))
 
     async def read_resource(self, server: str, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises NotFound and ServerTrouble."""
@@ -311,41 +311,41 @@ class McpToolbox:
         """Return the distinctive tool names of other servers in the same workspace."""
         return frozenset(
             name
-            for kept in self._servers
-            if kept.config.id != config.id and kept.config.workspace in (EVERYWHERE, config.workspace)
-            for tool in kept.known
+            for managed in self._servers
+            if managed.config.id != config.id and managed.config.workspace in (EVERYWHERE, config.workspace)
+            for tool in managed.known
             for name in (tool.name, tool.original_name)
             if distinctive(name)
         )
 
-    def _shown(self, kept: ManagedServer) -> ServerSnapshot:
-        return redacted_snapshot(kept.snapshot, kept.redact)
+    def _shown(self, managed: ManagedServer) -> ServerSnapshot:
+        return redacted_snapshot(managed.snapshot, managed.redact)
 
-    def _found(self, server: str) -> ManagedServer:
-        kept = self._servers.get(server)
-        if kept is None:
+    def _find(self, server: str) -> ManagedServer:
+        managed = self._servers.get(server)
+        if managed is None:
             raise NotFound("There is no such MCP server.", "List the servers to see which there are.")
-        return kept
+        return managed
 
     def _connection(self, server: str) -> Connection:
-        kept = self._found(server)
-        if kept.connection is None:
-            raise error_message(kept.problem or f"Server {kept.config.name} is disabled. Fix: enable it first.")
-        return kept.connection
+        managed = self._find(server)
+        if managed.connection is None:
+            raise error_message(managed.problem or f"Server {managed.config.name} is disabled. Fix: enable it first.")
+        return managed.connection
 
     def _count_use(self, servers: Iterable[ManagedServer]) -> None:
-        for kept in servers:
-            if kept.connection is not None:
-                known = kept.connection.tracker.is_callable
-                self._shared.observe(CacheUsed(kept.config.name, "hit" if known else "miss"))
+        for managed in servers:
+            if managed.connection is not None:
+                known = managed.connection.tracker.is_callable
+                self._shared.observe(CacheUsed(managed.config.name, "hit" if known else "miss"))
 
     def _absent(self, servers: Iterable[ManagedServer]) -> Iterable[str]:
-        for kept in servers:
-            name, status = kept.config.name, kept.snapshot.status
-            if kept.withheld:
-                yield _withheld_text(name, len(kept.withheld))
-            if kept.entry.standing is ServerEnablement.DISABLED or (
-                kept.connection is not None and kept.connection.tracker.is_callable
+        for managed in servers:
+            name, status = managed.config.name, managed.snapshot.status
+            if managed.withheld:
+                yield _withheld_text(name, len(managed.withheld))
+            if managed.entry.standing is ServerEnablement.DISABLED or (
+                managed.connection is not None and managed.connection.tracker.is_callable
             ):
                 continue
             match status:
@@ -353,10 +353,13 @@ class McpToolbox:
                     yield f"Server {name} is closed, because the program is ending."
                 case ServerStatus.DISCONNECTED:
                     yield f"Server {name} is disconnected. Fix: an admin can connect it again."
-                case ServerStatus.PENDING if kept.connection is not None and not kept.connection.started:
+                case ServerStatus.PENDING if managed.connection is not None and not managed.connection.started:
                     yield f"Server {name} has not been connected yet. Fix: an admin can connect it."
                 case _:
-                    yield kept.snapshot.own_problem or f"Server {name} is still connecting. Fix: ask again in a moment."
+                    yield (
+                        managed.snapshot.own_problem
+                        or f"Server {name} is still connecting. Fix: ask again in a moment."
+                    )
 
 
 def _withheld_text(server: str, count: int) -> str:
@@ -378,8 +381,8 @@ def _by_name(servers: Iterable[ManagedServer]) -> tuple[Tool, ...]:
     server's is used.
     """
     offered: dict[str, Tool] = {}
-    for kept in servers:
-        for tool in kept.tools:
+    for managed in servers:
+        for tool in managed.tools:
             if offered.setdefault(tool.name, tool) is not tool:
                 log.debug(
                     "tools of MCP servers %s and %s have the same name, the first is used",
@@ -390,11 +393,11 @@ def _by_name(servers: Iterable[ManagedServer]) -> tuple[Tool, ...]:
 
 
 def _guidance(servers: Iterable[ManagedServer]) -> Iterable[ServerGuidance]:
-    for kept in servers:
-        config = kept.config
-        if kept.connection is None or not kept.connection.tracker.is_callable:
+    for managed in servers:
+        config = managed.config
+        if managed.connection is None or not managed.connection.tracker.is_callable:
             continue
-        wanted = (tool.name for tool in kept.tools if tool.original_name == config.auto_context_tool)
+        wanted = (tool.name for tool in managed.tools if tool.original_name == config.auto_context_tool)
         guidance = ServerGuidance(
             config.name, config.system_instruction, config.response_instruction, next(wanted, ""), config.description
         )

@@ -129,7 +129,7 @@ async def test_a_call_that_was_answered_or_never_sent_is_not(pipe: Pipe, answere
 
 async def test_while_an_admin_reads_something_it_may_be_about_that(pipe: Pipe) -> None:
     with (await pipe.call()).sent(SENT, long()):
-        with pipe.calls.beside():
+        with pipe.calls.other_request():
             assert await pipe.ask() == "cancel"
         assert await pipe.ask() == "accept"
 

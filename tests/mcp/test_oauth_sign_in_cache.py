@@ -76,7 +76,7 @@ async def test_what_was_read_before_something_newer_was_kept_does_not_come_back(
     first = await save(desk, OLD)
     holding = SignInCache(CONFIG, desk)
     reading = await begin_read(slow, holding.read())
-    keeping = asyncio.create_task(holding.keep(replace(first, access_token=NEW_TOKEN)))
+    keeping = asyncio.create_task(holding.save(replace(first, access_token=NEW_TOKEN)))
     slow.may_say.set()
     await asyncio.gather(reading, keeping)
     assert holding.access_token == NEW_TOKEN

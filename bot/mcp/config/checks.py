@@ -155,7 +155,7 @@ class AllowedTargets:
         """Return True if the operator allows this host, at least on this port."""
         bare = _plain(host)
         spelled = f"[{bare}]" if ":" in bare else bare
-        listed = {_plain_entry(each) for each in self.hosts}
+        listed = {_plain_entry(entry) for entry in self.hosts}
         return not listed.isdisjoint((bare, spelled, f"{spelled}:{port}"))
 
 
@@ -237,8 +237,8 @@ def check_ip(address: IpAddress, host: str, port: int, allowances: AllowedTarget
     meanings = _meanings(address)
     if not _METADATA.isdisjoint(meanings):
         raise _metadata(host)
-    for each in meanings:
-        if _public(each) or allowances.host(host, port) or allowances.host(str(each), port):
+    for candidate in meanings:
+        if _public(candidate) or allowances.host(host, port) or allowances.host(str(candidate), port):
             continue
         raise _not_public(host, port)
 
@@ -247,10 +247,10 @@ async def resolve_allowed(host: str, port: int, allowances: AllowedTargets, reso
     """Return the addresses of a host after checking each. Raises InvalidDefinition, and OSError."""
     _check_name(host, port, allowances)
     literal = parse_ip(host)
-    found = [str(literal)] if literal is not None else await resolve(host, port)
-    for each in found:
-        check_ip(ip_address(each), host, port, allowances)
-    return found
+    addresses = [str(literal)] if literal is not None else await resolve(host, port)
+    for candidate in addresses:
+        check_ip(ip_address(candidate), host, port, allowances)
+    return addresses
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
@@ -289,7 +289,7 @@ def _meanings(address: IpAddress) -> list[IpAddress]:
     within: list[IpAddress | None] = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
         within.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    standing_for = [each for each in within if each is not None]
+    standing_for = [candidate for candidate in within if candidate is not None]
     return standing_for if address.ipv4_mapped is not None else [address, *standing_for]
 
 
@@ -326,7 +326,7 @@ def endpoint_fingerprint(config: ServerConfig) -> str:
 
 @functools.lru_cache(64)  # Needed by each tool, and a long argument takes milliseconds to scan.
 def _program(command: str, args: tuple[str, ...], folder: str) -> str:
-    return digest(["stdio", command, [redact(each) for each in args], folder])
+    return digest(["stdio", command, [redact(argument) for argument in args], folder])
 
 
 def _shown(url: str) -> tuple[str, ...]:

@@ -82,7 +82,7 @@ def _slots(values: Mapping[str, str], kind: str) -> dict[str, str]:
 
 def _joined(*several: Mapping[str, str]) -> dict[str, str]:
     """Merge headers by their names without case. The last value is used."""
-    return dict({name.lower(): (name, value) for each in several for name, value in each.items()}.values())
+    return dict({name.lower(): (name, value) for headers in several for name, value in headers.items()}.values())
 
 
 def _signing_in(server: str, authentication: Authentication, secret: str, user: str) -> dict[str, str]:

@@ -60,7 +60,7 @@ def lines_of(text: str) -> Mapping[JsonPath, int]:
     """Return the line of every key and list entry of a valid JSON document. Of a repeated key the last line is
     returned.
     """
-    found: dict[JsonPath, int] = {}
+    line_numbers: dict[JsonPath, int] = {}
     line = 1
     path: list[str | int] = []
     string = ""
@@ -72,20 +72,20 @@ def lines_of(text: str) -> Mapping[JsonPath, int]:
                 path.append("")
             case "[":
                 path.append(0)
-                found[tuple(path)] = line
+                line_numbers[tuple(path)] = line
             case "}" | "]":
                 path.pop()
             case ":":
                 path[-1] = string
-                found[tuple(path)] = line
+                line_numbers[tuple(path)] = line
             case "," if isinstance(path[-1], int):
                 path[-1] += 1
-                found[tuple(path)] = line
+                line_numbers[tuple(path)] = line
             case ",":
                 pass
             case _:
                 string = json.loads(token, strict=False)
-    return found
+    return line_numbers
 
 
 class ConfigEntry:
@@ -117,14 +117,14 @@ class ConfigEntry:
         value = self._values.get(key) or []
         if not isinstance(value, list):
             raise self._wrong(key, "a list of texts")
-        return tuple(self._fill(key, self._text(f"{key}[{n}]", each)) for n, each in enumerate(value))
+        return tuple(self._fill(key, self._text(f"{key}[{n}]", item)) for n, item in enumerate(value))
 
     def filled_map(self, key: str) -> dict[str, str]:
         """Return an object of texts with their variables substituted."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
             raise self._wrong(key, "an object of texts")
-        return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", each)) for name, each in value.items()}
+        return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", item)) for name, item in value.items()}
 
     def flag(self, key: str, default: bool = False) -> bool:
         """Return a boolean, `default` if it is missing."""
@@ -145,7 +145,7 @@ class ConfigEntry:
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
             raise self._wrong(key, "an object of seconds")
-        return {name: self._seconds(f"{key}.{name}", each) for name, each in value.items()}
+        return {name: self._seconds(f"{key}.{name}", item) for name, item in value.items()}
 
     def choice(self, key: str, choices: type[_Choice]) -> _Choice | None:
         """Return a value of an enum; None if it is missing."""
@@ -156,17 +156,17 @@ class ConfigEntry:
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
             raise self._wrong(key, f"an object of tools and {_one_of(choices)}")
-        return {name: self._choice(f"{key}.{name}", each, choices) for name, each in value.items()}
+        return {name: self._choice(f"{key}.{name}", item, choices) for name, item in value.items()}
 
     def names_map(self, key: str) -> dict[str, tuple[str, ...]]:
         """Return an object of lists of names, none of them empty."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
             raise self._wrong(key, "an object of tools and lists of their arguments")
-        for name, each in value.items():
-            if not (isinstance(each, list) and each and all(isinstance(one, str) and one for one in each)):
+        for name, item in value.items():
+            if not (isinstance(item, list) and item and all(isinstance(text, str) and text for text in item)):
                 raise self._wrong(f"{key}.{name}", 'a list of arguments, such as ["to", "cc"]')
-        return {name: tuple(each) for name, each in value.items()}
+        return {name: tuple(item) for name, item in value.items()}
 
     def _choice(self, key: str, value: Any, choices: type[_Choice]) -> _Choice:
         if value not in list(choices):
@@ -368,8 +368,8 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
 
 def _line(lines: Mapping[JsonPath, int], at: JsonPath) -> str:
     """Return the line of a key, or of its parent if the key is missing."""
-    found = (lines.get(at[:length]) for length in range(len(at), 0, -1))
-    return next((f", line {each}" for each in found if each is not None), "")
+    line_numbers = (lines.get(at[:length]) for length in range(len(at), 0, -1))
+    return next((f", line {number}" for number in line_numbers if number is not None), "")
 
 
 def _enabled(entry: ConfigEntry) -> DesiredServer:

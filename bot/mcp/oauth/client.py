@@ -63,7 +63,7 @@ class ClientRegistrar:
 
     metadata: OAuthMetadata
     identity: ClientIdentity
-    ask: AuthServerClient
+    auth_server: AuthServerClient
     now: float
 
     async def registered(self, terms: OAuthTerms, known: Registration | None, scope: str) -> Registration:
@@ -115,7 +115,7 @@ class ClientRegistrar:
         )
         request = create_client_registration_request(self.metadata, described, validate_url(endpoint, _ENDPOINT))
         try:
-            given = await handle_registration_response(await self.ask.ask(request))
+            given = await handle_registration_response(await self.auth_server.send(request))
         except OAuthRegistrationError as error:
             cause = f"The authorization server {self.metadata.issuer} does not register the bot."
             raise ServerTrouble(cause, self._by_hand) from error
@@ -180,7 +180,7 @@ _EARLY_SECONDS = 60.0
 _LONGEST_LIFE = 10 * 365 * 86_400
 _CODE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e ]{1,60}")
 """Error code (RFC 6749 5.2)."""
-_LONGEST_SAYING = 200
+_LONGEST_QUOTE = 200
 _LATER = frozenset(("temporarily_unavailable", "server_error", "slow_down"))
 
 
@@ -197,40 +197,40 @@ class TokenRequestRejected(ServerTrouble):
         return self.error in ("invalid_client", "unauthorized_client")
 
 
-async def exchange_code(under_way: PendingSignIn, code: str, ask: AuthServerClient, now: float) -> SignIn:
+async def exchange_code(under_way: PendingSignIn, code: str, auth_server: AuthServerClient, now: float) -> SignIn:
     """Exchange a code. Return the sign-in with its tokens. Raises ServerTrouble."""
     proof = {"redirect_uri": under_way.redirect_uri, "code_verifier": under_way.verifier}
     form = {"grant_type": "authorization_code", "code": code, **proof}
-    return _with_token(under_way.sign_in, await _asked(under_way.sign_in, form, ask), now)
+    return _with_token(under_way.sign_in, await _asked(under_way.sign_in, form, auth_server), now)
 
 
-async def exchange_refresh_token(sign_in: SignIn, ask: AuthServerClient, now: float) -> SignIn:
+async def exchange_refresh_token(sign_in: SignIn, auth_server: AuthServerClient, now: float) -> SignIn:
     """Refresh the tokens. Return the changed sign-in. Raises ServerTrouble."""
     form = {"grant_type": "refresh_token", "refresh_token": sign_in.refresh_token}
-    return _with_token(sign_in, await _asked(sign_in, form, ask), now)
+    return _with_token(sign_in, await _asked(sign_in, form, auth_server), now)
 
 
-async def client_credentials_grant(sign_in: SignIn, ask: AuthServerClient, now: float) -> SignIn:
+async def client_credentials_grant(sign_in: SignIn, auth_server: AuthServerClient, now: float) -> SignIn:
     """Get a token for the bot itself. Return the changed sign-in. Raises ServerTrouble."""
     form = {"grant_type": "client_credentials"}
     if sign_in.scope:
         form["scope"] = sign_in.scope
-    return _with_token(sign_in, await _asked(sign_in, form, ask), now)
+    return _with_token(sign_in, await _asked(sign_in, form, auth_server), now)
 
 
-async def revoke(sign_in: SignIn, ask: AuthServerClient) -> None:
+async def revoke(sign_in: SignIn, auth_server: AuthServerClient) -> None:
     """Revoke the tokens if the server supports that. Raises ServerTrouble."""
     endpoint = sign_in.endpoints.get("revocation_endpoint")
     token, kind = (sign_in.refresh_token, "refresh_token") if sign_in.refresh_token else (sign_in.access_token, "")
     if not endpoint or not token:
         return
     form = {"token": token, **({"token_type_hint": kind} if kind else {})}
-    await ask.ask(_request(validate_url(str(endpoint), "revocation endpoint"), form, sign_in.registration))
+    await auth_server.send(_request(validate_url(str(endpoint), "revocation endpoint"), form, sign_in.registration))
 
 
-async def _asked(sign_in: SignIn, form: Mapping[str, str], ask: AuthServerClient) -> OAuthToken:
+async def _asked(sign_in: SignIn, form: Mapping[str, str], auth_server: AuthServerClient) -> OAuthToken:
     endpoint = validate_url(str(sign_in.endpoints["token_endpoint"]), "token endpoint")
-    answer = await ask.ask(_request(endpoint, {**form, "resource": sign_in.resource}, sign_in.registration))
+    answer = await auth_server.send(_request(endpoint, {**form, "resource": sign_in.resource}, sign_in.registration))
     return _read(answer, sign_in.registration.issuer)
 
 
@@ -277,8 +277,8 @@ def _is_token_text(text: str) -> bool:
 
 def _refusal(issuer: str, error: str, description: object) -> TokenRequestRejected:
     error = error if _CODE.fullmatch(error) else "error"
-    said = visible(description)[:_LONGEST_SAYING].rstrip(". ") if isinstance(description, str) else ""
-    cause = f"{issuer} gave no token: {error}{f' ({said})' if said else ''}."
+    reason = visible(description)[:_LONGEST_QUOTE].rstrip(". ") if isinstance(description, str) else ""
+    cause = f"{issuer} gave no token: {error}{f' ({reason})' if reason else ''}."
     return TokenRequestRejected(
         cause, "sign in again; if that does not help, check the server's client_id and secret", error
     )

@@ -95,26 +95,28 @@ class DiscoveredServer:
         return self.metadata.model_dump(mode="json", exclude_none=True, include=set(_KEPT))
 
 
-async def discover(url: str, challenge: Challenge, ask: AuthServerClient) -> DiscoveredServer:
+async def discover(url: str, challenge: Challenge, auth_server: AuthServerClient) -> DiscoveredServer:
     """Discover the authorization server of the server at `url`. Raises ServerTrouble."""
     try:
-        return await _discovered(url, challenge, ask)
+        return await _discovered(url, challenge, auth_server)
     except (ValueError, httpx2.InvalidURL) as error:
         raise ServerTrouble("The server names an address that is none.", _ASK) from error
 
 
-async def _discovered(url: str, challenge: Challenge, ask: AuthServerClient) -> DiscoveredServer:
-    described = await _resource_metadata(url, challenge, ask)
+async def _discovered(url: str, challenge: Challenge, auth_server: AuthServerClient) -> DiscoveredServer:
+    described = await _resource_metadata(url, challenge, auth_server)
     resource = resource_url_from_server_url(url)
     server = None
     if described is not None:
-        said = str(described.resource)
-        if not check_resource_allowed(requested_resource=resource, configured_resource=said):
+        described_resource = str(described.resource)
+        if not check_resource_allowed(requested_resource=resource, configured_resource=described_resource):
             raise ServerTrouble(
-                f"The server describes itself as another one, {said}, so a token for it would be for that one.", _ASK
+                f"The server describes itself as another one, {described_resource}, so a token for it would be for "
+                "that one.",
+                _ASK,
             )
-        resource, server = said, str(described.authorization_servers[0])
-    return DiscoveredServer(resource, await _server_metadata(server, url, ask), described)
+        resource, server = described_resource, str(described.authorization_servers[0])
+    return DiscoveredServer(resource, await _server_metadata(server, url, auth_server), described)
 
 
 def check_proof(metadata: OAuthMetadata) -> None:
@@ -143,13 +145,15 @@ def wanted_scope(
     return get_client_metadata_scopes(scope, None, discovered.metadata, list(grants)) or "" if scope else ""
 
 
-async def _resource_metadata(url: str, challenge: Challenge, ask: AuthServerClient) -> ProtectedResourceMetadata | None:
+async def _resource_metadata(
+    url: str, challenge: Challenge, auth_server: AuthServerClient
+) -> ProtectedResourceMetadata | None:
     """Fetch the server's resource metadata. Return None if there is none, as on servers of early 2025."""
     failed = 0
     for each in build_protected_resource_metadata_discovery_urls(challenge.metadata or None, url):
         if _origin(each) != _origin(url):
             validate_url(each, "address of the server's metadata")
-        answer = await ask.ask(create_oauth_metadata_request(each))
+        answer = await auth_server.send(create_oauth_metadata_request(each))
         if answer.status_code >= 500 or answer.status_code == 429:
             failed = answer.status_code
         if (described := await handle_protected_resource_response(answer)) is not None:
@@ -159,13 +163,15 @@ async def _resource_metadata(url: str, challenge: Challenge, ask: AuthServerClie
     return None
 
 
-async def _server_metadata(server: str | None, url: str, ask: AuthServerClient) -> OAuthMetadata:
+async def _server_metadata(server: str | None, url: str, auth_server: AuthServerClient) -> OAuthMetadata:
     """Fetch the metadata of the authorization server, by default that of the server's own host."""
     expected = server or _origin(url)
     for each in build_oauth_authorization_server_metadata_discovery_urls(server, url):
         if _origin(each) != _origin(url):
             validate_url(each, "address of the authorization server")
-        usual, metadata = await handle_auth_metadata_response(await ask.ask(create_oauth_metadata_request(each)))
+        usual, metadata = await handle_auth_metadata_response(
+            await auth_server.send(create_oauth_metadata_request(each))
+        )
         if not usual:
             break
         if metadata is None:

@@ -28,7 +28,7 @@ from bot.ports import Leases, SignInStore
 
 _SECONDS = 10.0
 """Timeout of one response."""
-_ERRAND_SECONDS = 30.0
+_CLIENT_SECONDS = 30.0
 """Timeout of all requests of one client."""
 _LARGEST = 256 * 1024
 """Maximum size of a response in bytes. Metadata has some thousand."""
@@ -41,7 +41,7 @@ class AuthServerClient:
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
 
-    async def ask(self, request: httpx2.Request) -> httpx2.Response:
+    async def send(self, request: httpx2.Request) -> httpx2.Response:
         """Return the whole response, whatever its status. Raises ServerTrouble."""
         host = request.url.host
         request.headers.update(self._client.headers)
@@ -53,8 +53,8 @@ class AuthServerClient:
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             if isinstance(error.__cause__, InvalidDefinition):
                 raise ServerTrouble(error.__cause__.cause, error.__cause__.fix) from error
-            said = str(error).rstrip(".") or type(error).__name__
-            raise ServerTrouble(f"{host} cannot be asked: {said}.", "try again later") from error
+            reason = str(error).rstrip(".") or type(error).__name__
+            raise ServerTrouble(f"{host} cannot be asked: {reason}.", "try again later") from error
 
     async def _answer(self, request: httpx2.Request) -> httpx2.Response:
         answer = await self._client.send(request, stream=True)
@@ -83,10 +83,10 @@ async def open_client(network: httpx2.AsyncBaseTransport) -> AsyncIterator[AuthS
     }
     client = httpx2.AsyncClient(transport=network, headers=headers, timeout=_SECONDS, trust_env=False)
     try:
-        async with asyncio.timeout(_ERRAND_SECONDS), client:
+        async with asyncio.timeout(_CLIENT_SECONDS), client:
             yield AuthServerClient(client)
     except TimeoutError:
-        raise ServerTrouble(f"Signing in took more than {_ERRAND_SECONDS:g} s.", "try again later") from None
+        raise ServerTrouble(f"Signing in took more than {_CLIENT_SECONDS:g} s.", "try again later") from None
 
 
 def open_guarded_transport(
@@ -142,7 +142,7 @@ class OAuthDependencies:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def errand(self, config: ServerConfig) -> AbstractAsyncContextManager[AuthServerClient]:
+    def client_for(self, config: ServerConfig) -> AbstractAsyncContextManager[AuthServerClient]:
         """Return a client for the authorization server of this server. Raises ServerTrouble if the operator's
         settings forbid the server.
         """

@@ -102,9 +102,9 @@ def check_issuer(endpoints: Mapping[str, Any], issuer: str | None) -> None:
 log = logging.getLogger(__name__)
 
 _REVOKING_SECONDS = 5.0
-_LONGEST_SAYING = 200
+_LONGEST_QUOTE = 200
 _DENIED = "access_denied"
-_QUESTION = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
+_PING = {"jsonrpc": "2.0", "id": "sign-in", "method": "ping"}
 
 
 class Servers(Protocol):
@@ -123,7 +123,7 @@ class OAuthSignIns:
     def __init__(self, servers: Servers, bearers: TokenProviders, identity_of: Callable[[str], ClientIdentity]) -> None:
         self._servers = servers
         self._bearers = bearers
-        self._desk = bearers.desk
+        self._dependencies = bearers.dependencies
         self._identity_of = identity_of
 
     async def is_available(self, server: str) -> bool:
@@ -139,8 +139,8 @@ class OAuthSignIns:
         if bearer.challenge.metadata or bearer.challenge.wider:
             return True
         try:
-            async with self._desk.errand(config) as ask:
-                await discover(_url(config), bearer.challenge, ask)
+            async with self._dependencies.client_for(config) as auth_server:
+                await discover(_url(config), bearer.challenge, auth_server)
         except ServerTrouble:
             return False
         return True
@@ -154,71 +154,71 @@ class OAuthSignIns:
         config = self._servers.definition(server)
         bearer = self._bearer(config)
         key = SignInKey(server)
-        before = await self._kept(key)
-        async with self._desk.errand(config) as ask:
-            sign_in = await self._prepare(config, bearer, before, ask)
+        before = await self._stored(key)
+        async with self._dependencies.client_for(config) as auth_server:
+            sign_in = await self._prepare(config, bearer, before, auth_server)
         await self._save_pending(key, before, sign_in)
         verifier = new_verifier()
-        under_way = PendingSignIn(key, by, conversation, sign_in, verifier, self.redirect_uri(server))
+        pending = PendingSignIn(key, by, conversation, sign_in, verifier, self.redirect_uri(server))
         try:
-            state = await self._desk.store.begin(under_way)
+            state = await self._dependencies.store.begin(pending)
         except SecretUnavailable as error:
             raise ServerTrouble(error.cause, error.fix) from error
-        return address(sign_in, state, verifier, under_way.redirect_uri)
+        return address(sign_in, state, verifier, pending.redirect_uri)
 
     async def complete(
         self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]
     ) -> SignedIn:
         """Complete a sign-in with the authorization response."""
-        under_way = await self._desk.store.take(response.state)
-        if under_way is None:
+        pending = await self._dependencies.store.take(response.state)
+        if pending is None:
             raise NotFound(
                 "This sign-in is not under way: it was finished, or was begun more than ten minutes ago.",
                 "ask for another link",
             )
-        sign_in, server = under_way.sign_in, under_way.key.server_id
-        if response.callback != under_way.redirect_uri.rpartition("/")[2]:
+        sign_in, server = pending.sign_in, pending.key.server_id
+        if response.callback != pending.redirect_uri.rpartition("/")[2]:
             raise ServerTrouble(
                 "The answer came to the address of another server than the one that you signed in to, so it was not "
                 "used.",
                 "sign in again; if this happens again, one of the two servers may be after the account at the other",
             )
-        who = SignedIn(server, under_way.by, under_way.conversation)
-        await allowed(who)
+        signed_in_user = SignedIn(server, pending.by, pending.conversation)
+        await allowed(signed_in_user)
         config = self._servers.definition(server)
         if endpoint_fingerprint(config) != sign_in.place:
             raise ServerTrouble(f"Server {config.name} is somewhere else by now.", "ask for another link")
         check_issuer(sign_in.endpoints, response.issuer)
         if response.error or not response.code:
-            raise _not_let_in(config, response.error)
-        async with self._desk.errand(config) as ask:
-            signed_in = await self._exchange(under_way, response.code, ask)
-        kept = await self._desk.store.signed_in(under_way.key, signed_in, under_way.by)
+            raise _denied(config, response.error)
+        async with self._dependencies.client_for(config) as auth_server:
+            signed_in = await self._exchange(pending, response.code, auth_server)
+        stored = await self._dependencies.store.signed_in(pending.key, signed_in, pending.by)
         bearer = self._bearer(config)
-        bearer.signed_in(kept.version)
+        bearer.signed_in(stored.version)
         await self._servers.connect(server)
-        return who
+        return signed_in_user
 
     async def get(self, server: str) -> SignInInfo | None:
         """Return the stored sign-in, or None."""
-        kept = await self._kept(SignInKey(server))
-        if kept is None or not kept.access_token or kept.place != self._fingerprint(server):
+        stored = await self._stored(SignInKey(server))
+        if stored is None or not stored.access_token or stored.place != self._fingerprint(server):
             return None
-        return SignInInfo(kept.signed_in_by, kept.signed_in_at, kept.registration.issuer)
+        return SignInInfo(stored.signed_in_by, stored.signed_in_at, stored.registration.issuer)
 
     async def sign_out(self, server: str, by: Author) -> bool:
         """Sign out."""
         key = SignInKey(server)
-        kept = await self._kept(key)
-        if not await self._desk.store.forget(key, by):
+        stored = await self._stored(key)
+        if not await self._dependencies.store.forget(key, by):
             return False
         with suppress(NotFound):
             config = self._servers.definition(server)
-            if kept is not None:
-                await self._revoke(config, kept)
+            if stored is not None:
+                await self._revoke(config, stored)
             if (bearer := self._bearers.of(config)) is not None:
                 bearer.doubt()
-        return kept is not None and bool(kept.access_token)
+        return stored is not None and bool(stored.access_token)
 
     async def _save_pending(self, key: SignInKey, before: SignIn | None, sign_in: SignIn) -> None:
         """Store a started sign-in, so that the next attempt need not register again. Valid tokens are kept."""
@@ -229,32 +229,32 @@ class OAuthSignIns:
         elif before is not None:
             sign_in = replace(sign_in, version=before.version)
         with suppress(SecretUnavailable):
-            await self._desk.store.save(key, sign_in)
+            await self._dependencies.store.save(key, sign_in)
 
     async def _prepare(
-        self, config: ServerConfig, bearer: TokenProvider, before: SignIn | None, ask: AuthServerClient
+        self, config: ServerConfig, bearer: TokenProvider, before: SignIn | None, auth_server: AuthServerClient
     ) -> SignIn:
         """Return the sign-in up to the user's part. `before` is the stored one."""
-        challenge = bearer.challenge or await _challenge(config, ask)
-        found = await discover(_url(config), challenge, ask)
-        check_proof(found.metadata)
-        check_party(found.metadata, registered_by_hand=bool(bearer.terms.client_id))
+        challenge = bearer.challenge or await _challenge(config, auth_server)
+        discovered = await discover(_url(config), challenge, auth_server)
+        check_proof(discovered.metadata)
+        check_party(discovered.metadata, registered_by_hand=bool(bearer.terms.client_id))
         granted = before.scope if before is not None and before.access_token else ""
-        scope = wanted_scope(found, challenge, bearer.terms, granted, GRANTS)
-        registrar = ClientRegistrar(found.metadata, self._identity_of(config.id), ask, self._desk.clock())
+        scope = wanted_scope(discovered, challenge, bearer.terms, granted, GRANTS)
+        registrar = ClientRegistrar(
+            discovered.metadata, self._identity_of(config.id), auth_server, self._dependencies.clock()
+        )
         # A client id of an admin stays valid at a new address; a dynamic registration does not.
         same = before is not None and (bool(bearer.terms.client_id) or before.place == endpoint_fingerprint(config))
         known = before.registration if before is not None and same else None
         registration = await registrar.registered(bearer.terms, known, scope)
-        return SignIn(endpoint_fingerprint(config), found.resource, registration, found.endpoints, scope)
+        return SignIn(endpoint_fingerprint(config), discovered.resource, registration, discovered.endpoints, scope)
 
-    async def _exchange(self, under_way: PendingSignIn, code: str, ask: AuthServerClient) -> SignIn:
+    async def _exchange(self, pending: PendingSignIn, code: str, auth_server: AuthServerClient) -> SignIn:
         """Return the sign-in with its tokens. The text of a rejection may repeat secrets of the request."""
-        redact = Redaction(
-            (Secret(code), Secret(under_way.verifier), Secret(under_way.sign_in.registration.client_secret))
-        )
+        redact = Redaction((Secret(code), Secret(pending.verifier), Secret(pending.sign_in.registration.client_secret)))
         try:
-            return await exchange_code(under_way, code, ask, self._desk.clock())
+            return await exchange_code(pending, code, auth_server, self._dependencies.clock())
         except ServerTrouble as trouble:
             raise ServerTrouble(redact(trouble.cause), trouble.fix) from trouble
 
@@ -273,25 +273,25 @@ class OAuthSignIns:
             )
         return bearer
 
-    async def _kept(self, key: SignInKey) -> SignIn | None:
+    async def _stored(self, key: SignInKey) -> SignIn | None:
         try:
-            return await self._desk.store.find(key)
+            return await self._dependencies.store.find(key)
         except SecretUnavailable as error:
             log.info("stored sign-in to MCP server %s cannot be read: %s", key.server_id, error)
             return None
 
     async def _revoke(self, config: ServerConfig, sign_in: SignIn) -> None:
         try:
-            async with asyncio.timeout(_REVOKING_SECONDS), self._desk.errand(config) as ask:
-                await revoke(sign_in, ask)
+            async with asyncio.timeout(_REVOKING_SECONDS), self._dependencies.client_for(config) as auth_server:
+                await revoke(sign_in, auth_server)
         except (ServerTrouble, TimeoutError) as error:
             log.info("tokens for MCP server %s were not revoked: %s", config.name, error)
 
 
-async def _challenge(config: ServerConfig, ask: AuthServerClient) -> Challenge:
+async def _challenge(config: ServerConfig, auth_server: AuthServerClient) -> Challenge:
     """Request the server without a token and return its challenge."""
     accepted = {"accept": "application/json, text/event-stream"}
-    answer = await ask.ask(httpx2.Request("POST", _url(config), json=_QUESTION, headers=accepted))
+    answer = await auth_server.send(httpx2.Request("POST", _url(config), json=_PING, headers=accepted))
     return Challenge.of(answer) if answer.status_code in (401, 403) else Challenge()
 
 
@@ -300,8 +300,8 @@ def _url(config: ServerConfig) -> str:
     return config.transport.url
 
 
-def _not_let_in(config: ServerConfig, error: str) -> ServerTrouble:
+def _denied(config: ServerConfig, error: str) -> ServerTrouble:
     if error == _DENIED:
         return ServerTrouble(f"The bot was not let in to {config.name}: it was denied.", "ask for another link")
-    said = visible(error)[:_LONGEST_SAYING] or "no code came back"
-    return ServerTrouble(f"The bot was not let in to {config.name}: {said}.", "ask for another link")
+    reason = visible(error)[:_LONGEST_QUOTE] or "no code came back"
+    return ServerTrouble(f"The bot was not let in to {config.name}: {reason}.", "ask for another link")

@@ -38,8 +38,8 @@ _LEASE_SECONDS = 60.0
 """Longer than all requests of a refresh together."""
 _WAIT_SECONDS = 10.0
 """Maximum seconds to wait for a refresh in another process."""
-_LOOK_SECONDS = 0.1
-_REST_SECONDS = 5.0
+_POLL_SECONDS = 0.1
+_RETRY_SECONDS = 5.0
 """Seconds before the next attempt after a failed refresh, while the token is still valid."""
 _LONGEST_SCOPE = 200
 
@@ -54,15 +54,15 @@ class SignInCache:
         self._place = endpoint_fingerprint(config)
         self._dependencies = dependencies
         self._sign_in: SignIn | None = None
-        self._kept: SignIn | None = None
-        self._unkept: SignIn | None = None
+        self._stored: SignIn | None = None
+        self._unsaved: SignIn | None = None
         self._version = _UNREAD
-        self._told = _UNREAD
+        self._announced = _UNREAD
         # Doubts since the start, and how many of them the last complete read has settled.
         self._doubts, self._settled = 1, 0
         self._failed_reads = 0
         # Set before the write, so that a concurrent read does not replace it with the older row.
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def sign_in(self) -> SignIn | None:
@@ -70,9 +70,9 @@ class SignInCache:
         return self._sign_in
 
     @property
-    def kept(self) -> SignIn | None:
+    def stored(self) -> SignIn | None:
         """Stored sign-in that the next write replaces, also one for another endpoint or client."""
-        return self._kept
+        return self._stored
 
     @property
     def access_token(self) -> str:
@@ -81,7 +81,7 @@ class SignInCache:
 
     def learn(self, version: int) -> bool:
         """Record the stored version, 0 for none. Return True if it differs from the last one."""
-        before, self._told = self._told, version
+        before, self._announced = self._announced, version
         if version != self._version:
             self.doubt()
         return before != _UNREAD and {before, self._version} != {version}
@@ -101,7 +101,7 @@ class SignInCache:
         """
         if self._stale:
             failed_before = self._failed_reads
-            async with self._turn:
+            async with self._lock:
                 # Requests that waited for a read which failed do not try one after the other.
                 if self._stale and (self._failed_reads == failed_before or self._sign_in is None):
                     try:
@@ -114,38 +114,38 @@ class SignInCache:
 
     async def read(self) -> SignIn | None:
         """Read the stored sign-in. Raises CountersignError."""
-        async with self._turn:
+        async with self._lock:
             await self._read()
         return self._sign_in
 
     async def _read(self) -> None:
         doubts = self._doubts
-        if self._unkept is not None:
-            await self._dependencies.store.save(self.key, self._unkept)
-            self._unkept = None
-        found = await self._dependencies.store.find(self.key)
+        if self._unsaved is not None:
+            await self._dependencies.store.save(self.key, self._unsaved)
+            self._unsaved = None
+        stored = await self._dependencies.store.find(self.key)
         self._settled = doubts
-        self._kept, self._version = found, found.version if found else 0
-        if self._told == _UNREAD:
-            self._told = self._version
-        self._hold(None if found is None or not self._is_usable(found) else self._with_terms(found))
+        self._stored, self._version = stored, stored.version if stored else 0
+        if self._announced == _UNREAD:
+            self._announced = self._version
+        self._hold(None if stored is None or not self._is_usable(stored) else self._with_terms(stored))
 
-    async def keep(self, renewed: SignIn) -> None:
+    async def save(self, renewed: SignIn) -> None:
         """Use and store refreshed tokens. They are used even if the write fails, and written again later, because
         the previous ones are invalid.
         """
-        async with self._turn:
+        async with self._lock:
             self._hold(renewed)
             try:
                 await self._adopt(await self._dependencies.store.save(self.key, renewed))
             except CountersignError as error:
-                self._unkept = renewed
+                self._unsaved = renewed
                 self.doubt()
                 log.warning("refreshed sign-in to MCP server %s was not stored: %s", self._name, error.cause)
 
     async def end(self, sign_in: SignIn) -> None:
         """Delete the sign-in, because the authorization server has ended it. Raises CountersignError."""
-        async with self._turn:
+        async with self._lock:
             await self._adopt(await self._dependencies.store.mark_revoked(self.key, sign_in))
 
     def drop_token(self) -> None:
@@ -158,8 +158,8 @@ class SignInCache:
             # Another process has signed in or out.
             await self._read()
         else:
-            self._kept, self._version = sign_in, sign_in.version
-            self._told = sign_in.version
+            self._stored, self._version = sign_in, sign_in.version
+            self._announced = sign_in.version
             self._hold(sign_in)
 
     def _is_usable(self, sign_in: SignIn) -> bool:
@@ -190,33 +190,33 @@ class TokenRefresh:
     """
 
     def __init__(
-        self, config: ServerConfig, endpoint: HttpTransport, holding: SignInCache, dependencies: OAuthDependencies
+        self, config: ServerConfig, endpoint: HttpTransport, cache: SignInCache, dependencies: OAuthDependencies
     ) -> None:
         self.refusal: TokenRequestRejected | None = None
         self.challenge: Challenge | None = None
         self._config = config
         self._url = endpoint.url
-        self._holding = holding
+        self._cache = cache
         self._dependencies = dependencies
-        self._itself = holding.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
-        self._rests_until = -math.inf
+        self._is_client_credentials = cache.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
+        self._retry_at = -math.inf
         self._task: asyncio.Task[None] | None = None
         self._holder = uuid.uuid4().hex
 
     def possible(self, held: SignIn | None) -> bool:
         """Return True if another token can be had without a user."""
-        return self._itself or (held is not None and bool(held.refresh_token))
+        return self._is_client_credentials or (held is not None and bool(held.refresh_token))
 
     def begin(self, old: str) -> None:
         """Refresh the still valid token `old` in the background, unless an attempt has just failed."""
-        if self._dependencies.elapsed() >= self._rests_until:
+        if self._dependencies.elapsed() >= self._retry_at:
             self._start(old)
 
     async def done(self, old: str) -> None:
         """Replace the token `old` and wait for it. After a final rejection there is no token. Raises
         CountersignError if the refresh may succeed later.
         """
-        if self._holding.access_token not in ("", old):
+        if self._cache.access_token not in ("", old):
             return
         task = self._start(old)
         await asyncio.wait({task})
@@ -236,26 +236,26 @@ class TokenRefresh:
         try:
             await self._renew_in_turn(old)
         except CountersignError as error:
-            self._rests_until = self._dependencies.elapsed() + _REST_SECONDS
+            self._retry_at = self._dependencies.elapsed() + _RETRY_SECONDS
             log.info("sign-in to MCP server %s was not refreshed: %s", self._config.name, error.cause)
             raise
 
     async def _renew_in_turn(self, old: str) -> None:
-        key = self._holding.key
+        key = self._cache.key
         lease = f"sign-in:{key.server_id}:{key.person}"
         began = self._dependencies.elapsed()
         while not await self._dependencies.leases.acquire_or_renew(lease, self._holder, _LEASE_SECONDS):
             # Another process refreshes it.
-            if self._is_done(await self._holding.read(), old):
+            if self._is_done(await self._cache.read(), old):
                 return
             if self._dependencies.elapsed() - began > _WAIT_SECONDS:
                 cause = f"The sign-in to {self._config.name} is being renewed elsewhere, and that takes too long."
                 raise ServerTrouble(cause, "try again")
-            await self._dependencies.pause(_LOOK_SECONDS)
+            await self._dependencies.pause(_POLL_SECONDS)
         try:
-            found = await self._holding.read()
-            if not self._is_done(found, old):
-                await self._renew_alone(found)
+            stored = await self._cache.read()
+            if not self._is_done(stored, old):
+                await self._renew_alone(stored)
         finally:
             with suppress(DatabaseError):
                 await self._dependencies.leases.release(lease, self._holder)
@@ -263,41 +263,43 @@ class TokenRefresh:
     def _is_done(self, sign_in: SignIn | None, old: str) -> bool:
         """Return True if the token was replaced already or cannot be replaced."""
         if sign_in is None:
-            return not self._itself
+            return not self._is_client_credentials
         fresh = sign_in.renew_at is None or self._dependencies.clock() < sign_in.renew_at
         return (sign_in.access_token not in ("", old) and fresh) or not self.possible(sign_in)
 
     async def _renew_alone(self, sign_in: SignIn | None) -> None:
         try:
-            async with self._dependencies.errand(self._config) as ask:
-                renewed = await self._request_tokens(sign_in, ask)
+            async with self._dependencies.client_for(self._config) as auth_server:
+                renewed = await self._request_tokens(sign_in, auth_server)
         except TokenRequestRejected as refusal:
             self.refusal = refusal
             log.warning("MCP server %s: %s", self._config.name, self._dependencies.secrets(refusal.cause))
-            if self._itself:
-                self._holding.drop_token()
+            if self._is_client_credentials:
+                self._cache.drop_token()
             elif sign_in is not None:
-                await self._holding.end(_without_registration(sign_in) if self._is_unregistered(refusal) else sign_in)
+                await self._cache.end(_without_registration(sign_in) if self._is_unregistered(refusal) else sign_in)
         else:
             self.refusal = None
-            await self._holding.keep(renewed)
+            await self._cache.save(renewed)
 
-    async def _request_tokens(self, sign_in: SignIn | None, ask: AuthServerClient) -> SignIn:
+    async def _request_tokens(self, sign_in: SignIn | None, auth_server: AuthServerClient) -> SignIn:
         """Return the sign-in with other tokens. Raises ServerTrouble."""
         now = self._dependencies.clock()
-        if sign_in is not None and not self._itself:
-            return await exchange_refresh_token(sign_in, ask, now)
+        if sign_in is not None and not self._is_client_credentials:
+            return await exchange_refresh_token(sign_in, auth_server, now)
         known = (
-            sign_in if sign_in is not None and self.challenge is None else await self._request_credentials(sign_in, ask)
+            sign_in
+            if sign_in is not None and self.challenge is None
+            else await self._request_credentials(sign_in, auth_server)
         )
-        return await client_credentials_grant(known, ask, now)
+        return await client_credentials_grant(known, auth_server, now)
 
-    async def _request_credentials(self, sign_in: SignIn | None, ask: AuthServerClient) -> SignIn:
+    async def _request_credentials(self, sign_in: SignIn | None, auth_server: AuthServerClient) -> SignIn:
         """Request client credentials at the discovered authorization server."""
-        challenge, terms = self.challenge or Challenge(), self._holding.terms
-        where = await discover(self._url, challenge, ask)
+        challenge, terms = self.challenge or Challenge(), self._cache.terms
+        where = await discover(self._url, challenge, auth_server)
         scope = wanted_scope(where, challenge, terms, sign_in.scope if sign_in else "", ())
-        before = self._holding.kept
+        before = self._cache.stored
         registration = manual_registration(where.metadata, terms, before.registration if before else None)
         version = before.version if before else 0
         return SignIn(
@@ -306,7 +308,7 @@ class TokenRefresh:
 
     def _is_unregistered(self, refusal: TokenRequestRejected) -> bool:
         """Return True if the authorization server has dropped the bot's dynamic registration."""
-        return refusal.is_unknown_client and not self._holding.terms.client_id
+        return refusal.is_unknown_client and not self._cache.terms.client_id
 
 
 def _without_registration(sign_in: SignIn) -> SignIn:
@@ -322,9 +324,9 @@ class TokenProvider:
     """
 
     def __init__(self, config: ServerConfig, endpoint: HttpTransport, dependencies: OAuthDependencies) -> None:
-        self._holding = SignInCache(config, dependencies)
-        self._renewal = TokenRefresh(config, endpoint, self._holding, dependencies)
-        self.terms = self._holding.terms
+        self._cache = SignInCache(config, dependencies)
+        self._refresh = TokenRefresh(config, endpoint, self._cache, dependencies)
+        self.terms = self._cache.terms
         self.defined = config.sign_in is not None
         self.challenge: Challenge | None = None
         self.problem = ""
@@ -339,53 +341,53 @@ class TokenProvider:
 
     def learn(self, version: int) -> bool:
         """Record the stored version of the sign-in, 0 for none. Return True if it has changed."""
-        return self._holding.learn(version)
+        return self._cache.learn(version)
 
     def doubt(self) -> None:
         """Mark the cached sign-in as outdated. The next `learn` returns True."""
-        self._holding.doubt()
+        self._cache.doubt()
 
     @property
     def known(self) -> SignIn | None:
         """Cached sign-in."""
-        return self._holding.sign_in
+        return self._cache.sign_in
 
     @property
     def has_token(self) -> bool:
         """True if requests carry a token, valid or not."""
-        return bool(self._holding.access_token)
+        return bool(self._cache.access_token)
 
     async def token(self) -> str:
         """Return a token that is valid as far as this process knows; empty if there is none. Raises
         CountersignError if there may be one later.
         """
-        held, now = await self._holding.current(), self._dependencies.clock()
+        held, now = await self._cache.current(), self._dependencies.clock()
         if held is None:
             return ""
         over = not held.access_token or (held.expires_at is not None and now >= held.expires_at)
-        if over and not self._renewal.possible(held):
+        if over and not self._refresh.possible(held):
             return ""
         if over:
-            await self._renewal.done(held.access_token)
-        elif held.renew_at is not None and now >= held.renew_at and self._renewal.possible(held):
-            self._renewal.begin(held.access_token)
-        return self._holding.access_token
+            await self._refresh.done(held.access_token)
+        elif held.renew_at is not None and now >= held.renew_at and self._refresh.possible(held):
+            self._refresh.begin(held.access_token)
+        return self._cache.access_token
 
     async def another(self, refused: str, challenge: Challenge) -> str:
         """Return a token in place of a rejected or missing one; empty if there is none. Raises as `token`."""
-        self.challenge = self._renewal.challenge = challenge
-        self._holding.doubt()
-        held = await self._holding.current()
-        if self._holding.access_token in ("", refused) and self._renewal.possible(held):
-            await self._renewal.done(refused)
-        return "" if self._holding.access_token == refused else self._holding.access_token
+        self.challenge = self._refresh.challenge = challenge
+        self._cache.doubt()
+        held = await self._cache.current()
+        if self._cache.access_token in ("", refused) and self._refresh.possible(held):
+            await self._refresh.done(refused)
+        return "" if self._cache.access_token == refused else self._cache.access_token
 
     async def wider(self, refused: str, challenge: Challenge) -> str:
         """Return a token with more scope in place of `refused`. Only client credentials can request it without a
         user.
         """
         known = set((self.known.scope if self.known else "").split())
-        if not self._itself or set((challenge.scope or "").split()) <= known:
+        if not self._is_client_credentials or set((challenge.scope or "").split()) <= known:
             self.challenge = challenge
             return ""
         return await self.another(refused, challenge)
@@ -407,7 +409,7 @@ class TokenProvider:
         had = self.known is not None and bool(self.known.access_token or self.known.signed_in_by)
         self.rejected_bot = True
         self.out = self.defined or had
-        if self._itself:
+        if self._is_client_credentials:
             self.problem = self._not_enough
         elif had:
             self.problem = self._over
@@ -417,14 +419,14 @@ class TokenProvider:
 
     def signed_in(self, version: int) -> None:
         """Record a new sign-in, and drop the server's earlier challenge."""
-        self._holding.learn(version)
-        self.challenge = self._renewal.challenge = None
+        self._cache.learn(version)
+        self.challenge = self._refresh.challenge = None
 
     def needs_wider_scope(self, challenge: Challenge) -> str:
         """Return the error text for a token that lacks scope."""
         name = self._config.name
         scope = f" ({visible(challenge.scope)[:_LONGEST_SCOPE]})" if challenge.scope else ""
-        if self._itself:
+        if self._is_client_credentials:
             return f"Server {name} wants more rights{scope} than the bot is given. Fix: check what its client may do."
         return (
             f"Server {name} wants more rights{scope} for this than it was given. "
@@ -436,7 +438,7 @@ class TokenProvider:
         return f"Server {self._config.name} needs a sign-in, which does not work now. {error}"
 
     @property
-    def _itself(self) -> bool:
+    def _is_client_credentials(self) -> bool:
         return self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
 
     @property
@@ -452,11 +454,11 @@ class TokenProvider:
     @property
     def own_problem(self) -> str:
         """`problem` without text of a server."""
-        return self._not_taken if self._itself and self.problem else self.problem
+        return self._not_taken if self._is_client_credentials and self.problem else self.problem
 
     @property
     def _not_enough(self) -> str:
-        name, refusal = self._config.name, self._renewal.refusal
+        name, refusal = self._config.name, self._refresh.refusal
         if refusal is not None:
             return f"Server {name}: {refusal.cause} Fix: check its client_id and scope, and set its secret again."
         return self._not_taken
@@ -474,7 +476,7 @@ class TokenProviders:
     """Token providers by server, one for all connections of a server."""
 
     def __init__(self, dependencies: OAuthDependencies) -> None:
-        self.desk = dependencies
+        self.dependencies = dependencies
         # Weak, so that definitions that were only checked leave no entry.
         self._known: WeakValueDictionary[str, TokenProvider] = WeakValueDictionary()
 
@@ -488,13 +490,13 @@ class TokenProviders:
                     return None
                 known = self._known.get(config.id)
                 if known is None or not known.fits(config):
-                    known = TokenProvider(config, endpoint, self.desk)
+                    known = TokenProvider(config, endpoint, self.dependencies)
                     self._known[config.id] = known
                 return known
 
     async def close(self, limit: float) -> None:
         """Wait for running refreshes, at most `limit` seconds."""
-        await self.desk.close(limit)
+        await self.dependencies.close(limit)
 
 
 def no_token_provider(config: ServerConfig) -> TokenProvider | None:  # noqa: ARG001 - see ConnectionDependencies

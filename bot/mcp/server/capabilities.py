@@ -71,7 +71,7 @@ class CapabilityFetcher:
                 left_out.append(f"{nameless} without a name")
             return listed.tools, listed.next_cursor
 
-        found: dict[str, Tool] = {}
+        collected: dict[str, Tool] = {}
         listed, whole = await _all_pages(page)
         foreign = self.names_beside(self.config) - {entry.name for entry in listed}
         for entry in listed:
@@ -79,12 +79,12 @@ class CapabilityFetcher:
                 left_out.append(_LEAKING if self.redact.found_in(entry.name) else f"{entry.name}: {_LEAKING}")
                 continue
             tool = self._tool(entry, foreign)
-            if found.setdefault(tool.name, tool) is not tool:
+            if collected.setdefault(tool.name, tool) is not tool:
                 log.warning("MCP server %s lists the tool %r twice, the first is used", self.config.name, tool.name)
                 left_out.append(f"a second {tool.name}")
         if not whole:
             left_out.append(f"what comes after {len(listed)} tools, {_MOST_PAGES} pages or 4 MB")
-        return Listing(tuple(found.values()), tuple(left_out), min(ttls, default=0) / 1000)
+        return Listing(tuple(collected.values()), tuple(left_out), min(ttls, default=0) / 1000)
 
     async def others(self, client: Client, before: ServerCapabilities) -> ServerCapabilities:
         """Return `before` with the current resources, templates and prompts. A server that declares a kind and cannot
@@ -95,13 +95,13 @@ class CapabilityFetcher:
         templates: tuple[ResourceTemplate, ...] = ()
         prompts: tuple[Prompt, ...] = ()
         if declared.resources is not None:
-            resources = await self._known(self._resources(client))
-            templates = await self._known(self._templates(client))
+            resources = await self._or_empty(self._resources(client))
+            templates = await self._or_empty(self._templates(client))
         if declared.prompts is not None:
-            prompts = await self._known(self._prompts(client))
+            prompts = await self._or_empty(self._prompts(client))
         return replace(before, resources=resources, templates=templates, prompts=prompts)
 
-    async def _known(self, listing: Awaitable[tuple[_Ours, ...]]) -> tuple[_Ours, ...]:
+    async def _or_empty(self, listing: Awaitable[tuple[_Ours, ...]]) -> tuple[_Ours, ...]:
         try:
             return await listing
         except MCPError as error:
@@ -117,10 +117,10 @@ class CapabilityFetcher:
         clean = self.clean
         return tuple(
             Resource(
-                each.uri, clean(each.name), clean(each.title), clean(each.description), clean(each.mime_type), each.size
+                item.uri, clean(item.name), clean(item.title), clean(item.description), clean(item.mime_type), item.size
             )
-            for each in (await _all_pages(page))[0]
-            if not self._holds_secret(each)
+            for item in (await _all_pages(page))[0]
+            if not self._holds_secret(item)
         )
 
     async def _templates(self, client: Client) -> tuple[ResourceTemplate, ...]:
@@ -131,10 +131,10 @@ class CapabilityFetcher:
         clean = self.clean
         return tuple(
             ResourceTemplate(
-                each.uri_template, clean(each.name), clean(each.title), clean(each.description), clean(each.mime_type)
+                item.uri_template, clean(item.name), clean(item.title), clean(item.description), clean(item.mime_type)
             )
-            for each in (await _all_pages(page))[0]
-            if not self._holds_secret(each)
+            for item in (await _all_pages(page))[0]
+            if not self._holds_secret(item)
         )
 
     async def _prompts(self, client: Client) -> tuple[Prompt, ...]:
@@ -145,15 +145,15 @@ class CapabilityFetcher:
         clean = self.clean
         return tuple(
             Prompt(
-                each.name,
-                clean(each.title),
-                clean(each.description),
+                item.name,
+                clean(item.title),
+                clean(item.description),
                 tuple(
-                    PromptArgument(arg.name, clean(arg.description), bool(arg.required)) for arg in each.arguments or ()
+                    PromptArgument(arg.name, clean(arg.description), bool(arg.required)) for arg in item.arguments or ()
                 ),
             )
-            for each in (await _all_pages(page))[0]
-            if not self._holds_secret(each)
+            for item in (await _all_pages(page))[0]
+            if not self._holds_secret(item)
         )
 
     def _holds_secret(self, item: BaseModel) -> bool:
@@ -209,18 +209,18 @@ async def _all_pages(page: Callable[[str | None], Awaitable[_Page[_Item]]]) -> t
     """Return the items of all pages, and True if that is all. The listing ends at a repeated cursor, after a hundred
     pages, at `_MOST` items, or at the first item above `_LARGEST`.
     """
-    found: list[_Item] = []
-    room = _LARGEST
+    collected: list[_Item] = []
+    characters_left = _LARGEST
     cursors: set[str] = set()
     cursor: str | None = None
     for _ in range(_MOST_PAGES):
         items, cursor = await page(cursor)
         for item in items:
-            room -= len(json.dumps(item.model_dump(), default=str))
-            if room < 0 or len(found) >= _MOST:
-                return found, False
-            found.append(item)
+            characters_left -= len(json.dumps(item.model_dump(), default=str))
+            if characters_left < 0 or len(collected) >= _MOST:
+                return collected, False
+            collected.append(item)
         if cursor is None or cursor in cursors:
-            return found, True
+            return collected, True
         cursors.add(cursor)
-    return found, False
+    return collected, False

@@ -90,7 +90,7 @@ class DisconnectReason:
         retried before a sign-in.
         """
         refused = not self.worked and self.attempt.status in _REFUSED
-        if wanted := _signed_out(bearer, worked=self.worked) or (self._refusal(config) if refused else None):
+        if wanted := _sign_in_problem(bearer, worked=self.worked) or (self._refusal(config) if refused else None):
             return Ended(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
         problem = self._refusal(config) or self._problem(config, redact)
         return Ended(problem, ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED, self.worked)
@@ -110,7 +110,7 @@ class DisconnectReason:
         return connect_failure(config, self.error, self.attempt, self.words, redact=redact, limit=self.limit)
 
 
-def _signed_out(bearer: TokenProvider | None, *, worked: bool) -> Problem | None:
+def _sign_in_problem(bearer: TokenProvider | None, *, worked: bool) -> Problem | None:
     """Return the reason of a rejected sign-in, or None. A server may have rejected the token during negotiation and
     then failed to speak an older protocol.
     """
@@ -261,15 +261,15 @@ class Connection:
             return CallNotSent(self._why_not())
         try:
             patience = deadline.within(self.config.read_timeout(tool.original_name))
-            under_way = await self._calls.begin(context, patience)
+            active_call = await self._calls.begin(context, patience)
         except TimeoutError:
             return CallNotSent(self._calls.busy)
         try:
-            return await self._sent(tool, call, under_way, deadline)
+            return await self._send(tool, call, active_call, deadline)
         finally:
-            self._calls.end(under_way)
+            self._calls.end(active_call)
 
-    async def _sent(self, tool: Tool, call: ToolCall, under_way: ActiveCall, deadline: calls.Deadline) -> ToolOutcome:
+    async def _send(self, tool: Tool, call: ToolCall, active_call: ActiveCall, deadline: calls.Deadline) -> ToolOutcome:
         reason = ""
         unknown: CallOutcomeUnknown | None = None
         for _ in range(2):
@@ -283,7 +283,7 @@ class Connection:
                 # An idle server may have changed since its tools were offered.
                 return unknown or CallNotSent(objection)
             began = asyncio.get_running_loop().time()
-            outcome = await calls.send(session.client, tool, call, under_way, limits=limits, redact=self._redact)
+            outcome = await calls.send(session.client, tool, call, active_call, limits=limits, redact=self._redact)
             if self._token_provider is not None and self._token_provider.out:
                 session.report(Event.CONNECTION_LOST)
             match outcome:
@@ -295,7 +295,7 @@ class Connection:
                 case calls.NoResponse():
                     return CallOutcomeUnknown(outcome.reason)
                 case CallReturned():
-                    self.durations.append(asyncio.get_running_loop().time() - began - under_way.seconds_asked)
+                    self.durations.append(asyncio.get_running_loop().time() - began - active_call.seconds_asked)
                     return outcome
                 case _:
                     return outcome
@@ -308,36 +308,36 @@ class Connection:
             try:
                 return await session.sync()
             except (*calls.BROKEN, TimeoutError) as error:
-                problem = self._signed_out or failed_listing(self.config, error, self._redact)
+                problem = self._sign_in_problem or failed_listing(self.config, error, self._redact)
                 raise error_message(self._redact.clean(problem)) from error
 
     async def read(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
         with self._activity.track_user():
             session = await self._admin_session()
-            with self._calls.beside():
-                return await self._asked("the resource", results.format_resource(session.client, uri, self._redact))
+            with self._calls.other_request():
+                return await self._request("the resource", results.format_resource(session.client, uri, self._redact))
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
         with self._activity.track_user():
             session = await self._admin_session()
-            asking = results.format_prompt(session.client, name, arguments, self._redact)
-            with self._calls.beside():
-                return await self._asked("the prompt", asking)
+            request = results.format_prompt(session.client, name, arguments, self._redact)
+            with self._calls.other_request():
+                return await self._request("the prompt", request)
 
-    async def _asked(self, what: str, asking: Awaitable[_Answer]) -> _Answer:
+    async def _request(self, what: str, request: Awaitable[_Answer]) -> _Answer:
         try:
             async with asyncio.timeout(self.config.tool_timeout):
-                return await asking
+                return await request
         except (*calls.BROKEN, TimeoutError) as error:
-            if self._signed_out:
-                raise error_message(self._redact.clean(self._signed_out)) from error
+            if self._sign_in_problem:
+                raise error_message(self._redact.clean(self._sign_in_problem)) from error
             cause, fix = failed_request(self.config, what, error, self._redact)
             raise ServerTrouble(self._redact.clean(cause), fix) from error
 
     @property
-    def _signed_out(self) -> str:
+    def _sign_in_problem(self) -> str:
         """Reason of a rejected sign-in, else empty."""
         return self._token_provider.problem if self._token_provider is not None and self._token_provider.out else ""
 

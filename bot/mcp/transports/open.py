@@ -95,31 +95,31 @@ def _with_cursor(result: dict[str, Any]) -> dict[str, Any]:
 def _plain_list(result: dict[str, Any], key: str, identity: str, *others: str) -> dict[str, Any]:
     """Return the resources, templates or prompts that have their required fields, without unused fields."""
     listed = result.get(key)
-    kept: list[dict[str, Any]] = []
-    for each in listed if isinstance(listed, list) else []:
-        if not isinstance(each, dict) or not isinstance(each.get(identity), str) or not each[identity]:
+    items: list[dict[str, Any]] = []
+    for raw in listed if isinstance(listed, list) else []:
+        if not isinstance(raw, dict) or not isinstance(raw.get(identity), str) or not raw[identity]:
             log.warning("item of %s without %s left out", key, identity)
             continue
-        name = each.get("name")
-        item: dict[str, Any] = {identity: each[identity], "name": name if isinstance(name, str) else each[identity]}
-        item |= {field: each[field] for field in _TEXTS if field != identity and isinstance(each.get(field), str)}
-        if "size" in others and isinstance(each.get("size"), int) and not isinstance(each["size"], bool):
-            item["size"] = each["size"]
+        name = raw.get("name")
+        item: dict[str, Any] = {identity: raw[identity], "name": name if isinstance(name, str) else raw[identity]}
+        item |= {field: raw[field] for field in _TEXTS if field != identity and isinstance(raw.get(field), str)}
+        if "size" in others and isinstance(raw.get("size"), int) and not isinstance(raw["size"], bool):
+            item["size"] = raw["size"]
         if "arguments" in others:
-            item["arguments"] = _prompt_arguments(each.get("arguments"))
-        kept.append(item)
-    return _with_cursor({**result, key: kept})
+            item["arguments"] = _prompt_arguments(raw.get("arguments"))
+        items.append(item)
+    return _with_cursor({**result, key: items})
 
 
 def _prompt_arguments(given: Any) -> list[dict[str, Any]]:
     return [
         {
-            "name": each["name"],
-            "required": each.get("required") is True,
-            "description": each["description"] if isinstance(each.get("description"), str) else "",
+            "name": raw["name"],
+            "required": raw.get("required") is True,
+            "description": raw["description"] if isinstance(raw.get("description"), str) else "",
         }
-        for each in (given if isinstance(given, list) else [])
-        if isinstance(each, dict) and isinstance(each.get("name"), str) and each["name"]
+        for raw in (given if isinstance(given, list) else [])
+        if isinstance(raw, dict) and isinstance(raw.get("name"), str) and raw["name"]
     ]
 
 
@@ -181,7 +181,7 @@ def _outcome(result: dict[str, Any]) -> dict[str, Any]:
         **result,
         # Clients MUST take a result without the field as complete (MCP specification 2026-07-28, basic).
         "resultType": "complete",
-        "content": [_block(each) for each in (content if isinstance(content, list) else [])],
+        "content": [_block(raw) for raw in (content if isinstance(content, list) else [])],
         "isError": result.get("isError") is True,
     }
     structured = result.get("structuredContent")
@@ -216,7 +216,7 @@ def _for(block: dict[str, Any], audience: list[str]) -> dict[str, Any]:
 def _audience(annotations: Any) -> list[str]:
     """Return the known values of a block's audience."""
     named = annotations.get("audience") if isinstance(annotations, dict) else None
-    return [each for each in named if each in _ROLES] if isinstance(named, list) else []
+    return [raw for raw in named if raw in _ROLES] if isinstance(named, list) else []
 
 
 @asynccontextmanager
