@@ -33,7 +33,7 @@ from benchmarks.load_ways import DiscordWay, HttpWay, SlackWay, Way
 from tests.fakes.discord import FakeDiscord
 from tests.fakes.slack import FakeSlack
 from tests.postgres import running_server
-from tests.stories.workplace import Workplace, becomes
+from tests.stories.installation import Installation, becomes
 
 A_CONVERSATION = 10
 """Maximum number of messages in one conversation, all of one user."""
@@ -93,7 +93,7 @@ async def carry(load: Load, url: str, folder: Path) -> Outcome:
         by_discord = DiscordWay(name="discord", conversations=load.conversations, discord=discord)
         ways: tuple[Way, ...] = (by_slack, by_discord, http)
         settings = {"DATABASE_URL": url, "LOG_FORMAT": "text", **_environment(ways)}
-        place = Workplace(folder, {}, model=None, policy="", **settings)
+        place = Installation(folder, {}, model=None, policy="", **settings)
         pid, log = await stack.enter_async_context(_program(place))
         await http.meet(int(await _logged(log, r"listening for requests at \S+, port (\d+)")))
         await slack.sockets.connected(seconds=START_SECONDS)
@@ -125,7 +125,7 @@ def _environment(ways: Sequence[Way]) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _program(place: Workplace) -> AsyncIterator[tuple[int, Path]]:
+async def _program(place: Installation) -> AsyncIterator[tuple[int, Path]]:
     """Run the program within the block. Yield its process id and its log file."""
     log = place.folder / "load.log"
     with log.open("wb") as written:

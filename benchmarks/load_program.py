@@ -72,7 +72,7 @@ async def run(settings: Settings) -> None:
             slack = await stack.enter_async_context(_slack_without_limits(settings))
             discord = await stack.enter_async_context(open_discord(settings, metrics.observe))
             platforms, api = Platforms(slack, discord), await open_surface()
-            house = await stack.enter_async_context(
+            runtime = await stack.enter_async_context(
                 open_runtime(
                     settings,
                     read_operator_files(settings),
@@ -81,16 +81,16 @@ async def run(settings: Settings) -> None:
                     observe=metrics.observe,
                 )
             )
-            attach_surface(api, settings, house)
-            look_up_groups(slack, house)
-            receiving = await platforms.receiving(PARTS, house, settings)
-            looks = await stack.enter_async_context(probe_routes(metrics, house))
+            attach_surface(api, settings, runtime)
+            look_up_groups(slack, runtime)
+            receiving = await platforms.receiving(PARTS, runtime, settings)
+            looks = await stack.enter_async_context(probe_routes(metrics, runtime))
             await stack.enter_async_context(
-                serve_web(settings, parts=build_web_dependencies(settings, house, api), pages=looks)
+                serve_web(settings, parts=build_web_dependencies(settings, runtime, api), pages=looks)
             )
             for name, listener in receiving.listeners.items():
-                await stack.enter_async_context(_listening(name, listener, house))
-            await house.run_until(stopped)
+                await stack.enter_async_context(_listening(name, listener, runtime))
+            await runtime.run_until(stopped)
 
 
 @asynccontextmanager
@@ -106,8 +106,8 @@ async def _slack_without_limits(settings: Settings) -> AsyncIterator[SlackApp]:
 
 
 @asynccontextmanager
-async def _listening(name: str, listener: Listener, house: Runtime) -> AsyncIterator[None]:
-    listening = asyncio.create_task(listener.run(house.engine, house.commands), name=name)
+async def _listening(name: str, listener: Listener, runtime: Runtime) -> AsyncIterator[None]:
+    listening = asyncio.create_task(listener.run(runtime.engine, runtime.commands), name=name)
     try:
         yield
     finally:

@@ -35,7 +35,7 @@ from bot.domain.tools import CallReturned
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
-from tests.mcp.boxes import FAKES, http_server, raw
+from tests.mcp.toolboxes import FAKES, http_server, raw
 
 AT_ONCE = 200
 SERVERS = 50

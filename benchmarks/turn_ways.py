@@ -92,11 +92,11 @@ async def product(model: str, *, folder: Path, database: str = "") -> AsyncItera
     person, watch, drawing = LocalUser("bench"), TurnTracker(), Nowhere()
     surface = ConsoleSurface(person, watch, drawing)
     files, choice = read_operator_files(settings), select_model(settings)
-    async with open_runtime(settings, files, choice, [surface]) as house:
+    async with open_runtime(settings, files, choice, [surface]) as runtime:
         async with asyncio.timeout(LIMIT):
-            while not any(tool.original_name == TOOL for tool in (await house.services.toolbox.offer()).tools):  # noqa: ASYNC110 - it tells nobody
+            while not any(tool.original_name == TOOL for tool in (await runtime.services.toolbox.offer()).tools):  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.05)
-        yield Product(house.engine, person, watch, drawing)
+        yield Product(runtime.engine, person, watch, drawing)
 
 
 def _settings(folder: Path, database: str, model: str) -> Settings:

@@ -22,7 +22,7 @@ os.environ["SSL_CERT_FILE"] = AUTHORITY
 
 PLUGINS: list[object] = []
 if "MEASURE" in os.environ:  # here, before any test loads what is measured
-    from tests.measuring import Measurement
+    from tests.coverage_plugin import Measurement
 
     PLUGINS.append(Measurement())
 

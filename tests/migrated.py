@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bot.storage import schema
 from bot.storage.sqlite import open_sqlite
-from tests import statements  # noqa: F401 - what it does, it does by being there
+from tests import statement_cache  # noqa: F401 - what it does, it does by being there
 
 
 async def at_hand(path: Path) -> Path:

@@ -22,7 +22,7 @@ import psycopg
 from bot.storage import schema
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase
-from tests import statements  # noqa: F401 - what it does, it does by being there
+from tests import statement_cache  # noqa: F401 - what it does, it does by being there
 
 VIRTUAL_CLOCK = """
 create table test_clock (at double precision not null);

@@ -13,7 +13,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.servers import ConnectPolicy
 from bot.errors import SettingsError
 from bot.settings import Settings, read_settings
-from tests.app.surroundings import bare
+from tests.app.program import bare
 
 SECRET = "sk-test-4711-do-not-show"
 

@@ -11,7 +11,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.errors import SettingsError
 from bot.settings import read_environment, read_settings
 from bot.storage.address import PostgresServer, read_address
-from tests.app.surroundings import bare
+from tests.app.program import bare
 
 SECRET = "sk-test-4711-do-not-show"
 

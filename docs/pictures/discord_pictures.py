@@ -28,16 +28,19 @@ from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus  # noqa: E402
 from bot.domain.views import TurnView  # noqa: E402
 from tests.fakes.discord import Channel, Interaction, Message  # noqa: E402
-from tests.platforms import scenes  # noqa: E402
-from tests.platforms.discord.commanding import commanding  # noqa: E402
-from tests.platforms.discord.workplace import Workplace, a_workplace  # noqa: E402
+from tests.platforms import sample_views  # noqa: E402
+from tests.platforms.discord.command_bot import command_bot  # noqa: E402
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot  # noqa: E402
 
 WIDTH = 700
 ASK = "why did checkout 502 after the deploy?"
-LONG = scenes.a_view(
-    *scenes.READ,
-    scenes.a_reply(
-        4, scenes.ANSWER + "\n\n" + "\n\n".join(f"**{n}.** {scenes.ISSUE['description']}" for n in range(1, 31))
+LONG = sample_views.a_view(
+    *sample_views.READ,
+    sample_views.a_reply(
+        4,
+        sample_views.ANSWER
+        + "\n\n"
+        + "\n\n".join(f"**{n}.** {sample_views.ISSUE['description']}" for n in range(1, 31)),
     ),
     status=TurnStatus.DONE,
 )
@@ -56,24 +59,31 @@ async def pictures() -> Mapping[str, str]:
     """Every picture as a document, by its name."""
     async with a_room() as room:
         return {
-            "working": page(await room.thread(scenes.WRITING)),
-            "answer": page(await room.thread(scenes.ANSWERED)),
+            "working": page(await room.thread(sample_views.WRITING)),
+            "answer": page(await room.thread(sample_views.ANSWERED)),
             "long": page(await room.thread(LONG)),
-            "approval": page(await room.thread(scenes.ASKED)),
-            "approvals": page(await room.cards(scenes.ASKED_THREE)),
-            "outcomes": page(*[await room.cards(view) for view in scenes.SETTLED.values()]),
+            "approval": page(await room.thread(sample_views.ASKED)),
+            "approvals": page(await room.cards(sample_views.ASKED_THREE)),
+            "outcomes": page(*[await room.cards(view) for view in sample_views.SETTLED.values()]),
             "questions": page(
-                await room.thread(scenes.INQUIRED),
-                *[await room.cards(view) for view in (scenes.SENT_AWAY, *scenes.HEARD.values())],
+                await room.thread(sample_views.INQUIRED),
+                *[await room.cards(view) for view in (sample_views.SENT_AWAY, *sample_views.HEARD.values())],
             ),
-            "questions-alone": page(await room.answering(scenes.INQUIRED), await room.answering(scenes.SENT_AWAY)),
+            "questions-alone": page(
+                await room.answering(sample_views.INQUIRED), await room.answering(sample_views.SENT_AWAY)
+            ),
             "notices": page(
-                *[await room.messages(view) for view in (scenes.QUEUED, scenes.FAILED, scenes.SETTLED["unknown"])]
+                *[
+                    await room.messages(view)
+                    for view in (sample_views.QUEUED, sample_views.FAILED, sample_views.SETTLED["unknown"])
+                ]
             ),
             "alone": page(await room.refusal(), await room.everything()),
             "reasons": page(await room.reason(), await room.question()),
-            "command": page(await command("mcp list", scenes.LISTING), await command("mcp show", scenes.SHOWN)),
-            "form": page(*await form(scenes.ADDING)),
+            "command": page(
+                await command("mcp list", sample_views.LISTING), await command("mcp show", sample_views.SHOWN)
+            ),
+            "form": page(*await form(sample_views.ADDING)),
         }
 
 
@@ -81,7 +91,7 @@ async def pictures() -> Mapping[str, str]:
 class Room:
     """The server of the tests with Priya and Sam in it; every view is a turn of its own, in a thread of its own."""
 
-    workplace: Workplace
+    workplace: ConnectedBot
     drawn: int = 0
 
     async def thread(self, view: TurnView) -> str:
@@ -104,10 +114,10 @@ class Room:
         discord, priya = self.workplace.discord, self.workplace.priya
         _, messages = await self._shown(view)
         card = next(message for message in messages if message.is_v2)
-        placed = self.workplace.door.views[-1]
+        placed = self.workplace.engine.views[-1]
         step = next(each for each in placed.steps if isinstance(each, ToolStep))
         (asked,) = step.elicitations
-        self.workplace.door.inquiries[asked.id] = OpenElicitation(placed.turn, step, asked)
+        self.workplace.engine.inquiries[asked.id] = OpenElicitation(placed.turn, step, asked)
         shown = next(each for each in discord.what_user_sees(priya, card.channel) if each.id == card.id)
         interaction = await discord.press(priya, card, shown.buttons[0])
         await discord.until(lambda: interaction.messages or interaction.modal)
@@ -115,7 +125,7 @@ class Room:
 
     async def refusal(self) -> str:
         """What somebody reads who may not sign."""
-        self.workplace.door.settlements = [NotAllowed(REFUSAL)]
+        self.workplace.engine.settlements = [NotAllowed(REFUSAL)]
         return self._all((await self._pressed("Approve")).messages)
 
     async def everything(self) -> str:
@@ -137,7 +147,9 @@ class Room:
     async def _pressed(self, label: str) -> Interaction:
         """Priya presses a button of a card; the answer is there."""
         discord = self.workplace.discord
-        _, messages = await self._shown(scenes.a_view(scenes.a_filing(StepStatus.AWAITING), status=TurnStatus.WAITING))
+        _, messages = await self._shown(
+            sample_views.a_view(sample_views.a_filing(StepStatus.AWAITING), status=TurnStatus.WAITING)
+        )
         card = next(message for message in messages if message.is_v2)
         buttons = [each for each in discord.what_user_sees(self.workplace.priya, card.channel) if each.id == card.id]
         name = next(button for button in buttons[0].buttons if button.startswith(label))
@@ -152,9 +164,9 @@ class Room:
         question = discord.say(workplace.priya, workplace.channel, ASK)
         thread = discord.thread(workplace.priya, workplace.channel, ASK, question)
         asker = Author("discord", workplace.priya.id, "Priya")
-        placed = scenes.at(view, workplace.key(workplace.channel, thread.id), asker)
+        placed = sample_views.at(view, workplace.key(workplace.channel, thread.id), asker)
         placed = replace(placed, turn=replace(placed.turn, id=f"{self.drawn:02}{placed.turn.id}"))
-        workplace.door.views.append(placed)
+        workplace.engine.views.append(placed)
         await workplace.draw(placed)
         return thread, workplace.posted(thread)
 
@@ -169,14 +181,14 @@ class Room:
 @asynccontextmanager
 async def a_room() -> AsyncIterator[Room]:
     """A room whose bot is connected and has registered its commands."""
-    async with a_workplace() as workplace:
+    async with connected_bot() as workplace:
         await workplace.discord.until(lambda: workplace.discord.app.commands.get(""))
         yield Room(workplace)
 
 
 async def command(words: str, reply: Reply) -> str:
     """What Priya, who administers the server, is answered to a command."""
-    async with commanding([reply]) as office:
+    async with command_bot([reply]) as office:
         options = {"server": "jira"} if words == "mcp show" else {}
         interaction = await office.discord.command(office.priya, words, office.channel, options)
         await office.discord.until(lambda: interaction.messages)
@@ -186,7 +198,7 @@ async def command(words: str, reply: Reply) -> str:
 async def form(asked: Form) -> tuple[str, str]:
     """The form that a command opens, and what is answered to one that is not filled in right."""
     opened = replace(asked, intro="", fields=tuple(replace(field, error="") for field in asked.fields))
-    async with commanding([opened], [replace(asked, intro="")]) as office:
+    async with command_bot([opened], [replace(asked, intro="")]) as office:
         await office.discord.command(office.priya, "mcp add", office.channel)
         drawn = modal(office.discord.modal(office.priya).drawn)
         sent = await office.discord.submit(office.priya, {"Server address": "http://mcp.example.com"})

@@ -37,8 +37,8 @@ from bot.platforms.slack.modals import (  # noqa: E402
 )
 from bot.platforms.slack.turns import turn_messages  # noqa: E402
 from bot.rendering.elicitation_card import ANSWER, VISIT  # noqa: E402
-from tests.platforms import scenes  # noqa: E402
-from tests.platforms.front_door import ScriptedCommands, ScriptedDoor  # noqa: E402
+from tests.platforms import sample_views  # noqa: E402
+from tests.platforms.fake_engine import FakeEngine, ScriptedCommands  # noqa: E402
 
 WIDTH = 700
 
@@ -53,36 +53,42 @@ def main() -> None:
 
 def pictures() -> Mapping[str, str]:
     """Every picture as a document, by its name."""
-    call = scenes.a_filing(StepStatus.AWAITING)
+    call = sample_views.a_filing(StepStatus.AWAITING)
     removal = OpenConfirmation(("mcp", "remove", "jira"), "jira", "Remove jira")
-    waiting = [PendingApprovalSummary(scenes.ASKED.turn, call)]
-    asked = [scenes.INQUIRED.turn, replace(scenes.ANSWERED.turn, id="earlier")]
-    booking = scenes.a_booking(StepStatus.ASKING, scenes.asked_back())
-    question = OpenElicitation(scenes.INQUIRED.turn, booking, booking.elicitations[0])
-    tab = Home(scenes.NOW, waiting, [question], asked, scenes.SERVERS, first_visit=True)
+    waiting = [PendingApprovalSummary(sample_views.ASKED.turn, call)]
+    asked = [sample_views.INQUIRED.turn, replace(sample_views.ANSWERED.turn, id="earlier")]
+    booking = sample_views.a_booking(StepStatus.ASKING, sample_views.asked_back())
+    question = OpenElicitation(sample_views.INQUIRED.turn, booking, booking.elicitations[0])
+    tab = Home(sample_views.NOW, waiting, [question], asked, sample_views.SERVERS, first_visit=True)
     return {
-        "working": page(thread(scenes.WRITING)),
-        "answer": page(thread(scenes.ANSWERED)),
-        "approval": page(thread(scenes.ASKED)),
-        "hidden": page(cards(scenes.HIDDEN)),
-        "approvals": page(cards(scenes.ASKED_THREE)),
-        "outcomes": page(*map(cards, scenes.SETTLED.values())),
-        "questions": page(thread(scenes.INQUIRED), questions(scenes.SENT_AWAY), *map(questions, scenes.HEARD.values())),
+        "working": page(thread(sample_views.WRITING)),
+        "answer": page(thread(sample_views.ANSWERED)),
+        "approval": page(thread(sample_views.ASKED)),
+        "hidden": page(cards(sample_views.HIDDEN)),
+        "approvals": page(cards(sample_views.ASKED_THREE)),
+        "outcomes": page(*map(cards, sample_views.SETTLED.values())),
+        "questions": page(
+            thread(sample_views.INQUIRED),
+            questions(sample_views.SENT_AWAY),
+            *map(questions, sample_views.HEARD.values()),
+        ),
         "questions-alone": page(*asyncio.run(alone())),
-        "notices": page(thread(scenes.QUEUED), thread(scenes.FAILED), thread(scenes.SETTLED["unknown"])),
+        "notices": page(
+            thread(sample_views.QUEUED), thread(sample_views.FAILED), thread(sample_views.SETTLED["unknown"])
+        ),
         "everything": page(modal(call_modal(call))),
         "reasons": page(modal(deny_modal(ApprovalRef("3a7f3c2e9b", 1), "")), modal(confirm_modal(removal, ""))),
         "command": page(
-            *(message(command_reply(each).blocks, only_you=True) for each in (scenes.LISTING, scenes.SHOWN))
+            *(message(command_reply(each).blocks, only_you=True) for each in (sample_views.LISTING, sample_views.SHOWN))
         ),
-        "form": page(modal(form_to_modal(scenes.ADDING, ""))),
+        "form": page(modal(form_to_modal(sample_views.ADDING, ""))),
         "home": page(home(home_view(tab))),
     }
 
 
 def thread(view: TurnView) -> str:
     """Every message of a turn."""
-    return "".join(message(slot.blocks) for slot in turn_messages(view, scenes.NOW))
+    return "".join(message(slot.blocks) for slot in turn_messages(view, sample_views.NOW))
 
 
 def cards(view: TurnView) -> str:
@@ -97,14 +103,14 @@ def questions(view: TurnView) -> str:
 
 def of_kind(view: TurnView, kind: str) -> str:
     """The messages of a turn whose name begins so."""
-    slots = turn_messages(view, scenes.NOW)
+    slots = turn_messages(view, sample_views.NOW)
     return "".join(message(slot.blocks) for slot in slots if slot.name.startswith(kind))
 
 
 async def alone() -> list[str]:
     """What whoever is asked sees alone: the form, and the way to a page."""
     seen = []
-    for view, word in ((scenes.INQUIRED, ANSWER), (scenes.SENT_AWAY, VISIT)):
+    for view, word in ((sample_views.INQUIRED, ANSWER), (sample_views.SENT_AWAY, VISIT)):
         match await pressed(view, word):
             case Form() as form:
                 seen.append(modal(form_to_modal(form, "")))
@@ -116,10 +122,10 @@ async def alone() -> list[str]:
 async def pressed(view: TurnView, word: str) -> Reply | Form:
     """What is answered to a press on the card of a question."""
     step = next(each for each in view.steps if isinstance(each, ToolStep))
-    door, (asked,) = ScriptedDoor(), step.elicitations
-    door.inquiries[asked.id] = OpenElicitation(view.turn, step, asked)
-    invocation = Invocation(word, (asked.id,), Member(scenes.PRIYA), view.turn.conversation)
-    (answer,) = [each async for each in ElicitationForms(door, ScriptedCommands()).handle(invocation)]
+    engine, (asked,) = FakeEngine(), step.elicitations
+    engine.inquiries[asked.id] = OpenElicitation(view.turn, step, asked)
+    invocation = Invocation(word, (asked.id,), Member(sample_views.PRIYA), view.turn.conversation)
+    (answer,) = [each async for each in ElicitationForms(engine, ScriptedCommands()).handle(invocation)]
     return answer
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.surroundings import bare
+from tests.app.program import bare
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from bot.storage.audit_keys import AuditKeys
 from bot.storage.checkpoints import read_checkpoints
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
-from tests.app.surroundings import bare
+from tests.app.program import bare
 from tests.migrated import migrated
 
 TOLD = """

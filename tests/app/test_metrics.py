@@ -1,4 +1,4 @@
-"""What an operator sees of a whole house: measurements of what happens, and probes of a running program."""
+"""What an operator sees of a whole bot: measurements of what happens, and probes of a running program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.metrics import CacheUsed, LoopLagged, MetricEvent, ProcessCounters, SessionChanged
 from bot.domain.turns import TurnStatus
 from bot.settings import read_settings
-from tests.app.surroundings import service
+from tests.app.program import service
 from tests.fakes.parts import RecordingSurface, until
 
 ANA = Author("test", "ana", "Ana")
@@ -59,10 +59,10 @@ async def test_a_question_is_measured_from_the_model_to_the_drawing() -> None:
     metrics, surface = await open_metrics(), RecordingSurface()
     files = read_operator_files(settings)
     async with (
-        open_runtime(settings, files, ModelChoice("demo", "demo"), [surface], observe=metrics.observe) as house,
-        probe_routes(metrics, house) as routes,
+        open_runtime(settings, files, ModelChoice("demo", "demo"), [surface], observe=metrics.observe) as runtime,
+        probe_routes(metrics, runtime) as routes,
     ):
-        receipt = await house.engine.receive(InboundMessage(("k",), HALL, ANA, "hello"))
+        receipt = await runtime.engine.receive(InboundMessage(("k",), HALL, ANA, "hello"))
         assert (await surface.ended(receipt.turn_id)).turn.status is TurnStatus.DONE
         ended = {"platform": "test", "status": "done"}
         await until(lambda: metrics.registry.get_sample_value("countersign_turns_total", ended) == 1)
@@ -74,7 +74,7 @@ async def test_a_question_is_measured_from_the_model_to_the_drawing() -> None:
         assert found["countersign_turns_live", ("running",)] == 0
         assert found["countersign_database_up", ()] == 1
         assert {route.path for route in routes} >= {"/readyz", "/health", "/metrics"}  # type: ignore[attr-defined]
-        health = await house.services.health.look()
+        health = await runtime.services.health.look()
         assert health.database
 
 

@@ -21,7 +21,7 @@ from tests.fakes.llm import FakeLanguageModel, Say, Status
 from tests.fakes.llm import Models as Listing
 from tests.fakes.parts import ScriptedModel, say
 from tests.llm.conversation import complete
-from tests.web.house import ScriptedChoice
+from tests.web.api_server import ScriptedChoice
 
 ANTHROPIC_DEFAULT = "claude-sonnet-5-5"
 OPENAI_DEFAULT = "gpt-5.5"

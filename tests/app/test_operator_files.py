@@ -16,7 +16,7 @@ from bot.engine.policy.rules import Policies
 from bot.errors import SettingsError
 from bot.mcp.config.file import ServersFile
 from bot.settings import read_settings
-from tests.app.surroundings import PROJECT
+from tests.app.program import PROJECT
 from tests.rules import policy_of
 
 ALLOW, ASK = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER

@@ -7,7 +7,7 @@ from pathlib import Path
 from bot.domain.health import CheckStatus
 from bot.errors import ModelRejected
 from tests.fakes.parts import ScriptedModel, say
-from tests.web.house import opened_api, scripted
+from tests.web.api_server import opened_api, scripted
 
 
 async def test_a_tool_that_the_model_refuses_is_named_by_the_doctor(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ async def test_a_tool_that_the_model_refuses_is_named_by_the_doctor(tmp_path: Pa
         question = {"payload": {"messages": [{"role": "user", "content": "go"}]}}
         answer = await api.post("/api/responses/stream", json=question)
         assert answer.status_code < 400, answer.text
-        checks = [check async for check in api.house.services.toolbox.diagnose("file:fake")]
+        checks = [check async for check in api.runtime.services.toolbox.diagnose("file:fake")]
     [models] = [check for check in checks if check.name == "models"]
     assert models.finding is CheckStatus.DOUBTFUL
     assert "fake__write by scripted: The schema is too deep (400)." in models.detail

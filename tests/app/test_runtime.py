@@ -26,7 +26,7 @@ DEMO = ModelChoice("demo", "demo")
 
 
 def opened(*, watch_log: WatchLog = lambda log: log, **changes: object) -> AbstractAsyncContextManager[Runtime]:
-    """A house on the demo model without a platform."""
+    """A bot on the demo model without a platform."""
     settings = read_settings(**changes)
     return open_runtime(settings, read_operator_files(settings), DEMO, [], watch_log=watch_log)
 
@@ -62,19 +62,19 @@ def logging_as_it_was() -> Iterator[None]:
 
 async def test_a_house_is_left_when_it_is_time_to() -> None:
     leaving = asyncio.Event()
-    async with asyncio.timeout(30), opened() as house:
-        waiting = asyncio.create_task(house.run_until(leaving))
-        await house.turn_log.claim(1)
+    async with asyncio.timeout(30), opened() as runtime:
+        waiting = asyncio.create_task(runtime.run_until(leaving))
+        await runtime.turn_log.claim(1)
         assert not waiting.done()
         leaving.set()
         await waiting
-    assert house.running.done()
+    assert runtime.running.done()
 
 
 async def test_a_house_whose_engine_breaks_down_does_not_look_alive(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(CountersignError, match=r"The engine broke down\. Fix: see the log"):
-        async with asyncio.timeout(30), opened(watch_log=broken) as house:
-            await house.run_until(asyncio.Event())
+        async with asyncio.timeout(30), opened(watch_log=broken) as runtime:
+            await runtime.run_until(asyncio.Event())
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -111,8 +111,8 @@ async def test_a_database_without_the_schema_is_not_migrated_against_the_operato
     assert caught.value.fix == "run `countersign db upgrade`"
     async with opened():
         pass
-    async with opened(auto_migrate=False) as house:
-        assert await house.turn_log.claim(1) == []
+    async with opened(auto_migrate=False) as runtime:
+        assert await runtime.turn_log.claim(1) == []
 
 
 def test_a_folder_that_cannot_be_used_is_named_with_the_variable(folder: Path) -> None:

@@ -29,7 +29,7 @@ from bot.settings import read_settings
 from bot.storage.encryption import generate_key
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, result
 from tests.fakes.parts import until
-from tests.mcp.boxes import call, text
+from tests.mcp.toolboxes import call, text
 from tests.postgres import Server
 
 ANA = Author("console", "ana", "ana")

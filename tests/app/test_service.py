@@ -14,7 +14,7 @@ from bot.app.database import current, lock_database, upgrade
 from bot.app.service import run
 from bot.errors import DatabaseHeld, SettingsError
 from bot.settings import read_settings
-from tests.app.surroundings import service
+from tests.app.program import service
 from tests.fakes.parts import until
 
 SECRET = "sk-test-4711-do-not-show"

@@ -33,12 +33,12 @@ async def at_work(slack: FakeSlack, **more: Any) -> AsyncIterator[Runtime]:
     settings = settings_for(slack, slack_app_token=slack.app.app_token, **more)
     async with open_slack(settings) as workspace:
         files = read_operator_files(settings)
-        async with open_runtime(settings, files, ModelChoice("demo", "demo"), [workspace.surface]) as house:
-            look_up_groups(workspace, house)
-            listener = build_listener(workspace, settings, await build_lookups(workspace, house))
-            listening = asyncio.create_task(listener.run(house.engine, house.commands))
+        async with open_runtime(settings, files, ModelChoice("demo", "demo"), [workspace.surface]) as runtime:
+            look_up_groups(workspace, runtime)
+            listener = build_listener(workspace, settings, await build_lookups(workspace, runtime))
+            listening = asyncio.create_task(listener.run(runtime.engine, runtime.commands))
             await slack.sockets.connected()
-            yield house
+            yield runtime
             listening.cancel()
             with suppress(asyncio.CancelledError):
                 await listening
@@ -76,10 +76,10 @@ async def test_an_opinion_is_in_the_database_and_home_shows_what_was_asked() -> 
     async with FakeSlack() as slack:
         slack.pace.strict = False
         priya, sam = slack.user("Priya"), slack.user("Sam")
-        async with at_work(slack, admins=frozenset({f"slack:{sam.id}"})) as house:
+        async with at_work(slack, admins=frozenset({f"slack:{sam.id}"})) as runtime:
             message = await answer_to(slack, priya, "hello there")
-            (turn,) = await house.services.stores.archive.recent_turns(f"slack:{priya.id}", "slack:", 10)
-            opinions = house.services.stores.opinions
+            (turn,) = await runtime.services.stores.archive.recent_turns(f"slack:{priya.id}", "slack:", 10)
+            opinions = runtime.services.stores.opinions
             for label, good in (("Good answer", True), ("Bad answer", False)):
                 await thanked(slack, priya, message, label)
                 assert [(each.person, each.good) for each in await opinions.for_turn(turn.id)] == [
@@ -100,11 +100,11 @@ async def test_a_user_group_that_only_a_profile_names_can_sign_where_the_profile
         settings = settings_for(slack, slack_app_token=slack.app.app_token)
         async with open_slack(settings) as workspace:
             files = read_operator_files(settings)
-            async with open_runtime(settings, files, ModelChoice("demo", "demo"), []) as house:
-                look_up_groups(workspace, house)
+            async with open_runtime(settings, files, ModelChoice("demo", "demo"), []) as runtime:
+                look_up_groups(workspace, runtime)
                 assert (await workspace.people.member(sam.id)).roles == frozenset()
                 by = Author("slack", priya.id, "Priya")
-                await house.services.stores.profiles.save(Profile("p", "ops", approvers=frozenset({group})), by)
+                await runtime.services.stores.profiles.save(Profile("p", "ops", approvers=frozenset({group})), by)
                 assert (await workspace.people.member(sam.id)).roles == {group}
                 assert (await workspace.people.member(priya.id)).roles == frozenset()
 
@@ -120,8 +120,8 @@ async def test_groups_that_only_a_rule_names_are_looked_up(key: str) -> None:
             files = read_operator_files(settings)
             rule = parse_rule({"policy": "ASK_USER", "server": "bank", key: group})
             files = replace(files, policies=replace(files.policies, rules=(rule,)))
-            async with open_runtime(settings, files, ModelChoice("demo", "demo"), []) as house:
-                look_up_groups(workspace, house)
+            async with open_runtime(settings, files, ModelChoice("demo", "demo"), []) as runtime:
+                look_up_groups(workspace, runtime)
                 assert (await workspace.people.member(sam.id)).roles == {group}
 
 

@@ -14,7 +14,7 @@ import pytest
 from bot.app.service import run
 from bot.errors import SettingsError
 from bot.settings import read_settings
-from tests.app.surroundings import Service, program, service
+from tests.app.program import Service, program, service
 
 TOKEN = "the-operators-own-token-Zk29vT4x"
 OPEN = ("/healthz", "/readyz", "/health", "/metrics", "/openapi.json", "/docs")

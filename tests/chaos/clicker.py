@@ -17,7 +17,7 @@ from bot.domain.approvals import Decided, Decision, DecisionType
 from bot.domain.conversations import Member
 from bot.engine.engine import Engine
 from bot.storage.database import Database
-from tests.chaos.worker import APPROVER, Ledger, engine_on
+from tests.chaos.worker import APPROVER, Harness, engine_on
 
 AWAITING = sa.text(
     "select a.id from approvals a join steps s on s.turn_id = a.turn_id and s.n = a.n"
@@ -26,7 +26,7 @@ AWAITING = sa.text(
 PAUSE = 0.02
 
 
-async def click(database: Database, engine: Engine, decisions: Ledger, chance: random.Random) -> None:
+async def click(database: Database, engine: Engine, decisions: Harness, chance: random.Random) -> None:
     """Decide until nothing waits any more."""
     while waiting := await database.run(lambda connection: list(connection.execute(AWAITING).scalars())):
         for card in chance.sample(waiting, min(len(waiting), 5)):
@@ -41,7 +41,7 @@ async def main(url: str, folder: Path, seed: int) -> None:
     """Click, and let go of the database."""
     database, engine = engine_on(url, folder)
     try:
-        await click(database, engine, Ledger(folder / "decisions"), random.Random(seed))
+        await click(database, engine, Harness(folder / "decisions"), random.Random(seed))
     finally:
         await database.close()
 

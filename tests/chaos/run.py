@@ -33,7 +33,7 @@ from bot.domain.elicitations import ElicitationAction, ElicitationResult
 from bot.engine.engine import Engine
 from bot.errors import DatabaseUnavailable
 from bot.storage.database import Database
-from tests.audited import audit_findings
+from tests.audit_check import audit_findings
 from tests.chaos.worker import APPROVER, engine_on
 from tests.postgres import Server, running_server
 

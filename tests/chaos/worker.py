@@ -44,7 +44,7 @@ QUESTION = ElicitationRequest("q", "Really?", FormMode({"type": "object", "prope
 APPROVER = Author("chaos", "ana", "Ana")
 
 
-class Ledger:
+class Harness:
     """A file that several processes append whole lines to, one write each."""
 
     def __init__(self, path: Path) -> None:
@@ -78,7 +78,7 @@ class Model:
 class World:
     """Tools whose effects are written down: what is in the file has happened."""
 
-    def __init__(self, effects: Ledger) -> None:
+    def __init__(self, effects: Harness) -> None:
         self._effects = effects
 
     async def offer(self, workspace: str = "") -> ToolSet:
@@ -115,7 +115,7 @@ class Wall:
     key_prefix = "chaos:"
     min_interval = 0.1
 
-    def __init__(self, drawings: Ledger) -> None:
+    def __init__(self, drawings: Harness) -> None:
         self._drawings = drawings
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
@@ -139,8 +139,8 @@ def engine_on(url: str, folder: Path) -> tuple[PostgresDatabase, Engine]:
     engine = Engine(
         SqlTurnLog(database, functools.partial(listen, server)),
         Model(),
-        World(Ledger(folder / "effects")),
-        [Wall(Ledger(folder / "drawings"))],
+        World(Harness(folder / "effects")),
+        [Wall(Harness(folder / "drawings"))],
         rules=RuleBook(POLICIES, Approvers(admins=frozenset({APPROVER.principal}))),
     )
     return database, engine

@@ -15,7 +15,7 @@ from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus
-from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
+from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 HERE = ConversationKey("slack", "T1", "C1", "1")
@@ -28,13 +28,13 @@ class Place:
     """A call that waits, and its forms."""
 
     def __init__(self, arguments: dict[str, Any] | None = None, schema: dict[str, Any] | None = None) -> None:
-        self.door, self.commands = ScriptedDoor(), ScriptedCommands([Reply("from the commands")])
-        self.door.schema = SCHEMA if schema is None else schema
+        self.engine, self.commands = FakeEngine(), ScriptedCommands([Reply("from the commands")])
+        self.engine.schema = SCHEMA if schema is None else schema
         tool = dataclasses.replace(NOTES, server_id="s-1")
         arguments = {"text": "Buy milk"} if arguments is None else arguments
         step = a_step(StepStatus.AWAITING, approval=an_approval(), tool=tool, arguments=arguments)
-        self.door.knows(a_view(step), HERE)
-        self.forms = ArgumentEditForms(self.door, self.commands)
+        self.engine.knows(a_view(step), HERE)
+        self.forms = ArgumentEditForms(self.engine, self.commands)
 
     async def open(self, where: ConversationKey = HERE) -> Reply | Form:
         name, *words = edit_command(CARD)
@@ -59,7 +59,7 @@ async def test_a_call_of_another_workspace_does_not_exist_here() -> None:
     elsewhere = ConversationKey("slack", "T2", "C1", "1")
     assert await place.open(elsewhere) == Reply(GONE, failed=True)
     assert await place.send(f"{COMMAND}:{CARD.approval_id}:1:0", elsewhere, a0="x") == Reply(GONE, failed=True)
-    assert place.door.revisions == []
+    assert place.engine.revisions == []
 
 
 @pytest.mark.parametrize(
@@ -68,19 +68,19 @@ async def test_a_call_of_another_workspace_does_not_exist_here() -> None:
 async def test_a_forged_form_changes_nothing(form: str) -> None:
     place = Place()
     assert await place.send(f"{COMMAND}:{form.removeprefix(':')}", a0="x") == Reply(GONE, failed=True)
-    assert place.door.revisions == []
+    assert place.engine.revisions == []
 
 
 async def test_a_form_of_an_older_version_of_the_call_changes_nothing() -> None:
     place = Place()
     assert await place.send(f"{COMMAND}:{CARD.approval_id}:7:0", a0="x") == Reply(OUT_OF_DATE, failed=True)
-    assert place.door.revisions == []
+    assert place.engine.revisions == []
 
 
 async def test_fields_that_nobody_asked_for_are_ignored() -> None:
     place = Place()
     assert await place.send(f"{COMMAND}:{CARD.approval_id}:1:0", a0="Buy bread", a99="x", text="y") == Reply(DONE)
-    ((_, _, arguments, _),) = place.door.revisions
+    ((_, _, arguments, _),) = place.engine.revisions
     assert arguments == {"text": "Buy bread"}
 
 
@@ -89,12 +89,12 @@ async def test_a_secret_is_neither_shown_nor_sent_back_and_stays_as_it_was() -> 
     form = await place.open()
     assert "very-secret" not in str(form)
     await place.send(f"{COMMAND}:{CARD.approval_id}:1:0", a0="Buy bread", a1="")
-    assert place.door.revisions[0][2] == {"text": "Buy bread", "api_key": "very-secret"}
+    assert place.engine.revisions[0][2] == {"text": "Buy bread", "api_key": "very-secret"}
 
 
 async def test_a_secret_that_was_typed_is_not_shown_again_with_an_error() -> None:
     place = Place({"text": "Buy milk", "api_key": "very-secret"})
-    place.door.editings = [
+    place.engine.editings = [
         InvalidArguments(
             (ArgumentError("text", "text: 'x' is too short"), ArgumentError("api_key", "'hunter2' is too short"))
         )
@@ -112,7 +112,7 @@ async def test_a_secret_that_was_typed_is_not_shown_again_with_an_error() -> Non
 
 async def test_a_problem_with_all_of_it_stands_with_the_first_field() -> None:
     place = Place()
-    place.door.editings = [InvalidArguments((ArgumentError("", "A policy forbids this call with these arguments."),))]
+    place.engine.editings = [InvalidArguments((ArgumentError("", "A policy forbids this call with these arguments."),))]
     form = await place.send(f"{COMMAND}:{CARD.approval_id}:1:0", a0="Buy bread")
     assert isinstance(form, Form)
     assert form.fields[0].error == "A policy forbids this call with these arguments."

@@ -15,7 +15,7 @@ from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, El
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus
 from bot.rendering.elicitation_card import ANSWER, CONFIRM, DECLINE, LIKE_ANOTHER, NO_SECRETS, VISIT, VISITED
-from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
+from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 from tests.rendering.turns import a_form, a_link, a_step, a_view
 
 HERE = ConversationKey("slack", "T1", "C1", "1")
@@ -27,12 +27,12 @@ class Place:
     """A question that waits, and its forms."""
 
     def __init__(self, elicitation: Elicitation) -> None:
-        self.door, self.commands = ScriptedDoor(), ScriptedCommands([Reply("from the commands")])
+        self.engine, self.commands = FakeEngine(), ScriptedCommands([Reply("from the commands")])
         step = a_step(StepStatus.ASKING, elicitations=(elicitation,))
-        turn = self.door.knows(a_view(step), HERE).turn
+        turn = self.engine.knows(a_view(step), HERE).turn
         self.id = elicitation.id
-        self.door.inquiries[self.id] = OpenElicitation(turn, step, elicitation)
-        self.forms = ElicitationForms(self.door, self.commands)
+        self.engine.inquiries[self.id] = OpenElicitation(turn, step, elicitation)
+        self.forms = ElicitationForms(self.engine, self.commands)
 
     async def press(self, word: str, where: ConversationKey = HERE) -> Reply | Form:
         (answer,) = [each async for each in self.forms.handle(Invocation(word, (self.id,), ANA, where))]
@@ -45,7 +45,7 @@ class Place:
     @property
     def answer(self) -> ElicitationResult:
         """The one answer that was given."""
-        ((_, reply, member),) = self.door.replied
+        ((_, reply, member),) = self.engine.replied
         assert member == ANA
         return reply
 
@@ -99,19 +99,19 @@ async def test_what_cannot_be_read_is_said_at_its_field_with_what_was_typed() ->
     again = await place.send((await opened(place)).id, a0="many")
     assert isinstance(again, Form)
     assert (again.fields[0].value, again.fields[0].error) == ("many", "A whole number, such as 3.")
-    assert place.door.replied == []
+    assert place.engine.replied == []
 
 
 async def test_what_does_not_fit_is_said_at_its_field_on_its_step() -> None:
     place = Place(a_form(properties=MANY))
-    place.door.answerings = [
+    place.engine.answerings = [
         InvalidAnswer((ArgumentError("field 5", "is too short"), ArgumentError("field 1", "is too long")))
     ]
     sent = {f"a{n}": "x" for n in range(6)}
     first = await place.send("answer-server:eli-12345678:1", **sent)
     assert isinstance(first, Form)
     assert [field.error for field in first.fields] == ["", "is too long", "", ""]
-    place.door.answerings = [InvalidAnswer((ArgumentError("", "It is too much."),))]
+    place.engine.answerings = [InvalidAnswer((ArgumentError("", "It is too much."),))]
     whole = await place.send("answer-server:eli-12345678:1", **sent)
     assert isinstance(whole, Form)
     assert whole.fields[0].error == "It is too much."
@@ -153,7 +153,7 @@ async def test_a_link_is_shown_whole_to_the_one_who_asks_for_it() -> None:
     assert LIKE_ANOTHER not in way.text
     assert ("notes says", "Please say that we may.") in way.details
     assert [action.words for action in way.actions] == [(VISITED, place.id), (DECLINE, place.id)]
-    assert place.door.replied == []
+    assert place.engine.replied == []
     assert await place.press(VISITED) == Reply(FINISHED)
     assert place.answer == ElicitationResult(ElicitationAction.ACCEPT)
 
@@ -177,23 +177,23 @@ async def test_a_link_to_a_domain_that_looks_like_another_has_a_warning() -> Non
 async def test_words_of_the_other_kind_answer_nothing(asked: Elicitation, word: str) -> None:
     place = Place(asked)
     assert await place.press(word) == Reply(SOMETHING_ELSE, failed=True)
-    assert place.door.replied == []
+    assert place.engine.replied == []
 
 
 async def test_a_form_sent_for_a_link_answers_nothing() -> None:
     place = Place(a_link())
     assert await place.send(f"{ANSWER}:{place.id}:0", a0="x") == Reply(SOMETHING_ELSE, failed=True)
-    assert place.door.replied == []
+    assert place.engine.replied == []
 
 
 @pytest.mark.parametrize("word", [ANSWER, CONFIRM, DECLINE, VISIT, VISITED])
 async def test_whoever_may_not_answer_hears_why_and_sees_nothing(word: str) -> None:
     place = Place(a_link())
-    place.door.inquiries[place.id] = NotAllowed("Only Priya can answer this: the call runs in their name.")
+    place.engine.inquiries[place.id] = NotAllowed("Only Priya can answer this: the call runs in their name.")
     why = "Only Priya can answer this: the call runs in their name."
     assert await place.press(word) == Reply(why, failed=True)
     assert await place.send(f"{ANSWER}:{place.id}:0") == Reply(why, failed=True)
-    assert place.door.replied == []
+    assert place.engine.replied == []
 
 
 @pytest.mark.parametrize("word", [ANSWER, CONFIRM, DECLINE, VISIT, VISITED])
@@ -202,7 +202,7 @@ async def test_a_question_of_another_workspace_does_not_exist_here(word: str) ->
     elsewhere = ConversationKey("slack", "T2", "C1", "1")
     assert await place.press(word, elsewhere) == Reply(GONE, failed=True)
     assert await place.send(f"{ANSWER}:{place.id}:0", elsewhere, a0="x") == Reply(GONE, failed=True)
-    assert place.door.replied == []
+    assert place.engine.replied == []
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ async def test_a_question_of_another_workspace_does_not_exist_here(word: str) ->
 async def test_a_forged_form_answers_nothing(form: str) -> None:
     place = Place(a_form())
     assert await place.send(f"{ANSWER}:{form.removeprefix(':')}", a0="x") == Reply(GONE, failed=True)
-    assert place.door.replied == []
+    assert place.engine.replied == []
 
 
 async def test_a_step_beyond_the_last_is_the_last() -> None:
@@ -221,12 +221,12 @@ async def test_a_step_beyond_the_last_is_the_last() -> None:
 
 async def test_who_comes_too_late_hears_who_was_faster() -> None:
     place = Place(a_form())
-    place.door.answerings = [AlreadyDecided("Ana has answered it already.")]
+    place.engine.answerings = [AlreadyDecided("Ana has answered it already.")]
     form = await opened(place)
     assert await place.send(form.id, a0="x") == Reply("Ana has answered it already.", failed=True)
 
 
 async def test_an_empty_answer_that_does_not_fit_says_why() -> None:
     place: Any = Place(a_form(properties={}))
-    place.door.answerings = [InvalidAnswer((ArgumentError("", "It needs a name."),))]
+    place.engine.answerings = [InvalidAnswer((ArgumentError("", "It needs a name."),))]
     assert await place.press(CONFIRM) == Reply("It needs a name.", failed=True)

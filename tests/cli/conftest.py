@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bot.cli import main
-from tests.app.surroundings import bare
-from tests.cli.invoked import Countersign, Ended
+from tests.app.program import bare
+from tests.cli.invocation import Countersign, Ended
 
 
 @pytest.fixture(autouse=True)

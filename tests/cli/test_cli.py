@@ -13,8 +13,8 @@ import bot
 from bot.app import database
 from bot.cli import main
 from bot.llm.providers import provider_names
-from tests.app.surroundings import LIMIT_SECONDS, environment, program
-from tests.cli.invoked import Countersign, Ended
+from tests.app.program import LIMIT_SECONDS, environment, program
+from tests.cli.invocation import Countersign, Ended
 
 SECRET = "sk-test-4711-do-not-show"
 

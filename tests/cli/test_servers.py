@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
-from tests.cli.invoked import Countersign, Ended
+from tests.cli.invocation import Countersign, Ended
 from tests.fakes.oauth import FakeOAuth
 
 SECRET = "tk-8c1f0a52-typed"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.invoked import Countersign
+from tests.cli.invocation import Countersign
 
 
 def test_a_token_is_printed_alone_to_standard_output_and_never_again(countersign: Countersign, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.domain.grants import Grant
-from tests.commands.stores import NOW
+from tests.commands.memory_stores import NOW
 
 
 def a_grant(

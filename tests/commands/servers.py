@@ -1,4 +1,4 @@
-"""A house of commands in memory: servers, stores and administration in the test's hands."""
+"""A harness of commands in memory: servers, stores and administration in the test's hands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from bot.domain.views import TurnView
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, Rules, ServerPolicy
 from bot.errors import NotFound, ServerTrouble
 from bot.mcp.hosts import read_hosts
-from tests.commands.stores import (
+from tests.commands.memory_stores import (
     NOW,
     MemoryArchive,
     MemoryGrants,
@@ -145,7 +145,7 @@ class Servers:
 class Way(Protocol):
     """How commands are said."""
 
-    async def answers(self, held: Office, request: Invocation | FormSubmission) -> list[Reply | Form]: ...
+    async def answers(self, held: CommandHarness, request: Invocation | FormSubmission) -> list[Reply | Form]: ...
 
     def author(self, author: Author) -> Author:
         """Who somebody is there."""
@@ -157,7 +157,7 @@ class Way(Protocol):
 class AtOnce:
     """Said to the commands themselves."""
 
-    async def answers(self, held: Office, request: Invocation | FormSubmission) -> list[Reply | Form]:
+    async def answers(self, held: CommandHarness, request: Invocation | FormSubmission) -> list[Reply | Form]:
         return [answer async for answer in held.registry.handle(request)]
 
     def author(self, author: Author) -> Author:
@@ -168,8 +168,8 @@ class AtOnce:
 
 
 @dataclass
-class Office:
-    """Commands over memory. `refresh` makes the servers follow the store, as the house does."""
+class CommandHarness:
+    """Commands over memory. `refresh` makes the servers follow the store, as the harness does."""
 
     servers: Servers = field(default_factory=Servers)
     store: MemoryServers = field(default_factory=MemoryServers)
@@ -310,9 +310,9 @@ class Office:
         return (await self.way.answers(self, FormSubmission(form.id, filled, member, HALL, hidden_input)))[-1]
 
 
-def office() -> Office:
-    """A house with the two servers of the operator's file."""
-    return Office(
+def command_harness() -> CommandHarness:
+    """A harness with the two servers of the operator's file."""
+    return CommandHarness(
         two_servers(),
         named={
             ("notes", "list"): ApprovalPolicy.ALWAYS_ALLOW,
@@ -341,14 +341,14 @@ def two_servers() -> Servers:
 
 def registry(servers: Servers) -> CommandRegistry:
     """All commands over these servers, with stores that are empty."""
-    held = office()
+    held = command_harness()
     held.servers = servers
     return held.registry
 
 
-async def with_jira(member: Member = ADMIN, way: Way | None = None) -> Office:
-    """A house in which an admin of the workspace has added `jira`, with a secret and one tool that writes."""
-    held = office()
+async def with_jira(member: Member = ADMIN, way: Way | None = None) -> CommandHarness:
+    """A harness in which an admin of the workspace has added `jira`, with a secret and one tool that writes."""
+    held = command_harness()
     held.way = way or held.way
     line = "mcp add jira --url https://jira.example/mcp --auth api_key --secret env:JIRA_TOKEN"
     reply = (await held.answers(*line.split(), member=member))[-1]
@@ -362,7 +362,7 @@ async def with_jira(member: Member = ADMIN, way: Way | None = None) -> Office:
     return held
 
 
-def config_of(held: Office, name: str) -> ServerConfig:
+def config_of(held: CommandHarness, name: str) -> ServerConfig:
     return next(each.config for each in held.store.kept.values() if each.config.name == name)
 
 

@@ -10,8 +10,8 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.sign_ins import callback_path
 from bot.errors import NotFound, ServerTrouble
 from bot.ports import AuthorizationResponse, SignedIn, SignInInfo
-from tests.commands.servers import Office
-from tests.commands.stores import NOW
+from tests.commands.memory_stores import NOW
+from tests.commands.servers import CommandHarness
 
 LOGIN = "https://login.example"
 
@@ -63,8 +63,8 @@ class MemorySignIns:
 
 
 @dataclass
-class SigningOffice(Office):
-    """An office where people can sign in to servers."""
+class SigningOffice(CommandHarness):
+    """A harness where people can sign in to servers."""
 
     sign_ins: MemorySignIns = field(default_factory=MemorySignIns)
 

@@ -11,8 +11,8 @@ from bot.domain.audit import KINDS, AuditEntry, AuditQuery, AuditScope
 from bot.domain.conversations import ConversationKey
 from bot.domain.profiles import Profile
 from bot.domain.servers import ServerRecord
-from tests.commands.servers import ADMIN, OPERATOR, Office, config_of, elsewhere, with_jira
-from tests.commands.stores import NOW
+from tests.commands.memory_stores import NOW
+from tests.commands.servers import ADMIN, OPERATOR, CommandHarness, config_of, elsewhere, with_jira
 from tests.fakes.parts import HALL
 
 DIGEST = "0123456789abcdef" * 4
@@ -21,7 +21,7 @@ ASKED = AuditEntry(
 )
 
 
-async def searched(line: str, *entries: AuditEntry) -> Office:
+async def searched(line: str, *entries: AuditEntry) -> CommandHarness:
     held = await with_jira()
     held.archive.entries.extend(entries or (ASKED,))
     reply = await held.ask(line, OPERATOR)

@@ -18,11 +18,11 @@ from bot.domain.profiles import Profile, binding_scopes
 from bot.domain.servers import ServerEnablement, ServerStatus
 from bot.domain.usage import UsageTotal
 from bot.ports import CallSummary, ConversationSummary
+from tests.commands.finished_turn import a_view
 from tests.commands.grants import a_grant
-from tests.commands.over_http import said_over_http
-from tests.commands.servers import ADMIN, GUEST, OPERATOR, AtOnce, Office, Servers, Way, config_of, with_jira
-from tests.commands.stores import NOW
-from tests.commands.transcribed import a_view
+from tests.commands.http_commands import http_commands
+from tests.commands.memory_stores import NOW
+from tests.commands.servers import ADMIN, GUEST, OPERATOR, AtOnce, CommandHarness, Servers, Way, config_of, with_jira
 from tests.fakes.parts import ANA, BEN, HALL
 
 SUPPORT = Profile("p-1", "Support", workspace="test:w", persona="Kind.", version=1)
@@ -37,17 +37,17 @@ async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
     if request.param == "said":
         yield AtOnce()
         return
-    async with said_over_http() as over_http:
+    async with http_commands() as over_http:
         yield over_http
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def held(way: Way) -> Office:
+async def held(way: Way) -> CommandHarness:
     return await prepared(way)
 
 
-async def prepared(way: Way | None = None) -> Office:
-    """A house in which there is something of everything."""
+async def prepared(way: Way | None = None) -> CommandHarness:
+    """A harness in which there is something of everything."""
     held = await with_jira(way=way)
     hall, ana = held.way.place(HALL), held.way.author(ANA).principal
     held.profiles.kept["p-1"] = SUPPORT
@@ -64,21 +64,21 @@ async def prepared(way: Way | None = None) -> Office:
 
 @dataclass(frozen=True)
 class Case:
-    """A line, what must be seen in the reply or done in the house, and the audit's word for it."""
+    """A line, what must be seen in the reply or done in the harness, and the audit's word for it."""
 
     line: str
     sees: str = ""
-    does: Callable[[Office], bool] = lambda _held: True
+    does: Callable[[CommandHarness], bool] = lambda _held: True
     audit: str = ""
     who: RequiredRole = RequiredRole.ADMINS
     by: Member = ADMIN
 
 
-def _jira(held: Office) -> str:
+def _jira(held: CommandHarness) -> str:
     return config_of(held, "jira").id
 
 
-def _record(held: Office, name: str) -> ServerEnablement:
+def _record(held: CommandHarness, name: str) -> ServerEnablement:
     return held.store.kept[_jira(held)].standing if name else ServerEnablement.ON
 
 
@@ -215,7 +215,7 @@ CASES = [
 ]
 
 
-def here(held: Office, text: str) -> str:
+def here(held: CommandHarness, text: str) -> str:
     """A text with what the hall is called where it is said."""
     hall = held.way.place(HALL)
     return text.replace("hall:1", f"{hall.channel}:{hall.thread}")
@@ -226,12 +226,12 @@ def everything_said(reply: Reply) -> str:
     return "\n".join((reply.text, *(cell for row in rows for cell in row), *(f"{a} {b}" for a, b in reply.details)))
 
 
-def audit_of(held: Office) -> list[str]:
+def audit_of(held: CommandHarness) -> list[str]:
     return [line[0] for store in (held.store, held.policies, held.profiles, held.grants) for line in store.audit]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.line for case in CASES])
-async def test_every_verb_does_what_it_says_and_leaves_its_line_in_the_audit(held: Office, case: Case) -> None:
+async def test_every_verb_does_what_it_says_and_leaves_its_line_in_the_audit(held: CommandHarness, case: Case) -> None:
     reply = await held.ask(here(held, case.line), case.by)
     assert here(held, case.sees) in everything_said(reply)
     assert case.does(held)
@@ -239,7 +239,7 @@ async def test_every_verb_does_what_it_says_and_leaves_its_line_in_the_audit(hel
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.line for case in CASES])
-async def test_whoever_may_not_is_told_who_may_and_nothing_happens(held: Office, case: Case) -> None:
+async def test_whoever_may_not_is_told_who_may_and_nothing_happens(held: CommandHarness, case: Case) -> None:
     reply = await held.ask(here(held, case.line), GUEST)
     if case.who is RequiredRole.EVERYONE:
         assert "Only" not in reply.text
@@ -253,13 +253,13 @@ async def test_whoever_may_not_is_told_who_may_and_nothing_happens(held: Office,
 
 async def test_the_table_of_this_suite_has_every_verb_there_is() -> None:
     tried = {" ".join(case.line.split()) for case in CASES}
-    for command, verbs in Office().registry.verbs.items():
+    for command, verbs in CommandHarness().registry.verbs.items():
         for verb in verbs:
             assert any(line.startswith(f"{command} {verb.path}") for line in tried), (command, verb.path)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.line.startswith("mcp") and "help" not in case.line])
-async def test_with_mcp_switched_off_every_verb_says_so(held: Office, case: Case) -> None:
+async def test_with_mcp_switched_off_every_verb_says_so(held: CommandHarness, case: Case) -> None:
     held.servers.enabled = False
     reply = await held.ask(here(held, case.line))
     assert reply.failed
@@ -268,7 +268,7 @@ async def test_with_mcp_switched_off_every_verb_says_so(held: Office, case: Case
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.line.split()[0] == "mcp" and "help" not in case.line])
-async def test_a_database_that_is_away_is_one_clear_reply(held: Office, case: Case) -> None:
+async def test_a_database_that_is_away_is_one_clear_reply(held: CommandHarness, case: Case) -> None:
     held.store.away = held.grants.away = True
     reply = await held.ask(here(held, case.line), case.by)
     if case.line.startswith("mcp reload"):
@@ -279,7 +279,7 @@ async def test_a_database_that_is_away_is_one_clear_reply(held: Office, case: Ca
         assert ("cause", "The database is away.") in reply.details or "taken" in str(reply.details)
 
 
-async def test_a_server_that_does_not_do_what_is_asked_is_one_clear_reply(held: Office) -> None:
+async def test_a_server_that_does_not_do_what_is_asked_is_one_clear_reply(held: CommandHarness) -> None:
     held.servers.trouble = "It **did** not answer."
     for line in ("mcp sync jira", "mcp resource notes notes://1"):
         reply = await held.ask(line)
@@ -287,13 +287,13 @@ async def test_a_server_that_does_not_do_what_is_asked_is_one_clear_reply(held: 
         assert ("cause", "It **did** not answer.") in reply.details
 
 
-async def test_a_command_in_any_case_and_by_another_name_is_the_same(held: Office) -> None:
+async def test_a_command_in_any_case_and_by_another_name_is_the_same(held: CommandHarness) -> None:
     assert await held.ask("mcp LIST") == await held.ask("mcp ls") == await held.ask("MCP list")
     assert await held.ask("mcp policy jira") == await held.ask("mcp policy list jira")
     assert await held.ask("conversations") == await held.ask("conversations list")
 
 
-async def test_everybody_else_sees_no_address_no_reference_and_no_buttons(held: Office) -> None:
+async def test_everybody_else_sees_no_address_no_reference_and_no_buttons(held: CommandHarness) -> None:
     for line in ("mcp show jira", "mcp list"):
         reply = await held.ask(line, GUEST)
         assert "jira.example" not in repr(reply)
@@ -303,7 +303,7 @@ async def test_everybody_else_sees_no_address_no_reference_and_no_buttons(held: 
     assert ("secret auth", "env:JIRA_TOKEN") in (await held.ask("mcp show jira")).details
 
 
-async def test_a_server_of_another_workspace_does_not_exist(held: Office) -> None:
+async def test_a_server_of_another_workspace_does_not_exist(held: CommandHarness) -> None:
     reply = await held.ask("mcp show jira", where=HALL.parse("test:other:hall:1"))
     assert reply.failed
     assert reply.text.startswith("There is no server of that name.")
@@ -315,7 +315,7 @@ async def test_a_server_of_another_workspace_does_not_exist(held: Office) -> Non
     "line",
     ["mcp edit notes --description x", "mcp remove notes", "mcp disable notes", "mcp secret set notes env:X env:Y"],
 )
-async def test_a_server_of_the_operators_file_is_read_only_and_says_which_file(held: Office, line: str) -> None:
+async def test_a_server_of_the_operators_file_is_read_only_and_says_which_file(held: CommandHarness, line: str) -> None:
     for member in (ADMIN, OPERATOR):
         reply = await held.ask(line, member)
         assert reply.failed
@@ -334,7 +334,7 @@ async def test_a_server_of_every_workspace_is_for_the_operator_to_change(way: Wa
 
 
 async def test_a_server_that_another_process_has_added_a_moment_ago_is_followed_when_somebody_looks(
-    held: Office,
+    held: CommandHarness,
 ) -> None:
     held.servers.states = [state for state in held.servers.states if state.config.from_file]
     reply = await held.ask("mcp list")
@@ -345,7 +345,7 @@ async def test_a_server_that_another_process_has_added_a_moment_ago_is_followed_
     assert held.refreshed == 1
 
 
-async def test_disabling_can_be_undone_by_what_it_offers(held: Office) -> None:
+async def test_disabling_can_be_undone_by_what_it_offers(held: CommandHarness) -> None:
     held.archive.waiting = 1
     reply = await held.ask("mcp disable jira")
     assert "1 approval is waiting; it will not run." in reply.text
@@ -355,7 +355,7 @@ async def test_disabling_can_be_undone_by_what_it_offers(held: Office) -> None:
     assert _record(held, "jira") is ServerEnablement.ON
 
 
-async def test_removing_says_what_goes_and_asks_for_the_name(held: Office) -> None:
+async def test_removing_says_what_goes_and_asks_for_the_name(held: CommandHarness) -> None:
     held.archive.waiting = 1
     await held.ask("mcp policy set jira deny")
     reply = await held.ask("mcp remove jira")
@@ -373,7 +373,7 @@ async def test_removing_says_what_goes_and_asks_for_the_name(held: Office) -> No
     assert not held.store.kept
 
 
-async def test_removing_what_somebody_has_changed_meanwhile_asks_anew(held: Office) -> None:
+async def test_removing_what_somebody_has_changed_meanwhile_asks_anew(held: CommandHarness) -> None:
     [action] = (await held.ask("mcp remove jira")).actions
     await held.ask("mcp edit jira --description other")
     reply = (await held.answers(*action.words, "--confirm", "jira"))[-1]
@@ -386,7 +386,7 @@ async def test_removing_what_somebody_has_changed_meanwhile_asks_anew(held: Offi
     assert not held.store.kept
 
 
-async def test_an_undone_policy_is_the_one_before(held: Office) -> None:
+async def test_an_undone_policy_is_the_one_before(held: CommandHarness) -> None:
     first = await held.ask("mcp policy set jira allow")
     second = await held.ask("mcp policy set jira deny")
     await held.answers(*second.actions[0].words)
@@ -395,14 +395,14 @@ async def test_an_undone_policy_is_the_one_before(held: Office) -> None:
     assert not held.policies.kept
 
 
-async def test_a_policy_that_something_stricter_overrules_says_so(held: Office) -> None:
+async def test_a_policy_that_something_stricter_overrules_says_so(held: CommandHarness) -> None:
     held.named["notes", "delete"] = ApprovalPolicy.ALWAYS_DENY
     await held.ask("mcp policy set notes add ask")
     reply = await held.ask("mcp policy set notes allow")
     assert "For 2 of 3 tools another rule counts more: `/mcp policy explain` says which." in reply.text
 
 
-async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine(held: Office) -> None:
+async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine(held: CommandHarness) -> None:
     held.servers.offered[-1] = held.servers.offered[-1].__class__(
         **{
             **{name: getattr(held.servers.offered[-1], name) for name in held.servers.offered[-1].__slots__},
@@ -424,7 +424,7 @@ async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine(held: O
     assert again.message.call.arguments == {"n": 4}
 
 
-async def test_long_lists_come_in_pages_of_ten(held: Office) -> None:
+async def test_long_lists_come_in_pages_of_ten(held: CommandHarness) -> None:
     for n in range(12):
         await held.ask(f"mcp add server-{n:02} --url https://s{n}.example/mcp --no-verify")
     first = await held.ask("mcp list")
@@ -450,13 +450,13 @@ async def test_servers_that_are_just_connecting_are_shown_again_once_they_have_b
 
 
 async def test_no_servers_is_an_answer_that_says_what_to_do(way: Way) -> None:
-    held = Office(Servers(), way=way)
+    held = CommandHarness(Servers(), way=way)
     assert "Try `/mcp add`" in (await held.ask("mcp list")).text
     assert "Ask test:ana for one." in (await held.ask("mcp list", GUEST)).text
 
 
 @pytest.mark.parametrize("typed", ["**bold**", "`x`", "\x1b[2J", "<@U1>", "[a](b)"])
-async def test_what_was_typed_is_not_repeated_in_markdown(held: Office, typed: str) -> None:
+async def test_what_was_typed_is_not_repeated_in_markdown(held: CommandHarness, typed: str) -> None:
     lines = ("mcp show", "mcp tools", "mcp", "mcp policy set jira", "profile show", "mcp run jira", "mcp remove", "")
     for line in lines:
         reply = (await held.answers(*line.split(), typed))[-1]
@@ -465,7 +465,7 @@ async def test_what_was_typed_is_not_repeated_in_markdown(held: Office, typed: s
         assert typed not in reply.text
 
 
-async def test_a_misspelt_verb_server_tool_or_option_brings_the_nearest(held: Office) -> None:
+async def test_a_misspelt_verb_server_tool_or_option_brings_the_nearest(held: CommandHarness) -> None:
     for line, meant in (
         ("mcp lsit", "`/mcp list`"),
         ("mcp show jria", "`jira`"),
@@ -479,7 +479,9 @@ async def test_a_misspelt_verb_server_tool_or_option_brings_the_nearest(held: Of
         assert f"Did you mean {meant}?" in reply.text, line
 
 
-async def test_another_persons_conversation_does_not_exist_for_a_member_and_does_for_an_admin(held: Office) -> None:
+async def test_another_persons_conversation_does_not_exist_for_a_member_and_does_for_an_admin(
+    held: CommandHarness,
+) -> None:
     for verb in ("show", "export", "delete"):
         reply = await held.ask(here(held, f"conversations {verb} hall:1"), GUEST)
         assert reply.failed
@@ -491,7 +493,7 @@ async def test_another_persons_conversation_does_not_exist_for_a_member_and_does
     assert not (await held.ask(here(held, "conversations show hall:1"), GUEST)).failed
 
 
-async def test_a_conversation_in_which_something_runs_is_not_deleted(held: Office) -> None:
+async def test_a_conversation_in_which_something_runs_is_not_deleted(held: CommandHarness) -> None:
     held.archive.busy = True
     reply = await held.ask(here(held, "conversations delete hall:1 --confirm 1"))
     assert reply.failed

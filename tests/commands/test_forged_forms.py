@@ -10,22 +10,22 @@ from bot.domain.commands import Form, FormSubmission, Reply
 from bot.domain.conversations import Member
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import AUTH_SECRET, StdioTransport
-from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, config_of, office, with_jira
-from tests.commands.transcribed import a_view
+from tests.commands.finished_turn import a_view
+from tests.commands.servers import ADMIN, GUEST, OPERATOR, CommandHarness, command_harness, config_of, with_jira
 from tests.fakes.parts import HALL
 
 STDIO = "mcp add local --command python --arg -V --here"
 
 
-async def sent(held: Office, form: str, fields: dict[str, str], **more: object) -> Reply | Form:
+async def sent(held: CommandHarness, form: str, fields: dict[str, str], **more: object) -> Reply | Form:
     """A form as nobody has drawn it."""
     request = FormSubmission(form, fields, more.pop("member", ADMIN), HALL, **more)  # type: ignore[arg-type]
     return [answer async for answer in held.registry.handle(request)][-1]
 
 
-async def with_local() -> Office:
-    """A house whose operator has added a program for one workspace."""
-    held = office()
+async def with_local() -> CommandHarness:
+    """A harness whose operator has added a program for one workspace."""
+    held = command_harness()
     (*_, reply) = await held.answers(*STDIO.split(), member=OPERATOR)
     assert isinstance(reply, Reply)
     assert not reply.failed
@@ -45,7 +45,7 @@ async def test_a_server_without_a_title_is_not_removed_by_a_blank_confirmation(b
 
 @pytest.mark.parametrize("step", ["3", "7", "99"])
 async def test_a_step_that_no_form_has_does_not_skip_the_confirmation_of_a_program(step: str) -> None:
-    held = office()
+    held = command_harness()
     fields = {"title": "Local", "transport": "stdio", "where": "python -V"}
     answer = await sent(held, f"mcp add:{step}", fields, member=OPERATOR)
     assert isinstance(answer, Form)
@@ -90,8 +90,8 @@ async def test_an_admin_who_is_not_the_operator_gives_a_program_no_environment()
     assert not (await held.ask("mcp secret set local env:TOKEN env:MCP_SECRET_X", OPERATOR)).failed
 
 
-async def with_a_stored_secret() -> Office:
-    """A house in which the operator has typed the secret of an admin's server."""
+async def with_a_stored_secret() -> CommandHarness:
+    """A harness in which the operator has typed the secret of an admin's server."""
     held = await with_jira()
     (server_id,) = held.store.kept
     stored = {AUTH_SECRET: SecretReference(SecretSource.STORED)}

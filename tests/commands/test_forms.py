@@ -10,7 +10,7 @@ from bot.domain.commands import FIELDS_A_STEP, LONGEST_FORM_ID, FieldKind, Form,
 from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.health import Check, CheckStatus
 from bot.domain.servers import HttpKind, HttpTransport, ServerStatus, StdioTransport
-from tests.commands.servers import ADMIN, OPERATOR, config_of, office, with_jira
+from tests.commands.servers import ADMIN, OPERATOR, command_harness, config_of, with_jira
 
 TOKEN = "ghp_" + "a1B2" * 9
 GOOD = {
@@ -33,7 +33,7 @@ def values(answer: Reply | Form) -> dict[str, str]:
 
 
 async def test_adding_alone_asks_for_everything_in_a_form() -> None:
-    held = office()
+    held = command_harness()
     form = await held.form("mcp add")
     assert [field.name for field in form.fields] == ["title", "transport", "where", "auth", "policy"]
     assert "--url" in form.instead
@@ -47,7 +47,7 @@ async def test_adding_alone_asks_for_everything_in_a_form() -> None:
 
 
 async def test_everything_that_is_wrong_is_said_at_once_and_what_was_right_is_kept() -> None:
-    held = office()
+    held = command_harness()
     form = await held.form("mcp add")
     wrong = {**GOOD, "title": "Notes", "where": "ftp://example.com", "auth": "magic"}
     again = await held.submit(form, wrong)
@@ -77,14 +77,14 @@ async def test_everything_that_is_wrong_is_said_at_once_and_what_was_right_is_ke
     ],
 )
 async def test_an_address_holds_no_secret_and_is_one(url: str, said: str) -> None:
-    held = office()
+    held = command_harness()
     answer = await held.submit(await held.form("mcp add"), {**GOOD, "where": url})
     assert said in errors(answer)["where"]
     assert not held.store.kept
 
 
 async def test_a_server_that_signs_in_is_asked_for_its_secret_in_a_second_step() -> None:
-    held = office()
+    held = command_harness()
     second = await held.submit(await held.form("mcp add"), {**GOOD, "auth": "basic"})
     assert isinstance(second, Form)
     assert [field.name for field in second.fields] == ["username", "secret"]
@@ -102,7 +102,7 @@ async def test_a_server_that_signs_in_is_asked_for_its_secret_in_a_second_step()
 
 
 async def test_the_user_name_and_the_password_of_basic_are_typed_at_one_hidden_prompt() -> None:
-    held = office()
+    held = command_harness()
     form = await held.form("mcp add jira --url https://jira.example/mcp --auth basic", hidden_input=True)
     [secret] = [field for field in form.fields if field.kind is FieldKind.SECRET]
     assert "USER:PASSWORD" in secret.hint
@@ -120,7 +120,7 @@ async def test_the_user_name_and_the_password_of_basic_are_typed_at_one_hidden_p
 
 
 async def test_a_secret_itself_is_asked_for_by_a_hidden_prompt_alone() -> None:
-    held = office()
+    held = command_harness()
     first = await held.form("mcp add", hidden_input=True)
     second = await held.submit(first, {**GOOD, "auth": "header"}, hidden_input=True)
     assert isinstance(second, Form)
@@ -139,7 +139,7 @@ async def test_a_secret_itself_is_asked_for_by_a_hidden_prompt_alone() -> None:
 
 @pytest.mark.parametrize("field", ["title", "where", "secret", "username"])
 async def test_a_token_in_any_field_is_not_saved_and_not_shown_again(field: str) -> None:
-    held = office()
+    held = command_harness()
     first = await held.form("mcp add")
     answer = await held.submit(first, {**GOOD, "auth": "basic", "username": "env:U", "secret": "env:A", field: TOKEN})
     assert TOKEN not in repr(answer)
@@ -173,7 +173,7 @@ async def test_a_token_in_any_word_is_refused_and_not_repeated(line: str) -> Non
 
 
 async def test_options_add_a_server_at_once_and_tell_how_the_look_at_it_went() -> None:
-    held = office()
+    held = command_harness()
     held.servers.checks = [Check("Reached", CheckStatus.WELL), Check("Protocol", CheckStatus.WELL)]
     headers = "--header X-Team=env:TEAM --header X-Region=eu"
     line = f"mcp add jira --url https://jira.example/mcp {headers} --trusted --policy ask"
@@ -194,7 +194,7 @@ async def test_options_add_a_server_at_once_and_tell_how_the_look_at_it_went() -
 
 
 async def test_a_server_that_cannot_be_reached_is_kept_and_says_what_to_do() -> None:
-    held = office()
+    held = command_harness()
     held.servers.checks = [Check("Reached", CheckStatus.BROKEN, "**Nobody** listens.", "start it")]
     reply = await held.ask("mcp add jira --url https://jira.example/mcp")
     assert reply.text == "`jira` is added, but does not work yet. ✗ Reached"
@@ -204,7 +204,7 @@ async def test_a_server_that_cannot_be_reached_is_kept_and_says_what_to_do() -> 
 
 
 async def test_all_wrong_options_are_said_at_once() -> None:
-    held = office()
+    held = command_harness()
     held.admits = {"github"}.__contains__
     reply = await held.ask("mcp add notes --url nowhere --auth basic --secret hunter2 --connect-timeout 0")
     assert reply.failed
@@ -215,7 +215,7 @@ async def test_all_wrong_options_are_said_at_once() -> None:
 
 @pytest.mark.parametrize(("name", "slug"), [("GitHub Cloud!", "github-cloud"), ("jira", "jira"), ("A" * 300, "")])
 async def test_a_name_that_is_no_slug_becomes_the_title_and_a_slug_is_made_of_it(name: str, slug: str) -> None:
-    held = office()
+    held = command_harness()
     answers = await held.answers("mcp", "add", name, "--url", "https://x.example", "--no-verify")
     assert isinstance(answers[-1], Reply)
     assert answers[-1].failed == (not slug)
@@ -223,7 +223,7 @@ async def test_a_name_that_is_no_slug_becomes_the_title_and_a_slug_is_made_of_it
 
 
 async def test_an_address_that_is_not_allowed_here_says_why_under_its_field() -> None:
-    held = office()
+    held = command_harness()
     held.objections = "10.0.0.1 is a private address. Fix: ask the operator."
     reply = await held.ask("mcp add x --url https://10.0.0.1/mcp")
     assert ("--url", held.objections) in reply.details
@@ -242,7 +242,7 @@ async def test_an_address_that_is_not_allowed_here_says_why_under_its_field() ->
 async def test_every_way_over_http_can_be_added_and_stays_when_something_else_is_edited(
     word: str, kind: HttpKind
 ) -> None:
-    held = office()
+    held = command_harness()
     await held.ask(f"mcp add wiki --transport {word} --url https://wiki.example/mcp")
     assert config_of(held, "wiki").transport == HttpTransport("https://wiki.example/mcp", kind=kind)
     await held.ask("mcp edit wiki --url https://wiki.example/other")
@@ -250,12 +250,12 @@ async def test_every_way_over_http_can_be_added_and_stays_when_something_else_is
 
 
 async def test_a_way_that_there_is_not_is_told_with_those_there_are() -> None:
-    reply = await office().ask("mcp add wiki --transport pigeon --url https://wiki.example/mcp")
+    reply = await command_harness().ask("mcp add wiki --transport pigeon --url https://wiki.example/mcp")
     assert ("--transport", "One of: streamable_http, stdio, auto, sse, jsonrpc_http.") in reply.details
 
 
 async def test_a_program_is_started_for_the_operator_alone() -> None:
-    held = office()
+    held = command_harness()
     words = ("mcp", "add", "files", "--transport", "stdio", "--command", "python", "--arg", "-m", "--arg", "my files")
     refused = (await held.answers(*words))[-1]
     assert isinstance(refused, Reply)
@@ -271,7 +271,7 @@ async def test_a_program_is_started_for_the_operator_alone() -> None:
 
 
 async def test_a_program_from_a_form_is_shown_word_by_word_and_confirmed_by_its_name() -> None:
-    held = office()
+    held = command_harness()
     local = {**GOOD, "title": "Files", "transport": "stdio", "where": "python -m 'my files'"}
     refused = await held.submit(await held.form("mcp add"), local)
     assert isinstance(refused, Form)
@@ -463,7 +463,7 @@ async def test_a_profile_of_every_workspace_is_for_the_operator_to_change() -> N
 
 
 async def test_what_nobody_has_been_asked_yet_is_not_wrong_yet() -> None:
-    held = office()
+    held = command_harness()
     first = await held.form("mcp add", OPERATOR, hidden_input=True)
     second = await held.submit(first, {**GOOD, "auth": "api_key"}, OPERATOR, hidden_input=True)
     assert errors(second) == {}
@@ -482,7 +482,7 @@ async def test_a_secret_that_was_not_typed_ends_the_matter() -> None:
 
 
 async def test_nobody_types_a_secret_for_a_server_that_does_not_sign_in() -> None:
-    held = office()
+    held = command_harness()
     await held.ask("mcp add linear --url https://linear.example/mcp --no-verify", OPERATOR)
     answers = await held.answers("mcp", "secret", "set", "linear", "auth", member=OPERATOR, hidden_input=True)
     assert isinstance(answers[-1], Reply)

@@ -6,26 +6,26 @@ import pytest
 
 from bot.domain.conversations import Author, Member
 from tests.commands.grants import a_grant
-from tests.commands.servers import ADMIN, GUEST, Office
-from tests.commands.stores import NOW
+from tests.commands.memory_stores import NOW
+from tests.commands.servers import ADMIN, GUEST, CommandHarness
 
 SAM = Member(Author("test", "sam", "Sam"))
 
 
-def held(*grants: object) -> Office:
-    office = Office()
-    office.grants.kept.extend(grants or (a_grant(),))  # type: ignore[arg-type]
-    return office
+def held(*grants: object) -> CommandHarness:
+    harness = CommandHarness()
+    harness.grants.kept.extend(grants or (a_grant(),))  # type: ignore[arg-type]
+    return harness
 
 
 async def test_a_list_says_what_runs_where_for_whom_by_whom_and_until_when() -> None:
-    house = held(
+    harness = held(
         a_grant(),
         a_grant("b" * 12, scope="arguments"),
         a_grant("c" * 12, place="test:w", scope="hours", idle=False, expires_at=NOW + 7200),
         a_grant("d" * 12, place="test:w", scope="always", person="", idle=False, expires_at=None, destructive=True),
     )
-    reply = await house.ask("mcp grants")
+    reply = await harness.ask("mcp grants")
     assert reply.table is not None
     tool, by = "jira.create_issue", "ana, 5 min ago"
     assert reply.table.rows == (
@@ -57,31 +57,31 @@ async def test_a_list_says_what_runs_where_for_whom_by_whom_and_until_when() -> 
 async def test_everybody_sees_what_they_granted_and_what_was_granted_to_them_and_admins_see_all(
     member: Member, seen: set[str]
 ) -> None:
-    house = held(a_grant("a" * 12, person="test:ben", by="test:ana"), a_grant("b" * 12, person="", by="test:sam"))
-    reply = await house.ask("mcp grants list", member)
+    harness = held(a_grant("a" * 12, person="test:ben", by="test:ana"), a_grant("b" * 12, person="", by="test:sam"))
+    reply = await harness.ask("mcp grants list", member)
     assert {row[0] for row in (reply.table.rows if reply.table else ())} == seen
     assert not reply.failed
 
 
 async def test_what_somebody_cannot_see_they_cannot_revoke() -> None:
-    office = held(a_grant("a" * 12, person="test:ben", by="test:ana"))
-    reply = await office.ask(f"mcp grants revoke {'a' * 12}", SAM)
+    harness = held(a_grant("a" * 12, person="test:ben", by="test:ana"))
+    reply = await harness.ask(f"mcp grants revoke {'a' * 12}", SAM)
     assert reply.failed
     assert reply.text == "There is no such grant that still holds. `/mcp grants list` lists them."
-    assert office.grants.kept
-    assert not (await office.ask(f"mcp grants revoke {'A' * 12}", GUEST)).failed
-    assert not office.grants.kept
+    assert harness.grants.kept
+    assert not (await harness.ask(f"mcp grants revoke {'A' * 12}", GUEST)).failed
+    assert not harness.grants.kept
 
 
 async def test_grants_of_another_workspace_do_not_exist_here() -> None:
-    office = held(a_grant(place="test:elsewhere"))
-    assert (await office.ask("mcp grants")).table is None
-    assert (await office.ask("mcp grants revoke 0123456789ab")).failed
+    harness = held(a_grant(place="test:elsewhere"))
+    assert (await harness.ask("mcp grants")).table is None
+    assert (await harness.ask("mcp grants revoke 0123456789ab")).failed
 
 
 async def test_long_lists_come_in_pages() -> None:
-    office = held(*(a_grant(f"{n:012x}") for n in range(23)))
-    reply = await office.ask("mcp grants list --page 3")
+    harness = held(*(a_grant(f"{n:012x}") for n in range(23)))
+    reply = await harness.ask("mcp grants list --page 3")
     assert reply.table is not None
     assert len(reply.table.rows) == 3
     assert reply.page is not None

@@ -17,7 +17,7 @@ from bot.domain.policies import Rule, StoredPolicyResult
 from bot.domain.profiles import Profile
 from bot.domain.servers import EVERYWHERE
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
-from tests.commands.servers import NOTES, OPERATOR, Office, office, tool, with_jira
+from tests.commands.servers import NOTES, OPERATOR, CommandHarness, command_harness, tool, with_jira
 from tests.fakes.parts import ANA, HALL
 
 ALLOW, DENY, ASK, AUTO = (
@@ -32,13 +32,13 @@ def facts(reply: Reply) -> dict[str, str]:
     return dict(reply.details)
 
 
-def only_rule(held: Office) -> Rule:
+def only_rule(held: CommandHarness) -> Rule:
     (rule,) = held.policies.kept.values()
     return rule
 
 
 async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_button() -> None:
-    held = office()
+    held = command_harness()
     await held.profiles.save(Profile("p1", "Desk", "test:w"), ANA)
     line = (
         "mcp policy set notes add* ask --except add_all --argument to.name=ben* --annotation open-world=no "
@@ -95,7 +95,7 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
     ],
 )
 async def test_what_cannot_be_used_is_said_and_nothing_is_set(line: str, said: str) -> None:
-    held = office()
+    held = command_harness()
     reply = await held.ask(f"mcp policy set {line}")
     assert reply.failed
     assert said in reply.text
@@ -103,7 +103,7 @@ async def test_what_cannot_be_used_is_said_and_nothing_is_set(line: str, said: s
 
 
 async def test_a_rule_that_sends_cards_to_groups_is_kept_and_says_that_they_cannot_be_written_to() -> None:
-    held = office()
+    held = command_harness()
     reply = await held.ask(
         "mcp policy set notes add ask --approver test-group:g --approver test:ana --deliver approvers"
     )
@@ -125,7 +125,7 @@ async def test_a_rule_for_all_servers_is_for_all_tools_of_that_name() -> None:
 
 
 async def test_the_list_has_what_holds_for_each_tool_and_the_rules_that_say_more() -> None:
-    held = office()
+    held = command_harness()
     held.rules = (
         Rule(DENY, server="notes", tool="delete", id="policy.toml:1"),
         Rule(DENY, server="notes", id="policy.toml:2", excluded_tools=frozenset({"list"})),
@@ -145,14 +145,14 @@ async def test_the_list_has_what_holds_for_each_tool_and_the_rules_that_say_more
 
 
 async def test_a_pattern_that_fits_nothing_is_kept_and_says_so() -> None:
-    held = office()
+    held = command_harness()
     assert "It fits no tool that is known now." in (await held.ask("mcp policy set notes drop_* deny")).text
     await held.ask("mcp policy set * drop_* deny")
     assert "(fits no tool that is known now)" in repr((await held.ask("mcp policy list")).details)
 
 
 async def test_a_rule_of_the_file_about_a_server_that_nobody_knows_is_listed_as_such() -> None:
-    held = office()
+    held = command_harness()
     held.rules = (Rule(DENY, server="notse", id="policy.toml:5"), Rule(DENY, server="notes", id="policy.toml:7"))
     assert facts(await held.ask("mcp policy list")) == {
         "policy.toml:5": "ALWAYS_DENY: notse.* (fits no tool that is known now)"
@@ -160,7 +160,7 @@ async def test_a_rule_of_the_file_about_a_server_that_nobody_knows_is_listed_as_
 
 
 async def test_a_tool_whose_name_looks_like_a_pattern_is_meant_alone() -> None:
-    held = office()
+    held = command_harness()
     held.servers.offered.append(tool("notes", "a*"))
     held.servers.offered.append(tool("notes", "ab"))
     await held.ask("mcp policy set notes a* allow")
@@ -169,7 +169,7 @@ async def test_a_tool_whose_name_looks_like_a_pattern_is_meant_alone() -> None:
 
 
 async def test_an_admins_rule_is_for_their_workspace_and_the_operators_for_all() -> None:
-    held = office()
+    held = command_harness()
     await held.ask("mcp policy set notes add deny")
     await held.ask("mcp policy set notes add allow", OPERATOR)
     assert sorted(rule.workspace for rule in held.policies.kept.values()) == [EVERYWHERE, "test:w"]
@@ -179,7 +179,7 @@ async def test_an_admins_rule_is_for_their_workspace_and_the_operators_for_all()
 
 
 async def test_the_operators_rule_is_not_for_admins_to_clear() -> None:
-    held = office()
+    held = command_harness()
     await held.ask("mcp policy set notes add deny", OPERATOR)
     rule = only_rule(held)
     for line in (f"mcp policy clear {rule.id}", "mcp policy clear notes add"):
@@ -192,7 +192,7 @@ async def test_the_operators_rule_is_not_for_admins_to_clear() -> None:
 
 
 async def test_a_rule_of_another_workspace_can_neither_be_seen_nor_cleared() -> None:
-    held = office()
+    held = command_harness()
     elsewhere = ConversationKey("test", "x", "hall", "1")
     await held.ask("mcp policy set notes add ask --quorum 2", where=elsewhere)
     rule = only_rule(held)
@@ -215,7 +215,7 @@ async def test_a_server_that_is_renamed_does_not_escape_its_rule() -> None:
 # ------------------------------------------------------------------ explain
 
 
-async def explained(held: Office, *more: str) -> dict[str, str]:
+async def explained(held: CommandHarness, *more: str) -> dict[str, str]:
     (reply,) = await held.answers("mcp", "policy", "explain", "notes", "add", *more)
     assert isinstance(reply, Reply)
     assert not reply.failed
@@ -223,7 +223,7 @@ async def explained(held: Office, *more: str) -> dict[str, str]:
 
 
 async def test_a_call_that_is_only_thought_of_is_explained() -> None:
-    held = office()
+    held = command_harness()
     held.rules = (
         Rule(
             ASK,
@@ -265,7 +265,7 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
 
 
 async def test_the_operator_explains_calls_anywhere_and_an_admin_those_of_their_workspace() -> None:
-    held = office()
+    held = command_harness()
     held.rules = (Rule(DENY, places=frozenset({"slack:T1:C9"}), id="policy.toml:15"),)
     line = "mcp policy explain notes add --in slack:T1:C9"
     assert facts(await held.ask(line, OPERATOR))["decided by"] == "policy.toml:15"
@@ -276,7 +276,7 @@ async def test_the_operator_explains_calls_anywhere_and_an_admin_those_of_their_
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", '"x"'])
 async def test_arguments_that_are_no_object_are_refused(text: str) -> None:
-    held = office()
+    held = command_harness()
     (reply,) = await held.answers("mcp", "policy", "explain", "notes", "add", "--arguments", text)
     assert isinstance(reply, Reply)
     assert reply.failed
@@ -284,7 +284,7 @@ async def test_arguments_that_are_no_object_are_refused(text: str) -> None:
 
 
 async def test_an_argument_that_is_there_twice_is_not_explained() -> None:
-    held = office()
+    held = command_harness()
     words = ("--arguments", '{"title": "a", "title": "b"}')
     (reply,) = await held.answers("mcp", "policy", "explain", "notes", "add", *words)
     assert isinstance(reply, Reply)
@@ -300,7 +300,7 @@ def happened(status: StepStatus, ruling: StoredPolicyResult | None) -> ToolStep:
 
 
 async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> None:
-    held = office()
+    held = command_harness()
     ruling = StoredPolicyResult(
         ASK, "policy.toml:3", "ASK_USER: notes.*", "It is the only rule that matches this call."
     )
@@ -318,7 +318,7 @@ async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> Non
 
 
 async def test_a_call_without_a_ruling_or_of_another_workspace_has_nothing_to_explain() -> None:
-    held = office()
+    held = command_harness()
     held.policies.calls["approval-1"] = (HALL, happened(StepStatus.DONE, None))
     assert "no rule" in facts(await held.ask("mcp policy explain approval-1"))["decided by"]
     elsewhere = ConversationKey("test", "x", "hall", "1")
@@ -327,7 +327,7 @@ async def test_a_call_without_a_ruling_or_of_another_workspace_has_nothing_to_ex
 
 
 async def test_auto_is_one_more_word() -> None:
-    held = office()
+    held = command_harness()
     reply = await held.ask("mcp policy set notes auto")
     assert reply.text.startswith("`notes`, all its tools: auto.")
     assert only_rule(held).policy is AUTO
@@ -339,7 +339,7 @@ async def test_auto_is_one_more_word() -> None:
 
 
 async def test_a_rule_on_a_host_is_set_said_and_explained() -> None:
-    held = office()
+    held = command_harness()
     line = "mcp policy set notes add deny --argument host(link)=.evil.com"
     assert not (await held.ask(line)).failed
     (rule,) = held.policies.kept.values()

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from bot.commands.registry import CommandRegistry
 from bot.domain.commands import FormSubmission, Reply, Verb
-from tests.commands.servers import ADMIN, Servers, office, registry, two_servers, with_jira
+from tests.commands.servers import ADMIN, Servers, command_harness, registry, two_servers, with_jira
 from tests.fakes.parts import HALL
 
 ELSEWHERE = HALL.parse("test:other:hall:1")
 
 
 async def test_a_misspelt_command_is_answered_with_the_one_that_was_meant() -> None:
-    reply = await office().ask("mpc list")
+    reply = await command_harness().ask("mpc list")
     assert reply.failed
     assert reply.text.startswith("There is no such command. Did you mean `/mcp`?")
 
 
 async def test_a_command_unlike_any_other_is_answered_with_those_there_are() -> None:
-    reply = await office().ask("xyzzy")
+    reply = await command_harness().ask("xyzzy")
     assert reply.text == "There is no such command. What there is: `/mcp`, `/profile`, `/conversations`, `/usage`."
 
 

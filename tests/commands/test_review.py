@@ -9,17 +9,17 @@ import pytest
 from bot.domain.commands import Reply, ReplyAction
 from bot.domain.pins import Pin, ReviewPolicy, combined_digest
 from bot.domain.tools import Tool
-from tests.commands.servers import ADMIN, GUEST, NOTES, Office, office, tool
-from tests.commands.stores import NOW
+from tests.commands.memory_stores import NOW
+from tests.commands.servers import ADMIN, GUEST, NOTES, CommandHarness, command_harness, tool
 from tests.fakes.parts import ANA
 
 LIST = tool("notes", "list", description="Lists notes.")
 HOSTILE = "Lists notes.\nto approve this tool: **nothing** \u200b`x`"
 
 
-async def changed(*tools: Tool, before: Tool = LIST) -> Office:
-    """A house in which the tools of `notes` are these, and one of them was pinned as it was before."""
-    held = office()
+async def changed(*tools: Tool, before: Tool = LIST) -> CommandHarness:
+    """A harness in which the tools of `notes` are these, and one of them was pinned as it was before."""
+    held = command_harness()
     held.servers.offered = list(tools)
     await held.servers.pins.pin(NOTES.id, [before], ANA)
     held.servers.pins.audit.clear()
@@ -41,14 +41,14 @@ def approving(reply: Reply) -> ReplyAction:
     return action
 
 
-async def pressed(held: Office, action: ReplyAction) -> Reply:
+async def pressed(held: CommandHarness, action: ReplyAction) -> Reply:
     answer = (await held.answers(*action.words))[-1]
     assert isinstance(answer, Reply)
     return answer
 
 
 async def test_where_nothing_waits_that_is_said() -> None:
-    held = office()
+    held = command_harness()
     assert "No tool waits" in (await held.ask("mcp review")).text
     assert "No tool waits" in (await held.ask("mcp review notes")).text
     assert "No tool waits" in (await held.ask("mcp review notes list")).text
@@ -128,7 +128,7 @@ async def test_whoever_approves_without_having_looked_is_shown_what_there_is() -
 
 async def test_why_a_tool_was_flagged_is_said_first() -> None:
     flagged = tool("notes", "odd", description="<IMPORTANT>", flags=("it gives orders to the model",))
-    held = office()
+    held = command_harness()
     held.servers.offered = [LIST, flagged]
     reply = await held.ask("mcp review notes")
     assert details(reply)["look at"] == "it gives orders to the model"

@@ -13,7 +13,7 @@ from bot.domain.commands import Form, Reply
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.secrets import SecretLink, SecretReference, SecretSource
 from bot.domain.servers import AUTH_SECRET
-from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, two_servers
+from tests.commands.servers import ADMIN, GUEST, OPERATOR, CommandHarness, two_servers
 from tests.fakes.parts import ANA, HALL
 
 ADDRESS = "https://bot.example.com"
@@ -41,8 +41,8 @@ class MemoryLinks:
 
 
 @dataclass
-class Linked(Office):
-    """An office where links are switched on."""
+class Linked(CommandHarness):
+    """A harness where links are switched on."""
 
     links: MemoryLinks = field(default_factory=MemoryLinks)
 
@@ -193,7 +193,7 @@ async def test_only_those_who_may_set_a_secret_get_a_link(held: Linked) -> None:
 
 
 async def test_without_links_the_refusal_says_what_switches_them_on() -> None:
-    off = Office(two_servers())
+    off = CommandHarness(two_servers())
     missing = await off.ask(f"{ADD} --auth api_key")
     errors: Mapping[str, str] = dict(missing.details)
     assert "Its secret is missing" in errors["--secret"]

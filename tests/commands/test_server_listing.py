@@ -6,12 +6,12 @@ import pytest
 
 from bot.domain.commands import Reply, Table
 from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus, StdioTransport
-from tests.commands.servers import ADMIN, GUEST, NOTES, WEB, Office, Servers, office, tool
-from tests.commands.stores import NOW
+from tests.commands.memory_stores import NOW
+from tests.commands.servers import ADMIN, GUEST, NOTES, WEB, CommandHarness, Servers, command_harness, tool
 
 
 async def test_list_shows_state_transport_tools_policy_and_problem_and_who_manages_what() -> None:
-    held = office()
+    held = command_harness()
     held.servers.states[0] = ServerSnapshot(NOTES, ServerStatus.CONNECTED, tool_count=3, synced_at=NOW - 120)
     reply = await held.ask("mcp list")
     assert reply.text == "MCP servers · 2 · 1 in trouble"
@@ -32,7 +32,7 @@ async def test_list_shows_state_transport_tools_policy_and_problem_and_who_manag
 
 @pytest.mark.parametrize("status", list(ServerStatus))
 async def test_every_state_a_server_can_be_in_is_shown_by_its_word_and_a_mark(status: ServerStatus) -> None:
-    reply = await Office(Servers([ServerSnapshot(NOTES, status)])).ask("mcp list")
+    reply = await CommandHarness(Servers([ServerSnapshot(NOTES, status)])).ask("mcp list")
     assert reply.table is not None
     [(name, state, *_)] = reply.table.rows
     assert name.endswith(" notes")
@@ -40,7 +40,7 @@ async def test_every_state_a_server_can_be_in_is_shown_by_its_word_and_a_mark(st
 
 
 async def test_show_tells_an_administrator_how_a_server_is_reached() -> None:
-    reply = await office().ask("mcp show notes")
+    reply = await command_harness().ask("mcp show notes")
     assert reply.text == "MCP server `notes`"
     for fact in (
         ("state", "connected"),
@@ -52,7 +52,7 @@ async def test_show_tells_an_administrator_how_a_server_is_reached() -> None:
         ("managed in", "config/mcp_servers.json"),
     ):
         assert fact in reply.details
-    reply = await office().ask("mcp show web-search")
+    reply = await command_harness().ask("mcp show web-search")
     assert ("address", "https://search.example/mcp") in reply.details
     assert ("problem", "Server web-search cannot be reached. Fix: start it.") in reply.details
     assert ("trusted", "no: its hints lower no risk") in reply.details
@@ -60,15 +60,15 @@ async def test_show_tells_an_administrator_how_a_server_is_reached() -> None:
 
 @pytest.mark.parametrize(("name", "transport"), [("notes", "stdio"), ("web-search", "streamable HTTP")])
 async def test_show_tells_everybody_else_the_transport_only(name: str, transport: str) -> None:
-    reply = await office().ask(f"mcp show {name}", GUEST)
+    reply = await command_harness().ask(f"mcp show {name}", GUEST)
     assert ("transport", transport) in reply.details
     assert not {"command", "address", "id"} & {key for key, _ in reply.details}
 
 
 @pytest.mark.parametrize("line", ["mcp list", "mcp show web-search"])
 async def test_what_is_wrong_with_a_server_names_addresses_and_is_told_to_administrators(line: str) -> None:
-    assert "cannot be reached" in repr(await office().ask(line))
-    reply = await office().ask(line, GUEST)
+    assert "cannot be reached" in repr(await command_harness().ask(line))
+    reply = await command_harness().ask(line, GUEST)
     assert "cannot be reached" not in repr(reply)
     assert "only administrators are shown what is wrong" in repr(reply)
 
@@ -77,7 +77,7 @@ async def test_what_is_wrong_with_a_server_names_addresses_and_is_told_to_admini
 @pytest.mark.parametrize("line", ["mcp list", "mcp show local", "mcp show remote", "mcp tools"])
 async def test_headers_and_variables_of_a_server_are_shown_to_nobody(line: str, member: object) -> None:
     secret = "value-4711-do-not-show"
-    held = Office(
+    held = CommandHarness(
         Servers(
             [
                 ServerSnapshot(ServerConfig("local", StdioTransport("x", (), {"KEY": secret})), ServerStatus.CONNECTED),
@@ -93,7 +93,7 @@ async def test_headers_and_variables_of_a_server_are_shown_to_nobody(line: str, 
 
 
 async def test_tools_shows_risk_policy_and_one_line_of_each() -> None:
-    reply = await office().ask("mcp tools")
+    reply = await command_harness().ask("mcp tools")
     assert reply.text == "Tools · 3"
     assert reply.table == Table(
         ("tool", "risk", "policy", "what it does"),
@@ -107,7 +107,7 @@ async def test_tools_shows_risk_policy_and_one_line_of_each() -> None:
 
 @pytest.mark.parametrize("line", ["mcp tools", "mcp tools web-search"])
 async def test_no_tools_is_an_answer_that_says_where_to_look(line: str) -> None:
-    held = Office(Servers([ServerSnapshot(WEB, ServerStatus.CONNECTING)]))
+    held = CommandHarness(Servers([ServerSnapshot(WEB, ServerStatus.CONNECTING)]))
     reply = await held.ask(line)
     assert reply.text == "No tools are offered now. `/mcp list` says why."
     assert not reply.failed
@@ -115,7 +115,7 @@ async def test_no_tools_is_an_answer_that_says_where_to_look(line: str) -> None:
 
 @pytest.mark.parametrize("line", ["mcp", "mcp help", "mcp HELP"])
 async def test_help_lists_every_verb_a_person_may_say(line: str) -> None:
-    held = office()
+    held = command_harness()
     listed = [usage.removeprefix("/mcp ") for usage, _ in (await held.ask(line)).details]
     assert listed[0] == "list"
     assert len(listed) == len(held.registry.verbs["mcp"])
@@ -124,7 +124,7 @@ async def test_help_lists_every_verb_a_person_may_say(line: str) -> None:
 
 
 async def test_help_of_a_verb_says_what_it_takes() -> None:
-    reply = await office().ask("mcp help policy set")
+    reply = await command_harness().ask("mcp help policy set")
     name, usage = reply.details[0]
     assert (name, usage.partition(" [--")[0]) == ("usage", "/mcp policy set NAME [TOOL] ask|allow|deny|auto")
 
@@ -136,11 +136,11 @@ async def test_tools_nobody_has_asked_for_yet_are_asked_for_and_shown_then() -> 
             self.offered.append(tool("notes", "add"))
             return self.states[0]
 
-    held = Office(Sleeping([ServerSnapshot(NOTES, ServerStatus.PENDING)]))
+    held = CommandHarness(Sleeping([ServerSnapshot(NOTES, ServerStatus.PENDING)]))
     answers = await held.answers("mcp", "tools", "notes")
     assert [answer.text for answer in answers if isinstance(answer, Reply)] == [
         "No tools are offered now. `/mcp list` says why.",
         "Tools · 1",
     ]
-    held = Office(Sleeping([ServerSnapshot(NOTES, ServerStatus.IDLE)]))
+    held = CommandHarness(Sleeping([ServerSnapshot(NOTES, ServerStatus.IDLE)]))
     assert (await held.ask("mcp run notes add")).message is not None

@@ -13,7 +13,7 @@ from bot.commands.registry import CommandRegistry
 from bot.domain.commands import FIELDS_A_STEP, Form, FormSubmission, Invocation, Reply
 from bot.domain.launch_templates import ChoiceRule, LaunchTemplate, PathRule, SecretRule, TemplateSlot, TextRule
 from bot.domain.servers import ServerRecord, StdioTransport, TemplateLaunch
-from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, office
+from tests.commands.servers import ADMIN, GUEST, OPERATOR, CommandHarness, command_harness
 from tests.fakes.parts import HALL
 
 GIT = LaunchTemplate(
@@ -37,13 +37,13 @@ TICKETS = LaunchTemplate(
 STARTS = "uvx mcp-server-git@1.2.3 --repository /srv/repos/docs"
 
 
-def house(*templates: LaunchTemplate) -> Office:
-    held = office()
+def harness(*templates: LaunchTemplate) -> CommandHarness:
+    held = command_harness()
     held.templates = {each.name: each for each in templates or (GIT, TICKETS)}
     return held
 
 
-def only(held: Office) -> ServerRecord:
+def only(held: CommandHarness) -> ServerRecord:
     [record] = held.store.kept.values()
     return record
 
@@ -62,7 +62,7 @@ def wrong(answer: Reply | Form) -> dict[str, str]:
 
 
 async def test_an_admin_adds_a_server_by_a_template_on_one_line_and_agrees_to_the_exact_command() -> None:
-    held = house()
+    held = harness()
     form = await held.form("mcp add docs template=git repo=docs")
     assert not held.store.kept
     assert form.intro.endswith(f"\n{STARTS}")
@@ -76,7 +76,7 @@ async def test_an_admin_adds_a_server_by_a_template_on_one_line_and_agrees_to_th
 
 
 async def test_nothing_is_started_before_the_name_was_typed() -> None:
-    held = house()
+    held = harness()
     form = await held.form("mcp add docs template=git repo=docs")
     again = await held.submit(form, {"confirm": "yes"})
     assert "Type docs" in wrong(again)["confirm"]
@@ -86,14 +86,14 @@ async def test_nothing_is_started_before_the_name_was_typed() -> None:
 
 
 async def test_the_operator_is_not_asked_on_one_line() -> None:
-    held = house()
+    held = harness()
     reply = await held.ask("mcp add docs template=git repo=docs", OPERATOR)
     assert ("command", STARTS) in reply.details
     assert launch(only(held)).values == {"repo": "docs"}
 
 
 async def test_a_template_that_the_operator_changes_meanwhile_is_shown_once_more() -> None:
-    held = house()
+    held = harness()
     form = await held.form("mcp add docs template=git repo=docs")
     held.templates["git"] = replace(GIT, args=("mcp-server-git@6.6.6", "{repo}"))
     again = await held.submit(form, {"confirm": "docs"})
@@ -106,7 +106,7 @@ async def test_a_template_that_the_operator_changes_meanwhile_is_shown_once_more
 
 
 async def test_the_form_asks_for_a_template_then_for_its_slots_then_for_consent() -> None:
-    held = house()
+    held = harness()
     first = await held.form("mcp add")
     transport = next(field for field in first.fields if field.name == "transport")
     assert transport.choices[-1] == "template"
@@ -135,7 +135,7 @@ async def test_the_form_asks_for_a_template_then_for_its_slots_then_for_consent(
 
 async def test_a_form_has_no_more_fields_in_a_step_than_every_platform_takes() -> None:
     slots = tuple(TemplateSlot(f"s{n}", TextRule(re.compile(".*"))) for n in range(12))
-    held = house(LaunchTemplate("wide", "run", tuple(f"{{s{n}}}" for n in range(12)), slots))
+    held = harness(LaunchTemplate("wide", "run", tuple(f"{{s{n}}}" for n in range(12)), slots))
     answer: Reply | Form = await held.form("mcp add")
     steps = 0
     while isinstance(answer, Form):
@@ -150,7 +150,7 @@ async def test_a_form_has_no_more_fields_in_a_step_than_every_platform_takes() -
 
 
 async def test_without_templates_the_form_is_as_it_was() -> None:
-    first = await office().form("mcp add")
+    first = await command_harness().form("mcp add")
     assert "template" not in next(field for field in first.fields if field.name == "transport").choices
 
 
@@ -174,7 +174,7 @@ async def test_without_templates_the_form_is_as_it_was() -> None:
     ],
 )
 async def test_what_cannot_be_filled_in_is_said_under_its_slot(line: str, field: str, said: str) -> None:
-    held = house()
+    held = harness()
     reply = await held.ask(f"mcp add docs {line}")
     assert said in wrong(reply)[field]
     assert not held.store.kept
@@ -182,13 +182,13 @@ async def test_what_cannot_be_filled_in_is_said_under_its_slot(line: str, field:
 
 @pytest.mark.parametrize("word", ["repo", "=docs", "--policy=allow"])
 async def test_a_word_behind_the_name_that_is_no_slot_is_explained(word: str) -> None:
-    reply = await house().ask(f"mcp add docs template=git {word}")
+    reply = await harness().ask(f"mcp add docs template=git {word}")
     assert reply.failed
     assert "template=git repo=docs" in reply.text
 
 
 async def test_admins_still_type_no_program_and_everyone_else_nothing() -> None:
-    held = house()
+    held = harness()
     typed = await held.ask("mcp add docs --command sh")
     assert "Only the operator" in wrong(typed)["--transport"]
     assert "a launch template" in wrong(typed)["--transport"]
@@ -197,13 +197,13 @@ async def test_admins_still_type_no_program_and_everyone_else_nothing() -> None:
 
 
 async def test_what_is_not_there_is_said_under_the_path() -> None:
-    held = house()
+    held = harness()
     held.objections = "There is no /srv/repos/docs, which repo is. Fix: create it."
     reply = await held.ask("mcp add docs template=git repo=docs")
     assert wrong(reply)["repo="] == held.objections
 
 
-async def added(held: Office, line: str = "mcp add docs template=git repo=docs") -> ServerRecord:
+async def added(held: CommandHarness, line: str = "mcp add docs template=git repo=docs") -> ServerRecord:
     reply = await held.submit(await held.form(line), {"confirm": "docs"})
     assert isinstance(reply, Reply)
     assert not reply.failed
@@ -211,7 +211,7 @@ async def added(held: Office, line: str = "mcp add docs template=git repo=docs")
 
 
 async def test_a_slot_is_changed_by_whoever_agrees_to_the_new_command() -> None:
-    held = house()
+    held = harness()
     await added(held)
     form = await held.form("mcp edit docs repo=other")
     assert form.intro.endswith("--repository /srv/repos/other")
@@ -223,7 +223,7 @@ async def test_a_slot_is_changed_by_whoever_agrees_to_the_new_command() -> None:
 
 
 async def test_the_form_of_editing_asks_for_slots_and_for_consent_if_something_else_is_started() -> None:
-    held = house()
+    held = harness()
     await added(held)
     first = await held.form("mcp edit docs")
     second = await held.submit(first, {"description": "The documents"})
@@ -241,7 +241,7 @@ async def test_the_form_of_editing_asks_for_slots_and_for_consent_if_something_e
 
 
 async def test_what_starts_the_same_needs_no_consent() -> None:
-    held = house()
+    held = harness()
     await added(held)
     reply = await held.ask("mcp edit docs --description Documents")
     assert not reply.failed
@@ -250,14 +250,14 @@ async def test_what_starts_the_same_needs_no_consent() -> None:
 
 @pytest.mark.parametrize("line", ["--command sh", "--url https://a.example", "template=tickets", "--env A=env:B"])
 async def test_a_server_stays_with_its_template(line: str) -> None:
-    held = house()
+    held = harness()
     before = await added(held)
     assert (await held.ask(f"mcp edit docs {line}")).failed
     assert only(held) == before
 
 
 async def test_a_typed_secret_is_not_carried_over_to_something_else_by_an_admin() -> None:
-    held = house()
+    held = harness()
     await added(held, "mcp add docs template=tickets team=blue token=env:A")
     words = ("mcp", "secret", "set", "docs", "env:TICKETS_TOKEN")
     stored = await held.answers(*words, member=OPERATOR, hidden_input=True)
@@ -275,14 +275,14 @@ async def test_a_typed_secret_is_not_carried_over_to_something_else_by_an_admin(
 
 
 async def test_a_variable_that_the_template_does_not_have_takes_no_secret() -> None:
-    held = house()
+    held = harness()
     await added(held)
     assert (await held.ask("mcp secret set docs env:LD_PRELOAD env:A")).failed
     assert not only(held).secrets
 
 
 async def test_everybody_sees_what_is_started_and_by_which_template() -> None:
-    held = house()
+    held = harness()
     await added(held)
     shown = dict((await held.ask("mcp show docs")).details)
     assert (shown["launch template"], shown["command"]) == ("git", STARTS)
@@ -292,7 +292,7 @@ async def test_everybody_sees_what_is_started_and_by_which_template() -> None:
 
 
 async def test_a_secret_that_nobody_has_named_is_entered_behind_a_link() -> None:
-    held = house()
+    held = harness()
     links = _Links()
 
     def parts() -> CommandDependencies:

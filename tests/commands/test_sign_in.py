@@ -20,9 +20,9 @@ from bot.domain.servers import (
 )
 from bot.errors import ServerTrouble
 from bot.ports import SignedIn, SignInInfo
-from tests.commands.servers import ADMIN, GUEST, OPERATOR, WEB, Office, two_servers
+from tests.commands.memory_stores import NOW
+from tests.commands.servers import ADMIN, GUEST, OPERATOR, WEB, CommandHarness, two_servers
 from tests.commands.sign_ins import LOGIN, SigningOffice
-from tests.commands.stores import NOW
 from tests.fakes.parts import ANA, HALL
 
 ADD = "mcp add jira --url https://jira.example/mcp"
@@ -36,7 +36,7 @@ def held() -> SigningOffice:
     return SigningOffice(two_servers())
 
 
-def only(held: Office) -> ServerRecord:
+def only(held: CommandHarness) -> ServerRecord:
     [record] = held.store.kept.values()
     return record
 
@@ -355,7 +355,7 @@ async def test_what_is_for_all_is_signed_in_to_by_those_who_may_change_it(held: 
 
 
 async def test_without_an_address_people_reach_the_bot_by_it_says_what_is_missing() -> None:
-    off = Office(two_servers())
+    off = CommandHarness(two_servers())
     await off.ask(ADD)
     off.servers.states.append(ServerSnapshot(only(off).config, ServerStatus.AUTH_REQUIRED, PROBLEM))
     off.servers.states = [state for state in off.servers.states if state.status is not ServerStatus.CONNECTED]

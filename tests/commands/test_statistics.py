@@ -10,8 +10,8 @@ from bot.domain.health import Health, ListenerStatus
 from bot.domain.metrics import ProcessCounters
 from bot.domain.servers import ServerStatus
 from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
+from tests.commands.memory_stores import NOW
 from tests.commands.servers import OPERATOR, config_of, with_jira
-from tests.commands.stores import NOW
 from tests.fakes.parts import HALL
 
 BUSY = Activity(
@@ -26,9 +26,9 @@ def facts(reply: Reply) -> dict[str, str]:
 
 
 async def test_calls_are_counted_by_server_with_how_they_went_and_how_long_they_took() -> None:
-    house = await with_jira()
-    house.archive.activities = BUSY
-    reply = await house.ask("mcp stats")
+    harness = await with_jira()
+    harness.archive.activities = BUSY
+    reply = await harness.ask("mcp stats")
     assert reply.text.startswith("Calls · 21 · since ")
     assert reply.table is not None
     assert reply.table.rows == (
@@ -43,49 +43,49 @@ async def test_calls_are_counted_by_server_with_how_they_went_and_how_long_they_
 
 
 async def test_what_counts_is_the_last_day_and_ones_own_workspace_and_for_the_operator_all() -> None:
-    house = await with_jira()
-    await house.ask("mcp stats")
-    await house.ask("mcp stats jira --since 2h")
-    await house.ask("mcp stats", OPERATOR)
-    assert house.archive.looks == [
+    harness = await with_jira()
+    await harness.ask("mcp stats")
+    await harness.ask("mcp stats jira --since 2h")
+    await harness.ask("mcp stats", OPERATOR)
+    assert harness.archive.looks == [
         (NOW - DAY, HALL.workspace_key, ""),
-        (NOW - 7200, HALL.workspace_key, config_of(house, "jira").id),
+        (NOW - 7200, HALL.workspace_key, config_of(harness, "jira").id),
         (NOW - DAY, "", ""),
     ]
 
 
 async def test_a_time_that_is_none_is_told() -> None:
-    house = await with_jira()
+    harness = await with_jira()
     for text in ("yesterday", "2026-13-01"):
-        reply = await house.ask(f"mcp stats --since {text}")
+        reply = await harness.ask(f"mcp stats --since {text}")
         assert reply.failed
         assert "`--since` is a point in time" in reply.text
-    assert house.archive.looks == []
+    assert harness.archive.looks == []
 
 
 async def test_of_one_server_no_turns_are_told_since_they_are_not_its_own() -> None:
-    house = await with_jira()
-    house.archive.activities = BUSY
-    reply = await house.ask("mcp stats jira")
+    harness = await with_jira()
+    harness.archive.activities = BUSY
+    reply = await harness.ask("mcp stats jira")
     assert reply.text.startswith("Calls of `jira` · ")
     assert "turns" not in facts(reply)
 
 
 async def test_sessions_and_what_is_known_of_tools_are_counted_since_the_start_of_the_process() -> None:
-    house = await with_jira()
-    house.counted = ProcessCounters({"created": 3, "closed": 1, "error": 1}, {"hit": 20, "miss": 1, "refresh": 4})
+    harness = await with_jira()
+    harness.counted = ProcessCounters({"created": 3, "closed": 1, "error": 1}, {"hit": 20, "miss": 1, "refresh": 4})
     for line in ("mcp stats", "mcp stats jira"):
-        told = facts(await house.ask(line))
+        told = facts(await harness.ask(line))
         assert told["sessions since the start"].startswith("3 created, 1 closed, 1 error; ")
         assert told["known tools since the start"] == "20 hits, 1 miss, 4 refreshes"
-    assert "sessions since the start" not in facts(await house.ask("mcp stats notes"))
+    assert "sessions since the start" not in facts(await harness.ask("mcp stats notes"))
 
 
 async def test_it_is_told_that_not_everything_was_counted() -> None:
-    house = await with_jira()
+    harness = await with_jira()
     many = tuple(ServerActivity(f"s-{number}", 1, 1, 1.0, 1.0) for number in range(30))
-    house.archive.activities = Activity({"done": 1}, many, ApprovalActivity(), whole=False)
-    reply = await house.ask("mcp stats")
+    harness.archive.activities = Activity({"done": 1}, many, ApprovalActivity(), whole=False)
+    reply = await harness.ask("mcp stats")
     assert reply.table is not None
     assert len(reply.table.rows) == 25
     assert facts(reply)["left out"] == "5 servers"
@@ -93,12 +93,12 @@ async def test_it_is_told_that_not_everything_was_counted() -> None:
 
 
 async def test_a_house_in_good_order_is_ready_and_has_nothing_to_do() -> None:
-    house = await with_jira()
-    house.servers.states = [state for state in house.servers.states if state.status is ServerStatus.CONNECTED]
-    house.health = Health(
+    harness = await with_jira()
+    harness.servers.states = [state for state in harness.servers.states if state.status is ServerStatus.CONNECTED]
+    harness.health = Health(
         database=True, platforms={"slack": ListenerStatus.CONNECTED, "discord": ListenerStatus.STANDBY}
     )
-    reply = await house.ask("mcp health")
+    reply = await harness.ask("mcp health")
     assert reply.text == "● Countersign is ready"
     assert reply.table is None
     told = facts(reply)
@@ -108,13 +108,13 @@ async def test_a_house_in_good_order_is_ready_and_has_nothing_to_do() -> None:
 
 
 async def test_what_is_in_trouble_is_named_with_its_problem_and_what_waits_is_counted() -> None:
-    house = await with_jira()
-    house.servers.states = [
+    harness = await with_jira()
+    harness.servers.states = [
         replace(state, status=ServerStatus.FAILED, problem="It refuses.") if state.config.name == "jira" else state
-        for state in house.servers.states
+        for state in harness.servers.states
     ]
-    house.archive.unfinished = Backlog({"queued": 3, "running": 2, "waiting": 0}, 42.4, 1, 5)
-    reply = await house.ask("mcp health")
+    harness.archive.unfinished = Backlog({"queued": 3, "running": 2, "waiting": 0}, 42.4, 1, 5)
+    reply = await harness.ask("mcp health")
     assert facts(reply)["jira"] == "failed: It refuses."
     assert facts(reply)["web-search"] == "failed: Server web-search cannot be reached. Fix: start it."
     assert facts(reply)["running turns, all workspaces"] == "3 queued, 2 running, the oldest that could begin for 42 s"
@@ -124,9 +124,9 @@ async def test_what_is_in_trouble_is_named_with_its_problem_and_what_waits_is_co
 
 
 async def test_while_the_database_is_away_nothing_is_asked_of_it() -> None:
-    house = await with_jira()
-    house.health = Health(database=False, platforms={"slack": ListenerStatus.CONNECTING})
-    reply = await house.ask("mcp health")
+    harness = await with_jira()
+    harness.health = Health(database=False, platforms={"slack": ListenerStatus.CONNECTING})
+    reply = await harness.ask("mcp health")
     assert reply.text == "✗ Countersign is unready"
     assert facts(reply)["database"] == "does not answer"
     assert facts(reply)["slack"] == "not connected, trying"
@@ -134,8 +134,8 @@ async def test_while_the_database_is_away_nothing_is_asked_of_it() -> None:
 
 
 async def test_checkpoints_of_the_audit_that_cannot_be_written_are_said() -> None:
-    house = await with_jira()
-    house.health = Health(database=True, checkpoints_fail=True)
-    reply = await house.ask("mcp health")
+    harness = await with_jira()
+    harness.health = Health(database=True, checkpoints_fail=True)
+    reply = await harness.ask("mcp health")
     assert reply.text == "! Countersign is degraded"
     assert facts(reply)["database"] == "answers; checkpoints of the audit cannot be written, see the log"

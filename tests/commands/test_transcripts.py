@@ -13,7 +13,7 @@ from bot.domain.approvals import Approval
 from bot.domain.conversations import Attachment
 from bot.domain.messages import FilePart, ImagePart
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnInput, TurnStatus
-from tests.commands.transcribed import a_view
+from tests.commands.finished_turn import a_view
 from tests.fakes.parts import ANA, HALL
 
 

@@ -19,8 +19,8 @@ from bot.domain.usage import (
     UsageQuery,
     UsageTotal,
 )
-from tests.commands.servers import ADMIN, GUEST, OPERATOR, Office, office
-from tests.commands.stores import NOW
+from tests.commands.memory_stores import NOW
+from tests.commands.servers import ADMIN, GUEST, OPERATOR, CommandHarness, command_harness
 
 MONTH = LimitPeriod.MONTH.begin(NOW)
 PAID = UsageTotal(3, Usage(12_000, 3_000, 4_000, 500, 100), {"EUR": 420_000}, 0)
@@ -37,17 +37,17 @@ WORKSPACE_A_MONTH = LimitStatus(
 
 
 @pytest.fixture
-def house() -> Office:
-    held = office()
+def harness() -> CommandHarness:
+    held = command_harness()
     held.usage.spent = {"anthropic:best": PAID, "demo": FREE}
     held.usage.limits = [PERSON_A_DAY, CHANNEL_A_DAY, WORKSPACE_A_MONTH]
     return held
 
 
-async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(house: Office) -> None:
+async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(harness: CommandHarness) -> None:
     for line in ("usage", "usage me", "usage mine"):
-        reply = await house.ask(line, GUEST)
-        assert house.usage.looks.pop() == (UsageQuery(MONTH, person="test:ben"), UsageGrouping.MODEL)
+        reply = await harness.ask(line, GUEST)
+        assert harness.usage.looks.pop() == (UsageQuery(MONTH, person="test:ben"), UsageGrouping.MODEL)
     since = datetime.fromtimestamp(MONTH, UTC)
     assert reply.text == f"Your questions · 15,015 tokens · 0.42 EUR · since {since:%Y-%m-%d %H:%M:%S} UTC"
     assert reply.table is not None
@@ -66,28 +66,28 @@ async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(
     }
 
 
-async def test_the_total_is_that_of_the_rows_whatever_is_counted_meanwhile(house: Office) -> None:
-    house.usage.coming = {"late": PAID}
-    reply = await house.ask("usage", GUEST)
+async def test_the_total_is_that_of_the_rows_whatever_is_counted_meanwhile(harness: CommandHarness) -> None:
+    harness.usage.coming = {"late": PAID}
+    reply = await harness.ask("usage", GUEST)
     assert reply.data is not None
     assert len(reply.data["sums"]) == 2
     assert reply.data["total"]["requests"] == sum(each["requests"] for each in reply.data["sums"])
     assert "15,015 tokens · 0.42 EUR" in reply.text
 
 
-async def test_names_that_are_left_out_of_the_sums_are_counted(house: Office) -> None:
-    house.usage.spent = {f"model-{n:04}": FREE for n in range(MOST_NAMES + 3)}
-    house.usage.limits = []
-    reply = await house.ask("usage", GUEST)
+async def test_names_that_are_left_out_of_the_sums_are_counted(harness: CommandHarness) -> None:
+    harness.usage.spent = {f"model-{n:04}": FREE for n in range(MOST_NAMES + 3)}
+    harness.usage.limits = []
+    reply = await harness.ask("usage", GUEST)
     assert reply.data is not None
     assert (len(reply.data["sums"]), reply.data["omitted"]) == (MOST_NAMES, 3)
     assert reply.data["total"]["requests"] == MOST_NAMES + 3
 
 
-async def test_what_is_estimated_in_part_is_marked_and_counted(house: Office) -> None:
-    house.usage.spent = {"anthropic:best": replace(PAID, estimated=2), "demo": FREE}
-    house.usage.limits = []
-    reply = await house.ask("usage", GUEST)
+async def test_what_is_estimated_in_part_is_marked_and_counted(harness: CommandHarness) -> None:
+    harness.usage.spent = {"anthropic:best": replace(PAID, estimated=2), "demo": FREE}
+    harness.usage.limits = []
+    reply = await harness.ask("usage", GUEST)
     assert reply.text.startswith("Your questions · ~15,015 tokens · ~0.42 EUR · since ")
     assert reply.table is not None
     assert reply.table.rows == (
@@ -99,71 +99,73 @@ async def test_what_is_estimated_in_part_is_marked_and_counted(house: Office) ->
     assert reply.data["total"]["estimated"] == 2
 
 
-async def test_options_without_a_verb_are_those_of_ones_own_usage(house: Office) -> None:
-    await house.ask("usage --since 2h", GUEST)
-    assert house.usage.looks == [(UsageQuery(NOW - 2 * 3600, person="test:ben"), UsageGrouping.MODEL)]
-    refused = await house.ask("usage --by person", GUEST)
+async def test_options_without_a_verb_are_those_of_ones_own_usage(harness: CommandHarness) -> None:
+    await harness.ask("usage --since 2h", GUEST)
+    assert harness.usage.looks == [(UsageQuery(NOW - 2 * 3600, person="test:ben"), UsageGrouping.MODEL)]
+    refused = await harness.ask("usage --by person", GUEST)
     assert refused.failed
     assert "/usage me [--since TIME]" in refused.text
 
 
 @pytest.mark.parametrize("verb", ["channel", "workspace", "all"])
-async def test_what_others_took_is_for_admins(house: Office, verb: str) -> None:
-    reply = await house.ask(f"usage {verb}", GUEST)
+async def test_what_others_took_is_for_admins(harness: CommandHarness, verb: str) -> None:
+    reply = await harness.ask(f"usage {verb}", GUEST)
     assert reply.failed
     assert "Only test:ana can do this" in reply.text
-    assert house.usage.looks == []
+    assert harness.usage.looks == []
 
 
-async def test_admins_see_their_channel_and_their_workspace_by_person_or_by_what_they_say(house: Office) -> None:
-    reply = await house.ask("usage channel")
+async def test_admins_see_their_channel_and_their_workspace_by_person_or_by_what_they_say(
+    harness: CommandHarness,
+) -> None:
+    reply = await harness.ask("usage channel")
     assert [name for name, _ in reply.details][:2] == ["this channel's limit a day", "this workspace's limit a month"]
-    await house.ask("usage workspace --by channel --since 2h")
-    assert house.usage.looks == [
+    await harness.ask("usage workspace --by channel --since 2h")
+    assert harness.usage.looks == [
         (UsageQuery(MONTH, channel="test:w:hall", workspace="test:w"), UsageGrouping.PERSON),
         (UsageQuery(NOW - 7200, workspace="test:w"), UsageGrouping.CHANNEL),
     ]
 
 
-async def test_all_workspaces_are_the_operators(house: Office) -> None:
-    refused = await house.ask("usage all", ADMIN)
+async def test_all_workspaces_are_the_operators(harness: CommandHarness) -> None:
+    refused = await harness.ask("usage all", ADMIN)
     assert refused.failed
     assert "Only the operator sees every workspace" in refused.text
-    assert house.usage.looks == []
-    await house.ask("usage all", OPERATOR)
-    assert house.usage.looks == [(UsageQuery(MONTH), UsageGrouping.WORKSPACE)]
+    assert harness.usage.looks == []
+    await harness.ask("usage all", OPERATOR)
+    assert harness.usage.looks == [(UsageQuery(MONTH), UsageGrouping.WORKSPACE)]
 
 
-async def test_where_no_model_was_asked_the_limits_are_told(house: Office) -> None:
-    house.usage.spent = {}
-    reply = await house.ask("usage", GUEST)
+async def test_where_no_model_was_asked_the_limits_are_told(harness: CommandHarness) -> None:
+    harness.usage.spent = {}
+    reply = await harness.ask("usage", GUEST)
     assert reply.text.startswith("Your questions: no model was asked since ")
     assert len(reply.details) == 3
     assert reply.table is None
 
 
-async def test_a_long_list_says_how_many_names_it_leaves_out(house: Office) -> None:
-    house.usage.spent = {f"test:p{number}": PAID for number in range(ROWS + 2)}
-    reply = await house.ask("usage workspace")
+async def test_a_long_list_says_how_many_names_it_leaves_out(harness: CommandHarness) -> None:
+    harness.usage.spent = {f"test:p{number}": PAID for number in range(ROWS + 2)}
+    reply = await harness.ask("usage workspace")
     assert reply.table is not None
     assert len(reply.table.rows) == ROWS
     assert dict(reply.details)["left out"] == "2 names"
 
 
-async def test_a_time_that_is_none_is_told_and_so_is_a_sum_that_is_not_made(house: Office) -> None:
+async def test_a_time_that_is_none_is_told_and_so_is_a_sum_that_is_not_made(harness: CommandHarness) -> None:
     for line in (
         "usage --since yesterday",
         "usage --since 0001-01-01T00:00+14:00",
         "usage me --since 2026-13-01",
         "usage workspace --by moon",
     ):
-        reply = await house.ask(line)
+        reply = await harness.ask(line)
         assert reply.failed, line
-    assert house.usage.looks == []
+    assert harness.usage.looks == []
 
 
-async def test_verbs_and_their_options_complete(house: Office) -> None:
-    complete = house.registry.complete
+async def test_verbs_and_their_options_complete(harness: CommandHarness) -> None:
+    complete = harness.registry.complete
     from tests.fakes.parts import HALL  # noqa: PLC0415
 
     assert complete("usa", HALL) == ["usage"]

@@ -24,7 +24,7 @@ from bot.domain.tools import CallNotSent, CallReturned, Tool
 from bot.errors import ServerTrouble
 from bot.mcp.toolbox import McpToolbox
 from tests.conformance.answers import answering_all
-from tests.conformance.person import Person, signing_in
+from tests.conformance.browser_user import Person, signing_in
 
 LIMIT = 25.0
 """Seconds for everything."""

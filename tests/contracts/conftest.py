@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.ledgers import Ledger, PostgresLedger, sqlite_ledger
 from tests.postgres import Server
+from tests.turn_log_harness import Harness, PostgresHarness, sqlite_harness
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ledger]:
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
     """A turn log on each database."""
-    ledger: Ledger
+    harness: Harness
     if request.param == "sqlite":
-        ledger = await sqlite_ledger(tmp_path)
+        harness = await sqlite_harness(tmp_path)
     else:
         postgres: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-        ledger = PostgresLedger(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
-    yield ledger
-    await ledger.close()
+        harness = PostgresHarness(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
+    yield harness
+    await harness.close()

@@ -30,9 +30,9 @@ from bot.domain.messages import ToolCall, assistant
 from bot.domain.secret_detection import StoredSecret
 from bot.domain.secrets import SecretSpan
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep
-from tests.audited import audit_findings
+from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST
-from tests.ledgers import Ledger, PostgresLedger, running
+from tests.turn_log_harness import Harness, PostgresHarness, running
 
 ZOE, KIM = Author("test", "zoe", "Zoe"), Author("test", "kim", "Kim")
 TERMS = ApprovalRequirements(
@@ -47,13 +47,13 @@ TERMS = ApprovalRequirements(
 WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {})), StopReason.TOOLS)
 
 
-async def waiting(ledger: Ledger, terms: ApprovalRequirements = TERMS, **more: object) -> Claim:
+async def waiting(harness: Harness, terms: ApprovalRequirements = TERMS, **more: object) -> Claim:
     """A call that waits for a signature on these terms."""
-    claim = await running(ledger)
+    claim = await running(harness)
     approval = Approval("card-1", 1, "print", ANA, 60.0, terms=terms, **more)  # type: ignore[arg-type]
     call = ToolCall("c2", "s__write", {"a": 1})
     step = ToolStep(2, call, ToolRef("s", "write"), StepStatus.AWAITING, approval=approval)
-    await ledger.log.append(claim, WANTS, [step])
+    await harness.log.append(claim, WANTS, [step])
     return claim
 
 
@@ -61,19 +61,19 @@ def signed(by: Author, revision: int = 1, verdict: DecisionType = DecisionType.A
     return Decision("card-1", revision, verdict, by)
 
 
-async def call(ledger: Ledger) -> ToolStep:
-    approval = await ledger.log.get_approval("card-1")
+async def call(harness: Harness) -> ToolStep:
+    approval = await harness.log.get_approval("card-1")
     assert approval is not None
     return approval[1]
 
 
-async def rows(ledger: Ledger, question: str) -> list[tuple[object, ...]]:
-    return await ledger.database.run(lambda connection: [tuple(row) for row in connection.execute(sa.text(question))])
+async def rows(harness: Harness, question: str) -> list[tuple[object, ...]]:
+    return await harness.database.run(lambda connection: [tuple(row) for row in connection.execute(sa.text(question))])
 
 
-async def test_the_terms_a_call_was_asked_on_are_kept_with_it(ledger: Ledger) -> None:
-    await waiting(ledger, remind_in=30.0)
-    log = await ledger.restart()
+async def test_the_terms_a_call_was_asked_on_are_kept_with_it(harness: Harness) -> None:
+    await waiting(harness, remind_in=30.0)
+    log = await harness.restart()
     found = await log.get_approval("card-1")
     assert found is not None
     approval = found[1].approval
@@ -81,219 +81,221 @@ async def test_the_terms_a_call_was_asked_on_are_kept_with_it(ledger: Ledger) ->
     assert (approval.terms, approval.remind_in, approval.signers, approval.editors) == (TERMS, 30.0, (), frozenset())
 
 
-async def test_signatures_are_counted_until_there_are_enough_over_a_restart(ledger: Ledger) -> None:
-    claim = await waiting(ledger, replace(TERMS, quorum=3))
-    assert await ledger.log.park(claim) is None
-    assert await ledger.log.decide(signed(BEN), ApproverEvidence("test:ben")) == MoreApprovalsNeeded(2)
-    await ledger.restart()
-    assert await ledger.log.decide(signed(BEN), ApproverEvidence("test:ben")) == AlreadyDecided(
+async def test_signatures_are_counted_until_there_are_enough_over_a_restart(harness: Harness) -> None:
+    claim = await waiting(harness, replace(TERMS, quorum=3))
+    assert await harness.log.park(claim) is None
+    assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben")) == MoreApprovalsNeeded(2)
+    await harness.restart()
+    assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben")) == AlreadyDecided(
         "You have already approved it. It needs 2 more approvals."
     )
-    assert await ledger.log.decide(signed(ZOE), ApproverEvidence("test-group:ops")) == MoreApprovalsNeeded(1)
-    assert await ledger.log.claim(1) == [], "it goes on waiting"
-    assert await ledger.log.decide(signed(KIM), ApproverEvidence("members")) == Decided(DecisionType.APPROVE)
-    (claim,) = await ledger.log.claim(1)
-    step = await call(ledger)
+    assert await harness.log.decide(signed(ZOE), ApproverEvidence("test-group:ops")) == MoreApprovalsNeeded(1)
+    assert await harness.log.claim(1) == [], "it goes on waiting"
+    assert await harness.log.decide(signed(KIM), ApproverEvidence("members")) == Decided(DecisionType.APPROVE)
+    (claim,) = await harness.log.claim(1)
+    step = await call(harness)
     assert step.approval is not None
     assert (step.status, step.approval.decided_by) == (StepStatus.READY, "Ben and Zoe and Kim")
     question = "select principal, decision, evidence from decisions order by principal"
-    assert await rows(ledger, question) == [
+    assert await rows(harness, question) == [
         ("test:ben", "approve", "test:ben"),
         ("test:kim", "approve", "members"),
         ("test:zoe", "approve", "test-group:ops"),
     ]
-    kinds = await rows(ledger, "select kind, actor from audit where kind in ('signed', 'decided') order by seq")
+    kinds = await rows(harness, "select kind, actor from audit where kind in ('signed', 'decided') order by seq")
     assert kinds == [("signed", "test:ben"), ("signed", "test:zoe"), ("decided", "test:kim")]
-    assert await audit_findings(ledger.database) == []
+    assert await audit_findings(harness.database) == []
 
 
-async def test_what_the_engine_asks_for_now_counts_where_it_is_more(ledger: Ledger) -> None:
-    await waiting(ledger, ApprovalRequirements())
-    assert await ledger.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=2)) == MoreApprovalsNeeded(1)
-    assert await ledger.log.decide(signed(ZOE), ApproverEvidence("test:zoe", quorum=2)) == Decided(DecisionType.APPROVE)
+async def test_what_the_engine_asks_for_now_counts_where_it_is_more(harness: Harness) -> None:
+    await waiting(harness, ApprovalRequirements())
+    assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=2)) == MoreApprovalsNeeded(1)
+    assert await harness.log.decide(signed(ZOE), ApproverEvidence("test:zoe", quorum=2)) == Decided(
+        DecisionType.APPROVE
+    )
 
 
-async def test_what_the_engine_asks_for_now_changes_nothing_where_it_is_less(ledger: Ledger) -> None:
-    await waiting(ledger)
-    assert await ledger.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=1)) == MoreApprovalsNeeded(1)
+async def test_what_the_engine_asks_for_now_changes_nothing_where_it_is_less(harness: Harness) -> None:
+    await waiting(harness)
+    assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=1)) == MoreApprovalsNeeded(1)
 
 
-async def test_a_signature_that_counts_no_more_is_taken_out_and_may_be_given_anew(ledger: Ledger) -> None:
+async def test_a_signature_that_counts_no_more_is_taken_out_and_may_be_given_anew(harness: Harness) -> None:
     """Rules have become stricter since: Ana may not sign at all, and Ben only as one of the group."""
-    await waiting(ledger, ApprovalRequirements(quorum=3))
-    assert await ledger.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(2)
-    assert await ledger.log.decide(signed(BEN), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
+    await waiting(harness, ApprovalRequirements(quorum=3))
+    assert await harness.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(2)
+    assert await harness.log.decide(signed(BEN), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
     ops = frozenset({"test-group:ops"})
     stricter = ApproverEvidence(
         "test-group:ops", approvers=(ops, frozenset({"members", *ops})), barred=frozenset({"test:ana"})
     )
-    assert await ledger.log.decide(signed(ZOE), stricter) == MoreApprovalsNeeded(2), "of three, Zoe alone"
-    step = await call(ledger)
+    assert await harness.log.decide(signed(ZOE), stricter) == MoreApprovalsNeeded(2), "of three, Zoe alone"
+    step = await call(harness)
     assert step.approval is not None
     assert (step.status, step.approval.signers) == (StepStatus.AWAITING, ("Zoe",))
-    assert await ledger.log.decide(signed(BEN), stricter) == MoreApprovalsNeeded(1)
-    assert isinstance(await ledger.log.decide(signed(BEN), stricter), AlreadyDecided)
-    assert await ledger.log.decide(signed(KIM), stricter) == Decided(DecisionType.APPROVE)
-    assert await rows(ledger, "select principal from decisions order by principal") == [
+    assert await harness.log.decide(signed(BEN), stricter) == MoreApprovalsNeeded(1)
+    assert isinstance(await harness.log.decide(signed(BEN), stricter), AlreadyDecided)
+    assert await harness.log.decide(signed(KIM), stricter) == Decided(DecisionType.APPROVE)
+    assert await rows(harness, "select principal from decisions order by principal") == [
         ("test:ben",),
         ("test:kim",),
         ("test:zoe",),
     ]
-    assert await audit_findings(ledger.database) == []
+    assert await audit_findings(harness.database) == []
 
 
-async def test_whoever_presses_again_does_not_bring_back_what_counts_no_more(ledger: Ledger) -> None:
-    await waiting(ledger, ApprovalRequirements(quorum=2))
-    assert await ledger.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
+async def test_whoever_presses_again_does_not_bring_back_what_counts_no_more(harness: Harness) -> None:
+    await waiting(harness, ApprovalRequirements(quorum=2))
+    assert await harness.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
     barring = ApproverEvidence("members", barred=frozenset({"test:ana"}))
-    assert await ledger.log.decide(signed(BEN), barring) == MoreApprovalsNeeded(1)
+    assert await harness.log.decide(signed(BEN), barring) == MoreApprovalsNeeded(1)
     for _ in range(3):
-        assert isinstance(await ledger.log.decide(signed(BEN), barring), AlreadyDecided)
-    assert await ledger.log.decide(signed(ZOE), barring) == Decided(DecisionType.APPROVE)
-    step = await call(ledger)
+        assert isinstance(await harness.log.decide(signed(BEN), barring), AlreadyDecided)
+    assert await harness.log.decide(signed(ZOE), barring) == Decided(DecisionType.APPROVE)
+    step = await call(harness)
     assert step.approval is not None
     assert step.approval.decided_by == "Ben and Zoe"
 
 
-async def test_one_denial_settles_it_and_a_signature_can_be_taken_back_by_one(ledger: Ledger) -> None:
-    await waiting(ledger, replace(TERMS, quorum=3))
-    assert await ledger.log.decide(signed(BEN)) == MoreApprovalsNeeded(2)
-    assert await ledger.log.decide(signed(BEN, verdict=DecisionType.DENY)) == Decided(DecisionType.DENY)
-    assert isinstance(await ledger.log.decide(signed(ZOE)), AlreadyDecided)
-    step = await call(ledger)
+async def test_one_denial_settles_it_and_a_signature_can_be_taken_back_by_one(harness: Harness) -> None:
+    await waiting(harness, replace(TERMS, quorum=3))
+    assert await harness.log.decide(signed(BEN)) == MoreApprovalsNeeded(2)
+    assert await harness.log.decide(signed(BEN, verdict=DecisionType.DENY)) == Decided(DecisionType.DENY)
+    assert isinstance(await harness.log.decide(signed(ZOE)), AlreadyDecided)
+    step = await call(harness)
     assert step.approval is not None
     assert (step.status, step.approval.decided_by) == (StepStatus.DENIED, "Ben")
-    assert await rows(ledger, "select principal, decision from decisions") == [("test:ben", "deny")]
+    assert await rows(harness, "select principal, decision from decisions") == [("test:ben", "deny")]
 
 
-async def test_a_signature_is_on_the_arguments_as_they_were(ledger: Ledger) -> None:
-    await waiting(ledger)
-    assert await ledger.log.decide(signed(BEN)) == MoreApprovalsNeeded(1)
-    assert await ledger.log.revise(Revision("card-1", 1, {"a": 2}, "other print", KIM))
-    assert await ledger.log.revise(Revision("card-1", 2, {"a": 3}, "third print", ZOE))
-    step = await call(ledger)
+async def test_a_signature_is_on_the_arguments_as_they_were(harness: Harness) -> None:
+    await waiting(harness)
+    assert await harness.log.decide(signed(BEN)) == MoreApprovalsNeeded(1)
+    assert await harness.log.revise(Revision("card-1", 1, {"a": 2}, "other print", KIM))
+    assert await harness.log.revise(Revision("card-1", 2, {"a": 3}, "third print", ZOE))
+    step = await call(harness)
     assert step.approval is not None
     assert (step.approval.signers, step.approval.editors) == ((), frozenset({"test:kim", "test:zoe"}))
-    assert await ledger.log.decide(signed(ANA, 1)) == StaleRevision()
-    assert await ledger.log.decide(signed(BEN, 3)) == MoreApprovalsNeeded(1)
-    assert await ledger.log.decide(signed(ANA, 3)) == Decided(DecisionType.APPROVE)
+    assert await harness.log.decide(signed(ANA, 1)) == StaleRevision()
+    assert await harness.log.decide(signed(BEN, 3)) == MoreApprovalsNeeded(1)
+    assert await harness.log.decide(signed(ANA, 3)) == Decided(DecisionType.APPROVE)
 
 
-async def test_a_signature_whose_commit_gave_no_answer_is_counted_once(ledger: Ledger) -> None:
-    await waiting(ledger, replace(TERMS, quorum=3))
-    run_once = ledger.database.run_once
+async def test_a_signature_whose_commit_gave_no_answer_is_counted_once(harness: Harness) -> None:
+    await waiting(harness, replace(TERMS, quorum=3))
+    run_once = harness.database.run_once
 
     async def twice(transaction: Callable[[sa.Connection], object]) -> object:
         await run_once(transaction)
         return await run_once(transaction)
 
-    ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
+    harness.database.run_once = twice  # type: ignore[method-assign, assignment]
     for by, comes in (
         (BEN, MoreApprovalsNeeded(2)),
         (ZOE, MoreApprovalsNeeded(1)),
         (KIM, Decided(DecisionType.APPROVE)),
     ):
-        assert await ledger.log.decide(signed(by)) == comes
-    assert len(await rows(ledger, "select 1 from audit where kind in ('signed', 'decided')")) == 3
+        assert await harness.log.decide(signed(by)) == comes
+    assert len(await rows(harness, "select 1 from audit where kind in ('signed', 'decided')")) == 3
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_of_many_clicks_at_once_as_many_people_decide_as_have_to(ledger: Ledger, seed: int) -> None:
+async def test_of_many_clicks_at_once_as_many_people_decide_as_have_to(harness: Harness, seed: int) -> None:
     quorum = 1 + seed % 3
-    await waiting(ledger, replace(TERMS, quorum=quorum))
+    await waiting(harness, replace(TERMS, quorum=quorum))
     people = [ANA, BEN, ZOE, KIM]
     clicks = [signed(by) for by in people] * 3
     random.Random(seed).shuffle(clicks)
-    settled = await asyncio.gather(*(ledger.log.decide(click) for click in clicks))
+    settled = await asyncio.gather(*(harness.log.decide(click) for click in clicks))
     assert [each for each in settled if isinstance(each, Decided)] == [Decided(DecisionType.APPROVE)]
     assert sorted(each.needed for each in settled if isinstance(each, MoreApprovalsNeeded)) == list(range(1, quorum))
-    assert len(await rows(ledger, "select principal from decisions where decision = 'approve'")) == quorum
+    assert len(await rows(harness, "select principal from decisions where decision = 'approve'")) == quorum
 
 
 # ------------------------------------------------------------------ reminders
 
 
-async def posted(ledger: Ledger, claim: Claim) -> None:
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-    await ledger.log.mark_delivered(claim.turn_id, NEWEST)
+async def posted(harness: Harness, claim: Claim) -> None:
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+    await harness.log.mark_delivered(claim.turn_id, NEWEST)
 
 
 async def test_a_reminder_is_due_after_its_time_from_when_the_card_was_posted_and_handed_out_once(
-    ledger: Ledger,
+    harness: Harness,
 ) -> None:
-    claim = await waiting(ledger, remind_in=30.0)
-    ledger.time += 100
-    assert await ledger.log.take_reminders([""], 8) == [], "nobody has seen it"
-    await posted(ledger, claim)
-    ledger.time += 29
-    assert await ledger.log.take_reminders([""], 8) == []
-    ledger.time += 1
-    assert await ledger.log.take_reminders(["test:elsewhere:"], 8) == []
-    ((turn, step),) = await ledger.log.take_reminders([f"{HALL.workspace_key}:"], 8)
+    claim = await waiting(harness, remind_in=30.0)
+    harness.time += 100
+    assert await harness.log.take_reminders([""], 8) == [], "nobody has seen it"
+    await posted(harness, claim)
+    harness.time += 29
+    assert await harness.log.take_reminders([""], 8) == []
+    harness.time += 1
+    assert await harness.log.take_reminders(["test:elsewhere:"], 8) == []
+    ((turn, step),) = await harness.log.take_reminders([f"{HALL.workspace_key}:"], 8)
     assert (turn.id, step.n) == (claim.turn_id, 2)
-    assert await ledger.log.take_reminders([""], 8) == []
+    assert await harness.log.take_reminders([""], 8) == []
 
 
-async def test_nobody_is_reminded_of_what_wants_no_reminder_or_is_settled(ledger: Ledger) -> None:
-    claim = await waiting(ledger, ApprovalRequirements(), remind_in=30.0)
-    await posted(ledger, claim)
-    assert await ledger.log.decide(signed(BEN)) == Decided(DecisionType.APPROVE)
-    ledger.time += 31
-    assert await ledger.log.take_reminders([""], 8) == []
+async def test_nobody_is_reminded_of_what_wants_no_reminder_or_is_settled(harness: Harness) -> None:
+    claim = await waiting(harness, ApprovalRequirements(), remind_in=30.0)
+    await posted(harness, claim)
+    assert await harness.log.decide(signed(BEN)) == Decided(DecisionType.APPROVE)
+    harness.time += 31
+    assert await harness.log.take_reminders([""], 8) == []
 
 
-async def test_nobody_is_reminded_of_what_has_timed_out_while_nobody_looked(ledger: Ledger) -> None:
-    claim = await waiting(ledger, ApprovalRequirements(), remind_in=30.0)
-    await posted(ledger, claim)
-    ledger.time += 60
-    assert await ledger.log.take_reminders([""], 8) == []
+async def test_nobody_is_reminded_of_what_has_timed_out_while_nobody_looked(harness: Harness) -> None:
+    claim = await waiting(harness, ApprovalRequirements(), remind_in=30.0)
+    await posted(harness, claim)
+    harness.time += 60
+    assert await harness.log.take_reminders([""], 8) == []
 
 
-async def test_of_many_processes_that_look_at_once_one_reminds(ledger: Ledger) -> None:
-    claim = await waiting(ledger, remind_in=30.0)
-    await posted(ledger, claim)
-    ledger.time += 31
-    logs = [ledger.log] * 4
-    if isinstance(ledger, PostgresLedger):
-        logs = [ledger.another() for _ in range(4)]
+async def test_of_many_processes_that_look_at_once_one_reminds(harness: Harness) -> None:
+    claim = await waiting(harness, remind_in=30.0)
+    await posted(harness, claim)
+    harness.time += 31
+    logs = [harness.log] * 4
+    if isinstance(harness, PostgresHarness):
+        logs = [harness.another() for _ in range(4)]
     results = await asyncio.gather(*(log.take_reminders([""], 8) for log in logs))
     assert sum(len(each) for each in results) == 1
 
 
-async def test_an_approval_that_takes_a_view_counts_for_whoever_has_opened_every_page(ledger: Ledger) -> None:
-    await waiting(ledger, ApprovalRequirements())
+async def test_an_approval_that_takes_a_view_counts_for_whoever_has_opened_every_page(harness: Harness) -> None:
+    await waiting(harness, ApprovalRequirements())
     viewing = ApproverEvidence("members", must_view=True)
-    assert await ledger.log.decide(signed(BEN), viewing) == ViewRequired()
-    assert await ledger.log.record_view("card-1", 1, Portion(1, 2), BEN)
-    assert await ledger.log.record_view("card-1", 1, Portion(1, 2), ZOE)
-    assert await ledger.log.record_view("card-1", 1, Portion(2, 2), ZOE)
-    assert not await ledger.log.record_view("card-1", 2, Portion(), BEN)
-    assert not await ledger.log.record_view("card-2", 1, Portion(), BEN)
-    assert await ledger.log.decide(signed(BEN), viewing) == ViewRequired()
-    log = await ledger.restart()
+    assert await harness.log.decide(signed(BEN), viewing) == ViewRequired()
+    assert await harness.log.record_view("card-1", 1, Portion(1, 2), BEN)
+    assert await harness.log.record_view("card-1", 1, Portion(1, 2), ZOE)
+    assert await harness.log.record_view("card-1", 1, Portion(2, 2), ZOE)
+    assert not await harness.log.record_view("card-1", 2, Portion(), BEN)
+    assert not await harness.log.record_view("card-2", 1, Portion(), BEN)
+    assert await harness.log.decide(signed(BEN), viewing) == ViewRequired()
+    log = await harness.restart()
     assert await log.decide(signed(ZOE), viewing) == Decided(DecisionType.APPROVE)
     assert not await log.record_view("card-1", 1, Portion(2, 2), BEN)
-    opened = await rows(ledger, "select actor from audit where kind = 'opened' order by seq")
+    opened = await rows(harness, "select actor from audit where kind = 'opened' order by seq")
     assert opened == [("test:ben",), ("test:zoe",)]
 
 
-async def test_a_form_is_on_record_and_takes_the_place_of_no_view(ledger: Ledger) -> None:
-    await waiting(ledger, ApprovalRequirements())
+async def test_a_form_is_on_record_and_takes_the_place_of_no_view(harness: Harness) -> None:
+    await waiting(harness, ApprovalRequirements())
     viewing = ApproverEvidence("members", must_view=True)
-    assert await ledger.log.record_view("card-1", 1, Portion(0), BEN)
-    assert await ledger.log.decide(signed(BEN), viewing) == ViewRequired()
+    assert await harness.log.record_view("card-1", 1, Portion(0), BEN)
+    assert await harness.log.decide(signed(BEN), viewing) == ViewRequired()
     for page in (1, 2):
-        assert await ledger.log.record_view("card-1", 1, Portion(page, 2), BEN)
-    assert await ledger.log.record_view("card-1", 1, Portion(0), BEN)
-    assert await ledger.log.decide(signed(BEN), viewing) == Decided(DecisionType.APPROVE)
+        assert await harness.log.record_view("card-1", 1, Portion(page, 2), BEN)
+    assert await harness.log.record_view("card-1", 1, Portion(0), BEN)
+    assert await harness.log.decide(signed(BEN), viewing) == Decided(DecisionType.APPROVE)
 
 
-async def test_where_stored_secrets_are_is_kept_for_each_revision(ledger: Ledger) -> None:
+async def test_where_stored_secrets_are_is_kept_for_each_revision(harness: Harness) -> None:
     first = (StoredSecret((0, 1), SecretSpan(2, 9, "header X-Key"), in_key=True),)
     second = (StoredSecret((1,), SecretSpan(0, 3, "header X-Key")),)
-    await waiting(ledger, ApprovalRequirements(), secrets=first)
-    log = await ledger.restart()
+    await waiting(harness, ApprovalRequirements(), secrets=first)
+    log = await harness.restart()
     assert await log.revise(Revision("card-1", 1, {"a": 2}, "other", BEN, second))
-    approval = (await call(ledger)).approval
+    approval = (await call(harness)).approval
     assert approval is not None
     assert (approval.secrets, approval.proposed_secrets) == (second, first)

@@ -22,9 +22,9 @@ from bot.storage.audit_verification import Noted, SqlAuditTrail
 from bot.storage.checkpoints import CheckpointLines
 from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
-from tests.audited import audit_findings, audit_rows
+from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL
-from tests.ledgers import Ledger, running, sqlite_ledger
+from tests.turn_log_harness import Harness, running, sqlite_harness
 
 SAM = Author("test", "sam", "Sam")
 TOOL = Tool("s__write", "s", "write", server_id="id-of-s", place="here")
@@ -52,40 +52,40 @@ def result(n: int) -> ToolResult:
     return ToolResult(f"c{n}", (TextPart(SECRET),))
 
 
-async def entries(ledger: Ledger, query: AuditQuery | None = None) -> Sequence[AuditEntry]:
+async def entries(harness: Harness, query: AuditQuery | None = None) -> Sequence[AuditEntry]:
     """Oldest first."""
-    page, count = await SqlReporting(ledger.database).audit(query or AuditQuery(), 1000, 0)
+    page, count = await SqlReporting(harness.database).audit(query or AuditQuery(), 1000, 0)
     assert count == len(page)
     return list(reversed(page))
 
 
-async def kinds(ledger: Ledger, query: AuditQuery | None = None) -> list[tuple[str, str]]:
-    return [(entry.kind, entry.actor) for entry in await entries(ledger, query)]
+async def kinds(harness: Harness, query: AuditQuery | None = None) -> list[tuple[str, str]]:
+    return [(entry.kind, entry.actor) for entry in await entries(harness, query)]
 
 
 async def asked(
-    ledger: Ledger, conversation: ConversationKey = HALL, card: str = "card-1", holding: Collection[str] = ()
+    harness: Harness, conversation: ConversationKey = HALL, card: str = "card-1", holding: Collection[str] = ()
 ) -> str:
     """A turn that waits for a signature; its id."""
-    claim = await running(ledger, f"hi {card}", conversation, holding)
+    claim = await running(harness, f"hi {card}", conversation, holding)
     step = called(2, StepStatus.AWAITING, card)
-    await ledger.log.append(claim, wants(step), [step])
+    await harness.log.append(claim, wants(step), [step])
     return claim.turn_id
 
 
 # ---------------------------------------------------------------------- what it holds
 
 
-async def test_a_signed_call_is_followed_from_the_question_to_its_end_by_one_fingerprint(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_a_signed_call_is_followed_from_the_question_to_its_end_by_one_fingerprint(harness: Harness) -> None:
+    claim = await running(harness)
     step = called(2, StepStatus.AWAITING, "card-1")
-    await ledger.log.append(claim, wants(step), [step])
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
-    await ledger.log.start_call(claim, 2)
-    ledger.time += 1.5
-    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result(2))
-    assert await kinds(ledger) == [("asked", "test:ana"), ("decided", "test:ben"), ("ran", "test:ana")]
-    found = await entries(ledger)
+    await harness.log.append(claim, wants(step), [step])
+    await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+    await harness.log.start_call(claim, 2)
+    harness.time += 1.5
+    await harness.log.finish_call(claim, 2, StepStatus.DONE, result(2))
+    assert await kinds(harness) == [("asked", "test:ana"), ("decided", "test:ben"), ("ran", "test:ana")]
+    found = await entries(harness)
     assert [entry.facts["fingerprint"] for entry in found] == [PRINT] * 3
     assert {(entry.facts["approval"], entry.facts["step"]) for entry in found} == {("card-1", 2)}
     assert {(entry.subject, entry.turn_id, entry.conversation) for entry in found} == {
@@ -95,79 +95,79 @@ async def test_a_signed_call_is_followed_from_the_question_to_its_end_by_one_fin
     assert (ran["server"], ran["tool"], ran["status"], ran["seconds"]) == ("s", "write", "done", 1.5)
 
 
-async def test_a_call_that_needed_no_signature_is_there_with_how_long_it_took(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_a_call_that_needed_no_signature_is_there_with_how_long_it_took(harness: Harness) -> None:
+    claim = await running(harness)
     step = called(2, StepStatus.READY, repeatable=True)
-    await ledger.log.append(claim, wants(step), [step])
-    await ledger.log.finish_call(claim, 2, StepStatus.FAILED, result(2), 0.25)
-    (ran,) = await entries(ledger)
+    await harness.log.append(claim, wants(step), [step])
+    await harness.log.finish_call(claim, 2, StepStatus.FAILED, result(2), 0.25)
+    (ran,) = await entries(harness)
     assert (ran.kind, ran.actor, ran.facts["status"], ran.facts["seconds"]) == ("ran", "test:ana", "failed", 0.25)
     assert ran.facts["fingerprint"] == PRINT
 
 
-async def test_a_call_that_was_not_sent_after_all_did_not_run(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_a_call_that_was_not_sent_after_all_did_not_run(harness: Harness) -> None:
+    claim = await running(harness)
     step = called(2, StepStatus.READY)
-    await ledger.log.append(claim, wants(step), [step])
-    await ledger.log.finish_call(claim, 2, StepStatus.FAILED, result(2))
-    assert await kinds(ledger) == [("not run", "test:ana")]
+    await harness.log.append(claim, wants(step), [step])
+    await harness.log.finish_call(claim, 2, StepStatus.FAILED, result(2))
+    assert await kinds(harness) == [("not run", "test:ana")]
 
 
-async def test_a_revised_call_runs_under_the_fingerprint_of_its_new_arguments(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_a_revised_call_runs_under_the_fingerprint_of_its_new_arguments(harness: Harness) -> None:
+    claim = await running(harness)
     step = called(2, StepStatus.AWAITING, "card-1")
-    await ledger.log.append(claim, wants(step), [step])
+    await harness.log.append(claim, wants(step), [step])
     other = fingerprint(TOOL, {"text": "less"})
-    await ledger.log.revise(Revision("card-1", 1, {"text": "less"}, other, BEN))
-    await ledger.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA))
-    await ledger.log.start_call(claim, 2)
-    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result(2))
-    prints = [entry.facts["fingerprint"] for entry in await entries(ledger)]
+    await harness.log.revise(Revision("card-1", 1, {"text": "less"}, other, BEN))
+    await harness.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA))
+    await harness.log.start_call(claim, 2)
+    await harness.log.finish_call(claim, 2, StepStatus.DONE, result(2))
+    prints = [entry.facts["fingerprint"] for entry in await entries(harness)]
     assert prints == [PRINT, other, other, other]
 
 
-async def test_a_call_that_a_policy_forbids_is_there_once(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_a_call_that_a_policy_forbids_is_there_once(harness: Harness) -> None:
+    claim = await running(harness)
     step = called(2, StepStatus.DENIED)
     for _ in range(2):
-        await ledger.log.append(claim, wants(step), [step])
-    (row,) = await entries(ledger)
+        await harness.log.append(claim, wants(step), [step])
+    (row,) = await entries(harness)
     assert (row.kind, row.actor, row.facts["fingerprint"]) == ("forbidden", "test:ana", PRINT)
 
 
-async def test_a_call_that_nobody_knows_the_end_of_is_there_by_name(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_a_call_that_nobody_knows_the_end_of_is_there_by_name(harness: Harness) -> None:
+    claim = await running(harness)
     step = called(2, StepStatus.READY)
-    await ledger.log.append(claim, wants(step), [step])
-    await ledger.log.start_call(claim, 2)
-    log = await ledger.restart()
+    await harness.log.append(claim, wants(step), [step])
+    await harness.log.start_call(claim, 2)
+    log = await harness.restart()
     (again,) = await log.claim(8)
     await log.resume(again)
-    (row,) = await entries(ledger)
+    (row,) = await entries(harness)
     assert (row.kind, row.actor, row.facts["status"], row.facts["tool"]) == ("ran", "test:ana", "unknown", "write")
 
 
-async def test_a_step_that_cannot_be_read_does_not_keep_its_turn_from_ending(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_a_step_that_cannot_be_read_does_not_keep_its_turn_from_ending(harness: Harness) -> None:
+    claim = await running(harness)
     step = called(2, StepStatus.READY)
-    await ledger.log.append(claim, wants(step), [step])
-    await ledger.log.start_call(claim, 2)
+    await harness.log.append(claim, wants(step), [step])
+    await harness.log.start_call(claim, 2)
     spoil = sa.text("update steps set body = '{\"v\": 9}' where n = 2")
-    await ledger.database.run(lambda connection: connection.execute(spoil))
-    await ledger.log.fail(claim, "It cannot be read.")
-    assert await kinds(ledger) == [("ran", "test:ana")]
+    await harness.database.run(lambda connection: connection.execute(spoil))
+    await harness.log.fail(claim, "It cannot be read.")
+    assert await kinds(harness) == [("ran", "test:ana")]
 
 
-async def test_nothing_that_was_said_or_returned_is_in_it(ledger: Ledger) -> None:
-    claim = await running(ledger, SECRET)
+async def test_nothing_that_was_said_or_returned_is_in_it(harness: Harness) -> None:
+    claim = await running(harness, SECRET)
     steps = [called(2, StepStatus.AWAITING, "card-1"), called(3, StepStatus.READY), called(4, StepStatus.DENIED)]
-    await ledger.log.append(claim, wants(*steps), steps)
-    await ledger.log.record_rejection("card-1", SAM, "You may not approve this.")
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN, SECRET))
-    await ledger.log.start_call(claim, 3)
-    await ledger.log.finish_call(claim, 3, StepStatus.DONE, result(3))
-    await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(5, assistant(SECRET))], "")
-    rows = await ledger.database.run(audit_rows)
+    await harness.log.append(claim, wants(*steps), steps)
+    await harness.log.record_rejection("card-1", SAM, "You may not approve this.")
+    await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN, SECRET))
+    await harness.log.start_call(claim, 3)
+    await harness.log.finish_call(claim, 3, StepStatus.DONE, result(3))
+    await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(5, assistant(SECRET))], "")
+    rows = await harness.database.run(audit_rows)
     assert len(rows) == 5
     assert SECRET not in str(rows)
 
@@ -175,13 +175,13 @@ async def test_nothing_that_was_said_or_returned_is_in_it(ledger: Ledger) -> Non
 # ---------------------------------------------------------------------- refusals
 
 
-async def test_whoever_may_not_and_tries_is_there_once_for_each_reason_however_often(ledger: Ledger) -> None:
-    turn_id = await asked(ledger)
+async def test_whoever_may_not_and_tries_is_there_once_for_each_reason_however_often(harness: Harness) -> None:
+    turn_id = await asked(harness)
     for _ in range(300):
-        await ledger.log.record_rejection("card-1", SAM, "You may not approve this.")
-    await ledger.log.record_rejection("card-1", SAM, "Not your own.")
-    await ledger.log.record_rejection("card-1", BEN, "You may not approve this.")
-    found = await entries(ledger, AuditQuery(kinds=("refused",)))
+        await harness.log.record_rejection("card-1", SAM, "You may not approve this.")
+    await harness.log.record_rejection("card-1", SAM, "Not your own.")
+    await harness.log.record_rejection("card-1", BEN, "You may not approve this.")
+    found = await entries(harness, AuditQuery(kinds=("refused",)))
     assert [(entry.actor, entry.facts["reason"]) for entry in found] == [
         ("test:sam", "You may not approve this."),
         ("test:sam", "Not your own."),
@@ -192,93 +192,93 @@ async def test_whoever_may_not_and_tries_is_there_once_for_each_reason_however_o
     }
 
 
-async def test_many_tries_at_once_in_many_processes_are_one_row(ledger: Ledger) -> None:
-    await asked(ledger)
-    logs = [SqlTurnLog(ledger.database) for _ in range(4)]
+async def test_many_tries_at_once_in_many_processes_are_one_row(harness: Harness) -> None:
+    await asked(harness)
+    logs = [SqlTurnLog(harness.database) for _ in range(4)]
     await asyncio.gather(*(log.record_rejection("card-1", SAM, "You may not.") for log in logs for _ in range(10)))
-    assert len(await entries(ledger, AuditQuery(kinds=("refused",)))) == 1
+    assert len(await entries(harness, AuditQuery(kinds=("refused",)))) == 1
 
 
-async def test_tries_at_approvals_that_do_not_exist_leave_nothing(ledger: Ledger) -> None:
-    await ledger.log.record_rejection("made-up", SAM, "You may not approve this.")
-    assert await entries(ledger) == []
+async def test_tries_at_approvals_that_do_not_exist_leave_nothing(harness: Harness) -> None:
+    await harness.log.record_rejection("made-up", SAM, "You may not approve this.")
+    assert await entries(harness) == []
 
 
 # ---------------------------------------------------------------------- searching
 
 
-async def test_rows_are_found_by_person_time_kind_and_server_all_at_once(ledger: Ledger) -> None:
-    await asked(ledger)
-    ledger.time += 100
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
-    since = ledger.time
-    assert await kinds(ledger, AuditQuery(person="test:ana")) == [("asked", "test:ana")]
-    assert await kinds(ledger, AuditQuery(since=since)) == [("decided", "test:ben")]
-    assert await kinds(ledger, AuditQuery(until=since)) == [("asked", "test:ana")]
-    assert await kinds(ledger, AuditQuery(kinds=("decided", "refused"))) == [("decided", "test:ben")]
-    assert len(await entries(ledger, AuditQuery("id-of-s"))) == 2
-    assert await entries(ledger, AuditQuery("id-of-s", "test:ana", ("decided",))) == []
+async def test_rows_are_found_by_person_time_kind_and_server_all_at_once(harness: Harness) -> None:
+    await asked(harness)
+    harness.time += 100
+    await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+    since = harness.time
+    assert await kinds(harness, AuditQuery(person="test:ana")) == [("asked", "test:ana")]
+    assert await kinds(harness, AuditQuery(since=since)) == [("decided", "test:ben")]
+    assert await kinds(harness, AuditQuery(until=since)) == [("asked", "test:ana")]
+    assert await kinds(harness, AuditQuery(kinds=("decided", "refused"))) == [("decided", "test:ben")]
+    assert len(await entries(harness, AuditQuery("id-of-s"))) == 2
+    assert await entries(harness, AuditQuery("id-of-s", "test:ana", ("decided",))) == []
 
 
-async def test_a_horizon_hides_other_workspaces_and_other_peoples_servers(ledger: Ledger) -> None:
-    first = await asked(ledger)
-    await asked(ledger, ELSEWHERE, "card-2", (first,))
+async def test_a_horizon_hides_other_workspaces_and_other_peoples_servers(harness: Harness) -> None:
+    first = await asked(harness)
+    await asked(harness, ELSEWHERE, "card-2", (first,))
 
     def administer(connection: sa.Connection) -> None:
         for server in ("id-of-s", "theirs"):
             audit.record(connection, "changed server", "test:ben", subject=server)
 
-    await ledger.database.run(administer)
+    await harness.database.run(administer)
     here = AuditScope(HALL.workspace_key, frozenset({"id-of-s"}))
-    found = await entries(ledger, AuditQuery(scope=here))
+    found = await entries(harness, AuditQuery(scope=here))
     assert [(entry.kind, entry.conversation, entry.subject) for entry in found] == [
         ("asked", str(HALL), "id-of-s"),
         ("changed server", "", "id-of-s"),
     ]
-    assert len(await entries(ledger, AuditQuery("id-of-s", scope=here))) == 2, "not of the other workspace"
-    assert await entries(ledger, AuditQuery(scope=AuditScope("test:nowhere"))) == []
-    assert len(await entries(ledger)) == 4
+    assert len(await entries(harness, AuditQuery("id-of-s", scope=here))) == 2, "not of the other workspace"
+    assert await entries(harness, AuditQuery(scope=AuditScope("test:nowhere"))) == []
+    assert len(await entries(harness)) == 4
 
 
-async def test_names_no_database_can_store_are_looked_for_without_harm(ledger: Ledger) -> None:
-    assert await entries(ledger, AuditQuery("a\0b\ud83d", "c\0d\ud83d")) == []
+async def test_names_no_database_can_store_are_looked_for_without_harm(harness: Harness) -> None:
+    assert await entries(harness, AuditQuery("a\0b\ud83d", "c\0d\ud83d")) == []
 
 
 # ---------------------------------------------------------------------- from end to end
 
 
-async def many(ledger: Ledger, count: int) -> None:
+async def many(harness: Harness, count: int) -> None:
     def write(connection: sa.Connection) -> None:
         for n in range(count):
             audit.record(connection, "x", "test:ana", n=n)
 
-    await ledger.database.run(write)
+    await harness.database.run(write)
 
 
 @pytest.mark.parametrize("count", [0, 1, 6, 7, 8, 14, 15])
-async def test_every_row_is_read_once_wherever_the_pieces_end(ledger: Ledger, count: int) -> None:
-    trail = SqlAuditTrail(ledger.database, batch_size=7)
-    await many(ledger, count)
+async def test_every_row_is_read_once_wherever_the_pieces_end(harness: Harness, count: int) -> None:
+    trail = SqlAuditTrail(harness.database, batch_size=7)
+    await many(harness, count)
     assert [entry.seq async for entry in trail.entries(AuditQuery())] == list(range(1, count + 1))
     report = await trail.verify()
     assert (report.head, report.rows, report.findings) == (await trail.head(), count, ())
     assert (await trail.head()).seq == count
 
 
-async def test_rows_that_are_added_while_others_are_read_are_read_too(ledger: Ledger) -> None:
-    trail = SqlAuditTrail(ledger.database, batch_size=2)
-    await many(ledger, 4)
+async def test_rows_that_are_added_while_others_are_read_are_read_too(harness: Harness) -> None:
+    trail = SqlAuditTrail(harness.database, batch_size=2)
+    await many(harness, 4)
     seen = []
     async for entry in trail.entries(AuditQuery()):
         seen.append(entry.seq)
         if len(seen) == 2:
-            await many(ledger, 2)
+            await many(harness, 2)
     assert seen == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("twice", [1, 3, 4, 5])
-async def test_a_second_row_of_the_same_number_shows_wherever_the_pieces_end(ledger: Ledger, twice: int) -> None:
-    await many(ledger, 6)
+async def test_a_second_row_of_the_same_number_shows_wherever_the_pieces_end(harness: Harness, twice: int) -> None:
+    await many(harness, 6)
 
     def double(connection: sa.Connection) -> None:
         """The table is made anew without the key that forbids it."""
@@ -290,9 +290,9 @@ async def test_a_second_row_of_the_same_number_shows_wherever_the_pieces_end(led
             connection.exec_driver_sql("alter table audit drop constraint audit_pkey")
         connection.exec_driver_sql(f"insert into audit select * from audit where seq = {twice}")
 
-    await ledger.database.run(double)
+    await harness.database.run(double)
     for piece in (1, 2, 3, 4, 100):
-        report = await SqlAuditTrail(ledger.database, piece).verify()
+        report = await SqlAuditTrail(harness.database, piece).verify()
         rows = [finding.what for finding in report.findings if finding.fault is not Fault.TRIGGERS]
         assert rows == [f"Row {twice} was put in: it has no place there."], piece
 
@@ -305,25 +305,25 @@ async def test_a_second_row_of_the_same_number_shows_wherever_the_pieces_end(led
 )  # fmt: skip
 async def test_what_no_row_can_hold_is_a_misfit_and_no_error(tmp_path: Path, change: str) -> None:
     """SQLite takes anything in any column."""
-    ledger = await sqlite_ledger(tmp_path)
-    await many(ledger, 3)
+    harness = await sqlite_harness(tmp_path)
+    await many(harness, 3)
 
     def force(connection: sa.Connection) -> None:
         connection.exec_driver_sql("drop trigger audit_is_never_changed")
         connection.exec_driver_sql(f"update audit set {change} where seq = 2")
 
-    await ledger.database.run(force)
-    report = await SqlAuditTrail(ledger.database).verify()
-    await ledger.close()
+    await harness.database.run(force)
+    report = await SqlAuditTrail(harness.database).verify()
+    await harness.close()
     assert 2 in {finding.first for finding in report.findings}
 
 
-async def test_a_head_that_is_remembered_is_found_again_among_later_rows(ledger: Ledger) -> None:
-    trail = SqlAuditTrail(ledger.database, batch_size=2)
-    await many(ledger, 3)
+async def test_a_head_that_is_remembered_is_found_again_among_later_rows(harness: Harness) -> None:
+    trail = SqlAuditTrail(harness.database, batch_size=2)
+    await many(harness, 3)
     known = await trail.head()
     assert AuditHead.parse(str(known)) == known
-    await many(ledger, 3)
+    await many(harness, 3)
     for head, faults in (
         (known, []),
         (AuditHead(3, "f" * 64), [Fault.REWRITTEN]),
@@ -337,68 +337,68 @@ async def test_a_head_that_is_remembered_is_found_again_among_later_rows(ledger:
 
 
 async def test_turns_that_retention_or_a_person_deleted_are_no_finding_and_turns_that_are_gone_otherwise_are_one(
-    ledger: Ledger,
+    harness: Harness,
 ) -> None:
     for thread in ("1", "2", "3"):
-        claim = await running(ledger, f"hi {thread}", ConversationKey("test", "w", "hall", thread))
+        claim = await running(harness, f"hi {thread}", ConversationKey("test", "w", "hall", thread))
         denied = called(2, StepStatus.DENIED)
-        await ledger.log.append(claim, wants(denied), [denied])
-        await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("no"))], "")
-        ledger.time += 1000
-    assert await ledger.log.delete_conversation(ConversationKey("test", "w", "hall", "1"), BEN)
-    await ledger.database.run(lambda c: c.execute(sa.text("update deliveries set delivered_revision = revision")))
-    assert await ledger.log.delete_old(1500, 10) == 1
-    assert await audit_findings(ledger.database) == []
-    await ledger.database.run(lambda c: c.execute(sa.text("delete from turns")))
-    assert await audit_findings(ledger.database) == [
+        await harness.log.append(claim, wants(denied), [denied])
+        await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("no"))], "")
+        harness.time += 1000
+    assert await harness.log.delete_conversation(ConversationKey("test", "w", "hall", "1"), BEN)
+    await harness.database.run(lambda c: c.execute(sa.text("update deliveries set delivered_revision = revision")))
+    assert await harness.log.delete_old(1500, 10) == 1
+    assert await audit_findings(harness.database) == []
+    await harness.database.run(lambda c: c.execute(sa.text("delete from turns")))
+    assert await audit_findings(harness.database) == [
         "1 turn is gone that the audit has rows of, and no row says that they were deleted."
     ]
 
 
-async def test_rows_from_before_there_was_a_key_are_a_finding_until_the_operator_seals_them(ledger: Ledger) -> None:
-    await many(ledger, 3)
-    ledger.database.audit_keys = AuditKeys(lambda: (b"k" * 32,))
-    await many(ledger, 2)
-    assert await audit_findings(ledger.database) == ["Rows 1 to 3 have no MAC."]
-    await ledger.database.run(lambda c: audit.record(c, SEALED, "test:ana", reason="upgraded"))
-    report = await SqlAuditTrail(ledger.database).verify()
+async def test_rows_from_before_there_was_a_key_are_a_finding_until_the_operator_seals_them(harness: Harness) -> None:
+    await many(harness, 3)
+    harness.database.audit_keys = AuditKeys(lambda: (b"k" * 32,))
+    await many(harness, 2)
+    assert await audit_findings(harness.database) == ["Rows 1 to 3 have no MAC."]
+    await harness.database.run(lambda c: audit.record(c, SEALED, "test:ana", reason="upgraded"))
+    report = await SqlAuditTrail(harness.database).verify()
     assert (report.findings, report.unsigned) == ((), 3)
     assert report.seal is not None
     assert (report.seal.seq, report.seal.reason) == (6, "upgraded")
 
 
-async def test_rows_of_a_process_without_the_key_are_a_finding(ledger: Ledger) -> None:
-    ledger.database.audit_keys = AuditKeys(lambda: (b"k" * 32,))
-    await many(ledger, 2)
-    ledger.database.audit_keys, keys = AuditKeys(), ledger.database.audit_keys
-    await many(ledger, 1)
-    ledger.database.audit_keys = keys
-    assert await audit_findings(ledger.database) == ["Row 3 has no MAC."]
+async def test_rows_of_a_process_without_the_key_are_a_finding(harness: Harness) -> None:
+    harness.database.audit_keys = AuditKeys(lambda: (b"k" * 32,))
+    await many(harness, 2)
+    harness.database.audit_keys, keys = AuditKeys(), harness.database.audit_keys
+    await many(harness, 1)
+    harness.database.audit_keys = keys
+    assert await audit_findings(harness.database) == ["Row 3 has no MAC."]
 
 
 async def test_a_quick_verification_reads_the_latest_rows_and_compares_older_checkpoints_one_by_one(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_verification, "LATEST_ROWS", 5)
-    ledger.database.audit_keys = keys = AuditKeys(lambda: (b"k" * 32,))
-    await many(ledger, 4)
-    head = await SqlAuditTrail(ledger.database).head()
-    await many(ledger, 8)
+    harness.database.audit_keys = keys = AuditKeys(lambda: (b"k" * 32,))
+    await many(harness, 4)
+    head = await SqlAuditTrail(harness.database).head()
+    await many(harness, 8)
     for row_hash, faults in ((head.hash, []), ("ab" * 32, [Fault.REWRITTEN])):
         noted = Noted((CheckpointLines(FILE, [keys.sign_checkpoint(4, row_hash, 1.5)]),))
-        report = await SqlAuditTrail(ledger.database).verify(noted, quick=True)
+        report = await SqlAuditTrail(harness.database).verify(noted, quick=True)
         assert (report.rows, report.whole) == (5, False)
         assert [finding.fault for finding in report.findings] == faults
 
 
-async def test_rows_that_no_checkpoint_covers_after_a_while_limit_what_can_be_told(ledger: Ledger) -> None:
-    ledger.database.audit_keys = keys = AuditKeys(lambda: (b"k" * 32,))
-    await many(ledger, 2)
-    head = await SqlAuditTrail(ledger.database).head()
+async def test_rows_that_no_checkpoint_covers_after_a_while_limit_what_can_be_told(harness: Harness) -> None:
+    harness.database.audit_keys = keys = AuditKeys(lambda: (b"k" * 32,))
+    await many(harness, 2)
+    head = await SqlAuditTrail(harness.database).head()
     places = (CheckpointLines(FILE, [keys.sign_checkpoint(0, NO_HASH, 1.5), keys.sign_checkpoint(2, head.hash, 2.5)]),)
-    await many(ledger, 3)
+    await many(harness, 3)
     for seconds, told in ((59, []), (2, ["No checkpoint covers rows 3 to 5, which began on 1970-01-12 13:46:40."])):
-        ledger.time += seconds
-        report = await SqlAuditTrail(ledger.database).verify(Noted(places, expected=FILE, stale_after=60))
+        harness.time += seconds
+        report = await SqlAuditTrail(harness.database).verify(Noted(places, expected=FILE, stale_after=60))
         assert [finding.what for finding in report.findings] == told
         assert report.fits

@@ -14,79 +14,79 @@ from bot.web.turn_schemas import status_of
 from tests.contracts.test_elicitations import asking
 from tests.contracts.test_queues import asks
 from tests.fakes.parts import ANA, BEN, HALL, message
-from tests.ledgers import Ledger, running
+from tests.turn_log_harness import Harness, running
 
 
-async def word(ledger: Ledger) -> str:
+async def word(harness: Harness) -> str:
     """How the conversation stands, which the list and its last response agree on."""
-    archive = SqlReporting(ledger.database)
+    archive = SqlReporting(harness.database)
     summary = await archive.summary(HALL)
     ((listed,), _) = await archive.conversations("", "", 10, 0)
-    (last,) = await ledger.log.recent_turns(HALL, 1)
+    (last,) = await harness.log.recent_turns(HALL, 1)
     assert summary is not None
     assert {summary.state, listed.state} == {status_of(last).value}
     return listed.state
 
 
-async def test_a_question_that_waits_behind_another_is_created_and_begins_once(ledger: Ledger) -> None:
-    await ledger.log.enqueue(message("one"))
-    assert await word(ledger) == "CREATED"
-    (first,) = await ledger.log.claim(1)
-    assert await word(ledger) == "STREAMING"
-    await ledger.log.enqueue(message("two"))
-    assert await word(ledger) == "CREATED"
-    await ledger.log.finish(first, TurnStatus.DONE, [], "")
-    assert await word(ledger) == "CREATED"
-    (second,) = await ledger.log.claim(1)
-    assert await word(ledger) == "STREAMING"
-    await ledger.log.release([second])
-    assert await word(ledger) == "STREAMING", "given back before it has said anything"
-    (again,) = await ledger.log.claim(1)
-    assert await word(ledger) == "STREAMING"
-    await ledger.log.finish(again, TurnStatus.DONE, [], "")
-    assert await word(ledger) == "COMPLETED"
+async def test_a_question_that_waits_behind_another_is_created_and_begins_once(harness: Harness) -> None:
+    await harness.log.enqueue(message("one"))
+    assert await word(harness) == "CREATED"
+    (first,) = await harness.log.claim(1)
+    assert await word(harness) == "STREAMING"
+    await harness.log.enqueue(message("two"))
+    assert await word(harness) == "CREATED"
+    await harness.log.finish(first, TurnStatus.DONE, [], "")
+    assert await word(harness) == "CREATED"
+    (second,) = await harness.log.claim(1)
+    assert await word(harness) == "STREAMING"
+    await harness.log.release([second])
+    assert await word(harness) == "STREAMING", "given back before it has said anything"
+    (again,) = await harness.log.claim(1)
+    assert await word(harness) == "STREAMING"
+    await harness.log.finish(again, TurnStatus.DONE, [], "")
+    assert await word(harness) == "COMPLETED"
 
 
 @pytest.mark.parametrize("verdict", list(DecisionType))
 async def test_a_turn_that_goes_on_after_a_signature_has_begun_long_since(
-    ledger: Ledger, verdict: DecisionType
+    harness: Harness, verdict: DecisionType
 ) -> None:
-    await asks(ledger, await running(ledger))
-    assert await word(ledger) == "STREAMING"
-    await ledger.log.decide(Decision("card-1", 1, verdict, ANA))
-    assert (await ledger.log.recent_turns(HALL, 1))[0].turn.status is TurnStatus.QUEUED
-    assert await word(ledger) == "STREAMING"
+    await asks(harness, await running(harness))
+    assert await word(harness) == "STREAMING"
+    await harness.log.decide(Decision("card-1", 1, verdict, ANA))
+    assert (await harness.log.recent_turns(HALL, 1))[0].turn.status is TurnStatus.QUEUED
+    assert await word(harness) == "STREAMING"
 
 
-async def test_a_turn_that_goes_on_after_an_answer_has_begun_long_since(ledger: Ledger) -> None:
-    _, (asked,) = await asking(ledger)
-    assert await word(ledger) == "STREAMING"
-    await ledger.log.answer_elicitation(asked, DECLINED, ANA)
-    assert (await ledger.log.recent_turns(HALL, 1))[0].turn.status is TurnStatus.QUEUED
-    assert await word(ledger) == "STREAMING"
+async def test_a_turn_that_goes_on_after_an_answer_has_begun_long_since(harness: Harness) -> None:
+    _, (asked,) = await asking(harness)
+    assert await word(harness) == "STREAMING"
+    await harness.log.answer_elicitation(asked, DECLINED, ANA)
+    assert (await harness.log.recent_turns(HALL, 1))[0].turn.status is TurnStatus.QUEUED
+    assert await word(harness) == "STREAMING"
 
 
-async def test_a_turn_that_is_called_off_without_a_stop_is_given_back_and_has_begun(ledger: Ledger) -> None:
-    await ledger.log.finish(await running(ledger), TurnStatus.CANCELLED, [], "")
-    assert (await ledger.log.recent_turns(HALL, 1))[0].turn.status is TurnStatus.QUEUED
-    assert await word(ledger) == "STREAMING"
+async def test_a_turn_that_is_called_off_without_a_stop_is_given_back_and_has_begun(harness: Harness) -> None:
+    await harness.log.finish(await running(harness), TurnStatus.CANCELLED, [], "")
+    assert (await harness.log.recent_turns(HALL, 1))[0].turn.status is TurnStatus.QUEUED
+    assert await word(harness) == "STREAMING"
 
 
-async def test_an_end_is_told_for_what_it_is(ledger: Ledger) -> None:
-    await ledger.log.finish(await running(ledger), TurnStatus.FAILED, [], "It did not work.")
-    assert await word(ledger) == "FAILED"
-    claim = await running(ledger, "and again")
-    await ledger.log.stop(claim.turn_id, BEN)
-    await ledger.log.finish(claim, TurnStatus.CANCELLED, [], "")
-    assert await word(ledger) == "INCOMPLETE"
+async def test_an_end_is_told_for_what_it_is(harness: Harness) -> None:
+    await harness.log.finish(await running(harness), TurnStatus.FAILED, [], "It did not work.")
+    assert await word(harness) == "FAILED"
+    claim = await running(harness, "and again")
+    await harness.log.stop(claim.turn_id, BEN)
+    await harness.log.finish(claim, TurnStatus.CANCELLED, [], "")
+    assert await word(harness) == "INCOMPLETE"
 
 
-async def test_a_question_that_is_stopped_before_it_has_begun_is_incomplete(ledger: Ledger) -> None:
-    receipt = await ledger.log.enqueue(message("hi"))
-    assert await ledger.log.stop(receipt.turn_id, BEN)
-    assert await word(ledger) == "INCOMPLETE"
+async def test_a_question_that_is_stopped_before_it_has_begun_is_incomplete(harness: Harness) -> None:
+    receipt = await harness.log.enqueue(message("hi"))
+    assert await harness.log.stop(receipt.turn_id, BEN)
+    assert await word(harness) == "INCOMPLETE"
 
 
-async def test_a_question_that_is_taken_in_and_driven_at_once_has_begun(ledger: Ledger) -> None:
-    await ledger.log.enqueue_and_claim(message("hi"))
-    assert await word(ledger) == "STREAMING"
+async def test_a_question_that_is_taken_in_and_driven_at_once_has_begun(harness: Harness) -> None:
+    await harness.log.enqueue_and_claim(message("hi"))
+    assert await word(harness) == "STREAMING"

@@ -24,141 +24,141 @@ from bot.domain.elicitations import (
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, StepStatus, TurnStatus
 from bot.errors import LostLease
-from tests.audited import audit_rows
+from tests.audit_check import audit_rows
 from tests.contracts.test_turn_logs import WANTS, reading, result, write
 from tests.fakes.parts import ANA, BEN, HALL
-from tests.ledgers import Ledger, running
+from tests.turn_log_harness import Harness, running
 
 FORM = ElicitationRequest("seats", "How many?\n\ud800 seats", FormMode({"type": "object", "properties": {}}))
 LINK = ElicitationRequest("page", "Pay here.", UrlMode("https://pay.example.com/1"))
 ANSWER = ElicitationResult(ElicitationAction.ACCEPT, {"seats": 3, "hidden": "number-4711"})
 
 
-async def started(ledger: Ledger) -> Claim:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2)])
-    await ledger.log.start_call(claim, 2)
+async def started(harness: Harness) -> Claim:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2)])
+    await harness.log.start_call(claim, 2)
     return claim
 
 
 async def asking(
-    ledger: Ledger, *questions: ElicitationRequest, seconds: float | None = 60.0
+    harness: Harness, *questions: ElicitationRequest, seconds: float | None = 60.0
 ) -> tuple[Claim, list[str]]:
     """A turn that is parked until somebody answers, everything drawn."""
-    claim = await started(ledger)
-    record = await ledger.log.suspend_for_elicitation(
+    claim = await started(harness)
+    record = await harness.log.suspend_for_elicitation(
         claim, 2, CallNeedsInput(questions or (FORM,), "state \u2028 1"), seconds
     )
-    await ledger.log.acquire_delivery(claim.turn_id, record.revision)
-    await ledger.log.mark_delivered(claim.turn_id, record.revision)
-    assert await ledger.log.park(claim) is None
+    await harness.log.acquire_delivery(claim.turn_id, record.revision)
+    await harness.log.mark_delivered(claim.turn_id, record.revision)
+    assert await harness.log.park(claim) is None
     return claim, [elicitation.id for elicitation in record.calls[0].pending_elicitations]
 
 
-async def again(ledger: Ledger) -> Claim:
-    (claim,) = await ledger.log.claim(8)
+async def again(harness: Harness) -> Claim:
+    (claim,) = await harness.log.claim(8)
     return claim
 
 
 async def test_a_call_that_is_answered_is_ready_again_with_the_answers_and_the_servers_own_words(
-    ledger: Ledger,
+    harness: Harness,
 ) -> None:
-    _, (asked,) = await asking(ledger)
-    assert await ledger.log.claim(8) == []
-    assert await ledger.log.answer_elicitation(asked, ANSWER, ANA) == ElicitationAnswered(ElicitationAction.ACCEPT)
-    record = await ledger.log.resume(await again(ledger))
+    _, (asked,) = await asking(harness)
+    assert await harness.log.claim(8) == []
+    assert await harness.log.answer_elicitation(asked, ANSWER, ANA) == ElicitationAnswered(ElicitationAction.ACCEPT)
+    record = await harness.log.resume(await again(harness))
     (step,) = record.ready_calls
     assert step.resume == ElicitationResults({"seats": ANSWER}, "state \u2028 1")
     assert [(elicitation.reply, elicitation.answered_by) for elicitation in step.elicitations] == [(ANSWER, "Ana")]
 
 
-async def test_a_question_comes_back_as_it_was_asked(ledger: Ledger) -> None:
-    _, ids = await asking(ledger, FORM, LINK)
-    results = await asyncio.gather(*map(ledger.log.get_elicitation, ids))
+async def test_a_question_comes_back_as_it_was_asked(harness: Harness) -> None:
+    _, ids = await asking(harness, FORM, LINK)
+    results = await asyncio.gather(*map(harness.log.get_elicitation, ids))
     asked = {each.elicitation.question.key: each.elicitation.question for each in results if each is not None}
     assert asked["page"] == LINK
     assert asked["seats"].ask == FORM.ask
-    assert await ledger.log.get_elicitation("no-such-question") is None
+    assert await harness.log.get_elicitation("no-such-question") is None
 
 
-async def test_exactly_one_answer_counts(ledger: Ledger) -> None:
-    _, (asked,) = await asking(ledger)
+async def test_exactly_one_answer_counts(harness: Harness) -> None:
+    _, (asked,) = await asking(harness)
     answers = [ElicitationResult(ElicitationAction.ACCEPT, {"seats": n}) for n in range(6)]
     outcomes = await asyncio.gather(
-        *(ledger.log.answer_elicitation(asked, each, BEN if n else ANA) for n, each in enumerate(answers))
+        *(harness.log.answer_elicitation(asked, each, BEN if n else ANA) for n, each in enumerate(answers))
     )
     assert sum(isinstance(outcome, ElicitationAnswered) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, AlreadyDecided) for outcome in outcomes) == 5
 
 
-async def test_a_call_waits_for_the_last_of_its_questions(ledger: Ledger) -> None:
-    _, (first, second) = await asking(ledger, FORM, LINK)
-    await ledger.log.answer_elicitation(first, DECLINED, ANA)
+async def test_a_call_waits_for_the_last_of_its_questions(harness: Harness) -> None:
+    _, (first, second) = await asking(harness, FORM, LINK)
+    await harness.log.answer_elicitation(first, DECLINED, ANA)
     # It may be looked after, and waits again.
-    for claim in await ledger.log.claim(8):
-        assert not (await ledger.log.resume(claim)).ready_calls
-        assert await ledger.log.park(claim) is None
-    await ledger.log.answer_elicitation(second, DECLINED, ANA)
-    (step,) = (await ledger.log.resume(await again(ledger))).ready_calls
+    for claim in await harness.log.claim(8):
+        assert not (await harness.log.resume(claim)).ready_calls
+        assert await harness.log.park(claim) is None
+    await harness.log.answer_elicitation(second, DECLINED, ANA)
+    (step,) = (await harness.log.resume(await again(harness))).ready_calls
     assert step.resume is not None
     assert step.resume.by_key == {"seats": DECLINED, "page": DECLINED}
 
 
-async def test_a_questions_time_runs_from_the_moment_it_was_posted_and_wakes_its_turn(ledger: Ledger) -> None:
-    claim = await started(ledger)
-    record = await ledger.log.suspend_for_elicitation(claim, 2, CallNeedsInput((FORM,)), 60.0)
-    ledger.time += 3600
-    assert await ledger.log.park(claim) is None
-    assert await ledger.log.claim(8) == []
-    await ledger.log.acquire_delivery(claim.turn_id, record.revision)
-    await ledger.log.mark_delivered(claim.turn_id, record.revision)
-    ledger.time += 61
-    late = await ledger.log.answer_elicitation(record.calls[0].pending_elicitations[0].id, ANSWER, ANA)
+async def test_a_questions_time_runs_from_the_moment_it_was_posted_and_wakes_its_turn(harness: Harness) -> None:
+    claim = await started(harness)
+    record = await harness.log.suspend_for_elicitation(claim, 2, CallNeedsInput((FORM,)), 60.0)
+    harness.time += 3600
+    assert await harness.log.park(claim) is None
+    assert await harness.log.claim(8) == []
+    await harness.log.acquire_delivery(claim.turn_id, record.revision)
+    await harness.log.mark_delivered(claim.turn_id, record.revision)
+    harness.time += 61
+    late = await harness.log.answer_elicitation(record.calls[0].pending_elicitations[0].id, ANSWER, ANA)
     assert isinstance(late, AlreadyDecided)
-    (step,) = (await ledger.log.resume(await again(ledger))).ready_calls
+    (step,) = (await harness.log.resume(await again(harness))).ready_calls
     assert step.resume is not None
     assert step.resume.by_key == {"seats": CANCELLED}
 
 
-async def test_a_question_that_can_never_be_shown_is_nobodys_to_answer(ledger: Ledger) -> None:
-    claim = await started(ledger)
-    record = await ledger.log.suspend_for_elicitation(claim, 2, CallNeedsInput((FORM,)), 60.0)
-    assert await ledger.log.park(claim) is None
-    await ledger.log.acquire_delivery(claim.turn_id, record.revision)
-    assert await ledger.log.give_up_delivery(claim.turn_id, record.revision, "The channel is gone.")
-    (step,) = (await ledger.log.resume(await again(ledger))).ready_calls
+async def test_a_question_that_can_never_be_shown_is_nobodys_to_answer(harness: Harness) -> None:
+    claim = await started(harness)
+    record = await harness.log.suspend_for_elicitation(claim, 2, CallNeedsInput((FORM,)), 60.0)
+    assert await harness.log.park(claim) is None
+    await harness.log.acquire_delivery(claim.turn_id, record.revision)
+    assert await harness.log.give_up_delivery(claim.turn_id, record.revision, "The channel is gone.")
+    (step,) = (await harness.log.resume(await again(harness))).ready_calls
     assert [(elicitation.reply, elicitation.reason) for elicitation in step.elicitations] == [
         (CANCELLED, "The channel is gone.")
     ]
 
 
-async def test_an_owner_that_was_replaced_can_ask_nothing(ledger: Ledger) -> None:
-    claim = await started(ledger)
-    await ledger.restart()
-    await again(ledger)
+async def test_an_owner_that_was_replaced_can_ask_nothing(harness: Harness) -> None:
+    claim = await started(harness)
+    await harness.restart()
+    await again(harness)
     with pytest.raises(LostLease):
-        await ledger.log.suspend_for_elicitation(claim, 2, CallNeedsInput((FORM,)), 60.0)
+        await harness.log.suspend_for_elicitation(claim, 2, CallNeedsInput((FORM,)), 60.0)
     with pytest.raises(LostLease):
-        await ledger.log.open_elicitation(claim, 2, FORM, 60.0)
+        await harness.log.open_elicitation(claim, 2, FORM, 60.0)
 
 
-async def test_what_was_asked_while_a_call_was_under_way_is_withdrawn_when_it_ends(ledger: Ledger) -> None:
-    claim = await started(ledger)
-    record, asked = await ledger.log.open_elicitation(claim, 2, FORM, 60.0)
+async def test_what_was_asked_while_a_call_was_under_way_is_withdrawn_when_it_ends(harness: Harness) -> None:
+    claim = await started(harness)
+    record, asked = await harness.log.open_elicitation(claim, 2, FORM, 60.0)
     assert [elicitation.id for elicitation in record.calls[0].pending_elicitations] == [asked]
     assert record.calls[0].status is StepStatus.STARTED
-    record = await ledger.log.finish_call(claim, 2, StepStatus.DONE, result())
+    record = await harness.log.finish_call(claim, 2, StepStatus.DONE, result())
     assert [elicitation.reply for elicitation in record.calls[0].elicitations] == [CANCELLED]
-    assert isinstance(await ledger.log.answer_elicitation(asked, ANSWER, ANA), AlreadyDecided)
+    assert isinstance(await harness.log.answer_elicitation(asked, ANSWER, ANA), AlreadyDecided)
 
 
-async def test_what_a_dead_process_was_asking_under_way_is_withdrawn_by_the_next(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [reading(2)])
-    _, asked = await ledger.log.open_elicitation(claim, 2, FORM, 60.0)
+async def test_what_a_dead_process_was_asking_under_way_is_withdrawn_by_the_next(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [reading(2)])
+    _, asked = await harness.log.open_elicitation(claim, 2, FORM, 60.0)
     # Whoever looks after it goes on waiting; whoever comes after it does not.
-    assert (await ledger.log.resume(claim)).is_awaiting_input
-    log = await ledger.restart()
+    assert (await harness.log.resume(claim)).is_awaiting_input
+    log = await harness.restart()
     (claim,) = await log.claim(8)
     record = await log.resume(claim)
     assert [elicitation.id for elicitation in record.ready_calls[0].elicitations] == [asked]
@@ -166,50 +166,50 @@ async def test_what_a_dead_process_was_asking_under_way_is_withdrawn_by_the_next
     assert record.ready_calls[0].resume is None
 
 
-async def test_withdrawing_changes_nothing_that_was_answered(ledger: Ledger) -> None:
-    claim = await started(ledger)
-    _, asked = await ledger.log.open_elicitation(claim, 2, FORM, 60.0)
-    await ledger.log.answer_elicitation(asked, ANSWER, ANA)
-    record = await ledger.log.cancel_elicitation(claim, asked, "The question expired without an answer.")
+async def test_withdrawing_changes_nothing_that_was_answered(harness: Harness) -> None:
+    claim = await started(harness)
+    _, asked = await harness.log.open_elicitation(claim, 2, FORM, 60.0)
+    await harness.log.answer_elicitation(asked, ANSWER, ANA)
+    record = await harness.log.cancel_elicitation(claim, asked, "The question expired without an answer.")
     assert [elicitation.reply for elicitation in record.calls[0].elicitations] == [ANSWER]
 
 
-async def test_a_turn_that_ends_asks_no_more(ledger: Ledger) -> None:
-    claim, (asked,) = await asking(ledger)
-    assert await ledger.log.stop(claim.turn_id, ANA)
-    view = await ledger.log.get_view(claim.turn_id)
+async def test_a_turn_that_ends_asks_no_more(harness: Harness) -> None:
+    claim, (asked,) = await asking(harness)
+    assert await harness.log.stop(claim.turn_id, ANA)
+    view = await harness.log.get_view(claim.turn_id)
     assert view.turn.status is TurnStatus.CANCELLED
-    assert isinstance(await ledger.log.answer_elicitation(asked, ANSWER, ANA), AlreadyDecided)
+    assert isinstance(await harness.log.answer_elicitation(asked, ANSWER, ANA), AlreadyDecided)
 
 
-async def test_rounds_are_counted_and_only_the_last_goes_along(ledger: Ledger) -> None:
-    _, (asked,) = await asking(ledger)
-    await ledger.log.answer_elicitation(asked, ANSWER, ANA)
-    claim = await again(ledger)
-    await ledger.log.start_call(claim, 2)
-    record = await ledger.log.suspend_for_elicitation(claim, 2, CallNeedsInput((LINK,), "state 2"), None)
+async def test_rounds_are_counted_and_only_the_last_goes_along(harness: Harness) -> None:
+    _, (asked,) = await asking(harness)
+    await harness.log.answer_elicitation(asked, ANSWER, ANA)
+    claim = await again(harness)
+    await harness.log.start_call(claim, 2)
+    record = await harness.log.suspend_for_elicitation(claim, 2, CallNeedsInput((LINK,), "state 2"), None)
     (second,) = record.calls[0].pending_elicitations
     assert [elicitation.round for elicitation in record.calls[0].elicitations] == [1, 2]
-    await ledger.log.answer_elicitation(second.id, DECLINED, ANA)
-    (step,) = (await ledger.log.resume(claim)).ready_calls
+    await harness.log.answer_elicitation(second.id, DECLINED, ANA)
+    (step,) = (await harness.log.resume(claim)).ready_calls
     assert step.resume == ElicitationResults({"page": DECLINED}, "state 2")
 
 
-async def test_the_audit_knows_who_answered_and_not_what(ledger: Ledger) -> None:
-    _, (asked,) = await asking(ledger)
-    await ledger.log.answer_elicitation(asked, ANSWER, ANA)
-    rows = await ledger.database.run(audit_rows)
+async def test_the_audit_knows_who_answered_and_not_what(harness: Harness) -> None:
+    _, (asked,) = await asking(harness)
+    await harness.log.answer_elicitation(asked, ANSWER, ANA)
+    rows = await harness.database.run(audit_rows)
     (row,) = [row for row in rows if row["kind"] == "answered"]
     assert (row["actor"], json.loads(row["body"])["action"]) == ("test:ana", "accept")
     assert not any("4711" in row["body"] for row in rows)
 
 
-async def test_a_deleted_conversation_takes_its_questions_along(ledger: Ledger) -> None:
-    claim, _ = await asking(ledger)
-    await ledger.log.stop(claim.turn_id, ANA)
-    assert await ledger.log.delete_conversation(HALL, ANA)
+async def test_a_deleted_conversation_takes_its_questions_along(harness: Harness) -> None:
+    claim, _ = await asking(harness)
+    await harness.log.stop(claim.turn_id, ANA)
+    assert await harness.log.delete_conversation(HALL, ANA)
     count = sa.text("select count(*) from elicitations")
-    assert await ledger.database.run(lambda connection: connection.execute(count).scalar_one()) == 0
+    assert await harness.database.run(lambda connection: connection.execute(count).scalar_one()) == 0
 
 
 def test_an_answer_is_not_shown_where_values_are_printed() -> None:

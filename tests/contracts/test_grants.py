@@ -50,9 +50,9 @@ from bot.storage.encryption import SecretBox
 from bot.storage.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.servers import SqlServerStore
-from tests.audited import audit_findings
+from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
-from tests.ledgers import Ledger, running
+from tests.turn_log_harness import Harness, running
 
 TOOL = Tool("s__write", "s", "write", server_id="id-of-s")
 REF = ToolRef("s", "write", definition=TOOL.definition, destructive=False, server_id="id-of-s")
@@ -87,16 +87,16 @@ def as_it(step: ToolStep, **changes: Any) -> ToolStep:
     return dataclasses.replace(step, tool=dataclasses.replace(REF, **changes))
 
 
-async def asks(ledger: Ledger, *steps: ToolStep, where: ConversationKey = HALL) -> tuple[Claim, Sequence[ToolStep]]:
+async def asks(harness: Harness, *steps: ToolStep, where: ConversationKey = HALL) -> tuple[Claim, Sequence[ToolStep]]:
     """A turn in which the model asks for these calls; and how they are kept."""
-    claim = await running(ledger, f"hi {next(NUMBERS)}", where)
+    claim = await running(harness, f"hi {next(NUMBERS)}", where)
     reply = ModelStep(1, assistant("", *(step.call for step in steps)), StopReason.TOOLS)
-    record = await ledger.log.append(claim, reply, steps)
+    record = await harness.log.append(claim, reply, steps)
     return claim, record.calls
 
 
-async def over(ledger: Ledger, claim: Claim) -> None:
-    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+async def over(harness: Harness, claim: Claim) -> None:
+    await harness.log.finish(claim, TurnStatus.DONE, [], "")
 
 
 def given(step: ToolStep, scope: Scope | None = None, by: Author = BEN, **more: bool) -> tuple[Decision, Grant]:
@@ -106,54 +106,54 @@ def given(step: ToolStep, scope: Scope | None = None, by: Author = BEN, **more: 
     return Decision(step.approval.id, step.approval.revision, DecisionType.APPROVE, by), grant
 
 
-async def granted(ledger: Ledger, scope: Scope | None = None, *, rule: str = "", **more: bool) -> Grant:
+async def granted(harness: Harness, scope: Scope | None = None, *, rule: str = "", **more: bool) -> Grant:
     """A grant that was given in HALL with the signature of a call with the argument `a=1`; its turn is over."""
-    claim, (step,) = await asks(ledger, wanted(2, rule=rule, a=1))
+    claim, (step,) = await asks(harness, wanted(2, rule=rule, a=1))
     decision, grant = given(step, scope, BEN, **more)
-    assert await ledger.log.grant(decision, grant) == Decided(DecisionType.APPROVE)
-    await over(ledger, claim)
+    assert await harness.log.grant(decision, grant) == Decided(DecisionType.APPROVE)
+    await over(harness, claim)
     return grant
 
 
-async def runs(ledger: Ledger, step: ToolStep, where: ConversationKey = HALL) -> bool:
+async def runs(harness: Harness, step: ToolStep, where: ConversationKey = HALL) -> bool:
     """Whether such a call runs without asking."""
-    claim, (kept,) = await asks(ledger, step, where=where)
-    await over(ledger, claim)
+    claim, (kept,) = await asks(harness, step, where=where)
+    await over(harness, claim)
     assert kept.status in (StepStatus.READY, StepStatus.AWAITING)
     assert (kept.status is StepStatus.READY) == (kept.grant is not None) == (kept.approval is None)
     return kept.status is StepStatus.READY
 
 
-async def entries(ledger: Ledger, *kinds: str) -> list[AuditEntry]:
-    page, _ = await SqlReporting(ledger.database).audit(AuditQuery(kinds=kinds), 100, 0)
+async def entries(harness: Harness, *kinds: str) -> list[AuditEntry]:
+    page, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=kinds), 100, 0)
     return list(reversed(page))
 
 
 # ---------------------------------------------------------------------- what is covered
 
 
-async def test_the_call_that_was_signed_says_what_was_granted_with_it(ledger: Ledger) -> None:
+async def test_the_call_that_was_signed_says_what_was_granted_with_it(harness: Harness) -> None:
     for scope in (ThreadScope(), ArgumentsScope(), HoursScope(8), PermanentScope()):
-        grant = await granted(ledger, scope)
-        approval = await ledger.log.get_approval(grant.approval_id)
+        grant = await granted(harness, scope)
+        approval = await harness.log.get_approval(grant.approval_id)
         assert approval is not None
         assert approval[1].approval is not None
         assert approval[1].approval.granted == scope
-        assert await SqlGrantStore(ledger.database).revoke(grant.id, BEN)
+        assert await SqlGrantStore(harness.database).revoke(grant.id, BEN)
 
 
-async def test_the_next_call_in_the_thread_runs_and_says_on_which_grant(ledger: Ledger) -> None:
-    grant = await granted(ledger)
-    claim, (step,) = await asks(ledger, wanted(2, "the-second-card", a=2))
+async def test_the_next_call_in_the_thread_runs_and_says_on_which_grant(harness: Harness) -> None:
+    grant = await granted(harness)
+    claim, (step,) = await asks(harness, wanted(2, "the-second-card", a=2))
     print_of = fingerprint_of(TOOL, {"a": 2})
     assert (step.status, step.approval) == (StepStatus.READY, None)
     assert step.grant == GrantUse(
         grant.id, "test:ben", "Ben", print_of, "", requirements_digest(ApprovalRequirements())
     )
-    assert await ledger.log.get_approval("the-second-card") is None
-    await ledger.log.start_call(claim, 2)
-    await ledger.log.finish_call(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)))
-    (ran,) = await entries(ledger, "ran")
+    assert await harness.log.get_approval("the-second-card") is None
+    await harness.log.start_call(claim, 2)
+    await harness.log.finish_call(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)))
+    (ran,) = await entries(harness, "ran")
     assert (ran.facts["grant"], ran.facts["granted_by"], ran.facts["fingerprint"]) == (grant.id, "test:ben", print_of)
 
 
@@ -167,14 +167,14 @@ async def test_the_next_call_in_the_thread_runs_and_says_on_which_grant(ledger: 
     ],
 )
 async def test_where_and_for_what_each_scope_holds(
-    ledger: Ledger, *, scope: Scope, here: bool, elsewhere: bool, abroad: bool, same: bool, other: bool
+    harness: Harness, *, scope: Scope, here: bool, elsewhere: bool, abroad: bool, same: bool, other: bool
 ) -> None:
-    await granted(ledger, scope)
-    assert await runs(ledger, wanted(2, a=1)) == here
-    assert await runs(ledger, wanted(2, a=1), ELSEWHERE) == elsewhere
-    assert await runs(ledger, wanted(2, a=1), ABROAD) == abroad
-    assert await runs(ledger, wanted(2, a=1)) == same
-    assert await runs(ledger, wanted(2, a=2)) == other
+    await granted(harness, scope)
+    assert await runs(harness, wanted(2, a=1)) == here
+    assert await runs(harness, wanted(2, a=1), ELSEWHERE) == elsewhere
+    assert await runs(harness, wanted(2, a=1), ABROAD) == abroad
+    assert await runs(harness, wanted(2, a=1)) == same
+    assert await runs(harness, wanted(2, a=2)) == other
 
 
 @pytest.mark.parametrize(
@@ -197,220 +197,224 @@ async def test_where_and_for_what_each_scope_holds(
 )  # fmt: skip
 @pytest.mark.parametrize("scope", [ThreadScope(), PermanentScope()])
 async def test_a_call_that_differs_in_anything_asks(
-    ledger: Ledger, scope: Scope, change: Callable[[ToolStep], ToolStep]
+    harness: Harness, scope: Scope, change: Callable[[ToolStep], ToolStep]
 ) -> None:
-    await granted(ledger, scope)
-    assert not await runs(ledger, change(wanted(2, a=1)))
-    assert await runs(ledger, wanted(2, a=1))
+    await granted(harness, scope)
+    assert not await runs(harness, change(wanted(2, a=1)))
+    assert await runs(harness, wanted(2, a=1))
 
 
-async def test_what_is_for_everyone_is_for_everyone(ledger: Ledger) -> None:
-    await granted(ledger, PermanentScope(), everyone=True)
-    assert await runs(ledger, wanted(2, asker=BEN, a=1))
-    assert await runs(ledger, wanted(2, asker=Author("test", "sam", "Sam"), a=1), ELSEWHERE)
+async def test_what_is_for_everyone_is_for_everyone(harness: Harness) -> None:
+    await granted(harness, PermanentScope(), everyone=True)
+    assert await runs(harness, wanted(2, asker=BEN, a=1))
+    assert await runs(harness, wanted(2, asker=Author("test", "sam", "Sam"), a=1), ELSEWHERE)
 
 
-async def test_what_is_for_a_destructive_tool_too_covers_it(ledger: Ledger) -> None:
-    await granted(ledger, destructive=True)
-    assert await runs(ledger, as_it(wanted(2, a=1), destructive=True))
+async def test_what_is_for_a_destructive_tool_too_covers_it(harness: Harness) -> None:
+    await granted(harness, destructive=True)
+    assert await runs(harness, as_it(wanted(2, a=1), destructive=True))
 
 
-async def test_nobodys_own_grant_stands_in_for_four_eyes(ledger: Ledger) -> None:
+async def test_nobodys_own_grant_stands_in_for_four_eyes(harness: Harness) -> None:
     terms = ApprovalRequirements(four_eyes=True)
     step = wanted(2, terms=terms, a=1)
-    claim, _ = await asks(ledger, step)
-    await ledger.log.grant(*given(step, PermanentScope(), BEN, everyone=True))
-    await over(ledger, claim)
-    assert await runs(ledger, wanted(2, terms=terms, a=1))
-    assert not await runs(ledger, wanted(2, "of-ben", BEN, terms=terms, a=1))
+    claim, _ = await asks(harness, step)
+    await harness.log.grant(*given(step, PermanentScope(), BEN, everyone=True))
+    await over(harness, claim)
+    assert await runs(harness, wanted(2, terms=terms, a=1))
+    assert not await runs(harness, wanted(2, "of-ben", BEN, terms=terms, a=1))
 
 
-async def test_a_call_that_is_run_once_more_takes_a_fresh_signature(ledger: Ledger) -> None:
-    await granted(ledger, PermanentScope())
+async def test_a_call_that_is_run_once_more_takes_a_fresh_signature(harness: Harness) -> None:
+    await granted(harness, PermanentScope())
     call = wanted(1, a=1).call
-    await ledger.log.enqueue(InboundMessage(("again",), HALL, ANA, "again", call=call, again=True))
-    (claim,) = await ledger.log.claim(8)
-    record = await ledger.log.append(claim, None, [wanted(1, a=1)])
+    await harness.log.enqueue(InboundMessage(("again",), HALL, ANA, "again", call=call, again=True))
+    (claim,) = await harness.log.claim(8)
+    record = await harness.log.append(claim, None, [wanted(1, a=1)])
     assert record.calls[0].status is StepStatus.AWAITING
 
 
 # ---------------------------------------------------------------------- time
 
 
-async def test_a_grant_of_a_thread_ends_when_it_was_not_used_for_an_hour(ledger: Ledger) -> None:
-    await granted(ledger)
+async def test_a_grant_of_a_thread_ends_when_it_was_not_used_for_an_hour(harness: Harness) -> None:
+    await granted(harness)
     for _ in range(3):
-        ledger.time += 3599
-        assert await runs(ledger, wanted(2, a=1))
-    ledger.time += 3600
-    assert not await runs(ledger, wanted(2, a=1))
-    assert await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key) == []
+        harness.time += 3599
+        assert await runs(harness, wanted(2, a=1))
+    harness.time += 3600
+    assert not await runs(harness, wanted(2, a=1))
+    assert await SqlGrantStore(harness.database).active_grants(HALL.workspace_key) == []
 
 
-async def test_a_grant_for_hours_ends_then_however_often_it_is_used(ledger: Ledger) -> None:
-    await granted(ledger, HoursScope(2))
-    ledger.time += 7199
-    assert await runs(ledger, wanted(2, a=1))
-    ledger.time += 1
-    assert not await runs(ledger, wanted(2, a=1))
+async def test_a_grant_for_hours_ends_then_however_often_it_is_used(harness: Harness) -> None:
+    await granted(harness, HoursScope(2))
+    harness.time += 7199
+    assert await runs(harness, wanted(2, a=1))
+    harness.time += 1
+    assert not await runs(harness, wanted(2, a=1))
 
 
-async def test_a_grant_for_always_stays_until_it_is_revoked(ledger: Ledger) -> None:
-    grant = await granted(ledger, PermanentScope())
-    ledger.time += 10 * 365 * 86400
-    assert await runs(ledger, wanted(2, a=1))
-    assert await SqlGrantStore(ledger.database).revoke(grant.id, ANA)
-    assert not await runs(ledger, wanted(2, a=1))
+async def test_a_grant_for_always_stays_until_it_is_revoked(harness: Harness) -> None:
+    grant = await granted(harness, PermanentScope())
+    harness.time += 10 * 365 * 86400
+    assert await runs(harness, wanted(2, a=1))
+    assert await SqlGrantStore(harness.database).revoke(grant.id, ANA)
+    assert not await runs(harness, wanted(2, a=1))
 
 
 # ---------------------------------------------------------------------- giving
 
 
-async def test_duplicates_that_wait_in_the_turn_follow_the_grant_and_others_do_not(ledger: Ledger) -> None:
+async def test_duplicates_that_wait_in_the_turn_follow_the_grant_and_others_do_not(harness: Harness) -> None:
     first, same, other = (
         wanted(2, "card-2", a=1),
         wanted(3, "card-3", a=2),
         as_it(wanted(4, "card-4", a=1), name="delete"),
     )
-    claim, (step, *_) = await asks(ledger, first, same, other)
+    claim, (step, *_) = await asks(harness, first, same, other)
     decision, grant = given(step)
     following = {("card-3", 1): NO_EVIDENCE, ("card-4", 1): NO_EVIDENCE}
-    assert await ledger.log.grant(decision, grant, following=following) == Decided(DecisionType.APPROVE)
-    record = await ledger.log.resume(claim)
+    assert await harness.log.grant(decision, grant, following=following) == Decided(DecisionType.APPROVE)
+    record = await harness.log.resume(claim)
     assert [call.status for call in record.calls] == [StepStatus.READY, StepStatus.READY, StepStatus.AWAITING]
     assert [call.approval.decided_by for call in record.calls if call.approval] == ["Ben", "Ben", ""]
-    decided = [(entry.actor, entry.facts["approval"]) for entry in await entries(ledger, "decided")]
+    decided = [(entry.actor, entry.facts["approval"]) for entry in await entries(harness, "decided")]
     assert decided == [("test:ben", "card-2"), ("test:ben", "card-3")]
-    (row,) = await entries(ledger, "granted")
+    (row,) = await entries(harness, "granted")
     assert (row.actor, row.subject, row.turn_id) == ("test:ben", "id-of-s", claim.turn_id)
     assert row.facts["followed"] == ["card-3"]
     assert (row.facts["grant"], row.facts["scope"], row.facts["person"]) == (grant.id, "thread", "test:ana")
 
 
-async def test_a_duplicate_that_whoever_grants_may_not_sign_or_has_not_seen_so_does_not_follow(ledger: Ledger) -> None:
+async def test_a_duplicate_that_whoever_grants_may_not_sign_or_has_not_seen_so_does_not_follow(
+    harness: Harness,
+) -> None:
     first, edited, another = wanted(2, a=1), wanted(3, "card-edited", a=2), wanted(4, a=3)
-    claim, (step, *_) = await asks(ledger, first, edited, another)
-    assert await ledger.log.revise(Revision("card-edited", 1, {"a": 3}, fingerprint_of(TOOL, {"a": 3}), BEN))
+    claim, (step, *_) = await asks(harness, first, edited, another)
+    assert await harness.log.revise(Revision("card-edited", 1, {"a": 3}, fingerprint_of(TOOL, {"a": 3}), BEN))
     following = {("card-edited", 1): NO_EVIDENCE}
-    assert await ledger.log.grant(*given(step), following=following) == Decided(DecisionType.APPROVE)
-    statuses = [call.status for call in (await ledger.log.resume(claim)).calls]
+    assert await harness.log.grant(*given(step), following=following) == Decided(DecisionType.APPROVE)
+    statuses = [call.status for call in (await harness.log.resume(claim)).calls]
     assert statuses == [StepStatus.READY, StepStatus.AWAITING, StepStatus.AWAITING]
 
 
-async def test_a_decision_that_does_not_count_grants_nothing(ledger: Ledger) -> None:
-    _, (step,) = await asks(ledger, wanted(2, a=1))
+async def test_a_decision_that_does_not_count_grants_nothing(harness: Harness) -> None:
+    _, (step,) = await asks(harness, wanted(2, a=1))
     decision, grant = given(step)
     old = dataclasses.replace(decision, revision=7)
-    assert await ledger.log.grant(old, grant) == StaleRevision()
-    await ledger.log.decide(dataclasses.replace(decision, verdict=DecisionType.DENY))
-    assert isinstance(await ledger.log.grant(decision, grant), AlreadyDecided)
-    assert await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key) == []
-    assert await entries(ledger, "granted") == []
+    assert await harness.log.grant(old, grant) == StaleRevision()
+    await harness.log.decide(dataclasses.replace(decision, verdict=DecisionType.DENY))
+    assert isinstance(await harness.log.grant(decision, grant), AlreadyDecided)
+    assert await SqlGrantStore(harness.database).active_grants(HALL.workspace_key) == []
+    assert await entries(harness, "granted") == []
 
 
-async def test_of_two_who_grant_at_once_one_does(ledger: Ledger) -> None:
-    _, (step,) = await asks(ledger, wanted(2, a=1))
-    settled = await asyncio.gather(*(ledger.log.grant(*given(step, PermanentScope(), by)) for by in (ANA, BEN)))
+async def test_of_two_who_grant_at_once_one_does(harness: Harness) -> None:
+    _, (step,) = await asks(harness, wanted(2, a=1))
+    settled = await asyncio.gather(*(harness.log.grant(*given(step, PermanentScope(), by)) for by in (ANA, BEN)))
     assert sorted(isinstance(each, Decided) for each in settled) == [False, True]
-    assert len(await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key)) == 1
+    assert len(await SqlGrantStore(harness.database).active_grants(HALL.workspace_key)) == 1
 
 
-async def test_transactions_that_are_run_twice_give_use_and_revoke_once(ledger: Ledger) -> None:
+async def test_transactions_that_are_run_twice_give_use_and_revoke_once(harness: Harness) -> None:
     """A COMMIT whose answer was lost is run again: its first outcome is unknown."""
-    run_once = ledger.database.run_once
+    run_once = harness.database.run_once
 
     async def twice(transaction: Callable[[sa.Connection], object]) -> object:
         await run_once(transaction)
         return await run_once(transaction)
 
-    ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
-    store = SqlGrantStore(ledger.database)
-    claim, (step, same) = await asks(ledger, wanted(2, a=1), wanted(3, a=1))
+    harness.database.run_once = twice  # type: ignore[method-assign, assignment]
+    store = SqlGrantStore(harness.database)
+    claim, (step, same) = await asks(harness, wanted(2, a=1), wanted(3, a=1))
     decision, grant = given(step)
     assert same.approval is not None
     following = {(same.approval.id, 1): NO_EVIDENCE}
-    assert await ledger.log.grant(decision, grant, following=following) == Decided(DecisionType.APPROVE)
-    await over(ledger, claim)
+    assert await harness.log.grant(decision, grant, following=following) == Decided(DecisionType.APPROVE)
+    await over(harness, claim)
     assert [each.id for each in await store.active_grants(HALL.workspace_key)] == [grant.id]
-    assert await runs(ledger, wanted(2, a=1))
+    assert await runs(harness, wanted(2, a=1))
     assert await store.revoke(grant.id, ANA)
-    kinds = [entry.kind for entry in await entries(ledger, "decided", "granted", "revoked grant")]
+    kinds = [entry.kind for entry in await entries(harness, "decided", "granted", "revoked grant")]
     assert kinds == ["decided", "decided", "granted", "revoked grant"]
-    assert await audit_findings(ledger.database) == []
+    assert await audit_findings(harness.database) == []
 
 
-async def test_a_step_that_was_kept_on_a_grant_is_not_asked_for_when_its_commit_is_made_again(ledger: Ledger) -> None:
+async def test_a_step_that_was_kept_on_a_grant_is_not_asked_for_when_its_commit_is_made_again(harness: Harness) -> None:
     """The grant was revoked between the two."""
-    grant = await granted(ledger)
-    run_once = ledger.database.run_once
-    store = SqlGrantStore(ledger.database)
-    claim = await running(ledger, "again")
+    grant = await granted(harness)
+    run_once = harness.database.run_once
+    store = SqlGrantStore(harness.database)
+    claim = await running(harness, "again")
 
     async def revoked_between(transaction: Callable[[sa.Connection], object]) -> object:
-        ledger.database.run_once = run_once  # type: ignore[method-assign]
+        harness.database.run_once = run_once  # type: ignore[method-assign]
         await run_once(transaction)
         assert await store.revoke(grant.id, ANA)
         return await run_once(transaction)
 
-    ledger.database.run_once = revoked_between  # type: ignore[method-assign, assignment]
+    harness.database.run_once = revoked_between  # type: ignore[method-assign, assignment]
     step = wanted(2, "the-second-card", a=1)
-    record = await ledger.log.append(claim, ModelStep(1, assistant("", step.call), StopReason.TOOLS), [step])
+    record = await harness.log.append(claim, ModelStep(1, assistant("", step.call), StopReason.TOOLS), [step])
     assert [call.status for call in record.calls] == [StepStatus.READY]
-    assert await ledger.log.get_approval("the-second-card") is None
+    assert await harness.log.get_approval("the-second-card") is None
 
 
 # ---------------------------------------------------------------------- looking up and ending
 
 
-async def test_grants_are_listed_by_workspace_with_all_that_is_known_of_them(ledger: Ledger) -> None:
-    store = SqlGrantStore(ledger.database)
-    first = await granted(ledger)
-    ledger.time += 10
-    second = await granted(ledger, HoursScope(1), rule="another", destructive=True)
+async def test_grants_are_listed_by_workspace_with_all_that_is_known_of_them(harness: Harness) -> None:
+    store = SqlGrantStore(harness.database)
+    first = await granted(harness)
+    harness.time += 10
+    second = await granted(harness, HoursScope(1), rule="another", destructive=True)
     kept = await store.active_grants(HALL.workspace_key)
     assert [each.id for each in kept] == [second.id, first.id]
     thread = kept[1]
     assert dataclasses.replace(thread, created_at=0.0, expires_at=None, used_at=None) == first
-    assert (thread.expires_at, thread.created_at) == (thread.created_at + 3600, ledger.time - 10)
-    assert (kept[0].expires_at, kept[0].place, kept[0].destructive) == (ledger.time + 3600, "test:w", True)
+    assert (thread.expires_at, thread.created_at) == (thread.created_at + 3600, harness.time - 10)
+    assert (kept[0].expires_at, kept[0].place, kept[0].destructive) == (harness.time + 3600, "test:w", True)
     assert await store.active_grants("test:v") == []
 
 
-async def test_what_is_not_in_force_is_not_revoked_and_leaves_nothing(ledger: Ledger) -> None:
-    store = SqlGrantStore(ledger.database)
-    grant = await granted(ledger)
+async def test_what_is_not_in_force_is_not_revoked_and_leaves_nothing(harness: Harness) -> None:
+    store = SqlGrantStore(harness.database)
+    grant = await granted(harness)
     assert not await store.revoke("made-up", ANA)
     assert await store.revoke(grant.id, BEN)
     assert not await store.revoke(grant.id, ANA)
-    assert [entry.actor for entry in await entries(ledger, "revoked grant")] == ["test:ben"]
-    later = await granted(ledger)
-    ledger.time += 3600
+    assert [entry.actor for entry in await entries(harness, "revoked grant")] == ["test:ben"]
+    later = await granted(harness)
+    harness.time += 3600
     assert not await store.revoke(later.id, ANA)
 
 
-async def test_a_deleted_conversation_takes_its_grants_along(ledger: Ledger) -> None:
-    await granted(ledger)
-    always = await granted(ledger, PermanentScope(), rule="another")
-    assert await SqlReporting(ledger.database).delete(HALL, ANA)
-    assert [grant.id for grant in await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key)] == [always.id]
+async def test_a_deleted_conversation_takes_its_grants_along(harness: Harness) -> None:
+    await granted(harness)
+    always = await granted(harness, PermanentScope(), rule="another")
+    assert await SqlReporting(harness.database).delete(HALL, ANA)
+    assert [grant.id for grant in await SqlGrantStore(harness.database).active_grants(HALL.workspace_key)] == [
+        always.id
+    ]
 
 
-async def test_a_server_that_is_removed_takes_what_was_granted_of_it_along(ledger: Ledger) -> None:
-    servers = SqlServerStore(ledger.database, SecretBox(), {})
+async def test_a_server_that_is_removed_takes_what_was_granted_of_it_along(harness: Harness) -> None:
+    servers = SqlServerStore(harness.database, SecretBox(), {})
     config = ServerConfig("s", HttpTransport("https://x.example/mcp"), id="id-of-s", workspace="test:w")
     kept = await servers.add(ServerRecord(config), {}, ANA)
-    await granted(ledger, PermanentScope())
+    await granted(harness, PermanentScope())
     await servers.remove("id-of-s", kept.version, ANA)
-    assert await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key) == []
+    assert await SqlGrantStore(harness.database).active_grants(HALL.workspace_key) == []
 
 
 async def test_a_server_that_is_reached_elsewhere_from_now_on_has_nothing_granted_and_one_renamed_keeps_it(
-    ledger: Ledger,
+    harness: Harness,
 ) -> None:
-    servers, grants = SqlServerStore(ledger.database, SecretBox(), {}), SqlGrantStore(ledger.database)
+    servers, grants = SqlServerStore(harness.database, SecretBox(), {}), SqlGrantStore(harness.database)
     config = ServerConfig("s", HttpTransport("https://x.example/mcp"), id="id-of-s", workspace="test:w")
     kept = await servers.add(ServerRecord(config), {}, ANA)
-    grant = await granted(ledger, PermanentScope())
+    grant = await granted(harness, PermanentScope())
     renamed = dataclasses.replace(kept, config=dataclasses.replace(config, name="t", title="T"))
     kept = await servers.change(renamed, {}, ANA, changes={"name": "s → t"})
     assert [each.id for each in await grants.active_grants(HALL.workspace_key)] == [grant.id]
@@ -419,29 +423,29 @@ async def test_a_server_that_is_reached_elsewhere_from_now_on_has_nothing_grante
     assert await grants.active_grants(HALL.workspace_key) == []
 
 
-async def test_grants_that_ended_long_ago_are_deleted_with_old_turns(ledger: Ledger) -> None:
-    await granted(ledger)
-    revoked = await granted(ledger, PermanentScope(), rule="revoked")
-    always = await granted(ledger, PermanentScope(), rule="always")
-    await SqlGrantStore(ledger.database).revoke(revoked.id, ANA)
+async def test_grants_that_ended_long_ago_are_deleted_with_old_turns(harness: Harness) -> None:
+    await granted(harness)
+    revoked = await granted(harness, PermanentScope(), rule="revoked")
+    always = await granted(harness, PermanentScope(), rule="always")
+    await SqlGrantStore(harness.database).revoke(revoked.id, ANA)
 
     async def left() -> set[str]:
         statement = sa.text("select id from grants")
-        return set(await ledger.database.run(lambda connection: connection.execute(statement).scalars().all()))
+        return set(await harness.database.run(lambda connection: connection.execute(statement).scalars().all()))
 
-    ledger.time += 3600 + 86_399
-    await ledger.log.delete_old(86_400, 500)
+    harness.time += 3600 + 86_399
+    await harness.log.delete_old(86_400, 500)
     assert len(await left()) == 2, "the thread's has not ended for a day"
-    ledger.time += 2
-    await ledger.log.delete_old(86_400, 500)
+    harness.time += 2
+    await harness.log.delete_old(86_400, 500)
     assert await left() == {always.id}
 
 
-async def test_strange_names_do_no_harm(ledger: Ledger) -> None:
+async def test_strange_names_do_no_harm(harness: Harness) -> None:
     strange = Author("test", "a\0b\ud83d", "c\0\ud83d")
-    claim, (step,) = await asks(ledger, wanted(2, a=1))
-    await ledger.log.grant(*given(step, by=strange))
-    await over(ledger, claim)
-    (kept,) = await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key)
+    claim, (step,) = await asks(harness, wanted(2, a=1))
+    await harness.log.grant(*given(step, by=strange))
+    await over(harness, claim)
+    (kept,) = await SqlGrantStore(harness.database).active_grants(HALL.workspace_key)
     assert kept.granted_by == "test:a\ufffdb?"
-    assert await runs(ledger, wanted(2, a=1))
+    assert await runs(harness, wanted(2, a=1))

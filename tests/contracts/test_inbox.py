@@ -16,12 +16,12 @@ from bot.domain.views import PostedMessage
 from bot.errors import LostLease
 from bot.storage.tables import deliveries, turns
 from tests.fakes.parts import NEWEST, message
-from tests.ledgers import Ledger, running
+from tests.turn_log_harness import Harness, running
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
 
 
-async def row(ledger: Ledger, turn_id: str) -> list[Any]:
+async def row(harness: Harness, turn_id: str) -> list[Any]:
     """What is on disk of a turn and its drawing, but for what it is about."""
 
     def read(connection: sa.Connection) -> list[Any]:
@@ -32,77 +32,77 @@ async def row(ledger: Ledger, turn_id: str) -> list[Any]:
             for found in (turn, delivery)
         ]
 
-    return await ledger.database.run(read)
+    return await harness.database.run(read)
 
 
-async def test_a_turn_that_nothing_is_ahead_of_is_claimed_with_its_drawing(ledger: Ledger) -> None:
-    receipt, claim = await ledger.log.enqueue_and_claim(message("hi"))
+async def test_a_turn_that_nothing_is_ahead_of_is_claimed_with_its_drawing(harness: Harness) -> None:
+    receipt, claim = await harness.log.enqueue_and_claim(message("hi"))
     assert claim is not None
     assert receipt == Receipt(claim.turn_id)
     assert (claim.fence, claim.recoveries) == (1, 0)
     assert claim.initial_record is not None
-    assert claim.initial_record.turn == (await ledger.log.get_view(claim.turn_id)).turn
+    assert claim.initial_record.turn == (await harness.log.get_view(claim.turn_id)).turn
     assert (claim.initial_record.turn.status, claim.initial_record.turn.question.text) == (TurnStatus.RUNNING, "hi")
     assert (claim.initial_record.steps, claim.initial_record.revision) == ((), 0)
-    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("answer", "posted-1"))
-    ended = await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+    await harness.log.save_message_ref(claim.turn_id, PostedMessage("answer", "posted-1"))
+    ended = await harness.log.finish(claim, TurnStatus.DONE, [], "")
     assert ended.turn.status is TurnStatus.DONE
 
 
-async def test_it_is_as_if_it_had_been_claimed_afterwards(ledger: Ledger) -> None:
-    receipt, _ = await ledger.log.enqueue_and_claim(message("one"))
-    other = await ledger.log.enqueue(message("two", conversation=ELSEWHERE))
-    assert len(await ledger.log.claim(8, holding=[receipt.turn_id])) == 1
-    assert await row(ledger, receipt.turn_id) == await row(ledger, other.turn_id)
+async def test_it_is_as_if_it_had_been_claimed_afterwards(harness: Harness) -> None:
+    receipt, _ = await harness.log.enqueue_and_claim(message("one"))
+    other = await harness.log.enqueue(message("two", conversation=ELSEWHERE))
+    assert len(await harness.log.claim(8, holding=[receipt.turn_id])) == 1
+    assert await row(harness, receipt.turn_id) == await row(harness, other.turn_id)
 
 
-async def test_a_turn_that_has_to_wait_is_not(ledger: Ledger) -> None:
-    first = await running(ledger, "one")
-    receipt, claim = await ledger.log.enqueue_and_claim(message("two"))
+async def test_a_turn_that_has_to_wait_is_not(harness: Harness) -> None:
+    first = await running(harness, "one")
+    receipt, claim = await harness.log.enqueue_and_claim(message("two"))
     assert (receipt.queue_position, claim) == (1, None)
-    view = await ledger.log.get_view(receipt.turn_id)
+    view = await harness.log.get_view(receipt.turn_id)
     assert (view.turn.status, view.ahead) == (TurnStatus.QUEUED, 1)
-    assert await ledger.log.stale_views("test:", 8) == [receipt.turn_id]
-    await ledger.log.finish(first, TurnStatus.DONE, [], "")
-    assert [each.turn_id for each in await ledger.log.claim(8)] == [receipt.turn_id]
+    assert await harness.log.stale_views("test:", 8) == [receipt.turn_id]
+    await harness.log.finish(first, TurnStatus.DONE, [], "")
+    assert [each.turn_id for each in await harness.log.claim(8)] == [receipt.turn_id]
 
 
-async def test_a_message_that_was_seen_before_begins_nothing(ledger: Ledger) -> None:
-    receipt, claim = await ledger.log.enqueue_and_claim(message("hi", "key-1"))
+async def test_a_message_that_was_seen_before_begins_nothing(harness: Harness) -> None:
+    receipt, claim = await harness.log.enqueue_and_claim(message("hi", "key-1"))
     assert claim is not None
-    again, none = await ledger.log.enqueue_and_claim(message("hi", "key-1"))
+    again, none = await harness.log.enqueue_and_claim(message("hi", "key-1"))
     assert (again, none) == (Receipt(receipt.turn_id, redelivery=True), None)
-    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
-    assert await ledger.log.enqueue_and_claim(message("hi", "key-1")) == (again, None)
-    assert await ledger.log.claim(8) == []
+    await harness.log.finish(claim, TurnStatus.DONE, [], "")
+    assert await harness.log.enqueue_and_claim(message("hi", "key-1")) == (again, None)
+    assert await harness.log.claim(8) == []
 
 
-async def test_what_was_taken_in_by_a_process_that_died_is_gone_on_with(ledger: Ledger) -> None:
-    _, claim = await ledger.log.enqueue_and_claim(message("hi"))
+async def test_what_was_taken_in_by_a_process_that_died_is_gone_on_with(harness: Harness) -> None:
+    _, claim = await harness.log.enqueue_and_claim(message("hi"))
     assert claim is not None
-    (again,) = await (await ledger.restart()).claim(8)
+    (again,) = await (await harness.restart()).claim(8)
     assert (again.turn_id, again.fence, again.recoveries) == (claim.turn_id, 2, 1)
     with pytest.raises(LostLease):
-        await ledger.log.start_call(claim, 1)
+        await harness.log.start_call(claim, 1)
 
 
-async def test_a_message_whose_commit_had_no_answer_is_one_turn_and_no_redelivery(ledger: Ledger) -> None:
-    run_once = ledger.database.run_once
+async def test_a_message_whose_commit_had_no_answer_is_one_turn_and_no_redelivery(harness: Harness) -> None:
+    run_once = harness.database.run_once
 
     async def twice(transaction: Callable[[sa.Connection], object]) -> object:
         await run_once(transaction)
         return await run_once(transaction)
 
-    ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
-    receipt, claim = await ledger.log.enqueue_and_claim(message("hi"))
+    harness.database.run_once = twice  # type: ignore[method-assign, assignment]
+    receipt, claim = await harness.log.enqueue_and_claim(message("hi"))
     assert (receipt.redelivery, receipt.queue_position, claim) == (False, 0, None)
-    (found,) = await ledger.log.claim(8)
+    (found,) = await harness.log.claim(8)
     assert found.turn_id == receipt.turn_id
 
 
-async def test_while_a_message_is_taken_in_a_look_round_does_not_claim_it_as_well(ledger: Ledger) -> None:
+async def test_while_a_message_is_taken_in_a_look_round_does_not_claim_it_as_well(harness: Harness) -> None:
     committed, go_on = asyncio.Event(), asyncio.Event()
-    run_once = ledger.database.run_once
+    run_once = harness.database.run_once
 
     async def slow(transaction: Callable[[sa.Connection], Any]) -> Any:
         done = await run_once(transaction)
@@ -111,20 +111,20 @@ async def test_while_a_message_is_taken_in_a_look_round_does_not_claim_it_as_wel
             await go_on.wait()
         return done
 
-    ledger.database.run_once = slow  # type: ignore[method-assign]
-    taking = asyncio.create_task(ledger.log.enqueue_and_claim(message("hi")))
+    harness.database.run_once = slow  # type: ignore[method-assign]
+    taking = asyncio.create_task(harness.log.enqueue_and_claim(message("hi")))
     async with asyncio.timeout(10):
         await committed.wait()
-        assert await ledger.log.claim(8) == []
+        assert await harness.log.claim(8) == []
         go_on.set()
         _, claim = await taking
     assert claim is not None
-    assert await ledger.log.claim(8, holding=[claim.turn_id]) == []
+    assert await harness.log.claim(8, holding=[claim.turn_id]) == []
 
 
-async def test_a_look_round_that_is_tried_again_does_not_claim_what_was_taken_in_meanwhile(ledger: Ledger) -> None:
+async def test_a_look_round_that_is_tried_again_does_not_claim_what_was_taken_in_meanwhile(harness: Harness) -> None:
     committed, go_on = asyncio.Event(), asyncio.Event()
-    run_once = ledger.database.run_once
+    run_once = harness.database.run_once
     taking: list[asyncio.Task[Any]] = []
 
     async def slow(transaction: Callable[[sa.Connection], Any]) -> Any:
@@ -135,23 +135,23 @@ async def test_a_look_round_that_is_tried_again_does_not_claim_what_was_taken_in
         return done
 
     async def refused(_transaction: Callable[[sa.Connection], Any]) -> Any:
-        ledger.database.run_once = slow  # type: ignore[method-assign]
-        taking.append(asyncio.create_task(ledger.log.enqueue_and_claim(message("hi"))))
+        harness.database.run_once = slow  # type: ignore[method-assign]
+        taking.append(asyncio.create_task(harness.log.enqueue_and_claim(message("hi"))))
         await committed.wait()
         raise IntegrityError("another turn there is active", None, Exception())
 
-    ledger.database.run_once = refused  # type: ignore[method-assign, assignment]
+    harness.database.run_once = refused  # type: ignore[method-assign, assignment]
     async with asyncio.timeout(10):
-        assert await ledger.log.claim(8) == []
+        assert await harness.log.claim(8) == []
         go_on.set()
         _, claim = await taking[0]
     assert claim is not None
-    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+    await harness.log.finish(claim, TurnStatus.DONE, [], "")
 
 
-async def test_a_drawing_that_was_taken_in_is_nobody_elses(ledger: Ledger) -> None:
-    _, claim = await ledger.log.enqueue_and_claim(message("hi"))
+async def test_a_drawing_that_was_taken_in_is_nobody_elses(harness: Harness) -> None:
+    _, claim = await harness.log.enqueue_and_claim(message("hi"))
     assert claim is not None
-    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
-    assert await ledger.log.stale_views("test:", 8) == [claim.turn_id]
-    assert await ledger.log.acquire_delivery(claim.turn_id, NEWEST) == {}
+    await harness.log.finish(claim, TurnStatus.DONE, [], "")
+    assert await harness.log.stale_views("test:", 8) == [claim.turn_id]
+    assert await harness.log.acquire_delivery(claim.turn_id, NEWEST) == {}

@@ -11,16 +11,16 @@ from bot.ports import Leases
 from bot.storage.address import PostgresServer
 from bot.storage.coordination import SqlLeases
 from bot.storage.postgresql import PostgresDatabase
-from tests.ledgers import Ledger, PostgresLedger
 from tests.postgres import Server
+from tests.turn_log_harness import Harness, PostgresHarness
 
 GATEWAY = "discord"
 SECONDS = 15.0
 
 
 @pytest.fixture
-def leases(ledger: Ledger) -> Leases:
-    return SqlLeases(ledger.database)
+def leases(harness: Harness) -> Leases:
+    return SqlLeases(harness.database)
 
 
 async def test_what_one_holds_no_other_gets(leases: Leases) -> None:
@@ -28,23 +28,23 @@ async def test_what_one_holds_no_other_gets(leases: Leases) -> None:
     assert not await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
-async def test_who_renews_in_good_time_keeps_it(leases: Leases, ledger: Ledger) -> None:
+async def test_who_renews_in_good_time_keeps_it(leases: Leases, harness: Harness) -> None:
     for _ in range(5):
         assert await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
-        ledger.time += SECONDS - 1
+        harness.time += SECONDS - 1
         assert not await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
-async def test_who_vanished_is_followed_as_soon_as_its_seconds_are_over(leases: Leases, ledger: Ledger) -> None:
+async def test_who_vanished_is_followed_as_soon_as_its_seconds_are_over(leases: Leases, harness: Harness) -> None:
     await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
-    ledger.time += SECONDS
+    harness.time += SECONDS
     assert await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
     assert not await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
 
 
-async def test_who_was_late_keeps_it_if_nobody_came(leases: Leases, ledger: Ledger) -> None:
+async def test_who_was_late_keeps_it_if_nobody_came(leases: Leases, harness: Harness) -> None:
     await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
-    ledger.time += 10 * SECONDS
+    harness.time += 10 * SECONDS
     assert await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     assert not await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
@@ -69,7 +69,7 @@ async def test_one_name_says_nothing_of_another(leases: Leases) -> None:
 
 async def test_of_many_that_come_at_once_one_gets_it(postgres: Server) -> None:
     address = await asyncio.to_thread(postgres.fresh, virtual_clock=True)
-    first = PostgresLedger(address)
+    first = PostgresHarness(address)
     processes = [first, *(first.another_process() for _ in range(4))]
     try:
         for _ in range(10):

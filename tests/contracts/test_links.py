@@ -14,19 +14,19 @@ from bot.ports import LinkStore
 from bot.storage.links import SqlLinkStore
 from bot.storage.tables import one_time_links
 from tests.fakes.parts import ANA, BEN, HALL
-from tests.ledgers import START, Ledger, PostgresLedger
+from tests.turn_log_harness import START, Harness, PostgresHarness
 
 SERVER, SLOT = "id-of-jira", "auth"
 WEIRD = Author("discord", "7:8", "Ana\0 \u202e 💡")
 
 
 @pytest.fixture
-def links(ledger: Ledger) -> LinkStore:
-    return SqlLinkStore(ledger.database)
+def links(harness: Harness) -> LinkStore:
+    return SqlLinkStore(harness.database)
 
 
-async def kept(ledger: Ledger) -> int:
-    return await ledger.database.run(
+async def kept(harness: Harness) -> int:
+    return await harness.database.run(
         lambda connection: connection.execute(sa.select(sa.func.count()).select_from(one_time_links)).scalar_one()
     )
 
@@ -41,9 +41,9 @@ async def test_a_link_is_found_as_often_as_anybody_looks_and_taken_once(links: L
     assert await links.find(token) is None
 
 
-async def test_of_many_who_take_it_at_once_one_has_it(ledger: Ledger, links: LinkStore) -> None:
-    stores = [links, SqlLinkStore(ledger.database)]
-    other = ledger.another_process() if isinstance(ledger, PostgresLedger) else None
+async def test_of_many_who_take_it_at_once_one_has_it(harness: Harness, links: LinkStore) -> None:
+    stores = [links, SqlLinkStore(harness.database)]
+    other = harness.another_process() if isinstance(harness, PostgresHarness) else None
     if other is not None:
         stores.append(SqlLinkStore(other.database))
     made, token = await links.create_link(SERVER, SLOT, ANA, HALL)
@@ -53,11 +53,11 @@ async def test_of_many_who_take_it_at_once_one_has_it(ledger: Ledger, links: Lin
     assert [each for each in results if each is not None] == [made]
 
 
-async def test_a_link_is_good_for_ten_minutes_by_the_clock_of_the_database(ledger: Ledger, links: LinkStore) -> None:
+async def test_a_link_is_good_for_ten_minutes_by_the_clock_of_the_database(harness: Harness, links: LinkStore) -> None:
     made, token = await links.create_link(SERVER, SLOT, ANA, HALL)
-    ledger.time = START + 599.9
+    harness.time = START + 599.9
     assert await links.find(token) == made
-    ledger.time = START + 600
+    harness.time = START + 600
     assert await links.find(token) is None
     assert await links.take(token) is None
 
@@ -83,19 +83,19 @@ async def test_a_persons_next_link_for_the_same_makes_the_one_before_useless_and
 
 
 async def test_links_whose_time_is_over_are_forgotten_when_the_next_one_is_made(
-    ledger: Ledger, links: LinkStore
+    harness: Harness, links: LinkStore
 ) -> None:
     for number in range(3):
         await links.create_link(SERVER, f"env:KEY_{number}", ANA, HALL)
-    ledger.time = START + 601
+    harness.time = START + 601
     _, token = await links.create_link(SERVER, SLOT, ANA, HALL)
-    assert await kept(ledger) == 1
+    assert await kept(harness) == 1
     assert await links.take(token) is not None
 
 
-async def test_of_what_is_in_a_link_nothing_is_on_disk(ledger: Ledger, links: LinkStore, tmp_path: Path) -> None:
+async def test_of_what_is_in_a_link_nothing_is_on_disk(harness: Harness, links: LinkStore, tmp_path: Path) -> None:
     _, token = await links.create_link(SERVER, SLOT, ANA, HALL)
-    rows = await ledger.database.run(lambda connection: repr(connection.execute(sa.select(one_time_links)).all()))
+    rows = await harness.database.run(lambda connection: repr(connection.execute(sa.select(one_time_links)).all()))
     files = b"".join(file.read_bytes() for file in tmp_path.glob("turns.db*"))  # noqa: ASYNC240
     assert token not in rows
     assert token.encode() not in files
@@ -109,9 +109,9 @@ async def test_whoever_has_a_strange_name_gets_a_link_like_everybody_else(links:
     assert (found.person.platform, found.person.id) == ("discord", "7:8")
 
 
-async def test_a_row_of_a_later_release_is_no_link(ledger: Ledger, links: LinkStore) -> None:
+async def test_a_row_of_a_later_release_is_no_link(harness: Harness, links: LinkStore) -> None:
     _, token = await links.create_link(SERVER, SLOT, ANA, HALL)
-    await ledger.database.run(
+    await harness.database.run(
         lambda connection: connection.execute(one_time_links.update().values(conversation="v2:{}"))
     )
     assert await links.find(token) is None

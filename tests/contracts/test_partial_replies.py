@@ -16,7 +16,7 @@ from bot.domain.usage import UsageEntry, UsageGrouping, UsageKind, UsageQuery, U
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 from tests.fakes.parts import ANA
-from tests.ledgers import START, Ledger, running
+from tests.turn_log_harness import START, Harness, running
 
 MIDNIGHT = START + 3_600
 WHOLE = Usage(1_000, 55, 400, 100, 50)
@@ -35,122 +35,126 @@ def answer(use_id: str) -> ModelStep:
     return ModelStep(1, assistant("Done."), StopReason.ANSWERED, WHOLE, model="m", use=replace(FINAL, id=use_id))
 
 
-async def since(ledger: Ledger, moment: float) -> UsageTotal:
-    (found,) = await SqlUsageStore(ledger.database).totals([UsageQuery(moment)])
+async def since(harness: Harness, moment: float) -> UsageTotal:
+    (found,) = await SqlUsageStore(harness.database).totals([UsageQuery(moment)])
     return found
 
 
-async def of_ana(ledger: Ledger) -> int:
-    return dict(await SqlUsageStore(ledger.database).totals_by(UsageQuery(0), UsageGrouping.PERSON))[
+async def of_ana(harness: Harness) -> int:
+    return dict(await SqlUsageStore(harness.database).totals_by(UsageQuery(0), UsageGrouping.PERSON))[
         ANA.principal
     ].requests
 
 
-async def test_in_whatever_order_they_come_the_last_word_counts(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_in_whatever_order_they_come_the_last_word_counts(harness: Harness) -> None:
+    claim = await running(harness)
     for n, order in enumerate(permutations((noted(10), noted(40), noted(400), FINAL))):
         uses = [replace(each, id=f"u{n}") for each in order]
         for use in uses:
-            await ledger.log.record_usage([(claim, use)])
+            await harness.log.record_usage([(claim, use)])
         for use in reversed(uses):  # and once more: the answer to each COMMIT was lost
-            await ledger.log.record_usage([(claim, use)])
+            await harness.log.record_usage([(claim, use)])
     rows = 24
-    assert await since(ledger, 0) == UsageTotal(
+    assert await since(harness, 0) == UsageTotal(
         rows, Usage(rows * 1_000, rows * 55, rows * 400, rows * 100, rows * 50), unpriced=rows
     )
 
 
-async def test_the_last_word_counts_though_it_is_estimated_in_part_and_less_than_what_was_noted(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_the_last_word_counts_though_it_is_estimated_in_part_and_less_than_what_was_noted(
+    harness: Harness,
+) -> None:
+    claim = await running(harness)
     orders = list(permutations((noted(10), noted(375), HALF_COUNTED)))
     for n, order in enumerate(orders):
         uses = [replace(each, id=f"u{n}") for each in order]
         for use in (*uses, *reversed(uses)):
-            await ledger.log.record_usage([(claim, use)])
+            await harness.log.record_usage([(claim, use)])
     rows = len(orders)
     counted = UsageTotal(rows, Usage(rows * 900, rows * 20), unpriced=rows, estimated=rows)
-    assert await since(ledger, 0) == counted
+    assert await since(harness, 0) == counted
 
 
-async def test_a_late_note_changes_nothing_of_a_reply_that_was_kept_with_an_estimate(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.record_usage([(claim, noted(375))])
-    await ledger.log.finish(claim, TurnStatus.DONE, [replace(answer("u1"), use=HALF_COUNTED)], "")
-    await ledger.log.record_usage([(claim, noted(400))])
-    assert await since(ledger, 0) == UsageTotal(1, Usage(900, 20), unpriced=1, estimated=1)
+async def test_a_late_note_changes_nothing_of_a_reply_that_was_kept_with_an_estimate(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.record_usage([(claim, noted(375))])
+    await harness.log.finish(claim, TurnStatus.DONE, [replace(answer("u1"), use=HALF_COUNTED)], "")
+    await harness.log.record_usage([(claim, noted(400))])
+    assert await since(harness, 0) == UsageTotal(1, Usage(900, 20), unpriced=1, estimated=1)
 
 
 @pytest.mark.parametrize("late", [0, 1])
-async def test_two_writes_at_once_leave_the_last_word_that_is_estimated_in_part(ledger: Ledger, late: int) -> None:
-    claim = await running(ledger)
-    await ledger.log.record_usage([(claim, noted(10))])
+async def test_two_writes_at_once_leave_the_last_word_that_is_estimated_in_part(harness: Harness, late: int) -> None:
+    claim = await running(harness)
+    await harness.log.record_usage([(claim, noted(10))])
     both = [noted(375), HALF_COUNTED]
     async with asyncio.timeout(20):
-        await asyncio.gather(*(ledger.log.record_usage([(claim, use)]) for use in (both[late], both[1 - late])))
-    assert await since(ledger, 0) == UsageTotal(1, Usage(900, 20), unpriced=1, estimated=1)
+        await asyncio.gather(*(harness.log.record_usage([(claim, use)]) for use in (both[late], both[1 - late])))
+    assert await since(harness, 0) == UsageTotal(1, Usage(900, 20), unpriced=1, estimated=1)
 
 
 @pytest.mark.parametrize("at_once", [(noted(10), FINAL), (FINAL, noted(400)), (noted(40), noted(10), FINAL)])
-async def test_two_writes_of_one_request_at_once_are_one_request(ledger: Ledger, at_once: Sequence[UsageEntry]) -> None:
-    claim = await running(ledger)
+async def test_two_writes_of_one_request_at_once_are_one_request(
+    harness: Harness, at_once: Sequence[UsageEntry]
+) -> None:
+    claim = await running(harness)
     async with asyncio.timeout(20):
-        await asyncio.gather(*(ledger.log.record_usage([(claim, use)]) for use in at_once))
-    assert await since(ledger, 0) == UsageTotal(1, WHOLE, unpriced=1)
+        await asyncio.gather(*(harness.log.record_usage([(claim, use)]) for use in at_once))
+    assert await since(harness, 0) == UsageTotal(1, WHOLE, unpriced=1)
 
 
-async def test_a_reply_over_midnight_counts_on_the_day_it_was_first_noted_and_on_no_other(ledger: Ledger) -> None:
-    ledger.time = MIDNIGHT - 2
-    claim = await running(ledger)
-    await ledger.log.record_usage([(claim, noted(10))])
-    ledger.time = MIDNIGHT + 2
-    await ledger.log.record_usage([(claim, noted(40))])
-    assert (await since(ledger, MIDNIGHT)).requests == 0
-    await ledger.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
-    assert await since(ledger, MIDNIGHT) == UsageTotal()
-    assert await since(ledger, 0) == UsageTotal(1, WHOLE, unpriced=1)
+async def test_a_reply_over_midnight_counts_on_the_day_it_was_first_noted_and_on_no_other(harness: Harness) -> None:
+    harness.time = MIDNIGHT - 2
+    claim = await running(harness)
+    await harness.log.record_usage([(claim, noted(10))])
+    harness.time = MIDNIGHT + 2
+    await harness.log.record_usage([(claim, noted(40))])
+    assert (await since(harness, MIDNIGHT)).requests == 0
+    await harness.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
+    assert await since(harness, MIDNIGHT) == UsageTotal()
+    assert await since(harness, 0) == UsageTotal(1, WHOLE, unpriced=1)
 
 
-async def test_whoever_has_lost_the_turn_notes_its_own_request_beside_that_of_the_next(ledger: Ledger) -> None:
-    before = ledger.log
-    claim = await running(ledger)
+async def test_whoever_has_lost_the_turn_notes_its_own_request_beside_that_of_the_next(harness: Harness) -> None:
+    before = harness.log
+    claim = await running(harness)
     await before.record_usage([(claim, noted(10))])
-    log = await ledger.restart()
+    log = await harness.restart()
     (again,) = await log.claim(1)
     # On one file the first could not write any more: here it stands for a write that was on its way.
-    late = SqlTurnLog(ledger.database)
+    late = SqlTurnLog(harness.database)
     await asyncio.gather(
         late.record_usage([(claim, noted(40))]), log.finish(again, TurnStatus.DONE, [answer("u2")], "")
     )
     await late.record_usage([(claim, noted(400))])
-    assert await since(ledger, 0) == UsageTotal(2, Usage(1_900, 455, 400, 100, 50), unpriced=2, estimated=1)
-    assert await of_ana(ledger) == 2
+    assert await since(harness, 0) == UsageTotal(2, Usage(1_900, 455, 400, 100, 50), unpriced=2, estimated=1)
+    assert await of_ana(harness) == 2
 
 
-async def test_a_row_that_was_deleted_while_its_reply_goes_on_is_counted_anew_and_whole(ledger: Ledger) -> None:
-    claim: Claim = await running(ledger)
-    await ledger.log.record_usage([(claim, noted(10))])
-    ledger.time += 100
-    assert await SqlUsageStore(ledger.database).delete_old(50, 10) == 1
-    await ledger.log.record_usage([(claim, noted(40))])
-    await ledger.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
-    assert await since(ledger, 0) == UsageTotal(1, WHOLE, unpriced=1)
-    assert await of_ana(ledger) == 1
+async def test_a_row_that_was_deleted_while_its_reply_goes_on_is_counted_anew_and_whole(harness: Harness) -> None:
+    claim: Claim = await running(harness)
+    await harness.log.record_usage([(claim, noted(10))])
+    harness.time += 100
+    assert await SqlUsageStore(harness.database).delete_old(50, 10) == 1
+    await harness.log.record_usage([(claim, noted(40))])
+    await harness.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
+    assert await since(harness, 0) == UsageTotal(1, WHOLE, unpriced=1)
+    assert await of_ana(harness) == 1
 
 
-async def test_what_is_told_after_its_conversation_was_deleted_is_counted_for_whoever_asked(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
-    assert await ledger.log.delete_conversation(claim.conversation, ANA)
-    await ledger.log.record_usage([(claim, replace(noted(40), id="u2"))])
-    assert await of_ana(ledger) == 2
+async def test_what_is_told_after_its_conversation_was_deleted_is_counted_for_whoever_asked(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.finish(claim, TurnStatus.DONE, [answer("u1")], "")
+    assert await harness.log.delete_conversation(claim.conversation, ANA)
+    await harness.log.record_usage([(claim, replace(noted(40), id="u2"))])
+    assert await of_ana(harness) == 2
 
 
-async def test_so_it_is_of_a_turn_that_was_taken_up_again(ledger: Ledger) -> None:
-    await running(ledger)
-    log = await ledger.restart()
+async def test_so_it_is_of_a_turn_that_was_taken_up_again(harness: Harness) -> None:
+    await running(harness)
+    log = await harness.restart()
     (again,) = await log.claim(1)
     assert again.initial_record is None
     await log.finish(again, TurnStatus.DONE, [answer("u1")], "")
     assert await log.delete_conversation(again.conversation, ANA)
     await log.record_usage([(again, replace(noted(40), id="u2"))])
-    assert await of_ana(ledger) == 2
+    assert await of_ana(harness) == 2

@@ -22,7 +22,7 @@ from bot.storage.reporting import SqlReporting
 from bot.storage.servers import SqlServerStore
 from tests.contracts.test_stores import Forgetful, execute
 from tests.fakes.parts import ANA, BEN
-from tests.ledgers import START, Ledger
+from tests.turn_log_harness import START, Harness
 
 FILE = "file:weather"
 TOOL = Tool(
@@ -42,13 +42,13 @@ CHANGED = replace(TOOL, description="Tells the weather, and more.")
 
 
 @pytest.fixture
-def servers(ledger: Ledger) -> SqlServerStore:
-    return SqlServerStore(ledger.database, SecretBox(), {})
+def servers(harness: Harness) -> SqlServerStore:
+    return SqlServerStore(harness.database, SecretBox(), {})
 
 
 @pytest.fixture
-def pins(ledger: Ledger) -> PinStore:
-    return SqlPinStore(ledger.database)
+def pins(harness: Harness) -> PinStore:
+    return SqlPinStore(harness.database)
 
 
 def offer(*tools: Tool) -> ServerCapabilities:
@@ -59,13 +59,13 @@ def definitions(*tools: Tool) -> dict[str, str]:
     return {tool.original_name: tool.definition for tool in tools}
 
 
-async def audited(ledger: Ledger) -> list[AuditEntry]:
-    page, _ = await SqlReporting(ledger.database).audit(AuditQuery(kinds=("pinned tools",)), 100, 0)
+async def audited(harness: Harness) -> list[AuditEntry]:
+    page, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=("pinned tools",)), 100, 0)
     return list(page)
 
 
 async def test_the_first_sync_pins_what_there_is_but_for_what_is_flagged(
-    ledger: Ledger, servers: SqlServerStore, pins: PinStore
+    harness: Harness, servers: SqlServerStore, pins: PinStore
 ) -> None:
     assert await pins.pinned() == {}
     await servers.save_capabilities(FILE, offer(TOOL, OTHER, ODD))
@@ -75,7 +75,7 @@ async def test_the_first_sync_pins_what_there_is_but_for_what_is_flagged(
     assert found[1] == Pin(FILE, "forecast", TOOL.definition, TOOL, "countersign", START)
     assert found[1].seen is not None
     assert found[1].seen.definition == TOOL.definition
-    assert await audited(ledger) == []
+    assert await audited(harness) == []
 
 
 async def test_later_syncs_pin_nothing(servers: SqlServerStore, pins: PinStore) -> None:
@@ -108,17 +108,17 @@ async def test_of_two_first_syncs_at_once_one_counts(servers: SqlServerStore, pi
 
 
 async def test_what_an_admin_pins_takes_the_place_of_what_was_and_is_in_the_audit(
-    ledger: Ledger, servers: SqlServerStore, pins: PinStore
+    harness: Harness, servers: SqlServerStore, pins: PinStore
 ) -> None:
     await servers.save_capabilities(FILE, offer(TOOL, OTHER, ODD))
     before = await servers.revision()
-    ledger.time = START + 60
+    harness.time = START + 60
     await pins.pin(FILE, [CHANGED, ODD, OTHER], BEN)
     assert await pins.pinned() == {FILE: definitions(CHANGED, ODD, OTHER)}
     by_tool = {pin.tool: pin for pin in await pins.pins_of(FILE)}
     assert by_tool["forecast"] == Pin(FILE, "forecast", CHANGED.definition, CHANGED, BEN.principal, START + 60)
     assert by_tool["alerts"].pinned_by == "countersign"
-    (entry,) = await audited(ledger)
+    (entry,) = await audited(harness)
     assert (entry.actor, entry.subject, entry.facts["server"]) == (BEN.principal, FILE, "weather")
     assert entry.facts["changes"] == {
         "forecast": f"{TOOL.definition} → {CHANGED.definition}",
@@ -128,12 +128,12 @@ async def test_what_an_admin_pins_takes_the_place_of_what_was_and_is_in_the_audi
 
 
 async def test_pinning_what_is_pinned_already_changes_nothing(
-    ledger: Ledger, servers: SqlServerStore, pins: PinStore
+    harness: Harness, servers: SqlServerStore, pins: PinStore
 ) -> None:
     await servers.save_capabilities(FILE, offer(TOOL))
     before = await servers.revision()
     await pins.pin(FILE, [TOOL], BEN)
-    assert (await servers.revision(), await audited(ledger)) == (before, [])
+    assert (await servers.revision(), await audited(harness)) == (before, [])
     assert [pin.pinned_by for pin in await pins.pins_of(FILE)] == ["countersign"]
 
 
@@ -149,28 +149,28 @@ async def test_pins_go_with_their_server_and_none_are_left_behind(servers: SqlSe
     assert list(await pins.pinned()) == [FILE]
 
 
-async def test_a_pin_that_cannot_be_read_still_holds(ledger: Ledger, servers: SqlServerStore, pins: PinStore) -> None:
+async def test_a_pin_that_cannot_be_read_still_holds(harness: Harness, servers: SqlServerStore, pins: PinStore) -> None:
     await servers.save_capabilities(FILE, offer(TOOL))
-    await execute(ledger, "update tool_pins set body = '{}'")
+    await execute(harness, "update tool_pins set body = '{}'")
     (pin,) = await pins.pins_of(FILE)
     assert (pin.definition, pin.seen) == (TOOL.definition, None)
     await servers.save_capabilities(FILE, offer(CHANGED))
     assert await pins.pinned() == {FILE: definitions(TOOL)}
 
 
-async def test_a_pin_whose_commit_gave_no_answer_is_made_once(ledger: Ledger, servers: SqlServerStore) -> None:
-    forgetful: Any = Forgetful(ledger.database)
+async def test_a_pin_whose_commit_gave_no_answer_is_made_once(harness: Harness, servers: SqlServerStore) -> None:
+    forgetful: Any = Forgetful(harness.database)
     await SqlServerStore(forgetful, SecretBox(), {}).save_capabilities(FILE, offer(TOOL))
     await SqlPinStore(forgetful).pin(FILE, [CHANGED], BEN)
     assert await SqlPinStore(forgetful).pinned() == {FILE: definitions(CHANGED)}
-    assert len(await audited(ledger)) == 1
+    assert len(await audited(harness)) == 1
 
 
-async def test_names_of_tools_may_be_anything(ledger: Ledger, servers: SqlServerStore, pins: PinStore) -> None:
+async def test_names_of_tools_may_be_anything(harness: Harness, servers: SqlServerStore, pins: PinStore) -> None:
     weird = replace(TOOL, original_name="a\u202e 💡 'b' → c")
     await servers.save_capabilities(FILE, offer(weird))
     assert await pins.pinned() == {FILE: definitions(weird)}
-    rows = await ledger.database.run(
+    rows = await harness.database.run(
         lambda connection: connection.execute(sa.text("select count(*) from tool_pins")).scalar()
     )
     assert rows == 2

@@ -11,16 +11,16 @@ from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
 from bot.storage.address import PostgresServer
 from bot.storage.coordination import SqlQuotas
 from bot.storage.postgresql import PostgresDatabase
-from tests.ledgers import Ledger, PostgresLedger
 from tests.postgres import Server
+from tests.turn_log_harness import Harness, PostgresHarness
 
 QUOTA = Quota(at_once=5, interval=2.0)
 A_MINUTE = 5 + 30
 
 
 @pytest.fixture
-def quotas(ledger: Ledger) -> Quotas:
-    return SqlQuotas(ledger.database)
+def quotas(harness: Harness) -> Quotas:
+    return SqlQuotas(harness.database)
 
 
 async def waits(quotas: Quotas, times: int, *, most: float = 1000.0, name: str = "calls") -> list[float]:
@@ -41,18 +41,18 @@ async def test_after_a_quiet_time_several_go_at_once_and_the_rest_one_by_one(quo
     assert await waits(quotas, 8) == pytest.approx([0, 0, 0, 0, 0, 2, 4, 6])
 
 
-async def test_it_is_said_how_many_may_go_at_once_after_this(quotas: Quotas, ledger: Ledger) -> None:
+async def test_it_is_said_how_many_may_go_at_once_after_this(quotas: Quotas, harness: Harness) -> None:
     answers = [await quotas.acquire("calls", QUOTA, 1000) for _ in range(7)]
     assert [each.left for each in answers if isinstance(each, QuotaGranted)] == pytest.approx([4, 3, 2, 1, 0, -1, -2])
-    ledger.time += 8
+    harness.time += 8
     answer = await quotas.acquire("calls", QUOTA, 1000)
     assert isinstance(answer, QuotaGranted)
     assert answer.left == pytest.approx(1)
 
 
-async def test_a_quiet_time_saves_up_no_more_than_what_may_go_at_once(quotas: Quotas, ledger: Ledger) -> None:
+async def test_a_quiet_time_saves_up_no_more_than_what_may_go_at_once(quotas: Quotas, harness: Harness) -> None:
     await waits(quotas, 8)
-    ledger.time += 3600
+    harness.time += 3600
     assert await waits(quotas, 6) == pytest.approx([0, 0, 0, 0, 0, 2])
 
 
@@ -68,10 +68,10 @@ async def test_one_name_says_nothing_of_another(quotas: Quotas) -> None:
     assert await waits(quotas, 5, name="other calls") == [0] * 5
 
 
-async def test_holding_off_holds_for_everybody_and_goes_on_one_by_one(quotas: Quotas, ledger: Ledger) -> None:
+async def test_holding_off_holds_for_everybody_and_goes_on_one_by_one(quotas: Quotas, harness: Harness) -> None:
     await quotas.pause("calls", QUOTA, 30)
     assert await refused(quotas, most=29.0) == pytest.approx(30)
-    ledger.time += 10
+    harness.time += 10
     assert await waits(quotas, 3) == pytest.approx([20, 22, 24])
 
 
@@ -82,20 +82,20 @@ async def test_holding_off_a_little_takes_back_nothing_of_a_longer_time(quotas: 
     assert await waits(quotas, 1) == pytest.approx([30])
 
 
-async def test_no_minute_has_more_than_the_quota_however_they_come(quotas: Quotas, ledger: Ledger) -> None:
+async def test_no_minute_has_more_than_the_quota_however_they_come(quotas: Quotas, harness: Harness) -> None:
     chance = random.Random(5)
     times = []
     for _ in range(250):
-        ledger.time += chance.choice((0.0, 0.0, 0.5, 2.0, 11.0))
+        harness.time += chance.choice((0.0, 0.0, 0.5, 2.0, 11.0))
         answer = await quotas.acquire("calls", QUOTA, 20.0)
         if isinstance(answer, QuotaGranted):
-            times.append(ledger.time + answer.wait)
+            times.append(harness.time + answer.wait)
     assert len(times) > 150
     assert max(sum(at <= each < at + 60 for each in times) for at in times) <= A_MINUTE
 
 
 async def test_many_connections_at_once_get_no_more_than_one_would(postgres: Server) -> None:
-    first = PostgresLedger(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
+    first = PostgresHarness(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
     processes = [first, *(first.another_process() for _ in range(4))]
     try:
         shared = [SqlQuotas(process.database) for process in processes]
@@ -138,22 +138,22 @@ async def test_on_the_servers_own_clock_many_connections_keep_the_quota(postgres
             await process.close()
 
 
-async def test_what_nobody_would_wait_for_is_forgotten_and_nothing_else(quotas: Quotas, ledger: Ledger) -> None:
+async def test_what_nobody_would_wait_for_is_forgotten_and_nothing_else(quotas: Quotas, harness: Harness) -> None:
     await waits(quotas, 1, name="quiet")
     await waits(quotas, 3, name="idle")
-    ledger.time += 3
+    harness.time += 3
     await waits(quotas, 8, name="busy")
     await quotas.pause("closed", QUOTA, 60)
     assert await quotas.forget_idle(100) == 1
-    ledger.time += 5
+    harness.time += 5
     assert await quotas.forget_idle(100) == 1
     assert await quotas.forget_idle(100) == 0
     assert await waits(quotas, 1, name="busy") == pytest.approx([3])
     assert await waits(quotas, 1, name="idle") == [0]
 
 
-async def test_so_many_are_forgotten_at_once(quotas: Quotas, ledger: Ledger) -> None:
+async def test_so_many_are_forgotten_at_once(quotas: Quotas, harness: Harness) -> None:
     for name in "abc":
         await waits(quotas, 1, name=name)
-    ledger.time += 60
+    harness.time += 60
     assert [await quotas.forget_idle(2) for _ in range(3)] == [2, 1, 0]

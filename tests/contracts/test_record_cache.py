@@ -19,7 +19,7 @@ from bot.domain.views import TurnView
 from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import ANA, message
-from tests.ledgers import Ledger
+from tests.turn_log_harness import Harness
 
 ODD = {"number": math.nan, "many": (1, 2), "text": "é\u2028", 5: None}
 
@@ -39,82 +39,84 @@ def step(n: int, **arguments: object) -> ToolStep:
     )
 
 
-async def claimed(ledger: Ledger) -> Claim:
-    await ledger.log.enqueue(message("hi"))
-    (claim,) = await ledger.log.claim(1)
+async def claimed(harness: Harness) -> Claim:
+    await harness.log.enqueue(message("hi"))
+    (claim,) = await harness.log.claim(1)
     return claim
 
 
-async def is_what_is_read(ledger: Ledger, record: TurnRecord) -> bool:
-    return TurnView(record.turn, record.steps, record.revision) == await ledger.log.get_view(record.turn.id)
+async def is_what_is_read(harness: Harness, record: TurnRecord) -> bool:
+    return TurnView(record.turn, record.steps, record.revision) == await harness.log.get_view(record.turn.id)
 
 
-async def test_everything_that_is_written_is_told_as_it_is_read(ledger: Ledger) -> None:
-    claim = await claimed(ledger)
+async def test_everything_that_is_written_is_told_as_it_is_read(harness: Harness) -> None:
+    claim = await claimed(harness)
     calls = (step(2, **{str(key): value for key, value in ODD.items()}), step(3))
     files = (TextPart("ok"), ImagePart(b"x" * 10, "image/png"), FilePart(b"y" * 10, "text/csv", "a.csv"))
-    records = [await ledger.log.append(claim, asked(1, *(call.call for call in calls)), calls)]
+    records = [await harness.log.append(claim, asked(1, *(call.call for call in calls)), calls)]
     for call in calls:
-        records.append(await ledger.log.start_call(claim, call.n))
-        assert await is_what_is_read(ledger, records[-1])
+        records.append(await harness.log.start_call(claim, call.n))
+        assert await is_what_is_read(harness, records[-1])
         result = ToolResult(call.call.id, files)
-        records.append(await ledger.log.finish_call(claim, call.n, StepStatus.DONE, result, 0.1))
-        assert await is_what_is_read(ledger, records[-1])
-    records.append(await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(4, assistant("Done."))], ""))
-    assert await is_what_is_read(ledger, records[-1])
+        records.append(await harness.log.finish_call(claim, call.n, StepStatus.DONE, result, 0.1))
+        assert await is_what_is_read(harness, records[-1])
+    records.append(await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(4, assistant("Done."))], ""))
+    assert await is_what_is_read(harness, records[-1])
     assert [record.revision for record in records] == sorted({record.revision for record in records})
 
 
-async def test_the_audit_says_of_a_call_what_it_says_where_the_call_is_read(ledger: Ledger) -> None:
-    claim = await claimed(ledger)
+async def test_the_audit_says_of_a_call_what_it_says_where_the_call_is_read(harness: Harness) -> None:
+    claim = await claimed(harness)
     granted = GrantUse("g", "test:ana", "Ana", "print")
     first, second = step(2, text="x"), dataclasses.replace(step(3, text="x"), grant=granted)
-    await ledger.log.append(claim, asked(1, first.call, second.call), [first, second])
-    for log in (ledger.log, SqlTurnLog(ledger.database)):  # the second knows nothing of the turn yet
+    await harness.log.append(claim, asked(1, first.call, second.call), [first, second])
+    for log in (harness.log, SqlTurnLog(harness.database)):  # the second knows nothing of the turn yet
         for n in (2, 3):
             await log.start_call(claim, n)
             await log.finish_call(
                 claim, n, StepStatus.FAILED, ToolResult(f"c{n}", (TextPart("no"),), is_error=True), 0.25
             )
-        await ledger.database.run(lambda connection: connection.execute(sa.text("update steps set status = 'ready'")))
-    told, _ = await SqlReporting(ledger.database).audit(AuditQuery(kinds=("ran",)), 9, 0)
+        await harness.database.run(lambda connection: connection.execute(sa.text("update steps set status = 'ready'")))
+    told, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=("ran",)), 9, 0)
     kept = [dataclasses.replace(entry, seq=0, at=0.0, previous="", hash="") for entry in told]
     assert len(kept) == 4
     assert kept[:2] == kept[2:]
 
 
-async def test_a_turn_that_fails_is_told_as_it_is_read(ledger: Ledger) -> None:
-    claim = await claimed(ledger)
-    assert await is_what_is_read(ledger, await ledger.log.append(claim, asked(1), []))
-    assert await is_what_is_read(ledger, await ledger.log.finish(claim, TurnStatus.FAILED, [], "It broke: \0 \ud800."))
+async def test_a_turn_that_fails_is_told_as_it_is_read(harness: Harness) -> None:
+    claim = await claimed(harness)
+    assert await is_what_is_read(harness, await harness.log.append(claim, asked(1), []))
+    assert await is_what_is_read(
+        harness, await harness.log.finish(claim, TurnStatus.FAILED, [], "It broke: \0 \ud800.")
+    )
 
 
-async def test_a_turn_that_ends_with_a_call_open_is_told_how_that_was_settled(ledger: Ledger) -> None:
-    claim = await claimed(ledger)
-    await ledger.log.append(claim, asked(1), [step(2), step(3)])
-    await ledger.log.start_call(claim, 2)
-    record = await ledger.log.finish(claim, TurnStatus.FAILED, [], "It broke.")
+async def test_a_turn_that_ends_with_a_call_open_is_told_how_that_was_settled(harness: Harness) -> None:
+    claim = await claimed(harness)
+    await harness.log.append(claim, asked(1), [step(2), step(3)])
+    await harness.log.start_call(claim, 2)
+    record = await harness.log.finish(claim, TurnStatus.FAILED, [], "It broke.")
     assert [call.status for call in record.calls] == [StepStatus.UNKNOWN, StepStatus.CANCELLED]
-    assert await is_what_is_read(ledger, record)
+    assert await is_what_is_read(harness, record)
 
 
-async def test_calls_that_end_side_by_side_are_all_known_in_the_end(ledger: Ledger) -> None:
-    claim = await claimed(ledger)
+async def test_calls_that_end_side_by_side_are_all_known_in_the_end(harness: Harness) -> None:
+    claim = await claimed(harness)
     calls = [step(n) for n in range(2, 8)]
-    await ledger.log.append(claim, asked(1), calls)
+    await harness.log.append(claim, asked(1), calls)
     results = [ToolResult(call.call.id, (TextPart("ok"),)) for call in calls]
     ends = [
-        ledger.log.finish_call(claim, each.n, StepStatus.DONE, result)
+        harness.log.finish_call(claim, each.n, StepStatus.DONE, result)
         for each, result in zip(calls, results, strict=True)
     ]
     newest = max(await asyncio.gather(*ends), key=lambda record: record.revision)
     assert [call.result for call in newest.calls] == results
-    assert await is_what_is_read(ledger, newest)
-    assert await is_what_is_read(ledger, await ledger.log.append(claim, asked(9), []))
+    assert await is_what_is_read(harness, newest)
+    assert await is_what_is_read(harness, await harness.log.append(claim, asked(9), []))
 
 
-async def test_a_call_that_waits_for_a_signature_is_read(ledger: Ledger) -> None:
-    claim = await claimed(ledger)
+async def test_a_call_that_waits_for_a_signature_is_read(harness: Harness) -> None:
+    claim = await claimed(harness)
     waiting = ToolStep(
         3,
         ToolCall("c3", "s__write"),
@@ -122,33 +124,33 @@ async def test_a_call_that_waits_for_a_signature_is_read(ledger: Ledger) -> None
         StepStatus.AWAITING,
         approval=Approval("card-1", 1, "print", ANA, 60.0),
     )
-    await ledger.log.append(claim, asked(1), [step(2), waiting])
-    await ledger.log.mark_delivered(claim.turn_id, 1)  # which starts its clock, and changes no revision
-    record = await ledger.log.start_call(claim, 2)
+    await harness.log.append(claim, asked(1), [step(2), waiting])
+    await harness.log.mark_delivered(claim.turn_id, 1)  # which starts its clock, and changes no revision
+    record = await harness.log.start_call(claim, 2)
     assert record.calls_awaiting_approval[0].approval is not None
     assert record.calls_awaiting_approval[0].approval.expires_at is not None
-    assert await is_what_is_read(ledger, record)
+    assert await is_what_is_read(harness, record)
 
 
-async def test_what_somebody_else_has_changed_is_read(ledger: Ledger) -> None:
-    claim = await claimed(ledger)
-    await ledger.log.append(claim, asked(1), [step(2)])
+async def test_what_somebody_else_has_changed_is_read(harness: Harness) -> None:
+    claim = await claimed(harness)
+    await harness.log.append(claim, asked(1), [step(2)])
 
     def deny(connection: sa.Connection) -> None:
         connection.execute(sa.text("update steps set status = 'denied' where n = 2"))
         connection.execute(sa.text("update deliveries set revision = revision + 1"))
 
-    await ledger.database.run(deny)
-    record = await ledger.log.append(claim, asked(3), [])
+    await harness.database.run(deny)
+    record = await harness.log.append(claim, asked(3), [])
     assert record.calls[0].status is StepStatus.DENIED
-    assert await is_what_is_read(ledger, record)
+    assert await is_what_is_read(harness, record)
 
 
-async def test_the_next_driver_knows_what_the_one_before_it_has_done(ledger: Ledger) -> None:
-    claim = await claimed(ledger)
-    await ledger.log.append(claim, asked(1), [step(2)])
-    await ledger.log.release([claim])
-    (again,) = await ledger.log.claim(1)
-    record = await ledger.log.append(again, asked(3), [])
+async def test_the_next_driver_knows_what_the_one_before_it_has_done(harness: Harness) -> None:
+    claim = await claimed(harness)
+    await harness.log.append(claim, asked(1), [step(2)])
+    await harness.log.release([claim])
+    (again,) = await harness.log.claim(1)
+    record = await harness.log.append(again, asked(3), [])
     assert [each.n for each in record.steps] == [1, 2, 3]
-    assert await is_what_is_read(ledger, record)
+    assert await is_what_is_read(harness, record)

@@ -25,7 +25,7 @@ from bot.errors import SecretUnavailable
 from bot.storage.encryption import make_box
 from bot.storage.servers import SqlServerStore
 from tests.fakes.parts import ANA
-from tests.ledgers import Ledger
+from tests.turn_log_harness import Harness
 
 KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 STORED = SecretReference(SecretSource.STORED)
@@ -51,9 +51,9 @@ THE_SAME = {
 }
 
 
-def store(ledger: Ledger, *grants: SecretGrant) -> SqlServerStore:
+def store(harness: Harness, *grants: SecretGrant) -> SqlServerStore:
     environment = {"MCP_SECRET_JIRA": "the-operators-key"}
-    return SqlServerStore(ledger.database, make_box(KEY), environment, grants=lambda: SecretGrants(grants))
+    return SqlServerStore(harness.database, make_box(KEY), environment, grants=lambda: SecretGrants(grants))
 
 
 def record(reference: SecretReference = STORED, transport: Transport = THERE, workspace: str = HOME) -> ServerRecord:
@@ -67,13 +67,13 @@ def moved(known: ServerRecord, transport: Transport) -> ServerRecord:
     return dataclasses.replace(known, config=dataclasses.replace(known.config, transport=transport))
 
 
-async def execute(ledger: Ledger, statement: str, **values: object) -> None:
-    await ledger.database.run(lambda connection: connection.execute(sa.text(statement), values))
+async def execute(harness: Harness, statement: str, **values: object) -> None:
+    await harness.database.run(lambda connection: connection.execute(sa.text(statement), values))
 
 
 @pytest.mark.parametrize("where", ELSEWHERE)
-async def test_a_stored_secret_is_deleted_when_its_server_moves(ledger: Ledger, where: str) -> None:
-    servers = store(ledger)
+async def test_a_stored_secret_is_deleted_when_its_server_moves(harness: Harness, where: str) -> None:
+    servers = store(harness)
     added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
     assert added.missing == set()
     changed = await servers.change(moved(added, ELSEWHERE[where]), {}, ANA, changes={})
@@ -89,8 +89,8 @@ async def test_a_stored_secret_is_deleted_when_its_server_moves(ledger: Ledger, 
 
 
 @pytest.mark.parametrize("where", THE_SAME)
-async def test_a_stored_secret_stays_while_its_server_stays_at_its_origin(ledger: Ledger, where: str) -> None:
-    servers = store(ledger)
+async def test_a_stored_secret_stays_while_its_server_stays_at_its_origin(harness: Harness, where: str) -> None:
+    servers = store(harness)
     added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
     changed = await servers.change(moved(added, THE_SAME[where]), {}, ANA, changes={})
     assert await servers.read_secrets(changed) == {AUTH_SECRET: "typed"}
@@ -107,16 +107,16 @@ async def test_a_stored_secret_stays_while_its_server_stays_at_its_origin(ledger
     ],
 )
 async def test_a_variable_of_a_program_is_deleted_when_another_program_would_get_it(
-    ledger: Ledger, other: Transport
+    harness: Harness, other: Transport
 ) -> None:
-    servers = store(ledger)
+    servers = store(harness)
     added = await servers.add(record(transport=StdioTransport("python", ("-m", "jira"))), {"env:TOKEN": "typed"}, ANA)
     changed = await servers.change(moved(added, other), {}, ANA, changes={})
     assert changed.missing == {"env:TOKEN"}
 
 
-async def test_the_secret_of_an_oauth_client_belongs_to_the_client_and_the_whole_address(ledger: Ledger) -> None:
-    servers = store(ledger)
+async def test_the_secret_of_an_oauth_client_belongs_to_the_client_and_the_whole_address(harness: Harness) -> None:
+    servers = store(harness)
     client = Authentication(AuthenticationKind.CLIENT_CREDENTIALS, client_id="bot")
     first = dataclasses.replace(record(), authentication=client)
     added = await servers.add(first, {AUTH_SECRET: "typed"}, ANA)
@@ -129,21 +129,21 @@ async def test_the_secret_of_an_oauth_client_belongs_to_the_client_and_the_whole
             await servers.read_secrets(other)
 
 
-async def test_a_row_whose_address_was_changed_by_hand_does_not_open(ledger: Ledger) -> None:
-    servers = store(ledger)
+async def test_a_row_whose_address_was_changed_by_hand_does_not_open(harness: Harness) -> None:
+    servers = store(harness)
     await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
-    await execute(ledger, "update mcp_servers set definition = replace(definition, 'jira.example', 'evil.example')")
+    await execute(harness, "update mcp_servers set definition = replace(definition, 'jira.example', 'evil.example')")
     (kept,) = await servers.records()
     assert kept.missing == {AUTH_SECRET}
     with pytest.raises(SecretUnavailable, match=r"entered for https://jira\.example:443"):
         await servers.read_secrets(kept)
-    await execute(ledger, "update mcp_secrets set bound_to = :place", place=binding_of(kept, AUTH_SECRET))
+    await execute(harness, "update mcp_secrets set bound_to = :place", place=binding_of(kept, AUTH_SECRET))
     with pytest.raises(SecretUnavailable, match="tampered"):
         await servers.read_secrets(kept)
 
 
-async def test_a_reference_takes_a_grant_for_its_workspace_and_its_host(ledger: Ledger) -> None:
-    bare, granted = store(ledger), store(ledger, GRANT)
+async def test_a_reference_takes_a_grant_for_its_workspace_and_its_host(harness: Harness) -> None:
+    bare, granted = store(harness), store(harness, GRANT)
     added = await bare.add(record(JIRA), {}, ANA)
     with pytest.raises(SecretUnavailable, match=r"not granted to servers of slack:T1 at jira\.example") as refused:
         await bare.read_secrets(added)
@@ -163,8 +163,8 @@ async def test_a_reference_takes_a_grant_for_its_workspace_and_its_host(ledger: 
             await granted.read_secrets(record(reference, workspace=workspace))
 
 
-async def test_a_program_gets_a_reference_only_by_its_launch_template(ledger: Ledger) -> None:
-    granted = store(ledger, GRANT)
+async def test_a_program_gets_a_reference_only_by_its_launch_template(harness: Harness) -> None:
+    granted = store(harness, GRANT)
     launched = StdioTransport("", launch=TemplateLaunch("jira", {"team": "red"}))
     assert await granted.read_secrets(record(JIRA, launched)) == {"env:TOKEN": "the-operators-key"}
     for other in (StdioTransport("", launch=TemplateLaunch("git", {})), StdioTransport("jira")):
@@ -172,18 +172,18 @@ async def test_a_program_gets_a_reference_only_by_its_launch_template(ledger: Le
             await granted.read_secrets(record(JIRA, other))
 
 
-async def test_a_reference_that_the_operator_has_given_holds_for_the_place_it_was_given_for(ledger: Ledger) -> None:
-    servers = store(ledger)
+async def test_a_reference_that_the_operator_has_given_holds_for_the_place_it_was_given_for(harness: Harness) -> None:
+    servers = store(harness)
     added = await servers.add(record(VOUCHED), {}, ANA)
     assert await servers.read_secrets(added) == {AUTH_SECRET: "the-operators-key"}
-    await execute(ledger, "update mcp_servers set definition = replace(definition, 'jira.example', 'evil.example')")
+    await execute(harness, "update mcp_servers set definition = replace(definition, 'jira.example', 'evil.example')")
     (kept,) = await servers.records()
     with pytest.raises(SecretUnavailable, match="not granted"):
         await servers.read_secrets(kept)
 
 
-async def test_a_rotation_keeps_secrets_where_they_are_bound(ledger: Ledger) -> None:
-    servers = store(ledger)
+async def test_a_rotation_keeps_secrets_where_they_are_bound(harness: Harness) -> None:
+    servers = store(harness)
     added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
     assert (await servers.reseal(ANA)).count == 1
     assert await servers.read_secrets(added) == {AUTH_SECRET: "typed"}
@@ -191,8 +191,8 @@ async def test_a_rotation_keeps_secrets_where_they_are_bound(ledger: Ledger) -> 
         await servers.read_secrets(moved(added, HttpTransport("https://evil.example/mcp")))
 
 
-async def test_a_server_of_the_same_name_that_is_added_again_has_no_secret(ledger: Ledger) -> None:
-    servers = store(ledger)
+async def test_a_server_of_the_same_name_that_is_added_again_has_no_secret(harness: Harness) -> None:
+    servers = store(harness)
     added = await servers.add(record(), {AUTH_SECRET: "typed"}, ANA)
     await servers.remove(added.id, added.version, ANA)
     again = await servers.add(record(), {}, ANA)

@@ -18,9 +18,9 @@ from bot.storage.encryption import SecretBox
 from bot.storage.servers import SqlServerStore
 from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.tables import pending_sign_ins, sign_ins
-from tests.audited import audit_rows
+from tests.audit_check import audit_rows
 from tests.fakes.parts import ANA, BEN, HALL
-from tests.ledgers import START, Ledger, PostgresLedger
+from tests.turn_log_harness import START, Harness, PostgresHarness
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 JIRA, WIKI = SignInKey("id-of-jira"), SignInKey("id-of-wiki")
@@ -42,19 +42,19 @@ UNDER_WAY = PendingSignIn(JIRA, ANA, HALL, TOKENS, "verifier-1", "https://bot.ex
 
 
 @pytest.fixture
-def store(ledger: Ledger) -> SqlSignInStore:
-    return SqlSignInStore(ledger.database, SecretBox((KEY,)), clock=lambda: START)
+def store(harness: Harness) -> SqlSignInStore:
+    return SqlSignInStore(harness.database, SecretBox((KEY,)), clock=lambda: START)
 
 
-async def audited(ledger: Ledger) -> list[tuple[str, str]]:
+async def audited(harness: Harness) -> list[tuple[str, str]]:
     def read(connection: sa.Connection) -> list[tuple[str, str]]:
         return [(row["kind"], row["actor"]) for row in audit_rows(connection)]
 
-    return await ledger.database.run(read)
+    return await harness.database.run(read)
 
 
-async def rows(ledger: Ledger, table: sa.Table) -> list[Any]:
-    return await ledger.database.run(lambda connection: list(connection.execute(sa.select(table)).all()))
+async def rows(harness: Harness, table: sa.Table) -> list[Any]:
+    return await harness.database.run(lambda connection: list(connection.execute(sa.select(table)).all()))
 
 
 async def test_what_is_kept_is_found_as_it_was_and_by_nobody_else(store: SqlSignInStore) -> None:
@@ -105,36 +105,36 @@ async def test_of_a_sign_in_that_has_ended_the_registration_is_left(store: SqlSi
     assert await store.mark_revoked(JIRA, kept) is None
 
 
-async def test_signing_in_and_out_is_audited_and_renewing_is_not(ledger: Ledger, store: SqlSignInStore) -> None:
+async def test_signing_in_and_out_is_audited_and_renewing_is_not(harness: Harness, store: SqlSignInStore) -> None:
     kept = await store.signed_in(JIRA, TOKENS, ANA)
     renewed = await store.save(JIRA, kept)
     assert renewed is not None
     await store.mark_revoked(JIRA, renewed)
     assert await store.forget(JIRA, BEN)
     assert not await store.forget(JIRA, BEN)
-    assert await audited(ledger) == [
+    assert await audited(harness) == [
         ("signed in", ANA.principal),
         ("sign-in ended", "countersign"),
         ("signed out", BEN.principal),
     ]
 
 
-async def test_every_change_is_news(ledger: Ledger, store: SqlSignInStore) -> None:
-    numbers = [await ledger.database.run(read_version)]
+async def test_every_change_is_news(harness: Harness, store: SqlSignInStore) -> None:
+    numbers = [await harness.database.run(read_version)]
     kept = await store.signed_in(JIRA, TOKENS, ANA)
-    numbers.append(await ledger.database.run(read_version))
+    numbers.append(await harness.database.run(read_version))
     await store.save(JIRA, kept)
-    numbers.append(await ledger.database.run(read_version))
+    numbers.append(await harness.database.run(read_version))
     await store.forget(JIRA, ANA)
-    numbers.append(await ledger.database.run(read_version))
+    numbers.append(await harness.database.run(read_version))
     assert numbers == sorted(set(numbers))
 
 
-async def test_nothing_secret_is_on_disk(ledger: Ledger, store: SqlSignInStore, tmp_path: Path) -> None:
+async def test_nothing_secret_is_on_disk(harness: Harness, store: SqlSignInStore, tmp_path: Path) -> None:
     await store.signed_in(JIRA, TOKENS, ANA)
     state = await store.begin(UNDER_WAY)
-    said = repr([*await rows(ledger, sign_ins), *await rows(ledger, pending_sign_ins)])
-    said += repr(await ledger.database.run(audit_rows))
+    said = repr([*await rows(harness, sign_ins), *await rows(harness, pending_sign_ins)])
+    said += repr(await harness.database.run(audit_rows))
     files = b"".join(file.read_bytes() for file in tmp_path.glob("turns.db*"))  # noqa: ASYNC240
     for secret in ("access-token-1", "refresh-token-1", "client-secret-1", "verifier-1", state):
         assert secret not in said
@@ -142,30 +142,30 @@ async def test_nothing_secret_is_on_disk(ledger: Ledger, store: SqlSignInStore, 
     assert not {"access-token-1", "refresh-token-1", "client-secret-1"} & set(repr(TOKENS).split("'"))
 
 
-async def test_a_body_that_was_copied_to_another_server_does_not_open(ledger: Ledger, store: SqlSignInStore) -> None:
+async def test_a_body_that_was_copied_to_another_server_does_not_open(harness: Harness, store: SqlSignInStore) -> None:
     await store.save(JIRA, TOKENS)
-    await ledger.database.run(lambda connection: connection.execute(sign_ins.update().values(server_id="id-of-wiki")))
+    await harness.database.run(lambda connection: connection.execute(sign_ins.update().values(server_id="id-of-wiki")))
     with pytest.raises(SecretUnavailable, match="another key"):
         await store.find(WIKI)
 
 
-async def test_a_body_of_a_later_release_counts_for_nothing(ledger: Ledger, store: SqlSignInStore) -> None:
+async def test_a_body_of_a_later_release_counts_for_nothing(harness: Harness, store: SqlSignInStore) -> None:
     await store.save(JIRA, TOKENS)
-    [row] = await rows(ledger, sign_ins)
+    [row] = await rows(harness, sign_ins)
     box, place = SecretBox((KEY,)), '["sign-in", "id-of-jira", ""]'
     later = box.open(row.body, place).replace('"v": 1', '"v": 2')
-    await ledger.database.run(
+    await harness.database.run(
         lambda connection: connection.execute(sign_ins.update().values(body=box.seal(later, place)))
     )
     assert await store.find(JIRA) is None
 
 
-async def test_a_state_is_good_once_for_ten_minutes(ledger: Ledger, store: SqlSignInStore) -> None:
+async def test_a_state_is_good_once_for_ten_minutes(harness: Harness, store: SqlSignInStore) -> None:
     state = await store.begin(UNDER_WAY)
     results = await asyncio.gather(*(store.take(state) for _ in range(5)))
     assert [each for each in results if each] == [replace(UNDER_WAY, expires_at=START + SIGN_IN_SECONDS)]
     late = await store.begin(UNDER_WAY)
-    ledger.time = START + SIGN_IN_SECONDS
+    harness.time = START + SIGN_IN_SECONDS
     assert await store.take(late) is None
     for strange in ("", "x", "\0", "💡"):
         assert await store.take(strange) is None
@@ -179,8 +179,8 @@ async def test_a_persons_next_link_makes_the_one_before_useless_and_nobody_elses
     assert all([await store.take(state) for state in (second, *others)])
 
 
-async def test_a_server_that_is_deleted_takes_its_sign_ins_along(ledger: Ledger, store: SqlSignInStore) -> None:
-    servers = SqlServerStore(ledger.database, SecretBox((KEY,)), {})
+async def test_a_server_that_is_deleted_takes_its_sign_ins_along(harness: Harness, store: SqlSignInStore) -> None:
+    servers = SqlServerStore(harness.database, SecretBox((KEY,)), {})
     record = await servers.add(
         ServerRecord(ServerConfig("jira", HttpTransport("https://jira.example/mcp"), id=JIRA.server_id)), {}, ANA
     )
@@ -192,21 +192,21 @@ async def test_a_server_that_is_deleted_takes_its_sign_ins_along(ledger: Ledger,
     assert await store.take(state) is None
 
 
-async def test_a_new_key_encrypts_sign_ins_anew_and_what_no_key_opens_is_named(ledger: Ledger) -> None:
-    await SqlSignInStore(ledger.database, SecretBox((OTHER_KEY,))).save(WIKI, TOKENS)
-    await SqlSignInStore(ledger.database, SecretBox((KEY,))).save(JIRA, TOKENS)
+async def test_a_new_key_encrypts_sign_ins_anew_and_what_no_key_opens_is_named(harness: Harness) -> None:
+    await SqlSignInStore(harness.database, SecretBox((OTHER_KEY,))).save(WIKI, TOKENS)
+    await SqlSignInStore(harness.database, SecretBox((KEY,))).save(JIRA, TOKENS)
     new = b"n" * 32
-    resealed = await SqlServerStore(ledger.database, SecretBox((new, KEY)), {}).reseal(ANA)
+    resealed = await SqlServerStore(harness.database, SecretBox((new, KEY)), {}).reseal(ANA)
     assert (resealed.count, resealed.unopened) == (1, ("id-of-wiki sign-in",))
-    found = await SqlSignInStore(ledger.database, SecretBox((new,))).find(JIRA)
+    found = await SqlSignInStore(harness.database, SecretBox((new,))).find(JIRA)
     assert found is not None
     assert found.access_token == "access-token-1"
 
 
-async def test_two_processes_see_each_others_sign_ins(ledger: Ledger, store: SqlSignInStore) -> None:
-    if not isinstance(ledger, PostgresLedger):
+async def test_two_processes_see_each_others_sign_ins(harness: Harness, store: SqlSignInStore) -> None:
+    if not isinstance(harness, PostgresHarness):
         pytest.skip("one process has a SQLite file")
-    process = ledger.another_process()
+    process = harness.another_process()
     other = SqlSignInStore(process.database, SecretBox((KEY,)))
     first = await store.save(JIRA, TOKENS)
     assert first is not None

@@ -14,7 +14,7 @@ from bot.storage import activity
 from bot.storage.reporting import SqlReporting
 from bot.storage.tables import audit
 from tests.fakes.parts import ANA, BEN, HALL, message
-from tests.ledgers import START, Ledger
+from tests.turn_log_harness import START, Harness
 
 ELSEWHERE = ConversationKey("test", "v", "hall", "1")
 EVERYWHERE = ""
@@ -31,145 +31,145 @@ def wanted(n: int, status: StepStatus, server: str = "s", card: str = "") -> Too
     return ToolStep(n, ToolCall(f"c{n}", f"{server}__write", {}), ref, status, True, approval=approval)
 
 
-async def driven(ledger: Ledger, where: ConversationKey = HALL, *, beside: Claim | None = None) -> Claim:
+async def driven(harness: Harness, where: ConversationKey = HALL, *, beside: Claim | None = None) -> Claim:
     """A turn in the present process's hands, beside one that it has already."""
-    receipt = await ledger.log.enqueue(message(f"hi {where}", conversation=where))
-    (claim,) = await ledger.log.claim(1, [beside.turn_id] if beside else [])
+    receipt = await harness.log.enqueue(message(f"hi {where}", conversation=where))
+    (claim,) = await harness.log.claim(1, [beside.turn_id] if beside else [])
     assert claim.turn_id == receipt.turn_id
     return claim
 
 
 async def asking_for(
-    ledger: Ledger, *steps: ToolStep, where: ConversationKey = HALL, beside: Claim | None = None
+    harness: Harness, *steps: ToolStep, where: ConversationKey = HALL, beside: Claim | None = None
 ) -> Claim:
-    claim = await driven(ledger, where, beside=beside)
+    claim = await driven(harness, where, beside=beside)
     reply = ModelStep(1, assistant("", *(step.call for step in steps)), StopReason.TOOLS)
-    await ledger.log.append(claim, reply, steps)
+    await harness.log.append(claim, reply, steps)
     return claim
 
 
-async def ran(ledger: Ledger, claim: Claim, n: int, status: StepStatus, seconds: float) -> None:
-    await ledger.log.finish_call(claim, n, status, ToolResult(f"c{n}", (TextPart("it"),)), seconds)
+async def ran(harness: Harness, claim: Claim, n: int, status: StepStatus, seconds: float) -> None:
+    await harness.log.finish_call(claim, n, status, ToolResult(f"c{n}", (TextPart("it"),)), seconds)
 
 
 async def happened(
-    ledger: Ledger, since: float = START, workspace: str = EVERYWHERE, server: str = EVERY_SERVER
+    harness: Harness, since: float = START, workspace: str = EVERYWHERE, server: str = EVERY_SERVER
 ) -> Activity:
-    return await SqlReporting(ledger.database).activity(since, workspace, server)
+    return await SqlReporting(harness.database).activity(since, workspace, server)
 
 
 # ---------------------------------------------------------------------- unfinished
 
 
-async def test_where_nothing_is_to_be_done_the_backlog_is_empty(ledger: Ledger) -> None:
-    claim = await driven(ledger)
-    await ledger.log.finish(claim, TurnStatus.DONE, (), "")
-    await ledger.log.acquire_delivery(claim.turn_id, 99)
-    await ledger.log.mark_delivered(claim.turn_id, 99)
+async def test_where_nothing_is_to_be_done_the_backlog_is_empty(harness: Harness) -> None:
+    claim = await driven(harness)
+    await harness.log.finish(claim, TurnStatus.DONE, (), "")
+    await harness.log.acquire_delivery(claim.turn_id, 99)
+    await harness.log.mark_delivered(claim.turn_id, 99)
     empty = Backlog({"queued": 0, "running": 0, "waiting": 0}, 0.0, 0, 0)
-    assert await SqlReporting(ledger.database).backlog() == empty
+    assert await SqlReporting(harness.database).backlog() == empty
 
 
-async def test_turns_are_counted_by_status_with_what_waits_for_people_and_for_drawing(ledger: Ledger) -> None:
+async def test_turns_are_counted_by_status_with_what_waits_for_people_and_for_drawing(harness: Harness) -> None:
     claim = await asking_for(
-        ledger, wanted(2, StepStatus.AWAITING, card="a"), wanted(3, StepStatus.AWAITING, card="b"), where=place(1)
+        harness, wanted(2, StepStatus.AWAITING, card="a"), wanted(3, StepStatus.AWAITING, card="b"), where=place(1)
     )
-    assert await ledger.log.park(claim) is None
-    ended = await driven(ledger, place(2))
-    await ledger.log.finish(ended, TurnStatus.DONE, (), "")
-    await driven(ledger, place(3))
-    found = await SqlReporting(ledger.database).backlog()
+    assert await harness.log.park(claim) is None
+    ended = await driven(harness, place(2))
+    await harness.log.finish(ended, TurnStatus.DONE, (), "")
+    await driven(harness, place(3))
+    found = await SqlReporting(harness.database).backlog()
     assert found == Backlog({"queued": 0, "running": 1, "waiting": 1}, 0.0, 2, 2)
 
 
-async def test_only_a_turn_that_could_begin_waits_for_a_worker(ledger: Ledger) -> None:
-    claim = await driven(ledger)
-    await ledger.log.enqueue(message("second"))
-    ledger.time += 30
-    assert (await SqlReporting(ledger.database).backlog()).oldest_ready == 0.0
-    await ledger.log.finish(claim, TurnStatus.DONE, (), "")
-    found = await SqlReporting(ledger.database).backlog()
+async def test_only_a_turn_that_could_begin_waits_for_a_worker(harness: Harness) -> None:
+    claim = await driven(harness)
+    await harness.log.enqueue(message("second"))
+    harness.time += 30
+    assert (await SqlReporting(harness.database).backlog()).oldest_ready == 0.0
+    await harness.log.finish(claim, TurnStatus.DONE, (), "")
+    found = await SqlReporting(harness.database).backlog()
     assert (found.oldest_ready, found.turns["queued"]) == (30.0, 1)
 
 
-async def test_a_turn_that_the_limit_of_its_person_holds_back_does_not_wait_for_a_worker(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database, TurnLimits(running=1))
-    claim = await driven(ledger, place(1))
-    await ledger.log.enqueue(message("second", conversation=place(2)))
-    ledger.time += 30
+async def test_a_turn_that_the_limit_of_its_person_holds_back_does_not_wait_for_a_worker(harness: Harness) -> None:
+    archive = SqlReporting(harness.database, TurnLimits(running=1))
+    claim = await driven(harness, place(1))
+    await harness.log.enqueue(message("second", conversation=place(2)))
+    harness.time += 30
     assert (await archive.backlog()).oldest_ready == 0.0
-    await ledger.log.enqueue(message("third", conversation=place(3), author=BEN))
-    ledger.time += 10
+    await harness.log.enqueue(message("third", conversation=place(3), author=BEN))
+    harness.time += 10
     assert (await archive.backlog()).oldest_ready == 10.0
-    await ledger.log.finish(claim, TurnStatus.DONE, (), "")
+    await harness.log.finish(claim, TurnStatus.DONE, (), "")
     assert (await archive.backlog()).oldest_ready == 40.0
 
 
 # ---------------------------------------------------------------------- in a while
 
 
-async def test_where_nothing_has_happened_there_is_nothing_to_count(ledger: Ledger) -> None:
-    assert await happened(ledger) == Activity({}, (), ApprovalActivity())
+async def test_where_nothing_has_happened_there_is_nothing_to_count(harness: Harness) -> None:
+    assert await happened(harness) == Activity({}, (), ApprovalActivity())
 
 
-async def test_calls_are_counted_by_server_with_how_they_went_and_how_long_they_took(ledger: Ledger) -> None:
+async def test_calls_are_counted_by_server_with_how_they_went_and_how_long_they_took(harness: Harness) -> None:
     claim = await asking_for(
-        ledger,
+        harness,
         *(wanted(n, StepStatus.READY, "weather") for n in range(2, 22)),
         wanted(22, StepStatus.READY, "files"),
     )
     for n in range(2, 22):
-        await ran(ledger, claim, n, StepStatus.DONE if n > 3 else StepStatus.FAILED, float(n - 1))
-    await ran(ledger, claim, 22, StepStatus.DONE, 0.5)
-    assert (await happened(ledger)).servers == (
+        await ran(harness, claim, n, StepStatus.DONE if n > 3 else StepStatus.FAILED, float(n - 1))
+    await ran(harness, claim, 22, StepStatus.DONE, 0.5)
+    assert (await happened(harness)).servers == (
         ServerActivity("weather", 20, 18, 10.0, 19.0),
         ServerActivity("files", 1, 1, 0.5, 0.5),
     )
-    assert [server.server for server in (await happened(ledger, server="id-of-files")).servers] == ["files"]
+    assert [server.server for server in (await happened(harness, server="id-of-files")).servers] == ["files"]
 
 
-async def test_approvals_are_counted_with_what_became_of_them_and_how_fast_people_were(ledger: Ledger) -> None:
-    claim = await asking_for(ledger, *(wanted(n, StepStatus.AWAITING, card=f"card-{n}") for n in range(2, 7)))
-    await ledger.log.acquire_delivery(claim.turn_id, 99)
-    await ledger.log.mark_delivered(claim.turn_id, 99)
+async def test_approvals_are_counted_with_what_became_of_them_and_how_fast_people_were(harness: Harness) -> None:
+    claim = await asking_for(harness, *(wanted(n, StepStatus.AWAITING, card=f"card-{n}") for n in range(2, 7)))
+    await harness.log.acquire_delivery(claim.turn_id, 99)
+    await harness.log.mark_delivered(claim.turn_id, 99)
     for n, verdict, later in ((2, DecisionType.APPROVE, 2), (3, DecisionType.DENY, 4), (4, DecisionType.APPROVE, 10)):
-        ledger.time += later
-        await ledger.log.decide(Decision(f"card-{n}", 1, verdict, BEN))
-    assert (await happened(ledger)).approvals == ApprovalActivity(5, 2, 1, 0, 6.0)
-    ledger.time += 60
-    await ledger.log.park(claim)
-    found = (await happened(ledger, server="id-of-s")).approvals
+        harness.time += later
+        await harness.log.decide(Decision(f"card-{n}", 1, verdict, BEN))
+    assert (await happened(harness)).approvals == ApprovalActivity(5, 2, 1, 0, 6.0)
+    harness.time += 60
+    await harness.log.park(claim)
+    found = (await happened(harness, server="id-of-s")).approvals
     assert found == ApprovalActivity(5, 2, 1, 2, 6.0)
     assert found.others == 0
-    assert (await happened(ledger, server="id-of-other")).approvals == ApprovalActivity()
+    assert (await happened(harness, server="id-of-other")).approvals == ApprovalActivity()
 
 
-async def test_only_what_happened_since_then_and_there_counts(ledger: Ledger) -> None:
+async def test_only_what_happened_since_then_and_there_counts(harness: Harness) -> None:
     early = await asking_for(
-        ledger, wanted(2, StepStatus.READY), wanted(3, StepStatus.AWAITING, card="early"), where=place(1)
+        harness, wanted(2, StepStatus.READY), wanted(3, StepStatus.AWAITING, card="early"), where=place(1)
     )
-    await ran(ledger, early, 2, StepStatus.DONE, 1.0)
-    ledger.time += 100
-    await ledger.log.decide(Decision("early", 1, DecisionType.APPROVE, BEN))
-    late = await asking_for(ledger, wanted(2, StepStatus.READY), where=ELSEWHERE, beside=early)
-    await ran(ledger, late, 2, StepStatus.DONE, 2.0)
-    await ledger.log.finish(late, TurnStatus.FAILED, (), "no")
-    everything = await happened(ledger)
+    await ran(harness, early, 2, StepStatus.DONE, 1.0)
+    harness.time += 100
+    await harness.log.decide(Decision("early", 1, DecisionType.APPROVE, BEN))
+    late = await asking_for(harness, wanted(2, StepStatus.READY), where=ELSEWHERE, beside=early)
+    await ran(harness, late, 2, StepStatus.DONE, 2.0)
+    await harness.log.finish(late, TurnStatus.FAILED, (), "no")
+    everything = await happened(harness)
     assert everything.turns == {"running": 1, "failed": 1}
     assert everything.servers == (ServerActivity("s", 2, 2, 1.0, 2.0),)
-    lately = await happened(ledger, START + 50)
+    lately = await happened(harness, START + 50)
     assert lately == Activity({"failed": 1}, (ServerActivity("s", 1, 1, 2.0, 2.0),), ApprovalActivity())
-    there = await happened(ledger, workspace="test:w")
+    there = await happened(harness, workspace="test:w")
     assert (there.turns, there.approvals.asked) == ({"running": 1}, 1)
     assert [server.calls for server in there.servers] == [1]
 
 
-async def test_more_than_is_read_is_counted_as_far_as_it_is_the_latest(ledger: Ledger) -> None:
-    claim = await asking_for(ledger, *(wanted(n, StepStatus.READY) for n in range(2, 6)))
+async def test_more_than_is_read_is_counted_as_far_as_it_is_the_latest(harness: Harness) -> None:
+    claim = await asking_for(harness, *(wanted(n, StepStatus.READY) for n in range(2, 6)))
     for n in range(2, 6):
-        ledger.time += 1
-        await ran(ledger, claim, n, StepStatus.DONE, float(n))
-    found = await ledger.database.run(
+        harness.time += 1
+        await ran(harness, claim, n, StepStatus.DONE, float(n))
+    found = await harness.database.run(
         lambda connection: activity.read_activity(connection, START, EVERYWHERE, EVERY_SERVER, limit=3)
     )
     assert not found.whole
@@ -177,10 +177,10 @@ async def test_more_than_is_read_is_counted_as_far_as_it_is_the_latest(ledger: L
 
 
 @pytest.mark.parametrize("body", ["", "[1]", "not json"])
-async def test_a_row_that_cannot_be_read_keeps_nothing_from_being_counted(ledger: Ledger, body: str) -> None:
-    claim = await asking_for(ledger, wanted(2, StepStatus.READY))
-    await ran(ledger, claim, 2, StepStatus.DONE, 1.0)
+async def test_a_row_that_cannot_be_read_keeps_nothing_from_being_counted(harness: Harness, body: str) -> None:
+    claim = await asking_for(harness, wanted(2, StepStatus.READY))
+    await ran(harness, claim, 2, StepStatus.DONE, 1.0)
     row = {"seq": 2, "at": START, "kind": "ran", "conversation": str(HALL), "turn_id": "t", "actor": "test:ana"}
     chain = {"previous": "", "hash": "", "subject": "", "mac": ""}
-    await ledger.database.run(lambda connection: connection.execute(audit.insert().values(**row, **chain, body=body)))
-    assert {(server.server, server.calls) for server in (await happened(ledger)).servers} == {("", 1), ("s", 1)}
+    await harness.database.run(lambda connection: connection.execute(audit.insert().values(**row, **chain, body=body)))
+    assert {(server.server, server.calls) for server in (await happened(harness)).servers} == {("", 1), ("s", 1)}

@@ -63,10 +63,10 @@ from bot.storage.profiles import SqlProfileStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.servers import Resealed, SqlServerStore
 from bot.storage.tables import metadata
-from tests.audited import audit_findings
+from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
-from tests.ledgers import START, Ledger, SqliteLedger, running
 from tests.rules import plain
+from tests.turn_log_harness import START, Harness, SqliteHarness, running
 
 T = TypeVar("T")
 
@@ -77,9 +77,9 @@ STORED = SecretReference(SecretSource.STORED)
 WEIRD = "a\0b \ud83d c\u202e 💡"
 
 
-def server_store(ledger: Ledger, box: SecretBox | None = None, **environment: str) -> SqlServerStore:
+def server_store(harness: Harness, box: SecretBox | None = None, **environment: str) -> SqlServerStore:
     """A store of an operator who grants every reference to everybody."""
-    return SqlServerStore(ledger.database, make_box(KEY) if box is None else box, environment, grants=Everything)
+    return SqlServerStore(harness.database, make_box(KEY) if box is None else box, environment, grants=Everything)
 
 
 class Everything(SecretGrants):
@@ -90,18 +90,18 @@ class Everything(SecretGrants):
 
 
 @pytest.fixture
-def servers(ledger: Ledger) -> SqlServerStore:
-    return server_store(ledger)
+def servers(harness: Harness) -> SqlServerStore:
+    return server_store(harness)
 
 
-def test_the_stores_are_what_the_other_parts_ask_for(ledger: Ledger) -> None:
-    _servers: ServerStore = server_store(ledger)
-    _policies: PolicyStore = SqlPolicyStore(ledger.database)
-    _profiles: ProfileStore = SqlProfileStore(ledger.database)
-    _archive: ReportingStore = SqlReporting(ledger.database)
-    _overview: UserActivity = SqlReporting(ledger.database)
-    _engagements: ActiveThreads = SqlReporting(ledger.database)
-    _opinions: FeedbackStore = SqlFeedbackStore(ledger.database)
+def test_the_stores_are_what_the_other_parts_ask_for(harness: Harness) -> None:
+    _servers: ServerStore = server_store(harness)
+    _policies: PolicyStore = SqlPolicyStore(harness.database)
+    _profiles: ProfileStore = SqlProfileStore(harness.database)
+    _archive: ReportingStore = SqlReporting(harness.database)
+    _overview: UserActivity = SqlReporting(harness.database)
+    _engagements: ActiveThreads = SqlReporting(harness.database)
+    _opinions: FeedbackStore = SqlFeedbackStore(harness.database)
 
 
 def record(slug: str = "weather", workspace: str = HOME, **fields: Any) -> ServerRecord:
@@ -125,33 +125,33 @@ def renamed(known: ServerRecord, title: str) -> ServerRecord:
     return dataclasses.replace(known, config=dataclasses.replace(known.config, title=title))
 
 
-async def entries(ledger: Ledger, subject: str = "") -> Sequence[tuple[str, str]]:
+async def entries(harness: Harness, subject: str = "") -> Sequence[tuple[str, str]]:
     """What the audit says was done, and by whom, the latest first."""
-    page, _ = await SqlReporting(ledger.database).audit(AuditQuery(subject), 100, 0)
+    page, _ = await SqlReporting(harness.database).audit(AuditQuery(subject), 100, 0)
     return [(entry.kind, entry.actor) for entry in page]
 
 
-async def rows_of(ledger: Ledger, table: str) -> list[tuple[Any, ...]]:
+async def rows_of(harness: Harness, table: str) -> list[tuple[Any, ...]]:
     def read(connection: sa.Connection) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.execute(sa.select(metadata.tables[table]))]
 
-    return await ledger.database.run(read)
+    return await harness.database.run(read)
 
 
-async def dump(ledger: Ledger, folder: Path) -> bytes:
+async def dump(harness: Harness, folder: Path) -> bytes:
     """Everything the database holds, as bytes: the files of SQLite with its log, the rows of PostgreSQL."""
-    if isinstance(ledger, SqliteLedger):
+    if isinstance(harness, SqliteHarness):
         return b"".join(file.read_bytes() for file in sorted(folder.glob("turns.db*")))  # noqa: ASYNC240
-    tables = [await rows_of(ledger, name) for name in metadata.tables]
+    tables = [await rows_of(harness, name) for name in metadata.tables]
     return repr(tables).encode()
 
 
-async def the_chain_is_whole(ledger: Ledger) -> bool:
-    return await audit_findings(ledger.database) == []
+async def the_chain_is_whole(harness: Harness) -> bool:
+    return await audit_findings(harness.database) == []
 
 
-async def execute(ledger: Ledger, statement: str, **values: Any) -> None:
-    await ledger.database.run(lambda connection: connection.execute(sa.text(statement), values))
+async def execute(harness: Harness, statement: str, **values: Any) -> None:
+    await harness.database.run(lambda connection: connection.execute(sa.text(statement), values))
 
 
 # ---------------------------------------------------------------------- servers
@@ -161,7 +161,7 @@ FILLED_IN = ("sign_in",)
 """What is made of the definition when the server is to be connected to."""
 
 
-async def test_a_server_is_kept_with_every_field(ledger: Ledger, servers: SqlServerStore) -> None:
+async def test_a_server_is_kept_with_every_field(harness: Harness, servers: SqlServerStore) -> None:
     everything = ServerRecord(
         ServerConfig(
             name="files",
@@ -196,7 +196,7 @@ async def test_a_server_is_kept_with_every_field(ledger: Ledger, servers: SqlSer
         plain = {name: field.default for name, field in type(each).__dataclass_fields__.items()}
         untouched = [name for name in plain if getattr(each, name) == plain[name] and name not in FILLED_IN]
         assert untouched == [], "the test leaves no field out"
-    ledger.time = START + 5
+    harness.time = START + 5
     added = await servers.add(everything, {"auth": TOKEN}, ANA)
     assert added == dataclasses.replace(
         everything,
@@ -218,9 +218,9 @@ async def test_every_way_over_http_is_read_as_it_was_written(servers: SqlServerS
     assert await servers.records() == [added]
 
 
-async def test_a_changed_server_says_who_changed_it_last_and_when(ledger: Ledger, servers: SqlServerStore) -> None:
+async def test_a_changed_server_says_who_changed_it_last_and_when(harness: Harness, servers: SqlServerStore) -> None:
     added = await servers.add(record(), {}, ANA)
-    ledger.time = START + 60
+    harness.time = START + 60
     changed = await servers.change(renamed(added, "Rain"), {}, BEN, changes={"title": "The weather → Rain"})
     assert changed.config.title == "Rain"
     assert (changed.version, changed.updated_by, changed.updated_at) == (2, BEN.principal, START + 60)
@@ -228,7 +228,7 @@ async def test_a_changed_server_says_who_changed_it_last_and_when(ledger: Ledger
 
 
 async def test_whoever_changes_an_old_version_hears_who_was_faster_and_changes_nothing(
-    ledger: Ledger, servers: SqlServerStore
+    harness: Harness, servers: SqlServerStore
 ) -> None:
     added = await servers.add(record(), {}, ANA)
     await servers.change(renamed(added, "Rain"), {}, BEN, changes={})
@@ -241,7 +241,7 @@ async def test_whoever_changes_an_old_version_hears_who_was_faster_and_changes_n
     with pytest.raises(Conflict, match="changed meanwhile by test:ben"):
         await servers.remove(added.id, added.version, ANA)
     assert [each.config.title for each in await servers.records()] == ["Rain"]
-    assert await entries(ledger, added.id) == [("changed server", "test:ben"), ("added server", "test:ana")]
+    assert await entries(harness, added.id) == [("changed server", "test:ben"), ("added server", "test:ana")]
 
 
 class Forgetful:
@@ -255,8 +255,8 @@ class Forgetful:
         return await self._database.run(transaction, **options)
 
 
-async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_answer(ledger: Ledger) -> None:
-    forgetful: Any = Forgetful(ledger.database)
+async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_answer(harness: Harness) -> None:
+    forgetful: Any = Forgetful(harness.database)
     servers = SqlServerStore(forgetful, make_box(KEY), {})
     policies, profiles, archive = SqlPolicyStore(forgetful), SqlProfileStore(forgetful), SqlReporting(forgetful)
     added = await servers.add(with_token(), {"auth": "first"}, ANA)
@@ -275,7 +275,7 @@ async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_a
     await servers.save_capabilities(added.id, OFFER)
     await servers.remove(added.id, 3, ANA)
     assert await servers.revision() == 12
-    assert [kind for kind, _ in reversed(await entries(ledger))] == [
+    assert [kind for kind, _ in reversed(await entries(harness))] == [
         "added server",
         "changed server",
         "switched server off",
@@ -288,7 +288,7 @@ async def test_a_change_whose_commit_gave_no_answer_is_made_once_and_gives_the_a
         "deleted profile",
         "removed server",
     ]
-    await ledger.log.finish(await running(ledger), TurnStatus.DONE, [], "")
+    await harness.log.finish(await running(harness), TurnStatus.DONE, [], "")
     assert await archive.delete(HALL, ANA)
 
 
@@ -323,7 +323,7 @@ async def test_a_server_of_everybody_shares_its_slug_with_none_of_a_workspace(
 
 
 async def test_a_server_is_switched_whatever_its_version_and_a_change_of_it_leaves_that_alone(
-    ledger: Ledger, servers: SqlServerStore
+    harness: Harness, servers: SqlServerStore
 ) -> None:
     added = await servers.add(record(), {}, ANA)
     off = await servers.set_enablement(added.id, ServerEnablement.DISABLED, BEN)
@@ -333,7 +333,7 @@ async def test_a_server_is_switched_whatever_its_version_and_a_change_of_it_leav
     assert (await servers.change(stale, {}, BEN, changes={})).standing is ServerEnablement.DISABLED
     await servers.set_enablement(added.id, ServerEnablement.ON, ANA)
     await servers.set_enablement(added.id, ServerEnablement.DISCONNECTED, ANA)
-    assert [kind for kind, _ in await entries(ledger, added.id)] == [
+    assert [kind for kind, _ in await entries(harness, added.id)] == [
         "disconnected server",
         "switched server on",
         "changed server",
@@ -343,9 +343,9 @@ async def test_a_server_is_switched_whatever_its_version_and_a_change_of_it_leav
 
 
 async def test_a_removed_server_takes_its_secrets_policies_and_tools_along_and_no_others(
-    ledger: Ledger, servers: SqlServerStore
+    harness: Harness, servers: SqlServerStore
 ) -> None:
-    policies = SqlPolicyStore(ledger.database)
+    policies = SqlPolicyStore(harness.database)
     kept, gone = [await servers.add(with_token(slug), {"auth": TOKEN}, ANA) for slug in ("kept", "gone")]
     for each in (kept, gone):
         await policies.set_rule(plain(each.id, "run", ApprovalPolicy.ALWAYS_DENY), ANA)
@@ -355,12 +355,12 @@ async def test_a_removed_server_takes_its_secrets_policies_and_tools_along_and_n
     assert [each.id for each in await servers.records()] == [kept.id]
     assert [rule.server_id for rule in await policies.rules()] == [kept.id]
     assert list(await servers.cached_capabilities()) == [kept.id]
-    assert [row[0] for row in await rows_of(ledger, "mcp_secrets")] == [kept.id]
-    assert (await entries(ledger, gone.id))[0] == ("removed server", BEN.principal)
-    assert await the_chain_is_whole(ledger)
+    assert [row[0] for row in await rows_of(harness, "mcp_secrets")] == [kept.id]
+    assert (await entries(harness, gone.id))[0] == ("removed server", BEN.principal)
+    assert await the_chain_is_whole(harness)
 
 
-async def test_what_is_done_to_a_server_that_is_gone_is_refused(ledger: Ledger, servers: SqlServerStore) -> None:
+async def test_what_is_done_to_a_server_that_is_gone_is_refused(harness: Harness, servers: SqlServerStore) -> None:
     added = await servers.add(record(), {}, ANA)
     await servers.remove(added.id, added.version, ANA)
     with pytest.raises(NotFound):
@@ -370,37 +370,37 @@ async def test_what_is_done_to_a_server_that_is_gone_is_refused(ledger: Ledger, 
     with pytest.raises(NotFound):
         await servers.set_enablement(added.id, ServerEnablement.DISABLED, ANA)
     with pytest.raises(NotFound):
-        await SqlPolicyStore(ledger.database).set_rule(plain(added.id, "x", ApprovalPolicy.ASK_USER), ANA)
+        await SqlPolicyStore(harness.database).set_rule(plain(added.id, "x", ApprovalPolicy.ASK_USER), ANA)
     # A sync that was under way when its server was removed.
     await servers.save_capabilities(added.id, OFFER)
     await servers.save_sync_failure(added.id, "gone")
     assert await servers.cached_capabilities() == {}
 
 
-async def test_names_no_database_can_store_do_no_harm(ledger: Ledger, servers: SqlServerStore) -> None:
+async def test_names_no_database_can_store_do_no_harm(harness: Harness, servers: SqlServerStore) -> None:
     strange = Author("test", WEIRD, WEIRD)
     added = await servers.add(record(title=WEIRD, description=WEIRD, system_instruction=WEIRD), {}, strange)
     assert added.config.title == added.config.description == "a\ufffdb ? c\u202e 💡"
     assert added.config.system_instruction == WEIRD
     changed = await servers.change(renamed(added, f"{WEIRD}!"), {}, strange, changes={"title": f"{WEIRD} → {WEIRD}!"})
-    profiles = SqlProfileStore(ledger.database)
+    profiles = SqlProfileStore(harness.database)
     profile = await profiles.save(Profile("p1", WEIRD, HOME, persona=WEIRD), strange)
     await profiles.bind(f"test:w:{WEIRD}", profile.id, strange)
-    await SqlPolicyStore(ledger.database).set_rule(plain(added.id, WEIRD, ApprovalPolicy.ASK_USER), strange)
+    await SqlPolicyStore(harness.database).set_rule(plain(added.id, WEIRD, ApprovalPolicy.ASK_USER), strange)
     await servers.save_sync_failure(added.id, WEIRD)
     assert await servers.records() == [changed]
     assert profile.persona == WEIRD
-    assert await the_chain_is_whole(ledger)
-    assert len(await entries(ledger)) == 5
+    assert await the_chain_is_whole(harness)
+    assert len(await entries(harness)) == 5
 
 
 async def test_one_row_that_cannot_be_read_keeps_no_other_from_being_read(
-    ledger: Ledger, servers: SqlServerStore, caplog: pytest.LogCaptureFixture
+    harness: Harness, servers: SqlServerStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     for slug in ("bad", "good", "worse"):
         await servers.add(with_token(slug), {"auth": TOKEN}, ANA)
-    await execute(ledger, "update mcp_servers set definition = '{\"v\": 9}' where slug = 'bad'")
-    await execute(ledger, "update mcp_secrets set source = 'vault' where server_id like '%worse%'")
+    await execute(harness, "update mcp_servers set definition = '{\"v\": 9}' where slug = 'bad'")
+    await execute(harness, "update mcp_secrets set source = 'vault' where server_id like '%worse%'")
     for _ in range(3):
         assert [each.config.name for each in await servers.records()] == ["good"]
     assert sum("cannot be read" in each for each in caplog.messages) == 2
@@ -431,7 +431,7 @@ OFFER = ServerCapabilities(
 )
 
 
-async def test_what_a_server_offers_comes_back_exactly(ledger: Ledger, servers: SqlServerStore) -> None:
+async def test_what_a_server_offers_comes_back_exactly(harness: Harness, servers: SqlServerStore) -> None:
     await servers.save_capabilities("file:weather", OFFER)
     known = await servers.cached_capabilities()
     assert known == {"file:weather": CachedCapabilities(SyncStatus.SYNCED, OFFER, START)}
@@ -441,14 +441,14 @@ async def test_what_a_server_offers_comes_back_exactly(ledger: Ledger, servers: 
 
 
 async def test_a_failed_sync_keeps_what_is_known_and_a_good_one_clears_the_failure(
-    ledger: Ledger, servers: SqlServerStore
+    harness: Harness, servers: SqlServerStore
 ) -> None:
     await servers.save_sync_failure("file:weather", "It did not answer.")
     assert await servers.cached_capabilities() == {
         "file:weather": CachedCapabilities(SyncStatus.SYNC_FAILED, problem="It did not answer.")
     }
     await servers.save_capabilities("file:weather", OFFER)
-    ledger.time = START + 300
+    harness.time = START + 300
     await servers.save_sync_failure("file:weather", "Gone.")
     assert await servers.cached_capabilities() == {
         "file:weather": CachedCapabilities(SyncStatus.SYNC_FAILED, OFFER, START, "Gone.")
@@ -485,11 +485,11 @@ async def test_the_first_sync_of_a_server_that_offers_nothing_is_no_change(serve
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"tools": [1]}', "null", ""])
 async def test_what_is_known_and_cannot_be_read_is_left_out_said_once_and_put_right_by_the_next_sync(
-    ledger: Ledger, servers: SqlServerStore, caplog: pytest.LogCaptureFixture, text: str
+    harness: Harness, servers: SqlServerStore, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     await servers.save_capabilities("file:weather", OFFER)
     await servers.save_capabilities("file:news", OFFER)
-    await execute(ledger, "update mcp_capabilities set capabilities = :t where server_id = 'file:weather'", t=text)
+    await execute(harness, "update mcp_capabilities set capabilities = :t where server_id = 'file:weather'", t=text)
     for _ in range(3):
         assert list(await servers.cached_capabilities()) == ["file:news"]
     assert [each for each in caplog.messages if "file:weather" in each] == [
@@ -503,9 +503,9 @@ async def test_what_is_known_and_cannot_be_read_is_left_out_said_once_and_put_ri
 
 
 async def test_the_revision_grows_with_every_change_of_servers_policies_and_profiles(
-    ledger: Ledger, servers: SqlServerStore
+    harness: Harness, servers: SqlServerStore
 ) -> None:
-    policies, profiles = SqlPolicyStore(ledger.database), SqlProfileStore(ledger.database)
+    policies, profiles = SqlPolicyStore(harness.database), SqlProfileStore(harness.database)
     added = await servers.add(record(), {}, ANA)
     profile = await profiles.save(Profile("p1", "Clerk"), ANA)
     rule = plain(added.id, "run", ApprovalPolicy.ALWAYS_DENY)
@@ -529,15 +529,15 @@ async def test_the_revision_grows_with_every_change_of_servers_policies_and_prof
 
 
 async def test_what_changes_nothing_leaves_the_revision_and_the_audit_alone(
-    ledger: Ledger, servers: SqlServerStore
+    harness: Harness, servers: SqlServerStore
 ) -> None:
-    policies, profiles = SqlPolicyStore(ledger.database), SqlProfileStore(ledger.database)
+    policies, profiles = SqlPolicyStore(harness.database), SqlProfileStore(harness.database)
     added = await servers.add(record(), {}, ANA)
     rule = plain(added.id, "run", ApprovalPolicy.ALWAYS_DENY)
     await policies.set_rule(rule, ANA)
     await profiles.save(Profile("p1", "Clerk"), ANA)
     await profiles.bind(HOME, "p1", ANA)
-    before = await servers.revision(), await entries(ledger)
+    before = await servers.revision(), await entries(harness)
     await servers.set_enablement(added.id, ServerEnablement.ON, BEN)
     await policies.set_rule(rule, BEN)
     await profiles.bind(HOME, "p1", BEN)
@@ -546,15 +546,15 @@ async def test_what_changes_nothing_leaves_the_revision_and_the_audit_alone(
     assert not await profiles.delete("p2", BEN)
     with pytest.raises(Conflict):
         await servers.remove(added.id, 7, BEN)
-    assert (await servers.revision(), await entries(ledger)) == before
+    assert (await servers.revision(), await entries(harness)) == before
 
 
 # ---------------------------------------------------------------------- secrets
 
 
-async def test_secrets_are_revealed_from_wherever_they_are_kept(ledger: Ledger, tmp_path: Path) -> None:
+async def test_secrets_are_revealed_from_wherever_they_are_kept(harness: Harness, tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(b" from a file\r\n\r\n")
-    servers = server_store(ledger, PASSWORD="from the environment")
+    servers = server_store(harness, PASSWORD="from the environment")
     kept = record(
         secrets={
             "auth": STORED,
@@ -572,7 +572,7 @@ async def test_secrets_are_revealed_from_wherever_they_are_kept(ledger: Ledger, 
 
 
 async def test_a_stored_secret_stays_until_it_is_set_anew_or_comes_from_elsewhere(
-    ledger: Ledger, servers: SqlServerStore
+    harness: Harness, servers: SqlServerStore
 ) -> None:
     added = await servers.add(with_token(), {"auth": "first"}, ANA)
     kept = await servers.change(renamed(added, "Rain"), {}, ANA, changes={})
@@ -586,7 +586,7 @@ async def test_a_stored_secret_stays_until_it_is_set_anew_or_comes_from_elsewher
     with pytest.raises(SecretUnavailable, match="The secret auth of weather is not available: it is not set"):
         await servers.read_secrets(back)
     await servers.change(dataclasses.replace(back, secrets={}), {}, ANA, changes={})
-    assert await rows_of(ledger, "mcp_secrets") == []
+    assert await rows_of(harness, "mcp_secrets") == []
 
 
 async def test_a_value_for_a_secret_that_is_not_stored_is_a_mistake_of_the_caller(servers: SqlServerStore) -> None:
@@ -596,12 +596,12 @@ async def test_a_value_for_a_secret_that_is_not_stored_is_a_mistake_of_the_calle
         assert TOKEN not in str(caught.value)
 
 
-async def test_secrets_that_cannot_be_read_say_where_why_and_what_to_do(ledger: Ledger, tmp_path: Path) -> None:
+async def test_secrets_that_cannot_be_read_say_where_why_and_what_to_do(harness: Harness, tmp_path: Path) -> None:
     files = {"empty": b"\n", "large": b"x" * 65_537, "bytes": b"\xff\xfe", "whole": b"x" * 65_536}
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     os.mkfifo(tmp_path / "pipe")
-    servers = server_store(ledger, EMPTY="")
+    servers = server_store(harness, EMPTY="")
     found = {
         "env:A": (SecretReference(SecretSource.ENVIRONMENT, "GONE"), "variable GONE is not set"),
         "env:B": (SecretReference(SecretSource.ENVIRONMENT, "EMPTY"), "variable EMPTY is not set"),
@@ -621,9 +621,9 @@ async def test_secrets_that_cannot_be_read_say_where_why_and_what_to_do(ledger: 
     assert await servers.read_secrets(whole) == {"auth": "x" * 65_536}
 
 
-async def test_with_the_wrong_key_one_server_says_why_and_everything_else_goes_on(ledger: Ledger) -> None:
-    added = await server_store(ledger).add(with_token(), {"auth": TOKEN}, ANA)
-    wrong = server_store(ledger, make_box(generate_key()))
+async def test_with_the_wrong_key_one_server_says_why_and_everything_else_goes_on(harness: Harness) -> None:
+    added = await server_store(harness).add(with_token(), {"auth": TOKEN}, ANA)
+    wrong = server_store(harness, make_box(generate_key()))
     with pytest.raises(SecretUnavailable) as caught:
         await wrong.read_secrets(added)
     assert caught.value.cause.startswith(
@@ -632,7 +632,7 @@ async def test_with_the_wrong_key_one_server_says_why_and_everything_else_goes_o
     assert "MCP_ENCRYPTION_KEY" in caught.value.fix
     assert TOKEN not in str(caught.value)
     assert await wrong.records() == [added]
-    none = server_store(ledger, SecretBox())
+    none = server_store(harness, SecretBox())
     with pytest.raises(SecretUnavailable, match="which is not set"):
         await none.read_secrets(added)
     with pytest.raises(SecretUnavailable, match="no key to encrypt secrets with"):
@@ -640,58 +640,60 @@ async def test_with_the_wrong_key_one_server_says_why_and_everything_else_goes_o
     assert await none.records() == [added]
 
 
-async def test_a_ciphertext_opens_only_where_it_was_put(ledger: Ledger, servers: SqlServerStore) -> None:
+async def test_a_ciphertext_opens_only_where_it_was_put(harness: Harness, servers: SqlServerStore) -> None:
     mine, theirs = [await servers.add(with_token(slug), {"auth": slug}, ANA) for slug in ("mine", "theirs")]
     move = """update mcp_secrets set ciphertext =
         (select ciphertext from mcp_secrets where server_id = :theirs) where server_id = :mine"""
-    await execute(ledger, move, mine=mine.id, theirs=theirs.id)
+    await execute(harness, move, mine=mine.id, theirs=theirs.id)
     with pytest.raises(SecretUnavailable, match="tampered"):
         await servers.read_secrets(mine)
 
 
-async def test_after_a_rotation_the_new_key_alone_opens_everything(ledger: Ledger) -> None:
+async def test_after_a_rotation_the_new_key_alone_opens_everything(harness: Harness) -> None:
     old, new = generate_key(), generate_key()
-    before = server_store(ledger, make_box(old))
+    before = server_store(harness, make_box(old))
     added = [await before.add(with_token(slug), {"auth": slug}, ANA) for slug in ("one", "two")]
-    lost = await server_store(ledger).add(with_token("lost"), {"auth": "lost"}, ANA)
+    lost = await server_store(harness).add(with_token("lost"), {"auth": "lost"}, ANA)
     revision = await before.revision()
-    assert await server_store(ledger, make_box(f"{new},{old}")).reseal(BEN) == Resealed(2, ("lost auth",))
-    after = server_store(ledger, make_box(new))
+    assert await server_store(harness, make_box(f"{new},{old}")).reseal(BEN) == Resealed(2, ("lost auth",))
+    after = server_store(harness, make_box(new))
     assert [await after.read_secrets(each) for each in added] == [{"auth": "one"}, {"auth": "two"}]
-    assert await server_store(ledger).read_secrets(lost) == {"auth": "lost"}
+    assert await server_store(harness).read_secrets(lost) == {"auth": "lost"}
     for each in added:
         with pytest.raises(SecretUnavailable):
             await before.read_secrets(each)
     assert await after.revision() == revision
-    assert await the_chain_is_whole(ledger)
+    assert await the_chain_is_whole(harness)
 
 
-async def test_a_password_opens_what_it_sealed_after_a_key_has_taken_its_place(ledger: Ledger) -> None:
-    added = await server_store(ledger, make_box("", "open sesame")).add(with_token(), {"auth": TOKEN}, ANA)
-    both = server_store(ledger, make_box(KEY, "open sesame"))
+async def test_a_password_opens_what_it_sealed_after_a_key_has_taken_its_place(harness: Harness) -> None:
+    added = await server_store(harness, make_box("", "open sesame")).add(with_token(), {"auth": TOKEN}, ANA)
+    both = server_store(harness, make_box(KEY, "open sesame"))
     assert await both.read_secrets(added) == {"auth": TOKEN}
     assert await both.reseal(ANA) == Resealed(1)
-    assert await server_store(ledger).read_secrets(added) == {"auth": TOKEN}
+    assert await server_store(harness).read_secrets(added) == {"auth": TOKEN}
 
 
-async def test_nothing_of_a_secret_is_in_the_database(ledger: Ledger, servers: SqlServerStore, tmp_path: Path) -> None:
+async def test_nothing_of_a_secret_is_in_the_database(
+    harness: Harness, servers: SqlServerStore, tmp_path: Path
+) -> None:
     secret = {"auth": TOKEN, "header:X-Key": "another-long-secret"}
     sealed = record(secrets=dict.fromkeys(secret, STORED))
     added = await servers.add(sealed, secret, ANA)
     told = {"auth": f"was {TOKEN}", "title": "Old → New"}
     changed = await servers.change(renamed(added, "New"), {"auth": TOKEN}, ANA, changes=told)
     await servers.reseal(ANA)
-    held = await dump(ledger, tmp_path)
+    held = await dump(harness, tmp_path)
     assert b"weather.example" in held, "it looks where the rows are"
     for value in (*secret.values(), KEY):
         for spelled in (value.encode(), base64.b64encode(value.encode()), value.encode().hex().encode()):
             assert spelled not in held
     await servers.remove(changed.id, changed.version, ANA)
-    assert TOKEN.encode() not in await dump(ledger, tmp_path)
+    assert TOKEN.encode() not in await dump(harness, tmp_path)
 
 
 async def test_the_audit_says_what_has_changed_and_no_secret_or_address_that_may_hold_one(
-    ledger: Ledger, servers: SqlServerStore
+    harness: Harness, servers: SqlServerStore
 ) -> None:
     url = HttpTransport("https://ana:hunter2@weather.example:8443/mcp?key=hunter2", {"X-Key": "hunter2"})
     added = await servers.add(with_token(transport=url, description="d"), {"auth": "hunter2"}, ANA)
@@ -699,7 +701,7 @@ async def test_the_audit_says_what_has_changed_and_no_secret_or_address_that_may
     await servers.add(record("files", transport=command), {}, ANA)
     changes = {"title": "The weather → Rain"}
     await servers.change(renamed(added, "Rain"), {"auth": "hunter2"}, BEN, changes=changes)
-    page, count = await SqlReporting(ledger.database).audit(AuditQuery(), 10, 0)
+    page, count = await SqlReporting(harness.database).audit(AuditQuery(), 10, 0)
     assert count == 3
     assert page[0].facts == {"server": "weather", "changes": changes, "secrets_set": ["auth"]}
     assert page[1].facts["command"] == "files"
@@ -725,12 +727,12 @@ async def clear_all(policies: SqlPolicyStore) -> None:
         await policies.clear_rule(rule.id, ANA)
 
 
-async def test_rules_are_set_replaced_and_cleared(ledger: Ledger, servers: SqlServerStore) -> None:
-    policies = SqlPolicyStore(ledger.database)
+async def test_rules_are_set_replaced_and_cleared(harness: Harness, servers: SqlServerStore) -> None:
+    policies = SqlPolicyStore(harness.database)
     added = await servers.add(record(), {}, ANA)
     first = await policies.set_rule(plain(added.id, "", ApprovalPolicy.ALWAYS_ALLOW), ANA)
     news = await policies.set_rule(plain("file:news", "read", ApprovalPolicy.ASK_USER), ANA)
-    ledger.time = START + 9
+    harness.time = START + 9
     again = await policies.set_rule(plain(added.id, "", ApprovalPolicy.ALWAYS_DENY), BEN)
     assert again.id == first.id != news.id
     assert await policies.rules() == sorted(
@@ -743,17 +745,17 @@ async def test_rules_are_set_replaced_and_cleared(ledger: Ledger, servers: SqlSe
     assert await policies.clear_rule(news.id, BEN)
     assert not await policies.clear_rule(news.id, BEN)
     assert [rule.server_id for rule in await policies.rules()] == [added.id]
-    page, _ = await SqlReporting(ledger.database).audit(AuditQuery("file:news"), 10, 0)
+    page, _ = await SqlReporting(harness.database).audit(AuditQuery("file:news"), 10, 0)
     who = {"rule": news.id, "workspace": EVERYWHERE, "server": "news", "tool": "read"}
     assert [(entry.kind, dict(entry.facts)) for entry in page] == [
         ("cleared policy", {**who, "changes": {"policy": "ASK_USER → none"}}),
         ("set policy", {**who, "changes": {"policy": "none → ASK_USER"}}),
     ]
-    assert await the_chain_is_whole(ledger)
+    assert await the_chain_is_whole(harness)
 
 
-async def test_rules_about_other_calls_or_of_other_workspaces_stand_side_by_side(ledger: Ledger) -> None:
-    policies = SqlPolicyStore(ledger.database)
+async def test_rules_about_other_calls_or_of_other_workspaces_stand_side_by_side(harness: Harness) -> None:
+    policies = SqlPolicyStore(harness.database)
     rules = [
         plain("file:news", "read", ApprovalPolicy.ASK_USER),
         plain("file:news", "read", ApprovalPolicy.ASK_USER, workspace=HOME),
@@ -799,10 +801,10 @@ async def test_rules_about_other_calls_or_of_other_workspaces_stand_side_by_side
         '{"v": 1, "policy": "ALWAYS_ALLOW", "moon": "full"}',
     ],
 )
-async def test_a_rule_that_cannot_be_read_denies(ledger: Ledger, body: str, caplog: pytest.LogCaptureFixture) -> None:
-    policies = SqlPolicyStore(ledger.database)
+async def test_a_rule_that_cannot_be_read_denies(harness: Harness, body: str, caplog: pytest.LogCaptureFixture) -> None:
+    policies = SqlPolicyStore(harness.database)
     rule = await policies.set_rule(plain("file:news", "read", ApprovalPolicy.ALWAYS_ALLOW), ANA)
-    await execute(ledger, "update policy_rules set body = :b", b=body)
+    await execute(harness, "update policy_rules set body = :b", b=body)
     for _ in range(2):
         assert await policies.rules() == [
             plain("file:news", "", ApprovalPolicy.ALWAYS_DENY, id=rule.id, by=ANA.principal, at=START)
@@ -811,10 +813,10 @@ async def test_a_rule_that_cannot_be_read_denies(ledger: Ledger, body: str, capl
     assert await policies.clear_rule(rule.id, ANA)
 
 
-async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled_of_it(ledger: Ledger) -> None:
-    policies = SqlPolicyStore(ledger.database)
+async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled_of_it(harness: Harness) -> None:
+    policies = SqlPolicyStore(harness.database)
     ruling = StoredPolicyResult(ApprovalPolicy.ASK_USER, "policy.toml:3", "ASK_USER: mail.send", "It is the only rule.")
-    claim = await running(ledger)
+    claim = await running(harness)
     calls = [
         ToolStep(
             n,
@@ -826,7 +828,7 @@ async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled
         )
         for n in (1, 2)
     ]
-    await ledger.log.append(claim, None, calls)
+    await harness.log.append(claim, None, calls)
     reach = f"{HALL.workspace_key}:"
     for named, numbers in (
         ("approval-1-of-many", [1]),
@@ -870,8 +872,8 @@ CLERK = Profile(
 )
 
 
-async def test_a_profile_is_kept_with_every_field_and_replaced_by_version(ledger: Ledger) -> None:
-    profiles = SqlProfileStore(ledger.database)
+async def test_a_profile_is_kept_with_every_field_and_replaced_by_version(harness: Harness) -> None:
+    profiles = SqlProfileStore(harness.database)
     saved = await profiles.save(CLERK, ANA)
     assert saved == dataclasses.replace(CLERK, version=1, updated_at=START, updated_by=ANA.principal)
     assert await profiles.save(CLERK, ANA) == saved
@@ -884,7 +886,7 @@ async def test_a_profile_is_kept_with_every_field_and_replaced_by_version(ledger
         await profiles.save(dataclasses.replace(CLERK, persona="Be silent."), ANA)
     with pytest.raises(NotFound):
         await profiles.save(Profile("p2", "Ghost", version=1), ANA)
-    page, _ = await SqlReporting(ledger.database).audit(AuditQuery("p1"), 10, 0)
+    page, _ = await SqlReporting(harness.database).audit(AuditQuery("p1"), 10, 0)
     assert [entry.kind for entry in page] == ["changed profile", "added profile"]
     assert page[0].facts["changes"] == {
         "persona": "Be brief. → Be long.",
@@ -892,8 +894,8 @@ async def test_a_profile_is_kept_with_every_field_and_replaced_by_version(ledger
     }
 
 
-async def test_a_profiles_name_is_taken_once_wherever_it_can_be_seen(ledger: Ledger) -> None:
-    profiles = SqlProfileStore(ledger.database)
+async def test_a_profiles_name_is_taken_once_wherever_it_can_be_seen(harness: Harness) -> None:
+    profiles = SqlProfileStore(harness.database)
     await profiles.save(CLERK, ANA)
     await profiles.save(Profile("p2", "clerk", "test:v"), ANA)
     for workspace in (HOME, EVERYWHERE):
@@ -902,8 +904,8 @@ async def test_a_profiles_name_is_taken_once_wherever_it_can_be_seen(ledger: Led
         assert caught.value.field == "name"
 
 
-async def test_profiles_hold_where_they_are_bound_until_they_are_deleted(ledger: Ledger) -> None:
-    profiles = SqlProfileStore(ledger.database)
+async def test_profiles_hold_where_they_are_bound_until_they_are_deleted(harness: Harness) -> None:
+    profiles = SqlProfileStore(harness.database)
     for each in (CLERK, Profile("p2", "Guard")):
         await profiles.save(each, ANA)
     await profiles.bind(HOME, "p1", ANA)
@@ -917,20 +919,20 @@ async def test_profiles_hold_where_they_are_bound_until_they_are_deleted(ledger:
     assert [profile.name for profile in await profiles.profiles()] == ["Guard"]
     with pytest.raises(NotFound):
         await profiles.bind(HOME, "p1", ANA)
-    assert await entries(ledger, "p2") == [
+    assert await entries(harness, "p2") == [
         ("unbound profile", BEN.principal),
         ("bound profile", BEN.principal),
         ("added profile", ANA.principal),
     ]
-    assert await the_chain_is_whole(ledger)
+    assert await the_chain_is_whole(harness)
 
 
 async def test_a_profile_that_cannot_be_read_enables_nothing_and_can_be_replaced(
-    ledger: Ledger, caplog: pytest.LogCaptureFixture
+    harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    profiles = SqlProfileStore(ledger.database)
+    profiles = SqlProfileStore(harness.database)
     await profiles.save(CLERK, ANA)
-    await execute(ledger, "update profiles set body = '{'")
+    await execute(harness, "update profiles set body = '{'")
     for _ in range(2):
         (closed,) = await profiles.profiles()
         assert not closed.enables(TOOL)
@@ -946,18 +948,18 @@ def at(channel: str, thread: str = "1", workspace: str = "w") -> ConversationKey
     return ConversationKey("test", workspace, channel, thread)
 
 
-async def asked(ledger: Ledger, conversation: ConversationKey, text: str, author: Author = ANA) -> None:
-    ledger.time += 1
-    await ledger.log.enqueue(message(text, f"{conversation}{text}", conversation=conversation, author=author))
+async def asked(harness: Harness, conversation: ConversationKey, text: str, author: Author = ANA) -> None:
+    harness.time += 1
+    await harness.log.enqueue(message(text, f"{conversation}{text}", conversation=conversation, author=author))
 
 
-async def test_conversations_are_listed_the_latest_first_by_reach_and_person(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
-    await asked(ledger, at("hall"), "first question")
-    await asked(ledger, at("hall", "2"), "second", BEN)
-    await asked(ledger, at("hall_", "3"), "other channel")
-    await asked(ledger, at("hall", "1", "W"), "other workspace")
-    await asked(ledger, at("hall"), "and more", BEN)
+async def test_conversations_are_listed_the_latest_first_by_reach_and_person(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
+    await asked(harness, at("hall"), "first question")
+    await asked(harness, at("hall", "2"), "second", BEN)
+    await asked(harness, at("hall_", "3"), "other channel")
+    await asked(harness, at("hall", "1", "W"), "other workspace")
+    await asked(harness, at("hall"), "and more", BEN)
     page, count = await archive.conversations("test:w:", "", 10, 0)
     assert [(each.key, each.title, each.started_by, each.turns) for each in page] == [
         (at("hall"), "first question", "Ana", 2),
@@ -977,8 +979,8 @@ async def test_conversations_are_listed_the_latest_first_by_reach_and_person(led
     assert (await archive.conversations("test:w:", "", 1, 9)) == ([], 3)
 
 
-async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_other(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
+async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_other(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
     assert await archive.summary(HALL) is None
     assert await archive.create(HALL, " The  plans " + "x" * 300)
     assert not await archive.create(HALL, "Others")
@@ -986,7 +988,7 @@ async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_o
     assert empty is not None
     assert (empty.state, empty.turns, empty.started_by) == ("CREATED", 0, "")
     assert empty.title == ("The plans " + "x" * 300)[:255]
-    await asked(ledger, HALL, "hi")
+    await asked(harness, HALL, "hi")
     first = await archive.summary(HALL)
     assert first is not None
     assert (first.title, first.turns, first.started_by) == (empty.title, 1, "Ana")
@@ -996,49 +998,49 @@ async def test_an_empty_conversation_is_kept_once_and_takes_questions_like_any_o
     assert await archive.summary(at("hall", "2")) is None
 
 
-async def test_where_somebody_asked_lately_is_told_the_latest_first(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
+async def test_where_somebody_asked_lately_is_told_the_latest_first(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
     for key in (at("hall"), at("yard"), at("hall", "2"), at("hall", "1", "W"), at("yard")):
-        await asked(ledger, key, f"question {ledger.time}")
+        await asked(harness, key, f"question {harness.time}")
     assert await archive.active_conversations("test:w:", 60, 10) == [at("yard"), at("hall", "2"), at("hall")]
     assert await archive.active_conversations("test:w:", 60, 1) == [at("yard")]
     assert await archive.active_conversations("test:w:", 2.5, 10) == [at("yard"), at("hall", "2")]
-    ledger.time += 3600
+    harness.time += 3600
     assert await archive.active_conversations("", 60, 10) == []
 
 
-async def test_a_conversations_state_is_one_of_the_words_people_know(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    archive = SqlReporting(ledger.database)
+async def test_a_conversations_state_is_one_of_the_words_people_know(harness: Harness) -> None:
+    claim = await running(harness)
+    archive = SqlReporting(harness.database)
     assert (await archive.conversations("", "", 1, 0))[0][0].state == "STREAMING"
-    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+    await harness.log.finish(claim, TurnStatus.DONE, [], "")
     assert (await archive.conversations("", "", 1, 0))[0][0].state == "COMPLETED"
 
 
 @pytest.mark.parametrize("strange", ["%", "_", "a:b", "ä", "\U0001f4a1", "\\", "'", '"'])
-async def test_a_reach_is_taken_letter_by_letter(ledger: Ledger, strange: str) -> None:
-    archive = SqlReporting(ledger.database)
+async def test_a_reach_is_taken_letter_by_letter(harness: Harness, strange: str) -> None:
+    archive = SqlReporting(harness.database)
     for channel in ("plain", strange, f"{strange}x"):
-        await asked(ledger, at(channel), "hi")
+        await asked(harness, at(channel), "hi")
     beginning = str(at(strange)).rpartition(":")[0] + ":"
     page, count = await archive.conversations(beginning, "", 10, 0)
     assert ([each.key.channel for each in page], count) == ([strange], 1)
 
 
-async def test_who_has_asked_something_took_part_on_their_own_platform(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
-    await asked(ledger, HALL, "hi", ANA)
+async def test_who_has_asked_something_took_part_on_their_own_platform(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
+    await asked(harness, HALL, "hi", ANA)
     assert await archive.has_participant(HALL, ANA.principal)
     assert not await archive.has_participant(HALL, BEN.principal)
     assert not await archive.has_participant(HALL, "slack:ana")
     assert not await archive.has_participant(at("hall", "9"), ANA.principal)
 
 
-async def test_a_conversation_at_rest_is_deleted_and_one_that_goes_on_is_not(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
-    claim = await running(ledger)
+async def test_a_conversation_at_rest_is_deleted_and_one_that_goes_on_is_not(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
+    claim = await running(harness)
     assert not await archive.delete(HALL, BEN)
-    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+    await harness.log.finish(claim, TurnStatus.DONE, [], "")
     assert await archive.delete(HALL, BEN)
     assert not await archive.delete(HALL, BEN)
     assert await archive.conversations("", "", 10, 0) == ([], 0)
@@ -1051,21 +1053,21 @@ def wanted(n: int, server: str, status: StepStatus = StepStatus.READY, card: str
 
 
 async def test_calls_are_listed_with_who_asked_who_decided_how_they_ended_and_how_long_they_took(
-    ledger: Ledger,
+    harness: Harness,
 ) -> None:
-    archive = SqlReporting(ledger.database)
-    claim = await running(ledger)
+    archive = SqlReporting(harness.database)
+    claim = await running(harness)
     reply = ModelStep(1, assistant("", wanted(2, "news").call), StopReason.TOOLS)
     awaiting = wanted(2, "news", StepStatus.AWAITING, "card-1")
     made_up = dataclasses.replace(wanted(4, "weather", StepStatus.FAILED), tool=None)
-    await ledger.log.append(claim, reply, [awaiting, wanted(3, "weather"), made_up])
+    await harness.log.append(claim, reply, [awaiting, wanted(3, "weather"), made_up])
     assert (await archive.count_pending("news"), await archive.count_pending("weather")) == (1, 0)
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
-    ledger.time += 5
+    await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+    harness.time += 5
     for n in (2, 3):
-        await ledger.log.start_call(claim, n)
-    ledger.time += 1.5
-    await ledger.log.finish_call(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)))
+        await harness.log.start_call(claim, n)
+    harness.time += 1.5
+    await harness.log.finish_call(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)))
     page, count = await archive.calls("news", HALL.workspace_key, 10, 0)
     (call,) = page
     assert (call.name, call.status, call.asked_by, call.decided_by, call.seconds, call.at, call.turn_id) == (
@@ -1086,33 +1088,33 @@ async def test_calls_are_listed_with_who_asked_who_decided_how_they_ended_and_ho
 
 
 async def test_calls_of_a_server_are_found_by_its_id_and_only_in_its_workspace(
-    ledger: Ledger, servers: SqlServerStore
+    harness: Harness, servers: SqlServerStore
 ) -> None:
-    archive = SqlReporting(ledger.database)
+    archive = SqlReporting(harness.database)
     here = await servers.add(record("news"), {}, ANA)
     there = await servers.add(record("news", "test:v"), {}, ANA)
-    claim = await running(ledger)
-    await ledger.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
+    claim = await running(harness)
+    await harness.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
     assert [await archive.count_pending(each) for each in (here.id, there.id, "news", "file:news")] == [1, 0, 1, 1]
     assert (await archive.calls(here.id, HALL.workspace_key, 10, 0))[1] == 1
 
 
-async def test_a_call_that_cannot_be_read_is_listed_without_its_name(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
-    claim = await running(ledger)
-    await ledger.log.append(claim, None, [wanted(1, "news"), wanted(2, "news")])
-    await execute(ledger, "update steps set body = '{\"v\": 9}' where n = 1")
+async def test_a_call_that_cannot_be_read_is_listed_without_its_name(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
+    claim = await running(harness)
+    await harness.log.append(claim, None, [wanted(1, "news"), wanted(2, "news")])
+    await execute(harness, "update steps set body = '{\"v\": 9}' where n = 1")
     assert {each.name for each in (await archive.calls("", "", 10, 0))[0]} == {"news.run", "(unreadable)"}
     assert (await archive.calls("news", "", 10, 0))[1] == 1
 
 
-async def test_the_audit_is_read_page_by_page_the_latest_first(ledger: Ledger, servers: SqlServerStore) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
+async def test_the_audit_is_read_page_by_page_the_latest_first(harness: Harness, servers: SqlServerStore) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
     added = await servers.add(record(), {}, ANA)
     await servers.set_enablement(added.id, ServerEnablement.DISABLED, BEN)
     other = await servers.add(record("other"), {}, ANA)
-    archive = SqlReporting(ledger.database)
+    archive = SqlReporting(harness.database)
     page, count = await archive.audit(AuditQuery(), 2, 0)
     assert ([entry.kind for entry in page], count) == (["added server", "switched server off"], 4)
     assert [entry.kind for entry in (await archive.audit(AuditQuery(), 2, 2))[0]] == ["added server", "asked"]
@@ -1124,10 +1126,10 @@ async def test_the_audit_is_read_page_by_page_the_latest_first(ledger: Ledger, s
 
 
 async def test_whom_a_row_of_the_audit_is_about_cannot_be_changed_unseen(
-    ledger: Ledger, servers: SqlServerStore
+    harness: Harness, servers: SqlServerStore
 ) -> None:
     await servers.add(record(), {}, ANA)
-    assert await the_chain_is_whole(ledger)
+    assert await the_chain_is_whole(harness)
 
     def force(connection: sa.Connection) -> None:
         on = "" if connection.dialect.name == "sqlite" else " on audit"
@@ -1135,24 +1137,24 @@ async def test_whom_a_row_of_the_audit_is_about_cannot_be_changed_unseen(
         connection.exec_driver_sql(f"drop trigger {trigger}{on}")
         connection.exec_driver_sql("update audit set subject = '' where seq = 1")
 
-    await ledger.database.run(force)
-    assert "Row 1 was changed." in await audit_findings(ledger.database)
+    await harness.database.run(force)
+    assert "Row 1 was changed." in await audit_findings(harness.database)
 
 
-async def test_many_admins_at_once_lose_nothing(ledger: Ledger, servers: SqlServerStore) -> None:
-    policies = SqlPolicyStore(ledger.database)
+async def test_many_admins_at_once_lose_nothing(harness: Harness, servers: SqlServerStore) -> None:
+    policies = SqlPolicyStore(harness.database)
     added = await servers.add(record(), {}, ANA)
     before = await servers.revision()
     rules = [plain(added.id, f"tool-{n}", ApprovalPolicy.ASK_USER) for n in range(12)]
     await asyncio.gather(*(policies.set_rule(rule, ANA) for rule in rules))
     assert len(await policies.rules()) == 12
     assert await servers.revision() == before + 12
-    assert await the_chain_is_whole(ledger)
+    assert await the_chain_is_whole(harness)
 
 
-async def test_a_new_server_is_never_there_without_the_policy_it_was_added_with(ledger: Ledger) -> None:
-    policies = SqlPolicyStore(ledger.database)
-    added = await server_store(ledger).add(record("jira"), {}, ANA, policy=ApprovalPolicy.ALWAYS_DENY)
+async def test_a_new_server_is_never_there_without_the_policy_it_was_added_with(harness: Harness) -> None:
+    policies = SqlPolicyStore(harness.database)
+    added = await server_store(harness).add(record("jira"), {}, ANA, policy=ApprovalPolicy.ALWAYS_DENY)
     (rule,) = await policies.rules()
     assert (rule.server_id, rule.workspace, rule.tool, rule.policy, rule.by) == (
         added.id,
@@ -1161,20 +1163,20 @@ async def test_a_new_server_is_never_there_without_the_policy_it_was_added_with(
         ApprovalPolicy.ALWAYS_DENY,
         ANA.principal,
     )
-    (entry,) = (await SqlReporting(ledger.database).audit(AuditQuery(added.id), 10, 0))[0]
+    (entry,) = (await SqlReporting(harness.database).audit(AuditQuery(added.id), 10, 0))[0]
     assert entry.facts["policy"] == "ALWAYS_DENY"
 
 
 # ------------------------------------------------------- what concerns one person
 
 
-async def test_a_persons_last_word_on_an_answer_is_the_one_that_is_kept(ledger: Ledger) -> None:
-    opinions = SqlFeedbackStore(ledger.database)
-    claim = await running(ledger)
+async def test_a_persons_last_word_on_an_answer_is_the_one_that_is_kept(harness: Harness) -> None:
+    opinions = SqlFeedbackStore(harness.database)
+    claim = await running(harness)
     await opinions.save(claim.turn_id, True, ANA)
-    ledger.time += 1
+    harness.time += 1
     await opinions.save(claim.turn_id, True, BEN)
-    ledger.time += 1
+    harness.time += 1
     await opinions.save(claim.turn_id, False, ANA)
     await opinions.save(claim.turn_id, False, ANA)
     assert await opinions.for_turn(claim.turn_id) == [
@@ -1184,58 +1186,58 @@ async def test_a_persons_last_word_on_an_answer_is_the_one_that_is_kept(ledger: 
     assert await opinions.for_turn("another") == []
 
 
-async def test_opinions_go_with_their_turn_and_none_is_kept_of_one_that_is_gone(ledger: Ledger) -> None:
-    opinions = SqlFeedbackStore(ledger.database)
-    claim = await running(ledger)
+async def test_opinions_go_with_their_turn_and_none_is_kept_of_one_that_is_gone(harness: Harness) -> None:
+    opinions = SqlFeedbackStore(harness.database)
+    claim = await running(harness)
     await opinions.save(claim.turn_id, True, ANA)
-    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
-    before = len(await rows_of(ledger, "audit"))
-    assert await SqlReporting(ledger.database).delete(HALL, BEN)
+    await harness.log.finish(claim, TurnStatus.DONE, [], "")
+    before = len(await rows_of(harness, "audit"))
+    assert await SqlReporting(harness.database).delete(HALL, BEN)
     assert await opinions.for_turn(claim.turn_id) == []
     with pytest.raises(NotFound, match="was deleted"):
         await opinions.save(claim.turn_id, False, ANA)
     assert await opinions.for_turn(claim.turn_id) == []
-    assert len(await rows_of(ledger, "audit")) == before + 1, "the deletion alone"
+    assert len(await rows_of(harness, "audit")) == before + 1, "the deletion alone"
 
 
-async def test_opinions_of_people_with_strange_names_are_theirs(ledger: Ledger) -> None:
-    opinions = SqlFeedbackStore(ledger.database)
-    claim = await running(ledger)
+async def test_opinions_of_people_with_strange_names_are_theirs(harness: Harness) -> None:
+    opinions = SqlFeedbackStore(harness.database)
+    claim = await running(harness)
     strange = Author("test", WEIRD, WEIRD)
     await opinions.save(claim.turn_id, True, strange)
     await opinions.save(claim.turn_id, False, strange)
     assert [opinion.good for opinion in await opinions.for_turn(claim.turn_id)] == [False]
 
 
-async def awaiting(ledger: Ledger, conversation: ConversationKey, *cards: str) -> str:
+async def awaiting(harness: Harness, conversation: ConversationKey, *cards: str) -> str:
     """A turn that waits for a signature on each of these; its id."""
-    ledger.time += 1
-    claim = await running(ledger, f"{conversation}", conversation)
+    harness.time += 1
+    claim = await running(harness, f"{conversation}", conversation)
     calls = [wanted(n, "news", StepStatus.AWAITING, card) for n, card in enumerate(cards, 1)]
-    await ledger.log.append(claim, None, calls)
-    assert await ledger.log.park(claim) is None
+    await harness.log.append(claim, None, calls)
+    assert await harness.log.park(claim) is None
     return claim.turn_id
 
 
-async def test_what_waits_for_a_signature_is_found_by_reach_the_latest_first(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
-    await awaiting(ledger, at("hall"), "card-1", "card-2")
-    await awaiting(ledger, at("hall", "2"), "card-3")
-    await awaiting(ledger, at("hall", "1", "W"), "card-4")
+async def test_what_waits_for_a_signature_is_found_by_reach_the_latest_first(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
+    await awaiting(harness, at("hall"), "card-1", "card-2")
+    await awaiting(harness, at("hall", "2"), "card-3")
+    await awaiting(harness, at("hall", "1", "W"), "card-4")
     calls = (await archive.pending_approvals(["test:w:"], 10)).calls
     assert [each.approval_id for each in calls] == ["card-3", "card-1", "card-2"]
-    assert calls[0] == PendingApproval("card-3", at("hall", "2"), ANA, asked_at=ledger.time - 1)
+    assert calls[0] == PendingApproval("card-3", at("hall", "2"), ANA, asked_at=harness.time - 1)
     assert [call.approval_id for call in (await archive.pending_approvals(["test:w:"], 1)).calls] == ["card-3"]
     assert len((await archive.pending_approvals([""], 10)).calls) == 4
     assert (await archive.pending_approvals(["slack:"], 10)).calls == []
 
 
-async def test_what_waits_is_read_page_by_page_and_nothing_is_left_out_or_there_twice(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
-    await awaiting(ledger, at("hall"), *(f"card-a{n}" for n in range(7)))
-    await awaiting(ledger, at("hall", "1", "W"), "card-b")
-    await awaiting(ledger, at("hall", "2"), *(f"card-c{n}" for n in range(4)))
-    await awaiting(ledger, at("hall", "1", "other"), "card-d")
+async def test_what_waits_is_read_page_by_page_and_nothing_is_left_out_or_there_twice(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
+    await awaiting(harness, at("hall"), *(f"card-a{n}" for n in range(7)))
+    await awaiting(harness, at("hall", "1", "W"), "card-b")
+    await awaiting(harness, at("hall", "2"), *(f"card-c{n}" for n in range(4)))
+    await awaiting(harness, at("hall", "1", "other"), "card-d")
     whole = await archive.pending_approvals(["test:w:", "test:W:"], 20)
     assert whole.behind is None
     for size in (1, 3, 5, 12):
@@ -1254,11 +1256,11 @@ async def test_what_waits_is_read_page_by_page_and_nothing_is_left_out_or_there_
     ]  # fmt: skip
 
 
-async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
-    await awaiting(ledger, at("mine"), "card-old")
+async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
+    await awaiting(harness, at("mine"), "card-old")
     for place in range(2):
-        await awaiting(ledger, at(f"theirs-{place}"), *(f"card-{place}-{n}" for n in range(55)))
+        await awaiting(harness, at(f"theirs-{place}"), *(f"card-{place}-{n}" for n in range(55)))
 
     def is_mine(call: PendingApproval) -> bool:
         return call.conversation == at("mine")
@@ -1275,29 +1277,29 @@ async def test_one_older_call_is_reached_past_a_hundred_and_ten_newer_ones(ledge
     assert (sizes, page.calls[-1].approval_id, behind) == ([50, 50, 11], "card-old", None)
 
 
-async def test_what_is_decided_expired_or_stopped_waits_for_nobody(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
-    decided = await awaiting(ledger, at("a"), "card-1")
-    expiring = await awaiting(ledger, at("b"), "card-2")
-    stopped = await awaiting(ledger, at("c"), "card-3")
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
-    await ledger.log.acquire_delivery(expiring, NEWEST)
-    await ledger.log.mark_delivered(expiring, NEWEST)
-    await ledger.log.stop(stopped, ANA)
+async def test_what_is_decided_expired_or_stopped_waits_for_nobody(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
+    decided = await awaiting(harness, at("a"), "card-1")
+    expiring = await awaiting(harness, at("b"), "card-2")
+    stopped = await awaiting(harness, at("c"), "card-3")
+    await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+    await harness.log.acquire_delivery(expiring, NEWEST)
+    await harness.log.mark_delivered(expiring, NEWEST)
+    await harness.log.stop(stopped, ANA)
     assert decided
     assert [call.approval_id for call in (await archive.pending_approvals([""], 10)).calls] == ["card-2"]
-    ledger.time += 61
+    harness.time += 61
     assert (await archive.pending_approvals([""], 10)).calls == []
 
 
-async def test_what_a_person_has_asked_is_found_the_latest_first_however_it_stands(ledger: Ledger) -> None:
-    archive = SqlReporting(ledger.database)
-    await asked(ledger, at("hall"), "first")
-    await asked(ledger, at("hall"), "not hers", BEN)
-    await asked(ledger, at("hall", "1", "W"), "elsewhere")
-    (claim,) = await ledger.log.claim(1)
-    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
-    await asked(ledger, at("hall", "2"), "second")
+async def test_what_a_person_has_asked_is_found_the_latest_first_however_it_stands(harness: Harness) -> None:
+    archive = SqlReporting(harness.database)
+    await asked(harness, at("hall"), "first")
+    await asked(harness, at("hall"), "not hers", BEN)
+    await asked(harness, at("hall", "1", "W"), "elsewhere")
+    (claim,) = await harness.log.claim(1)
+    await harness.log.finish(claim, TurnStatus.DONE, [], "")
+    await asked(harness, at("hall", "2"), "second")
     found = await archive.recent_turns(ANA.principal, "test:w:", 10)
     assert [(turn.question.text, turn.status) for turn in found] == [
         ("second", TurnStatus.QUEUED),
@@ -1308,9 +1310,9 @@ async def test_what_a_person_has_asked_is_found_the_latest_first_however_it_stan
     assert await archive.recent_turns("slack:ana", "", 10) == []
 
 
-async def test_a_turn_that_cannot_be_read_is_left_out_of_what_was_asked(ledger: Ledger) -> None:
-    await asked(ledger, at("hall"), "first")
-    await asked(ledger, at("hall", "2"), "second")
-    await execute(ledger, "update turns set input = '{\"v\": 9}' where conversation = :c", c=str(at("hall")))
-    found = await SqlReporting(ledger.database).recent_turns(ANA.principal, "", 10)
+async def test_a_turn_that_cannot_be_read_is_left_out_of_what_was_asked(harness: Harness) -> None:
+    await asked(harness, at("hall"), "first")
+    await asked(harness, at("hall", "2"), "second")
+    await execute(harness, "update turns set input = '{\"v\": 9}' where conversation = :c", c=str(at("hall")))
+    found = await SqlReporting(harness.database).recent_turns(ANA.principal, "", 10)
     assert [turn.question.text for turn in found] == ["second"]

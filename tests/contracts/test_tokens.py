@@ -17,14 +17,14 @@ from bot.storage.api_tokens import SqlTokenStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.tables import metadata
 from tests.fakes.parts import ANA, BEN
-from tests.ledgers import START, Ledger
+from tests.turn_log_harness import START, Harness
 
 A_DAY = 86400.0
 
 
 @pytest.fixture
-def tokens(ledger: Ledger) -> TokenStore:
-    return SqlTokenStore(ledger.database)
+def tokens(harness: Harness) -> TokenStore:
+    return SqlTokenStore(harness.database)
 
 
 async def test_a_token_is_found_by_itself_and_by_nothing_else(tokens: TokenStore) -> None:
@@ -38,12 +38,12 @@ async def test_a_token_is_found_by_itself_and_by_nothing_else(tokens: TokenStore
         assert await tokens.find_by_secret(wrong) is None
 
 
-async def test_a_token_is_good_until_its_time_is_up_or_it_is_revoked(tokens: TokenStore, ledger: Ledger) -> None:
+async def test_a_token_is_good_until_its_time_is_up_or_it_is_revoked(tokens: TokenStore, harness: Harness) -> None:
     _, short = await tokens.create("short", ApiRole.MEMBER, "", A_DAY, ANA)
     _, long = await tokens.create("long", ApiRole.MEMBER, "", None, ANA)
-    ledger.time += A_DAY - 1
+    harness.time += A_DAY - 1
     assert await tokens.find_by_secret(short) is not None
-    ledger.time += 1
+    harness.time += 1
     assert await tokens.find_by_secret(short) is None
     assert await tokens.find_by_secret(long) is not None
     assert await tokens.revoke("long", BEN)
@@ -51,17 +51,17 @@ async def test_a_token_is_good_until_its_time_is_up_or_it_is_revoked(tokens: Tok
     assert not await tokens.revoke("long", BEN)
     assert not await tokens.revoke("nobody", BEN)
     assert [(token.name, token.revoked_at) for token in await tokens.tokens()] == [
-        ("long", ledger.time),
+        ("long", harness.time),
         ("short", None),
     ]
 
 
-async def test_a_name_is_free_again_once_its_token_is_good_for_nothing(tokens: TokenStore, ledger: Ledger) -> None:
+async def test_a_name_is_free_again_once_its_token_is_good_for_nothing(tokens: TokenStore, harness: Harness) -> None:
     _, first = await tokens.create("ci", ApiRole.ADMIN, "", A_DAY, ANA)
     with pytest.raises(Conflict, match="A token named ci already exists"):
         await tokens.create("ci", ApiRole.MEMBER, "", None, ANA)
     assert await tokens.find_by_secret(first) is not None
-    ledger.time += A_DAY
+    harness.time += A_DAY
     _, second = await tokens.create("ci", ApiRole.MEMBER, "", None, ANA)
     await tokens.revoke("ci", ANA)
     third, token = await tokens.create("ci", ApiRole.MEMBER, "", None, ANA)
@@ -80,26 +80,28 @@ async def test_of_several_who_take_a_name_at_once_one_has_it(tokens: TokenStore)
     assert await tokens.find_by_secret(made[0][1]) == made[0][0]
 
 
-async def test_transactions_that_are_run_twice_make_and_revoke_once(tokens: TokenStore, ledger: Ledger) -> None:
+async def test_transactions_that_are_run_twice_make_and_revoke_once(tokens: TokenStore, harness: Harness) -> None:
     """A COMMIT whose answer was lost is run again: its first outcome is unknown."""
-    run_once = ledger.database.run_once
+    run_once = harness.database.run_once
 
     async def twice(transaction: Callable[[sa.Connection], object]) -> object:
         await run_once(transaction)
         return await run_once(transaction)
 
-    ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
+    harness.database.run_once = twice  # type: ignore[method-assign, assignment]
     made, token = await tokens.create("ci", ApiRole.MEMBER, "", None, ANA)
     assert await tokens.find_by_secret(token) == made
     assert await tokens.revoke("ci", ANA)
-    entries, _ = await SqlReporting(ledger.database).audit(AuditQuery(), 10, 0)
+    entries, _ = await SqlReporting(harness.database).audit(AuditQuery(), 10, 0)
     assert [entry.kind for entry in entries] == ["revoked token", "made token"]
 
 
-async def test_the_audit_says_who_made_and_revoked_which_and_holds_no_token(tokens: TokenStore, ledger: Ledger) -> None:
+async def test_the_audit_says_who_made_and_revoked_which_and_holds_no_token(
+    tokens: TokenStore, harness: Harness
+) -> None:
     made, token = await tokens.create("ci", ApiRole.ADMIN, "slack:T1", A_DAY, ANA)
     await tokens.revoke("ci", BEN)
-    entries, _ = await SqlReporting(ledger.database).audit(AuditQuery(), 10, 0)
+    entries, _ = await SqlReporting(harness.database).audit(AuditQuery(), 10, 0)
     assert [(entry.kind, entry.actor, entry.subject) for entry in reversed(entries)] == [
         ("made token", "test:ana", made.id),
         ("revoked token", "test:ben", made.id),
@@ -114,7 +116,7 @@ async def test_the_audit_says_who_made_and_revoked_which_and_holds_no_token(toke
     def everything(connection: sa.Connection) -> str:
         return str([connection.execute(sa.select(table)).all() for table in metadata.sorted_tables])
 
-    kept = await ledger.database.run(everything)
+    kept = await harness.database.run(everything)
     assert "slack:T1" in kept
     assert token not in kept
     assert token.removeprefix("cs_") not in kept

@@ -26,7 +26,7 @@ from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Si
 from tests.fakes.mcp.event_stream import FakeEventStream
 from tests.fakes.parts import FakeToolbox
 from tests.fakes.parts import tool as a_tool
-from tests.mcp.boxes import (
+from tests.mcp.toolboxes import (
     ANA,
     FAST,
     alive,

@@ -22,7 +22,7 @@ from bot.storage.codec import decode
 from bot.storage.files import MOST_BYTES
 from bot.storage.tables import files, steps
 from tests.fakes.parts import ANA, HALL, NEWEST
-from tests.ledgers import Ledger, running
+from tests.turn_log_harness import Harness, running
 
 PNG = b"\x89PNG\r\n\x1a\n\x00 cat" * 1000
 WANTS = ModelStep(1, assistant("", ToolCall("c", "s__draw")), StopReason.TOOLS)
@@ -32,9 +32,9 @@ def drawing(n: int) -> ToolStep:
     return ToolStep(n, ToolCall("c", "s__draw"), ToolRef("s", "draw"), StepStatus.READY, repeatable=True)
 
 
-async def asked(ledger: Ledger, calls: int = 1) -> Claim:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [drawing(n) for n in range(2, 2 + calls)])
+async def asked(harness: Harness, calls: int = 1) -> Claim:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [drawing(n) for n in range(2, 2 + calls)])
     return claim
 
 
@@ -42,19 +42,19 @@ def result(*parts: TextPart | ImagePart | FilePart) -> ToolResult:
     return ToolResult("c", parts)
 
 
-async def kept(ledger: Ledger, claim: Claim, n: int, *parts: ImagePart | FilePart) -> list[StoredFile]:
-    record = await ledger.log.finish_call(claim, n, StepStatus.DONE, result(*parts))
+async def kept(harness: Harness, claim: Claim, n: int, *parts: ImagePart | FilePart) -> list[StoredFile]:
+    record = await harness.log.finish_call(claim, n, StepStatus.DONE, result(*parts))
     found = record.calls[n - 2].result
     assert found is not None
     return [part for part in found.parts if isinstance(part, StoredFile)]
 
 
-async def test_a_result_comes_back_with_its_bytes_put_away(ledger: Ledger) -> None:
-    claim = await asked(ledger)
+async def test_a_result_comes_back_with_its_bytes_put_away(harness: Harness) -> None:
+    claim = await asked(harness)
     returned = result(
         TextPart("Here."), ImagePart(PNG, "image/png", "cat.png", ImageAudience.MODEL), FilePart(b"\0", "a/b", "n")
     )
-    record = await ledger.log.finish_call(claim, 2, StepStatus.DONE, returned)
+    record = await harness.log.finish_call(claim, 2, StepStatus.DONE, returned)
     found = record.calls[0].result
     assert found is not None
     text, image, file = found.parts
@@ -63,61 +63,61 @@ async def test_a_result_comes_back_with_its_bytes_put_away(ledger: Ledger) -> No
     assert isinstance(file, StoredFile)
     assert image == StoredFile(image.id, "image/png", "cat.png", len(PNG), ImageAudience.MODEL)
     assert file == StoredFile(file.id, "a/b", "n", 1, ImageAudience.PEOPLE)
-    assert (await ledger.log.get_view(claim.turn_id)).steps == record.steps
-    assert await ledger.log.get_file(claim.turn_id, image.id) == PNG
-    assert await ledger.log.get_file(claim.turn_id, file.id) == b"\0"
+    assert (await harness.log.get_view(claim.turn_id)).steps == record.steps
+    assert await harness.log.get_file(claim.turn_id, image.id) == PNG
+    assert await harness.log.get_file(claim.turn_id, file.id) == b"\0"
     row = sa.select(sa.func.length(sa.cast(steps.c.result, sa.Text))).where(steps.c.n == 2)
-    assert await ledger.database.run(lambda connection: connection.execute(row).scalar_one()) < 1000
+    assert await harness.database.run(lambda connection: connection.execute(row).scalar_one()) < 1000
 
 
-async def test_a_file_is_its_own_turns_alone(ledger: Ledger) -> None:
-    claim = await asked(ledger)
-    (image,) = await kept(ledger, claim, 2, ImagePart(PNG, "image/png"))
+async def test_a_file_is_its_own_turns_alone(harness: Harness) -> None:
+    claim = await asked(harness)
+    (image,) = await kept(harness, claim, 2, ImagePart(PNG, "image/png"))
     with pytest.raises(NotFound):
-        await ledger.log.get_file("another", image.id)
+        await harness.log.get_file("another", image.id)
     with pytest.raises(NotFound):
-        await ledger.log.get_file(claim.turn_id, "another")
+        await harness.log.get_file(claim.turn_id, "another")
 
 
-async def test_the_same_bytes_are_kept_once(ledger: Ledger) -> None:
-    claim = await asked(ledger, 2)
-    first = await kept(ledger, claim, 2, ImagePart(PNG, "image/png"), FilePart(PNG, "image/png", "again.png"))
-    second = await kept(ledger, claim, 3, ImagePart(PNG, "image/png"))
+async def test_the_same_bytes_are_kept_once(harness: Harness) -> None:
+    claim = await asked(harness, 2)
+    first = await kept(harness, claim, 2, ImagePart(PNG, "image/png"), FilePart(PNG, "image/png", "again.png"))
+    second = await kept(harness, claim, 3, ImagePart(PNG, "image/png"))
     assert len({each.id for each in (*first, *second)}) == 1
     count = sa.select(sa.func.count()).select_from(files)
-    assert await ledger.database.run(lambda connection: connection.execute(count).scalar()) == 1
+    assert await harness.database.run(lambda connection: connection.execute(count).scalar()) == 1
 
 
-async def test_a_turn_keeps_so_many_bytes_and_no_more(ledger: Ledger) -> None:
-    claim = await asked(ledger, 3)
-    (large,) = await kept(ledger, claim, 2, FilePart(b"a" * (MOST_BYTES - 10), "a/b", "large"))
-    small, over = await kept(ledger, claim, 3, FilePart(b"b" * 10, "a/b", "small"), FilePart(b"c", "a/b", "over"))
-    (again,) = await kept(ledger, claim, 4, FilePart(b"b" * 10, "a/b", "again"))
+async def test_a_turn_keeps_so_many_bytes_and_no_more(harness: Harness) -> None:
+    claim = await asked(harness, 3)
+    (large,) = await kept(harness, claim, 2, FilePart(b"a" * (MOST_BYTES - 10), "a/b", "large"))
+    small, over = await kept(harness, claim, 3, FilePart(b"b" * 10, "a/b", "small"), FilePart(b"c", "a/b", "over"))
+    (again,) = await kept(harness, claim, 4, FilePart(b"b" * 10, "a/b", "again"))
     assert [bool(each.id) for each in (large, small, over, again)] == [True, True, False, True]
     assert (over.name, over.size) == ("over", 1)
 
 
-async def test_files_go_with_their_turn(ledger: Ledger) -> None:
-    claim = await asked(ledger)
-    (image,) = await kept(ledger, claim, 2, ImagePart(PNG, "image/png"))
-    await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("There."))], "")
-    await ledger.log.mark_delivered(claim.turn_id, NEWEST)
-    assert await ledger.log.get_file(claim.turn_id, image.id) == PNG
-    assert await ledger.log.delete_conversation(HALL, ANA)
+async def test_files_go_with_their_turn(harness: Harness) -> None:
+    claim = await asked(harness)
+    (image,) = await kept(harness, claim, 2, ImagePart(PNG, "image/png"))
+    await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("There."))], "")
+    await harness.log.mark_delivered(claim.turn_id, NEWEST)
+    assert await harness.log.get_file(claim.turn_id, image.id) == PNG
+    assert await harness.log.delete_conversation(HALL, ANA)
     with pytest.raises(NotFound):
-        await ledger.log.get_file(claim.turn_id, image.id)
+        await harness.log.get_file(claim.turn_id, image.id)
 
 
-async def test_what_comes_after_the_lease_was_lost_is_told_without_its_bytes(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_what_comes_after_the_lease_was_lost_is_told_without_its_bytes(harness: Harness) -> None:
+    claim = await running(harness)
     unsafe = ToolStep(2, ToolCall("c", "s__draw"), ToolRef("s", "draw"), StepStatus.READY)
-    await ledger.log.append(claim, WANTS, [unsafe])
-    await ledger.log.start_call(claim, 2)
-    log = await ledger.restart()
+    await harness.log.append(claim, WANTS, [unsafe])
+    await harness.log.start_call(claim, 2)
+    log = await harness.restart()
     (again,) = await log.claim(1)
     await log.resume(again)
     with pytest.raises(LostLease):
         await log.finish_call(claim, 2, StepStatus.DONE, result(ImagePart(PNG, "image/png")))
     row = sa.select(steps.c.late_result).where(steps.c.n == 2)
-    told = await ledger.database.run(lambda connection: connection.execute(row).scalar_one())
+    told = await harness.database.run(lambda connection: connection.execute(row).scalar_one())
     assert decode(ToolResult, told).parts == (StoredFile("", "image/png", "", len(PNG), ImageAudience.ALL),)

@@ -23,11 +23,11 @@ from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
 from bot.storage.turn_log import SqlTurnLog
-from tests.audited import findings_within
+from tests.audit_check import findings_within
 from tests.fakes.parts import ANA, BEN, NEWEST, message
-from tests.ledgers import Ledger, PostgresLedger, SqliteLedger
 from tests.migrated import migrated
 from tests.postgres import Server
+from tests.turn_log_harness import Harness, PostgresHarness, SqliteHarness
 
 T = TypeVar("T")
 
@@ -43,14 +43,14 @@ _steps = sa.text("select turn_id, n, status, repeatable, started_at from steps w
 class TurnLogMachine(RuleBasedStateMachine):
     """The world of the walk: processes that may die, people who may click, time that may jump."""
 
-    def make_ledger(self) -> Coroutine[Any, Any, Ledger]:
-        """A fresh ledger."""
+    def make_harness(self) -> Coroutine[Any, Any, Harness]:
+        """A fresh harness."""
         raise NotImplementedError
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.ledger = self.wait(self.make_ledger())
+        self.harness = self.wait(self.make_harness())
         self.messages = 0
         self.claims: list[Claim] = []
         """Everything ever claimed, the newest last: the old ones are what dead or frozen processes still hold."""
@@ -67,10 +67,10 @@ class TurnLogMachine(RuleBasedStateMachine):
     @property
     def log(self) -> SqlTurnLog:
         """The present process's log."""
-        return self.ledger.log
+        return self.harness.log
 
     def teardown(self) -> None:
-        self.wait(self.ledger.close())
+        self.wait(self.harness.close())
         self.loop.close()
 
     # ------------------------------------------------------------------ people and time
@@ -100,7 +100,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         settlement = self.wait(self.log.decide(Decision(card, revision, verdict, ANA)))
         if isinstance(settlement, Decided):
             assert not stale
-            assert due is None or self.ledger.time < due
+            assert due is None or self.harness.time < due
             assert card not in self.settled
             self.settled[card] = verdict
 
@@ -122,11 +122,11 @@ class TurnLogMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 16.0, LIMIT + 1, 86400.0]))
     def time_passes(self, seconds: float) -> None:
-        self.ledger.time += seconds
+        self.harness.time += seconds
 
     @rule()
     def the_process_dies(self) -> None:
-        self.wait(self.ledger.restart())
+        self.wait(self.harness.restart())
 
     # ------------------------------------------------------------------ whoever drives turns
 
@@ -146,7 +146,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         # In an order of its own: the log promises none, and a walk must be repeatable.
         found = sorted(self.wait(self.log.claim(limit, frozenset())), key=lambda claim: str(claim.conversation))
         for claim in found:
-            rows = self.wait(self.ledger.database.run(lambda connection: connection.execute(_rows).all()))
+            rows = self.wait(self.harness.database.run(lambda connection: connection.execute(_rows).all()))
             mine = next(row for row in rows if row.id == claim.turn_id)
             before = [row for row in rows if row.conversation == mine.conversation and row.seq < mine.seq]
             assert all(row.status in ("done", "failed", "cancelled") for row in before)
@@ -193,7 +193,7 @@ class TurnLogMachine(RuleBasedStateMachine):
             assert self.settled[step.approval.id] is DecisionType.APPROVE
             assert step.call.arguments == {"revision": step.approval.revision}
         if dies:
-            self.wait(self.ledger.restart())
+            self.wait(self.harness.restart())
         self.attempt(self.log.finish_call(claim, step.n, StepStatus.DONE, RESULT))
 
     @precondition(lambda self: self.claims)
@@ -249,7 +249,7 @@ class TurnLogMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_written_holds(self) -> None:
-        turns, steps, misfits = self.wait(self.ledger.database.run(_everything))
+        turns, steps, misfits = self.wait(self.harness.database.run(_everything))
         self.one_turn_of_a_conversation_is_active(turns)
         self.what_has_ended_stays_as_it_ended(steps)
         assert misfits == [], "the audit fits"
@@ -295,10 +295,10 @@ def test_nothing_that_matters_happens_twice_whatever_the_order_in_a_file(walk: i
     made = iter(range(10_000))
 
     class InFile(TurnLogMachine):
-        async def make_ledger(self) -> Ledger:
+        async def make_harness(self) -> Harness:
             copy = tmp_path / f"{next(made)}.db"
             shutil.copy(template, copy)
-            return SqliteLedger(copy)
+            return SqliteHarness(copy)
 
     _walk(seed(walk)(InFile), examples=8, steps=60)
 
@@ -306,8 +306,8 @@ def test_nothing_that_matters_happens_twice_whatever_the_order_in_a_file(walk: i
 @pytest.mark.parametrize("walk", range(4))
 def test_nothing_that_matters_happens_twice_whatever_the_order_on_a_server(walk: int, postgres: Server) -> None:
     class OnServer(TurnLogMachine):
-        async def make_ledger(self) -> Ledger:
-            return PostgresLedger(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
+        async def make_harness(self) -> Harness:
+            return PostgresHarness(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
 
     _walk(seed(walk)(OnServer), examples=5, steps=50)
 

@@ -37,9 +37,9 @@ from bot.domain.views import PostedMessage
 from bot.errors import DatabaseError, LostLease, NotFound, Stopped
 from bot.storage.tables import metadata
 from bot.storage.turn_log import SqlTurnLog
-from tests.audited import audit_findings, audit_rows
+from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
-from tests.ledgers import Ledger, running
+from tests.turn_log_harness import Harness, running
 
 OTHER = ConversationKey("test", "w", "hall", "2")
 
@@ -64,101 +64,101 @@ WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {"a": 1})), StopRe
 ANSWER = ModelStep(1, assistant("Done."))
 
 
-async def test_a_message_becomes_a_turn_that_one_worker_gets(ledger: Ledger) -> None:
-    receipt = await ledger.log.enqueue(message("hi"))
-    claims = await ledger.log.claim(8)
+async def test_a_message_becomes_a_turn_that_one_worker_gets(harness: Harness) -> None:
+    receipt = await harness.log.enqueue(message("hi"))
+    claims = await harness.log.claim(8)
     assert [claim.turn_id for claim in claims] == [receipt.turn_id]
-    assert await ledger.log.claim(8, {receipt.turn_id}) == []
+    assert await harness.log.claim(8, {receipt.turn_id}) == []
 
 
-async def test_any_known_key_makes_a_message_a_redelivery(ledger: Ledger) -> None:
-    first = await ledger.log.enqueue(message("hi", "a", "b"))
-    again = await ledger.log.enqueue(message("hi", "c", "b"))
+async def test_any_known_key_makes_a_message_a_redelivery(harness: Harness) -> None:
+    first = await harness.log.enqueue(message("hi", "a", "b"))
+    again = await harness.log.enqueue(message("hi", "c", "b"))
     assert (again.turn_id, again.redelivery) == (first.turn_id, True)
 
 
-async def test_turns_of_one_conversation_are_claimed_one_at_a_time_in_order(ledger: Ledger) -> None:
-    first = await ledger.log.enqueue(message("one"))
-    second = await ledger.log.enqueue(message("two"))
-    other = await ledger.log.enqueue(message("three", conversation=OTHER))
-    claims = await ledger.log.claim(8)
+async def test_turns_of_one_conversation_are_claimed_one_at_a_time_in_order(harness: Harness) -> None:
+    first = await harness.log.enqueue(message("one"))
+    second = await harness.log.enqueue(message("two"))
+    other = await harness.log.enqueue(message("three", conversation=OTHER))
+    claims = await harness.log.claim(8)
     assert {claim.turn_id for claim in claims} == {first.turn_id, other.turn_id}
     assert second.queue_position == 1
-    await ledger.log.finish(next(c for c in claims if c.turn_id == first.turn_id), TurnStatus.DONE, [ANSWER], "")
+    await harness.log.finish(next(c for c in claims if c.turn_id == first.turn_id), TurnStatus.DONE, [ANSWER], "")
     held = {claim.turn_id for claim in claims}
-    assert [claim.turn_id for claim in await ledger.log.claim(8, held)] == [second.turn_id]
+    assert [claim.turn_id for claim in await harness.log.claim(8, held)] == [second.turn_id]
 
 
-async def test_the_database_itself_refuses_two_active_turns_in_a_conversation(ledger: Ledger) -> None:
-    await running(ledger, "one")
-    second = await ledger.log.enqueue(message("two"))
+async def test_the_database_itself_refuses_two_active_turns_in_a_conversation(harness: Harness) -> None:
+    await running(harness, "one")
+    second = await harness.log.enqueue(message("two"))
     force = sa.text("update turns set status = 'running' where id = :id").bindparams(id=second.turn_id)
     with pytest.raises(sa.exc.IntegrityError):
-        await ledger.database.run_once(lambda connection: connection.execute(force))
+        await harness.database.run_once(lambda connection: connection.execute(force))
 
 
-async def test_a_conversation_whose_claim_is_refused_holds_up_no_other(ledger: Ledger) -> None:
+async def test_a_conversation_whose_claim_is_refused_holds_up_no_other(harness: Harness) -> None:
     for text in ("one", "two"):
-        await ledger.log.enqueue(message(text))
-    other = await ledger.log.enqueue(message("three", conversation=OTHER))
+        await harness.log.enqueue(message(text))
+    other = await harness.log.enqueue(message("three", conversation=OTHER))
     # Nothing does this; a turn put right by hand could.
     force = sa.text("update turns set status = 'waiting' where seq = 2")
-    await ledger.database.run(lambda connection: connection.execute(force))
-    assert [claim.turn_id for claim in await ledger.log.claim(8)] == [other.turn_id]
+    await harness.database.run(lambda connection: connection.execute(force))
+    assert [claim.turn_id for claim in await harness.log.claim(8)] == [other.turn_id]
 
 
-async def test_a_clock_that_jumps_takes_no_turn_away_from_its_owner(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    ledger.time += 3600
-    assert await ledger.log.claim(8, {claim.turn_id}) == []
-    assert await ledger.log.renew([claim]) == frozenset({claim.turn_id})
-    await ledger.log.append(claim, WANTS, [write(2)])
+async def test_a_clock_that_jumps_takes_no_turn_away_from_its_owner(harness: Harness) -> None:
+    claim = await running(harness)
+    harness.time += 3600
+    assert await harness.log.claim(8, {claim.turn_id}) == []
+    assert await harness.log.renew([claim]) == frozenset({claim.turn_id})
+    await harness.log.append(claim, WANTS, [write(2)])
 
 
-async def test_what_a_dead_process_was_driving_is_claimed_after_the_next_start(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    log = await ledger.restart()
+async def test_what_a_dead_process_was_driving_is_claimed_after_the_next_start(harness: Harness) -> None:
+    claim = await running(harness)
+    log = await harness.restart()
     (again,) = await log.claim(8)
     assert (again.turn_id, again.fence, again.recoveries) == (claim.turn_id, claim.fence + 1, 1)
 
 
-async def test_a_turn_handed_over_in_good_order_counts_as_no_recovery(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.release([claim])
-    (again,) = await ledger.log.claim(8)
+async def test_a_turn_handed_over_in_good_order_counts_as_no_recovery(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.release([claim])
+    (again,) = await harness.log.claim(8)
     assert again.recoveries == 0
 
 
-async def test_an_owner_that_was_replaced_can_write_nothing(ledger: Ledger) -> None:
-    old = await running(ledger)
-    await ledger.log.append(old, WANTS, [write(2)])
-    await ledger.log.start_call(old, 2)
-    await ledger.log.release([old])
-    (new,) = await ledger.log.claim(8)
+async def test_an_owner_that_was_replaced_can_write_nothing(harness: Harness) -> None:
+    old = await running(harness)
+    await harness.log.append(old, WANTS, [write(2)])
+    await harness.log.start_call(old, 2)
+    await harness.log.release([old])
+    (new,) = await harness.log.claim(8)
     for attempt in (
-        ledger.log.append(old, ModelStep(3, assistant("x")), []),
-        ledger.log.start_call(old, 2),
-        ledger.log.finish_call(old, 2, StepStatus.DONE, result("late")),
-        ledger.log.park(old),
-        ledger.log.finish(old, TurnStatus.DONE, [], ""),
+        harness.log.append(old, ModelStep(3, assistant("x")), []),
+        harness.log.start_call(old, 2),
+        harness.log.finish_call(old, 2, StepStatus.DONE, result("late")),
+        harness.log.park(old),
+        harness.log.finish(old, TurnStatus.DONE, [], ""),
     ):
         with pytest.raises(LostLease):
             await attempt
-    record = await ledger.log.resume(new)
+    record = await harness.log.resume(new)
     assert record.calls[0].status is StepStatus.UNKNOWN
     late = sa.text("select late_result from steps where n = 2")
-    kept = await ledger.database.run(lambda connection: connection.execute(late).scalar_one())
+    kept = await harness.database.run(lambda connection: connection.execute(late).scalar_one())
     assert "late" in str(kept)
 
 
-async def test_after_a_crash_finished_calls_stay_safe_ones_run_again_and_others_are_unknown(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_after_a_crash_finished_calls_stay_safe_ones_run_again_and_others_are_unknown(harness: Harness) -> None:
+    claim = await running(harness)
     calls = [write(2), write(3), reading(4), write(5)]
-    await ledger.log.append(claim, WANTS, calls)
-    await ledger.log.start_call(claim, 2)
-    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result())
-    await ledger.log.start_call(claim, 3)
-    log = await ledger.restart()
+    await harness.log.append(claim, WANTS, calls)
+    await harness.log.start_call(claim, 2)
+    await harness.log.finish_call(claim, 2, StepStatus.DONE, result())
+    await harness.log.start_call(claim, 3)
+    log = await harness.restart()
     (again,) = await log.claim(8)
     record = await log.resume(again)
     assert [step.status for step in record.calls] == [
@@ -169,23 +169,23 @@ async def test_after_a_crash_finished_calls_stay_safe_ones_run_again_and_others_
     ]
 
 
-async def test_an_intent_can_be_written_once_by_one_owner(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+async def test_an_intent_can_be_written_once_by_one_owner(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     with pytest.raises(LostLease):
-        await ledger.log.start_call(claim, 2)
+        await harness.log.start_call(claim, 2)
 
 
-async def test_recording_a_reply_twice_changes_nothing(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_recording_a_reply_twice_changes_nothing(harness: Harness) -> None:
+    claim = await running(harness)
     asked = write(2, StepStatus.AWAITING, approval())
-    first = await ledger.log.append(claim, WANTS, [asked])
-    again = await ledger.log.append(claim, WANTS, [asked])
+    first = await harness.log.append(claim, WANTS, [asked])
+    again = await harness.log.append(claim, WANTS, [asked])
     assert again.steps == first.steps
 
 
-async def test_everything_a_step_holds_comes_back_as_it_was(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_everything_a_step_holds_comes_back_as_it_was(harness: Harness) -> None:
+    claim = await running(harness)
     reply = ModelStep(
         1,
         Message(
@@ -202,108 +202,108 @@ async def test_everything_a_step_holds_comes_back_as_it_was(ledger: Ledger) -> N
     tool_ref = ToolRef("s", "write", "Write", "d", True, False)
     step = ToolStep(2, reply.message.tool_calls[0], tool_ref, StepStatus.FAILED, result=outcome)
     context = ToolStep(3, ToolCall("c", "n"), None, StepStatus.READY, True, CallOrigin.CONTEXT)
-    record = await ledger.log.append(claim, reply, [step, context])
+    record = await harness.log.append(claim, reply, [step, context])
     assert record.steps == (reply, step, context)
 
 
-async def test_a_question_comes_back_as_it_was_asked(ledger: Ledger) -> None:
+async def test_a_question_comes_back_as_it_was_asked(harness: Harness) -> None:
     inbound_message = InboundMessage(
         ("k",), HALL, ANA, "look", (Attachment("f", "a.png", "image/png", 3),), ("Ben: hi",)
     )
-    receipt = await ledger.log.enqueue(inbound_message)
-    turn = (await ledger.log.get_view(receipt.turn_id)).turn
+    receipt = await harness.log.enqueue(inbound_message)
+    turn = (await harness.log.get_view(receipt.turn_id)).turn
     assert turn.question == TurnInput("look", inbound_message.attachments, ("Ben: hi",))
     assert turn.author == ANA
 
 
-async def test_parked_turns_are_nobodys_until_somebody_decides(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    assert await ledger.log.park(claim) is None
-    assert await ledger.log.claim(8) == []
-    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN)) == Decided(DecisionType.APPROVE)
-    (again,) = await ledger.log.claim(8)
-    assert (await ledger.log.resume(again)).ready_calls[0].approval.decided_by == "Ben"  # type: ignore[union-attr]
+async def test_parked_turns_are_nobodys_until_somebody_decides(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    assert await harness.log.park(claim) is None
+    assert await harness.log.claim(8) == []
+    assert await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN)) == Decided(DecisionType.APPROVE)
+    (again,) = await harness.log.claim(8)
+    assert (await harness.log.resume(again)).ready_calls[0].approval.decided_by == "Ben"  # type: ignore[union-attr]
 
 
-async def test_a_turn_with_work_left_is_not_parked(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval()), reading(3)])
-    record = await ledger.log.park(claim)
+async def test_a_turn_with_work_left_is_not_parked(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval()), reading(3)])
+    record = await harness.log.park(claim)
     assert record is not None
     assert record.turn.status is TurnStatus.RUNNING
 
 
-async def test_a_decision_between_the_last_look_and_parking_is_not_lost(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    record = await ledger.log.park(claim)
+async def test_a_decision_between_the_last_look_and_parking_is_not_lost(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    record = await harness.log.park(claim)
     assert record is not None
     assert [step.n for step in record.ready_calls] == [2]
 
 
-async def test_exactly_one_decision_counts(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA, "no")) == Decided(DecisionType.DENY)
-    second = await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+async def test_exactly_one_decision_counts(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    assert await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA, "no")) == Decided(DecisionType.DENY)
+    second = await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
     assert second == AlreadyDecided("Ana has already denied it.")
-    assert await ledger.log.decide(Decision("nothing", 1, DecisionType.APPROVE, BEN)) == ApprovalNotFound()
+    assert await harness.log.decide(Decision("nothing", 1, DecisionType.APPROVE, BEN)) == ApprovalNotFound()
 
 
-async def test_a_decision_on_another_revision_is_out_of_date(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    assert await ledger.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA)) == StaleRevision()
+async def test_a_decision_on_another_revision_is_out_of_date(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    assert await harness.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA)) == StaleRevision()
 
 
-async def test_an_approvals_time_runs_from_the_moment_its_card_was_posted(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
-    await ledger.log.park(claim)
-    ledger.time += 3600
-    assert await ledger.log.claim(8) == []
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-    await ledger.log.mark_delivered(claim.turn_id, record.revision)
-    ledger.time += 59
-    assert await ledger.log.claim(8) == []
-    ledger.time += 2
-    (again,) = await ledger.log.claim(8)
-    assert (await ledger.log.resume(again)).calls[0].status is StepStatus.EXPIRED
-    late = await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+async def test_an_approvals_time_runs_from_the_moment_its_card_was_posted(harness: Harness) -> None:
+    claim = await running(harness)
+    record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
+    await harness.log.park(claim)
+    harness.time += 3600
+    assert await harness.log.claim(8) == []
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+    await harness.log.mark_delivered(claim.turn_id, record.revision)
+    harness.time += 59
+    assert await harness.log.claim(8) == []
+    harness.time += 2
+    (again,) = await harness.log.claim(8)
+    assert (await harness.log.resume(again)).calls[0].status is StepStatus.EXPIRED
+    late = await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     assert late == AlreadyDecided("Its approval had expired. It was not run.")
 
 
-async def test_a_click_after_the_time_is_up_settles_nothing_even_before_anyone_noticed(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
-    await ledger.log.park(claim)
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-    await ledger.log.mark_delivered(claim.turn_id, record.revision)
-    ledger.time += 61
-    assert isinstance(await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)), AlreadyDecided)
+async def test_a_click_after_the_time_is_up_settles_nothing_even_before_anyone_noticed(harness: Harness) -> None:
+    claim = await running(harness)
+    record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
+    await harness.log.park(claim)
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+    await harness.log.mark_delivered(claim.turn_id, record.revision)
+    harness.time += 61
+    assert isinstance(await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)), AlreadyDecided)
 
 
 UNSHOWN = "The approval could not be shown here: The channel is gone. Not run."
 
 
-async def unseen(ledger: Ledger, expires_in: float | None = 60.0) -> tuple[Claim, int]:
+async def unseen(harness: Harness, expires_in: float | None = 60.0) -> tuple[Claim, int]:
     """A turn that is parked with a card that is being drawn; the revision that it is part of."""
-    claim = await running(ledger)
-    record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(expires_in))])
-    await ledger.log.park(claim)
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    claim = await running(harness)
+    record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(expires_in))])
+    await harness.log.park(claim)
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
     return claim, record.revision
 
 
 @pytest.mark.parametrize("expires_in", [60.0, None])
 async def test_a_call_whose_card_can_never_be_posted_is_turned_down_and_the_turn_goes_on(
-    ledger: Ledger, expires_in: float | None
+    harness: Harness, expires_in: float | None
 ) -> None:
-    claim, revision = await unseen(ledger, expires_in)
-    assert await ledger.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
-    log = await ledger.restart()
+    claim, revision = await unseen(harness, expires_in)
+    assert await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    log = await harness.restart()
     (again,) = await log.claim(8)
     record = await log.resume(again)
     (step,) = record.calls
@@ -315,130 +315,130 @@ async def test_a_call_whose_card_can_never_be_posted_is_turned_down_and_the_turn
     assert late == AlreadyDecided("Its approval could not be shown. It was not run.")
 
 
-async def test_a_call_that_was_turned_down_unseen_is_drawn_as_such_and_goes_on_record(ledger: Ledger) -> None:
-    claim, revision = await unseen(ledger)
-    await ledger.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
-    assert await ledger.log.stale_views("test:", 8) == [claim.turn_id]
-    kinds = await ledger.database.run(
+async def test_a_call_that_was_turned_down_unseen_is_drawn_as_such_and_goes_on_record(harness: Harness) -> None:
+    claim, revision = await unseen(harness)
+    await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    assert await harness.log.stale_views("test:", 8) == [claim.turn_id]
+    kinds = await harness.database.run(
         lambda connection: connection.execute(sa.text("select kind from audit order by seq")).scalars().all()
     )
     assert list(kinds) == ["asked", "not shown"]
 
 
-async def test_a_card_is_turned_down_once_however_often_its_drawing_is_given_up(ledger: Ledger) -> None:
-    claim, revision = await unseen(ledger)
-    assert await ledger.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
-    before = await ledger.log.get_view(claim.turn_id)
-    assert not await ledger.log.give_up_delivery(claim.turn_id, revision, "Something else.")
-    assert await ledger.log.get_view(claim.turn_id) == before
+async def test_a_card_is_turned_down_once_however_often_its_drawing_is_given_up(harness: Harness) -> None:
+    claim, revision = await unseen(harness)
+    assert await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    before = await harness.log.get_view(claim.turn_id)
+    assert not await harness.log.give_up_delivery(claim.turn_id, revision, "Something else.")
+    assert await harness.log.get_view(claim.turn_id) == before
 
 
-async def test_a_drawing_that_nobody_has_given_up_is_given_up_after_the_next_start(ledger: Ledger) -> None:
-    claim, revision = await unseen(ledger)
-    log = await ledger.restart()
+async def test_a_drawing_that_nobody_has_given_up_is_given_up_after_the_next_start(harness: Harness) -> None:
+    claim, revision = await unseen(harness)
+    log = await harness.restart()
     assert await log.stale_views("test:", 8) == [claim.turn_id]
     await log.acquire_delivery(claim.turn_id, NEWEST)
     assert await log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
     assert (await log.get_view(claim.turn_id)).turn.status is TurnStatus.QUEUED
 
 
-async def test_a_card_that_was_out_once_still_waits_when_a_later_drawing_is_given_up(ledger: Ledger) -> None:
-    claim, revision = await unseen(ledger)
-    await ledger.log.mark_delivered(claim.turn_id, revision)
-    assert await ledger.log.revise(Revision("card-1", 1, {"a": 2}, "other", BEN))
-    view = await ledger.log.get_view(claim.turn_id)
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-    assert not await ledger.log.give_up_delivery(claim.turn_id, view.revision, "The channel is gone.")
-    assert await ledger.log.get_view(claim.turn_id) == view
+async def test_a_card_that_was_out_once_still_waits_when_a_later_drawing_is_given_up(harness: Harness) -> None:
+    claim, revision = await unseen(harness)
+    await harness.log.mark_delivered(claim.turn_id, revision)
+    assert await harness.log.revise(Revision("card-1", 1, {"a": 2}, "other", BEN))
+    view = await harness.log.get_view(claim.turn_id)
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+    assert not await harness.log.give_up_delivery(claim.turn_id, view.revision, "The channel is gone.")
+    assert await harness.log.get_view(claim.turn_id) == view
     assert view.turn.status is TurnStatus.WAITING
-    assert await ledger.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
+    assert await harness.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
 
 
-async def test_of_several_cards_only_the_one_that_nobody_saw_is_turned_down(ledger: Ledger) -> None:
-    claim, revision = await unseen(ledger)
-    await ledger.log.mark_delivered(claim.turn_id, revision)
-    ledger.log = await ledger.restart()
-    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
-    (again,) = await ledger.log.claim(8)
-    first = await ledger.log.resume(again)
+async def test_of_several_cards_only_the_one_that_nobody_saw_is_turned_down(harness: Harness) -> None:
+    claim, revision = await unseen(harness)
+    await harness.log.mark_delivered(claim.turn_id, revision)
+    harness.log = await harness.restart()
+    assert await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
+    (again,) = await harness.log.claim(8)
+    first = await harness.log.resume(again)
     other = dataclasses.replace(approval(), id="card-2")
     reply = ModelStep(3, assistant("", ToolCall("c4", "s__write", {"a": 1})), StopReason.TOOLS)
-    record = await ledger.log.append(again, reply, [write(4, StepStatus.AWAITING, other)])
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-    assert not await ledger.log.give_up_delivery(claim.turn_id, first.revision, "The channel is gone.")
-    assert await ledger.log.give_up_delivery(claim.turn_id, record.revision, "The channel is gone.")
-    calls = (await ledger.log.resume(again)).calls
+    record = await harness.log.append(again, reply, [write(4, StepStatus.AWAITING, other)])
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+    assert not await harness.log.give_up_delivery(claim.turn_id, first.revision, "The channel is gone.")
+    assert await harness.log.give_up_delivery(claim.turn_id, record.revision, "The channel is gone.")
+    calls = (await harness.log.resume(again)).calls
     assert [step.status for step in calls] == [StepStatus.READY, StepStatus.DENIED]
 
 
-async def test_a_call_that_somebody_has_decided_is_left_alone_when_its_drawing_is_given_up(ledger: Ledger) -> None:
-    claim, revision = await unseen(ledger)
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    assert not await ledger.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
-    view = await ledger.log.get_view(claim.turn_id)
+async def test_a_call_that_somebody_has_decided_is_left_alone_when_its_drawing_is_given_up(harness: Harness) -> None:
+    claim, revision = await unseen(harness)
+    await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    assert not await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    view = await harness.log.get_view(claim.turn_id)
     assert view.steps[1].status is StepStatus.READY  # type: ignore[union-attr]
 
 
-async def test_who_has_lost_a_drawing_turns_nothing_down(ledger: Ledger) -> None:
-    claim, revision = await unseen(ledger)
-    before = await ledger.log.get_view(claim.turn_id)
-    log = await ledger.restart()
+async def test_who_has_lost_a_drawing_turns_nothing_down(harness: Harness) -> None:
+    claim, revision = await unseen(harness)
+    before = await harness.log.get_view(claim.turn_id)
+    log = await harness.restart()
     with pytest.raises(LostLease):
         await log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
     assert await log.get_view(claim.turn_id) == before
 
 
-async def test_those_behind_a_call_that_was_turned_down_unseen_are_drawn_anew(ledger: Ledger) -> None:
-    claim, revision = await unseen(ledger)
-    second = await ledger.log.enqueue(message("two"))
-    waiting = await ledger.log.get_view(second.turn_id)
-    await ledger.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
-    assert (await ledger.log.get_view(second.turn_id)).revision > waiting.revision
+async def test_those_behind_a_call_that_was_turned_down_unseen_are_drawn_anew(harness: Harness) -> None:
+    claim, revision = await unseen(harness)
+    second = await harness.log.enqueue(message("two"))
+    waiting = await harness.log.get_view(second.turn_id)
+    await harness.log.give_up_delivery(claim.turn_id, revision, "The channel is gone.")
+    assert (await harness.log.get_view(second.turn_id)).revision > waiting.revision
 
 
-async def test_an_approval_without_a_limit_waits_for_ever(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(None))])
-    await ledger.log.park(claim)
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-    await ledger.log.mark_delivered(claim.turn_id, record.revision)
-    ledger.time += 10_000_000
-    assert await ledger.log.claim(8) == []
+async def test_an_approval_without_a_limit_waits_for_ever(harness: Harness) -> None:
+    claim = await running(harness)
+    record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(None))])
+    await harness.log.park(claim)
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+    await harness.log.mark_delivered(claim.turn_id, record.revision)
+    harness.time += 10_000_000
+    assert await harness.log.claim(8) == []
 
 
-async def test_a_turn_that_nobody_drives_is_stopped_at_once(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    await ledger.log.park(claim)
-    assert await ledger.log.stop(claim.turn_id, BEN)
-    view = await ledger.log.get_view(claim.turn_id)
+async def test_a_turn_that_nobody_drives_is_stopped_at_once(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    await harness.log.park(claim)
+    assert await harness.log.stop(claim.turn_id, BEN)
+    view = await harness.log.get_view(claim.turn_id)
     assert (view.turn.status, view.turn.failure) == (TurnStatus.CANCELLED, "Stopped by Ben.")
     assert view.steps[1].status is StepStatus.CANCELLED  # type: ignore[union-attr]
-    assert not await ledger.log.stop(claim.turn_id, BEN)
-    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == AlreadyDecided(
+    assert not await harness.log.stop(claim.turn_id, BEN)
+    assert await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == AlreadyDecided(
         "It was already cancelled. It was not run."
     )
 
 
-async def test_a_turn_that_is_being_stopped_starts_nothing_and_ends_as_cancelled(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2), write(3)])
-    await ledger.log.start_call(claim, 2)
-    assert await ledger.log.stop(claim.turn_id, BEN)
+async def test_a_turn_that_is_being_stopped_starts_nothing_and_ends_as_cancelled(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2), write(3)])
+    await harness.log.start_call(claim, 2)
+    assert await harness.log.stop(claim.turn_id, BEN)
     with pytest.raises(Stopped):
-        await ledger.log.start_call(claim, 3)
-    assert await ledger.log.renew([claim]) == frozenset()
-    record = await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+        await harness.log.start_call(claim, 3)
+    assert await harness.log.renew([claim]) == frozenset()
+    record = await harness.log.finish(claim, TurnStatus.DONE, [], "")
     assert record.turn.status is TurnStatus.CANCELLED
     assert [step.status for step in record.calls] == [StepStatus.UNKNOWN, StepStatus.CANCELLED]
 
 
-async def test_an_ended_turn_is_behind_until_it_has_been_drawn(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    assert await ledger.log.stale_views("test:", 8) == []
-    record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    assert await ledger.log.stale_views("test:", 8) == [claim.turn_id]
-    log = await ledger.restart()
+async def test_an_ended_turn_is_behind_until_it_has_been_drawn(harness: Harness) -> None:
+    claim = await running(harness)
+    assert await harness.log.stale_views("test:", 8) == []
+    record = await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    assert await harness.log.stale_views("test:", 8) == [claim.turn_id]
+    log = await harness.restart()
     assert await log.stale_views("test:", 8) == [claim.turn_id]
     assert await log.stale_views("test:w:other:", 8) == []
     await log.acquire_delivery(claim.turn_id, NEWEST)
@@ -446,64 +446,64 @@ async def test_an_ended_turn_is_behind_until_it_has_been_drawn(ledger: Ledger) -
     assert await log.stale_views("test:", 8) == []
 
 
-async def test_a_drawing_that_failed_comes_again_when_its_time_has_come(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    await ledger.log.retry_delivery_at(claim.turn_id, 30)
-    assert await ledger.log.stale_views("test:", 8) == []
-    ledger.time += 31
-    assert await ledger.log.stale_views("test:", 8) == [claim.turn_id]
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-    assert not await ledger.log.give_up_delivery(claim.turn_id, record.revision, "the channel is gone")
-    assert await ledger.log.stale_views("test:", 8) == []
+async def test_a_drawing_that_failed_comes_again_when_its_time_has_come(harness: Harness) -> None:
+    claim = await running(harness)
+    record = await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    await harness.log.retry_delivery_at(claim.turn_id, 30)
+    assert await harness.log.stale_views("test:", 8) == []
+    harness.time += 31
+    assert await harness.log.stale_views("test:", 8) == [claim.turn_id]
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+    assert not await harness.log.give_up_delivery(claim.turn_id, record.revision, "the channel is gone")
+    assert await harness.log.stale_views("test:", 8) == []
 
 
-async def test_a_message_that_waits_behind_another_is_to_be_drawn_as_waiting(ledger: Ledger) -> None:
-    await running(ledger, "one")
-    second = await ledger.log.enqueue(message("two"))
-    assert await ledger.log.stale_views("test:", 8) == [second.turn_id]
-    assert (await ledger.log.get_view(second.turn_id)).ahead == 1
+async def test_a_message_that_waits_behind_another_is_to_be_drawn_as_waiting(harness: Harness) -> None:
+    await running(harness, "one")
+    second = await harness.log.enqueue(message("two"))
+    assert await harness.log.stale_views("test:", 8) == [second.turn_id]
+    assert (await harness.log.get_view(second.turn_id)).ahead == 1
 
 
-async def test_references_are_kept_by_slot(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    assert await ledger.log.acquire_delivery(claim.turn_id, NEWEST) == {}
-    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m1"))
-    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("card", "m2"))
-    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m3"))
-    assert await ledger.log.acquire_delivery(claim.turn_id, NEWEST) == {"reply": "m3", "card": "m2"}
+async def test_references_are_kept_by_slot(harness: Harness) -> None:
+    claim = await running(harness)
+    assert await harness.log.acquire_delivery(claim.turn_id, NEWEST) == {}
+    await harness.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m1"))
+    await harness.log.save_message_ref(claim.turn_id, PostedMessage("card", "m2"))
+    await harness.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m3"))
+    assert await harness.log.acquire_delivery(claim.turn_id, NEWEST) == {"reply": "m3", "card": "m2"}
 
 
-async def test_history_is_what_ended_before_oldest_first(ledger: Ledger) -> None:
+async def test_history_is_what_ended_before_oldest_first(harness: Harness) -> None:
     for text in ("one", "two", "three"):
-        await ledger.log.finish(await running(ledger, text), TurnStatus.DONE, [ANSWER], "")
-    await running(ledger, "four")
-    history = await ledger.log.history(HALL, 4, 2)
+        await harness.log.finish(await running(harness, text), TurnStatus.DONE, [ANSWER], "")
+    await running(harness, "four")
+    history = await harness.log.history(HALL, 4, 2)
     assert [record.turn.question.text for record in history.turns] == ["two", "three"]
-    assert await ledger.log.latest_conversation("test:w:hall:") == HALL
-    assert await ledger.log.latest_conversation("test:w:else") is None
+    assert await harness.log.latest_conversation("test:w:hall:") == HALL
+    assert await harness.log.latest_conversation("test:w:else") is None
 
 
-async def test_percent_signs_in_a_reach_mean_themselves(ledger: Ledger) -> None:
-    await running(ledger)
-    assert await ledger.log.latest_conversation("test:w:%") is None
+async def test_percent_signs_in_a_reach_mean_themselves(harness: Harness) -> None:
+    await running(harness)
+    assert await harness.log.latest_conversation("test:w:%") is None
 
 
-async def test_a_turn_that_does_not_exist_is_not_found(ledger: Ledger) -> None:
+async def test_a_turn_that_does_not_exist_is_not_found(harness: Harness) -> None:
     with pytest.raises(NotFound):
-        await ledger.log.get_view("nothing")
-    assert not await ledger.log.stop("nothing", ANA)
+        await harness.log.get_view("nothing")
+    assert not await harness.log.stop("nothing", ANA)
 
 
-async def test_only_one_process_draws_a_turn_at_a_time(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    here, elsewhere = ledger.log, SqlTurnLog(ledger.database)
+async def test_only_one_process_draws_a_turn_at_a_time(harness: Harness) -> None:
+    claim = await running(harness)
+    here, elsewhere = harness.log, SqlTurnLog(harness.database)
     record = await here.finish(claim, TurnStatus.DONE, [ANSWER], "")
     await here.acquire_delivery(claim.turn_id, NEWEST)
     assert await elsewhere.stale_views("test:", 8) == []
     with pytest.raises(LostLease):
         await elsewhere.acquire_delivery(claim.turn_id, NEWEST)
-    ledger.time += 16
+    harness.time += 16
     assert await elsewhere.stale_views("test:", 8) == [claim.turn_id]
     await elsewhere.acquire_delivery(claim.turn_id, NEWEST)
     for late in (
@@ -516,178 +516,180 @@ async def test_only_one_process_draws_a_turn_at_a_time(ledger: Ledger) -> None:
     assert await elsewhere.renew_deliveries([claim.turn_id]) == {claim.turn_id}
 
 
-async def test_a_turn_that_another_process_drives_is_not_drawn_here(ledger: Ledger) -> None:
-    claim = await running(ledger)
+async def test_a_turn_that_another_process_drives_is_not_drawn_here(harness: Harness) -> None:
+    claim = await running(harness)
     with pytest.raises(LostLease):
-        await SqlTurnLog(ledger.database).acquire_delivery(claim.turn_id, NEWEST)
-    assert await ledger.log.acquire_delivery(claim.turn_id, NEWEST) == {}
+        await SqlTurnLog(harness.database).acquire_delivery(claim.turn_id, NEWEST)
+    assert await harness.log.acquire_delivery(claim.turn_id, NEWEST) == {}
 
 
-async def test_who_goes_on_with_a_turn_draws_it_as_soon_as_the_dead_process_cannot_any_more(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2)])
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-    await ledger.log.start_call(claim, 2)
-    log = await ledger.restart()
+async def test_who_goes_on_with_a_turn_draws_it_as_soon_as_the_dead_process_cannot_any_more(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2)])
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+    await harness.log.start_call(claim, 2)
+    log = await harness.restart()
     (again,) = await log.claim(8)
     record = await log.resume(again)
     assert record.calls[0].status is StepStatus.UNKNOWN
     assert await log.acquire_delivery(claim.turn_id, NEWEST) == {}
 
 
-async def test_a_turn_that_ends_before_its_first_message_is_out_is_nobody_elses_to_draw(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    elsewhere = SqlTurnLog(ledger.database)
+async def test_a_turn_that_ends_before_its_first_message_is_out_is_nobody_elses_to_draw(harness: Harness) -> None:
+    claim = await running(harness)
+    record = await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    elsewhere = SqlTurnLog(harness.database)
     assert await elsewhere.stale_views("test:", 8) == []
     with pytest.raises(LostLease):
         await elsewhere.acquire_delivery(claim.turn_id, NEWEST)
-    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m1"))
-    await ledger.log.mark_delivered(claim.turn_id, record.revision)
+    await harness.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m1"))
+    await harness.log.mark_delivered(claim.turn_id, record.revision)
     assert await elsewhere.acquire_delivery(claim.turn_id, NEWEST) == {"reply": "m1"}
 
 
-async def test_a_drawing_put_down_is_anybodys_at_once(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-    await ledger.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m1"))
-    await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    await ledger.log.release_delivery(claim.turn_id)
-    assert await SqlTurnLog(ledger.database).acquire_delivery(claim.turn_id, NEWEST) == {"reply": "m1"}
+async def test_a_drawing_put_down_is_anybodys_at_once(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+    await harness.log.save_message_ref(claim.turn_id, PostedMessage("reply", "m1"))
+    await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    await harness.log.release_delivery(claim.turn_id)
+    assert await SqlTurnLog(harness.database).acquire_delivery(claim.turn_id, NEWEST) == {"reply": "m1"}
 
 
-async def test_who_knows_less_of_a_turn_than_has_been_drawn_does_not_get_its_drawing(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    await ledger.log.mark_delivered(claim.turn_id, record.revision)
+async def test_who_knows_less_of_a_turn_than_has_been_drawn_does_not_get_its_drawing(harness: Harness) -> None:
+    claim = await running(harness)
+    record = await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    await harness.log.mark_delivered(claim.turn_id, record.revision)
     with pytest.raises(LostLease):
-        await ledger.log.acquire_delivery(claim.turn_id, record.revision - 1)
-    assert await ledger.log.acquire_delivery(claim.turn_id, record.revision) == {}
+        await harness.log.acquire_delivery(claim.turn_id, record.revision - 1)
+    assert await harness.log.acquire_delivery(claim.turn_id, record.revision) == {}
 
 
-async def test_the_time_that_a_platform_asked_for_outlasts_a_change(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.retry_delivery_at(claim.turn_id, 30)
-    await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    assert await ledger.log.stale_views("test:", 8) == []
-    ledger.time += 31
-    assert await ledger.log.stale_views("test:", 8) == [claim.turn_id]
+async def test_the_time_that_a_platform_asked_for_outlasts_a_change(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.retry_delivery_at(claim.turn_id, 30)
+    await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    assert await harness.log.stale_views("test:", 8) == []
+    harness.time += 31
+    assert await harness.log.stale_views("test:", 8) == [claim.turn_id]
 
 
-async def test_a_revised_call_is_signed_as_it_stands_and_old_cards_decide_nothing(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    assert await ledger.log.revise(Revision("card-1", 1, {"a": 2}, "other print", BEN))
-    assert not await ledger.log.revise(Revision("card-1", 1, {"a": 3}, "third print", BEN))
-    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == StaleRevision()
-    assert await ledger.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
-    step = (await ledger.log.resume(claim)).calls[0]
+async def test_a_revised_call_is_signed_as_it_stands_and_old_cards_decide_nothing(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    assert await harness.log.revise(Revision("card-1", 1, {"a": 2}, "other print", BEN))
+    assert not await harness.log.revise(Revision("card-1", 1, {"a": 3}, "third print", BEN))
+    assert await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA)) == StaleRevision()
+    assert await harness.log.decide(Decision("card-1", 2, DecisionType.APPROVE, ANA)) == Decided(DecisionType.APPROVE)
+    step = (await harness.log.resume(claim)).calls[0]
     assert step.call.arguments == {"a": 2}
     assert step.approval is not None
     assert (step.approval.proposed, step.approval.revised_by) == ({"a": 1}, "Ben")
     assert step.approval.fingerprint == "other print"
-    assert not await ledger.log.revise(Revision("card-1", 2, {"a": 4}, "late print", BEN))
-    assert not await ledger.log.revise(Revision("no-such-card", 1, {"a": 4}, "late print", BEN))
+    assert not await harness.log.revise(Revision("card-1", 2, {"a": 4}, "late print", BEN))
+    assert not await harness.log.revise(Revision("no-such-card", 1, {"a": 4}, "late print", BEN))
 
 
-async def test_transactions_that_are_run_twice_do_what_they_do_once(ledger: Ledger) -> None:
+async def test_transactions_that_are_run_twice_do_what_they_do_once(harness: Harness) -> None:
     """A COMMIT whose answer was lost is run again: its first outcome is unknown."""
-    run_once = ledger.database.run_once
+    run_once = harness.database.run_once
 
     async def twice(transaction: Callable[[sa.Connection], object]) -> object:
         await run_once(transaction)
         return await run_once(transaction)
 
-    ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
-    receipt = await ledger.log.enqueue(message("hi"))
+    harness.database.run_once = twice  # type: ignore[method-assign, assignment]
+    receipt = await harness.log.enqueue(message("hi"))
     assert (receipt.redelivery, receipt.queue_position) == (False, 0)
-    (claim,) = await ledger.log.claim(8)
-    await ledger.log.append(claim, WANTS, [write(2), write(3, StepStatus.AWAITING, approval())])
-    await ledger.log.start_call(claim, 2)
-    record = await ledger.log.finish_call(claim, 2, StepStatus.DONE, result())
+    (claim,) = await harness.log.claim(8)
+    await harness.log.append(claim, WANTS, [write(2), write(3, StepStatus.AWAITING, approval())])
+    await harness.log.start_call(claim, 2)
+    record = await harness.log.finish_call(claim, 2, StepStatus.DONE, result())
     assert [step.status for step in record.calls] == [StepStatus.DONE, StepStatus.AWAITING]
-    assert await ledger.log.park(claim) is None
-    assert await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA, "no")) == Decided(DecisionType.DENY)
-    (claim,) = await ledger.log.claim(8)
-    record = await ledger.log.resume(claim)
+    assert await harness.log.park(claim) is None
+    assert await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA, "no")) == Decided(DecisionType.DENY)
+    (claim,) = await harness.log.claim(8)
+    record = await harness.log.resume(claim)
     assert [step.status for step in record.calls] == [StepStatus.DONE, StepStatus.DENIED]
-    record = await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(4, assistant("Done."))], "")
+    record = await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(4, assistant("Done."))], "")
     assert record.turn.status is TurnStatus.DONE
     assert len(record.steps) == 4
-    second = await ledger.log.enqueue(message("again"))
-    await ledger.log.stop(second.turn_id, BEN)
-    assert (await ledger.log.get_view(second.turn_id)).turn.status is TurnStatus.CANCELLED
-    assert await audit_findings(ledger.database) == []
+    second = await harness.log.enqueue(message("again"))
+    await harness.log.stop(second.turn_id, BEN)
+    assert (await harness.log.get_view(second.turn_id)).turn.status is TurnStatus.CANCELLED
+    assert await audit_findings(harness.database) == []
 
 
-async def test_a_message_without_a_name_is_one_turn_though_its_commit_is_made_twice(ledger: Ledger) -> None:
-    run_once = ledger.database.run_once
+async def test_a_message_without_a_name_is_one_turn_though_its_commit_is_made_twice(harness: Harness) -> None:
+    run_once = harness.database.run_once
 
     async def twice(transaction: Callable[[sa.Connection], object]) -> object:
         await run_once(transaction)
         return await run_once(transaction)
 
-    ledger.database.run_once = twice  # type: ignore[method-assign, assignment]
-    receipts = [await ledger.log.enqueue(InboundMessage((), HALL, ANA, "hi")) for _ in range(2)]
+    harness.database.run_once = twice  # type: ignore[method-assign, assignment]
+    receipts = [await harness.log.enqueue(InboundMessage((), HALL, ANA, "hi")) for _ in range(2)]
     assert [receipt.redelivery for receipt in receipts] == [False, False]
     assert len({receipt.turn_id for receipt in receipts}) == 2
 
 
-async def test_a_turn_that_nobody_stopped_is_given_back_and_not_cancelled(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    record = await ledger.log.finish(claim, TurnStatus.CANCELLED, [], "")
+async def test_a_turn_that_nobody_stopped_is_given_back_and_not_cancelled(harness: Harness) -> None:
+    claim = await running(harness)
+    record = await harness.log.finish(claim, TurnStatus.CANCELLED, [], "")
     assert record.turn.status is TurnStatus.QUEUED
-    (again,) = await ledger.log.claim(8)
+    (again,) = await harness.log.claim(8)
     assert (again.turn_id, again.recoveries) == (claim.turn_id, 0)
 
 
-async def test_a_claim_whose_answer_was_lost_is_made_again_at_once(ledger: Ledger) -> None:
-    receipt = await ledger.log.enqueue(message("hi"))
-    await ledger.log.claim(8)
-    (again,) = await ledger.log.claim(8, frozenset())
+async def test_a_claim_whose_answer_was_lost_is_made_again_at_once(harness: Harness) -> None:
+    receipt = await harness.log.enqueue(message("hi"))
+    await harness.log.claim(8)
+    (again,) = await harness.log.claim(8, frozenset())
     assert again.turn_id == receipt.turn_id
 
 
-async def test_a_job_is_done_once_in_its_time_by_whoever_comes_first(ledger: Ledger) -> None:
-    elsewhere = SqlTurnLog(ledger.database)
-    took = await asyncio.gather(*(log.try_start_job("tidy", 60) for log in (ledger.log, elsewhere, ledger.log)))
+async def test_a_job_is_done_once_in_its_time_by_whoever_comes_first(harness: Harness) -> None:
+    elsewhere = SqlTurnLog(harness.database)
+    took = await asyncio.gather(*(log.try_start_job("tidy", 60) for log in (harness.log, elsewhere, harness.log)))
     assert sorted(took) == [False, False, True]
-    ledger.time += 59
+    harness.time += 59
     assert not await elsewhere.try_start_job("tidy", 60)
-    ledger.time += 2
+    harness.time += 2
     assert await elsewhere.try_start_job("tidy", 60)
-    assert not await ledger.log.try_start_job("tidy", 60)
+    assert not await harness.log.try_start_job("tidy", 60)
 
 
-async def test_a_job_is_not_put_off_by_a_clock_that_was_wrong_for_a_while(ledger: Ledger) -> None:
-    ledger.time += 10 * 365 * 86400
-    assert await ledger.log.try_start_job("tidy", 60)
-    ledger.time -= 10 * 365 * 86400
-    assert await ledger.log.try_start_job("tidy", 60)
-    assert not await ledger.log.try_start_job("tidy", 60)
+async def test_a_job_is_not_put_off_by_a_clock_that_was_wrong_for_a_while(harness: Harness) -> None:
+    harness.time += 10 * 365 * 86400
+    assert await harness.log.try_start_job("tidy", 60)
+    harness.time -= 10 * 365 * 86400
+    assert await harness.log.try_start_job("tidy", 60)
+    assert not await harness.log.try_start_job("tidy", 60)
 
 
-async def test_old_turns_are_deleted_in_batches_once_their_end_has_been_seen(ledger: Ledger) -> None:
+async def test_old_turns_are_deleted_in_batches_once_their_end_has_been_seen(harness: Harness) -> None:
     for text in ("one", "two", "three"):
-        claim = await running(ledger, text)
-        record = await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+        claim = await running(harness, text)
+        record = await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
         if text != "three":
-            await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-            await ledger.log.mark_delivered(claim.turn_id, record.revision)
-    assert await ledger.log.delete_old(30 * 86400, 500) == 0
-    ledger.time += 31 * 86400
-    assert [await ledger.log.delete_old(30 * 86400, 1) for _ in range(3)] == [1, 1, 0]
-    assert [view.turn.question.text for view in await ledger.log.recent_turns(HALL, 9)] == ["three"]
+            await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+            await harness.log.mark_delivered(claim.turn_id, record.revision)
+    assert await harness.log.delete_old(30 * 86400, 500) == 0
+    harness.time += 31 * 86400
+    assert [await harness.log.delete_old(30 * 86400, 1) for _ in range(3)] == [1, 1, 0]
+    assert [view.turn.question.text for view in await harness.log.recent_turns(HALL, 9)] == ["three"]
 
 
-async def test_a_deleted_conversation_takes_everything_along_but_the_audit_and_what_was_counted(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    assert not await ledger.log.delete_conversation(HALL, BEN)
-    await ledger.log.stop(claim.turn_id, BEN)
-    await ledger.log.finish(claim, TurnStatus.CANCELLED, [], "")
-    assert await ledger.log.delete_conversation(HALL, BEN)
-    assert not await ledger.log.delete_conversation(HALL, BEN)
+async def test_a_deleted_conversation_takes_everything_along_but_the_audit_and_what_was_counted(
+    harness: Harness,
+) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    assert not await harness.log.delete_conversation(HALL, BEN)
+    await harness.log.stop(claim.turn_id, BEN)
+    await harness.log.finish(claim, TurnStatus.CANCELLED, [], "")
+    assert await harness.log.delete_conversation(HALL, BEN)
+    assert not await harness.log.delete_conversation(HALL, BEN)
 
     def left(connection: sa.Connection) -> dict[str, int]:
         count = sa.func.count()
@@ -696,9 +698,9 @@ async def test_a_deleted_conversation_takes_everything_along_but_the_audit_and_w
             for table in metadata.sorted_tables
         }
 
-    counts = await ledger.database.run(left)
+    counts = await harness.database.run(left)
     assert {name for name, rows in counts.items() if rows} == {"audit", "usage"}
-    rows = await ledger.database.run(audit_rows)
+    rows = await harness.database.run(audit_rows)
     assert [row["kind"] for row in rows] == ["asked", "stopped", "deleted conversation"]
 
 
@@ -706,62 +708,62 @@ def executed(statement: sa.TextClause, connection: sa.Connection) -> None:
     connection.execute(statement)
 
 
-async def test_the_audit_tells_what_was_asked_decided_and_run_and_shows_any_change(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    await ledger.log.start_call(claim, 2)
-    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result("a secret answer"))
-    rows = await ledger.database.run(audit_rows)
+async def test_the_audit_tells_what_was_asked_decided_and_run_and_shows_any_change(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    await harness.log.start_call(claim, 2)
+    await harness.log.finish_call(claim, 2, StepStatus.DONE, result("a secret answer"))
+    rows = await harness.database.run(audit_rows)
     assert [(row["kind"], row["actor"]) for row in rows] == [
         ("asked", "test:ana"),
         ("decided", "test:ana"),
         ("ran", "test:ana"),
     ]
     assert "secret" not in str(rows)
-    assert await audit_findings(ledger.database) == []
+    assert await audit_findings(harness.database) == []
     for forbidden in ("update audit set actor = 'test:ben' where seq = 2", "delete from audit where seq = 2"):
         with pytest.raises((sa.exc.DBAPIError, DatabaseError), match="append-only"):
-            await ledger.database.run(partial(executed, sa.text(forbidden)))
+            await harness.database.run(partial(executed, sa.text(forbidden)))
 
     def forge(connection: sa.Connection) -> None:
         drop = "drop trigger audit_is_never_changed" if connection.dialect.name == "sqlite" else None
         connection.exec_driver_sql(drop or "drop trigger audit_is_append_only on audit")
         connection.exec_driver_sql("update audit set actor = 'test:ben' where seq = 2")
 
-    await ledger.database.run(forge)
-    assert "Row 2 was changed." in await audit_findings(ledger.database)
+    await harness.database.run(forge)
+    assert "Row 2 was changed." in await audit_findings(harness.database)
 
 
-async def test_numbers_that_are_none_are_stored_as_nothing_and_every_row_can_still_be_read(ledger: Ledger) -> None:
+async def test_numbers_that_are_none_are_stored_as_nothing_and_every_row_can_still_be_read(harness: Harness) -> None:
     odd = {"n": float("nan"), "deep": [{"up": float("inf")}, (float("-inf"), 1.5)], "fine": 1.0}
-    claim = await running(ledger)
+    claim = await running(harness)
     outcome = ToolResult("c2", (TextPart("ok"),), structured=odd)
     call = ToolStep(2, ToolCall("c2", "s__read", odd), None, StepStatus.DONE, result=outcome)
-    record = await ledger.log.append(claim, WANTS, [call])
+    record = await harness.log.append(claim, WANTS, [call])
     expected = {"n": None, "deep": [{"up": None}, [None, 1.5]], "fine": 1.0}
     assert record.calls[0].call.arguments == expected
     assert record.calls[0].result is not None
     assert record.calls[0].result.structured == expected
     view = sa.text("select count(*) from tool_calls where arguments is not null and name = 's__read'")
-    assert await ledger.database.run(lambda connection: connection.execute(view).scalar_one()) == 1
+    assert await harness.database.run(lambda connection: connection.execute(view).scalar_one()) == 1
 
 
-async def test_what_no_database_can_store_as_text_is_stored_all_the_same(ledger: Ledger) -> None:
+async def test_what_no_database_can_store_as_text_is_stored_all_the_same(harness: Harness) -> None:
     strange = 'NUL \0, half a pair \ud800, backslash u0000 \\u0000, "quotes"'
-    claim = await running(ledger, strange)
+    claim = await running(harness, strange)
     call = ToolStep(2, ToolCall("c2", "s__read", {"text": strange}), None, StepStatus.FAILED, result=result(strange))
-    await ledger.log.append(claim, ModelStep(1, assistant(strange), StopReason.TOOLS), [call])
-    record = await ledger.log.finish(claim, TurnStatus.FAILED, [], strange)
+    await harness.log.append(claim, ModelStep(1, assistant(strange), StopReason.TOOLS), [call])
+    record = await harness.log.finish(claim, TurnStatus.FAILED, [], strange)
     assert record.turn.question.text == strange
     assert record.calls[0].call.arguments == {"text": strange}
     assert record.calls[0].result == result(strange)
     assert record.turn.failure.startswith("NUL \ufffd, half a pair ?, backslash u0000 \\u0000")
 
 
-async def test_conversations_messages_and_tool_calls_can_be_read_as_views(ledger: Ledger) -> None:
-    claim = await running(ledger, "save it \0")
-    await ledger.log.append(claim, WANTS, [write(2)])
+async def test_conversations_messages_and_tool_calls_can_be_read_as_views(harness: Harness) -> None:
+    claim = await running(harness, "save it \0")
+    await harness.log.append(claim, WANTS, [write(2)])
 
     def read(connection: sa.Connection) -> tuple[list[object], list[object], list[object]]:
         return (
@@ -770,31 +772,31 @@ async def test_conversations_messages_and_tool_calls_can_be_read_as_views(ledger
             [tuple(row) for row in connection.exec_driver_sql("select item_id, type, name, status from tool_calls")],
         )
 
-    conversations, messages, calls = await ledger.database.run(read)
+    conversations, messages, calls = await harness.database.run(read)
     assert conversations == [(str(HALL), "save it \ufffd", "STREAMING")]
     assert messages == [("user", 0), ("assistant", 1)]
     assert calls == [("c2", "mcp", "s__write", "ready")]
-    await ledger.log.start_call(claim, 2)
-    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result())
-    await ledger.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("Done."))], "")
-    conversations, messages, calls = await ledger.database.run(read)
+    await harness.log.start_call(claim, 2)
+    await harness.log.finish_call(claim, 2, StepStatus.DONE, result())
+    await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(3, assistant("Done."))], "")
+    conversations, messages, calls = await harness.database.run(read)
     assert conversations == [(str(HALL), "save it \ufffd", "COMPLETED")]
     assert messages == [("user", 0), ("assistant", 1), ("assistant", 3)]
     assert calls == [("c2", "mcp", "s__write", "done")]
 
 
-async def test_one_message_handed_in_by_two_processes_is_one_turn(ledger: Ledger) -> None:
-    elsewhere = SqlTurnLog(ledger.database)
+async def test_one_message_handed_in_by_two_processes_is_one_turn(harness: Harness) -> None:
+    elsewhere = SqlTurnLog(harness.database)
     same = message("hi", "event-1", "message-1")
     again = message("hi", "message-1", "event-2")
-    receipts = await asyncio.gather(*(log.enqueue(m) for log in (ledger.log, elsewhere) for m in (same, again)))
+    receipts = await asyncio.gather(*(log.enqueue(m) for log in (harness.log, elsewhere) for m in (same, again)))
     assert len({receipt.turn_id for receipt in receipts}) == 1
     assert sorted(receipt.redelivery for receipt in receipts) == [False, True, True, True]
 
 
-async def test_of_many_clicks_at_once_exactly_one_decides(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+async def test_of_many_clicks_at_once_exactly_one_decides(harness: Harness) -> None:
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     clicks = [Decision("card-1", 1, verdict, by) for verdict in DecisionType for by in (ANA, BEN)] * 3
-    settled = await asyncio.gather(*(ledger.log.decide(click) for click in clicks))
+    settled = await asyncio.gather(*(harness.log.decide(click) for click in clicks))
     assert sum(isinstance(each, Decided) for each in settled) == 1

@@ -15,16 +15,16 @@ from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.metrics import ApprovalAsked, ApprovalEnded, CallEnded, MetricEvent, TurnEnded
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from tests.fakes.parts import ANA, BEN
-from tests.ledgers import Ledger, running
+from tests.turn_log_harness import Harness, running
 
 T = TypeVar("T")
 REF = ToolRef("s", "write", server_id="id-of-s")
 
 
-def measured(ledger: Ledger) -> list[MetricEvent]:
+def measured(harness: Harness) -> list[MetricEvent]:
     """Everything that is measured from now on."""
     found: list[MetricEvent] = []
-    ledger.database.observe = found.append
+    harness.database.observe = found.append
     return found
 
 
@@ -33,10 +33,10 @@ def wanted(n: int, status: StepStatus, card: str = "", *, repeatable: bool = Fal
     return ToolStep(n, ToolCall(f"c{n}", "s__write", {}), REF, status, repeatable, approval=approval)
 
 
-async def asking_for(ledger: Ledger, *steps: ToolStep) -> Claim:
-    claim = await running(ledger)
+async def asking_for(harness: Harness, *steps: ToolStep) -> Claim:
+    claim = await running(harness)
     reply = ModelStep(1, assistant("", *(step.call for step in steps)), StopReason.TOOLS)
-    await ledger.log.append(claim, reply, steps)
+    await harness.log.append(claim, reply, steps)
     return claim
 
 
@@ -45,31 +45,31 @@ def result(n: int) -> ToolResult:
 
 
 @pytest.mark.parametrize("status", [TurnStatus.DONE, TurnStatus.FAILED])
-async def test_a_turn_that_ends_is_measured_with_how_long_it_took(ledger: Ledger, status: TurnStatus) -> None:
-    found = measured(ledger)
-    claim = await running(ledger)
-    ledger.time += 2.5
+async def test_a_turn_that_ends_is_measured_with_how_long_it_took(harness: Harness, status: TurnStatus) -> None:
+    found = measured(harness)
+    claim = await running(harness)
+    harness.time += 2.5
     for _ in range(2):
-        await ledger.log.finish(claim, status, (), "")
+        await harness.log.finish(claim, status, (), "")
     assert found == [TurnEnded("test", status, 2.5)]
 
 
-async def test_a_call_that_waits_for_nobody_is_measured_when_it_has_ended(ledger: Ledger) -> None:
-    found = measured(ledger)
-    claim = await asking_for(ledger, wanted(2, StepStatus.READY, repeatable=True))
+async def test_a_call_that_waits_for_nobody_is_measured_when_it_has_ended(harness: Harness) -> None:
+    found = measured(harness)
+    claim = await asking_for(harness, wanted(2, StepStatus.READY, repeatable=True))
     for _ in range(2):
-        await ledger.log.finish_call(claim, 2, StepStatus.FAILED, result(2), 0.25)
+        await harness.log.finish_call(claim, 2, StepStatus.FAILED, result(2), 0.25)
     assert found == [CallEnded("s", "write", "failed", 0.25)]
 
 
-async def test_a_signed_call_is_an_approval_asked_one_ended_and_a_call(ledger: Ledger) -> None:
-    found = measured(ledger)
-    claim = await asking_for(ledger, wanted(2, StepStatus.AWAITING, "card-1"))
-    ledger.time += 3
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA))
-    await ledger.log.start_call(claim, 2)
-    await ledger.log.finish_call(claim, 2, StepStatus.DONE, result(2), 1.5)
+async def test_a_signed_call_is_an_approval_asked_one_ended_and_a_call(harness: Harness) -> None:
+    found = measured(harness)
+    claim = await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
+    harness.time += 3
+    await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+    await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA))
+    await harness.log.start_call(claim, 2)
+    await harness.log.finish_call(claim, 2, StepStatus.DONE, result(2), 1.5)
     assert found == [
         ApprovalAsked("test"),
         ApprovalEnded("test", "approved", 3.0),
@@ -77,60 +77,60 @@ async def test_a_signed_call_is_an_approval_asked_one_ended_and_a_call(ledger: L
     ]
 
 
-async def test_a_call_that_is_turned_down_ends_its_approval_and_never_ran(ledger: Ledger) -> None:
-    found = measured(ledger)
-    await asking_for(ledger, wanted(2, StepStatus.AWAITING, "card-1"))
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN))
+async def test_a_call_that_is_turned_down_ends_its_approval_and_never_ran(harness: Harness) -> None:
+    found = measured(harness)
+    await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
+    await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, BEN))
     assert found == [ApprovalAsked("test"), ApprovalEnded("test", "denied", 0.0)]
 
 
-async def test_an_approval_that_times_out_is_measured_once_whoever_finds_out(ledger: Ledger) -> None:
-    found = measured(ledger)
-    claim = await asking_for(ledger, wanted(2, StepStatus.AWAITING, "card-1"))
-    await ledger.log.acquire_delivery(claim.turn_id, 99)
-    await ledger.log.mark_delivered(claim.turn_id, 99)
-    await ledger.log.park(claim)
-    ledger.time += 61
-    (again,) = await ledger.log.claim(1)
+async def test_an_approval_that_times_out_is_measured_once_whoever_finds_out(harness: Harness) -> None:
+    found = measured(harness)
+    claim = await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
+    await harness.log.acquire_delivery(claim.turn_id, 99)
+    await harness.log.mark_delivered(claim.turn_id, 99)
+    await harness.log.park(claim)
+    harness.time += 61
+    (again,) = await harness.log.claim(1)
     for _ in range(2):
-        await ledger.log.resume(again)
+        await harness.log.resume(again)
     assert found == [ApprovalAsked("test"), ApprovalEnded("test", "expired", 61.0)]
 
 
-async def test_a_call_that_nobody_could_see_ends_as_not_shown(ledger: Ledger) -> None:
-    found = measured(ledger)
-    claim = await asking_for(ledger, wanted(2, StepStatus.AWAITING, "card-1"))
-    await ledger.log.acquire_delivery(claim.turn_id, 99)
-    assert await ledger.log.give_up_delivery(claim.turn_id, 99, "It is archived.")
+async def test_a_call_that_nobody_could_see_ends_as_not_shown(harness: Harness) -> None:
+    found = measured(harness)
+    claim = await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
+    await harness.log.acquire_delivery(claim.turn_id, 99)
+    assert await harness.log.give_up_delivery(claim.turn_id, 99, "It is archived.")
     assert found[1:] == [ApprovalEnded("test", "not shown", 0.0)]
 
 
-async def test_a_policy_that_forbids_a_call_is_measured_once(ledger: Ledger) -> None:
-    found = measured(ledger)
-    claim = await asking_for(ledger, wanted(2, StepStatus.DENIED))
-    await ledger.log.append(claim, None, [wanted(2, StepStatus.DENIED)])
+async def test_a_policy_that_forbids_a_call_is_measured_once(harness: Harness) -> None:
+    found = measured(harness)
+    claim = await asking_for(harness, wanted(2, StepStatus.DENIED))
+    await harness.log.append(claim, None, [wanted(2, StepStatus.DENIED)])
     assert found == [CallEnded("s", "write", "denied", None)]
 
 
-async def test_stopping_a_turn_ends_what_nobody_had_decided_and_nothing_else(ledger: Ledger) -> None:
-    found = measured(ledger)
+async def test_stopping_a_turn_ends_what_nobody_had_decided_and_nothing_else(harness: Harness) -> None:
+    found = measured(harness)
     claim = await asking_for(
-        ledger,
+        harness,
         wanted(2, StepStatus.AWAITING, "card-1"),
         wanted(3, StepStatus.AWAITING, "card-2"),
         wanted(4, StepStatus.READY, repeatable=True),
     )
-    await ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
-    assert await ledger.log.stop(claim.turn_id, ANA)
-    await ledger.log.finish(claim, TurnStatus.CANCELLED, (), "")
+    await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN))
+    assert await harness.log.stop(claim.turn_id, ANA)
+    await harness.log.finish(claim, TurnStatus.CANCELLED, (), "")
     assert found[3:] == [ApprovalEnded("test", "cancelled", 0.0), TurnEnded("test", "cancelled", 0.0)]
 
 
-async def test_a_call_that_a_crash_leaves_in_flight_is_measured_by_whoever_finds_it(ledger: Ledger) -> None:
-    claim = await asking_for(ledger, wanted(2, StepStatus.READY))
-    await ledger.log.start_call(claim, 2)
-    log = await ledger.restart()
-    found = measured(ledger)
+async def test_a_call_that_a_crash_leaves_in_flight_is_measured_by_whoever_finds_it(harness: Harness) -> None:
+    claim = await asking_for(harness, wanted(2, StepStatus.READY))
+    await harness.log.start_call(claim, 2)
+    log = await harness.restart()
+    found = measured(harness)
     (again,) = await log.claim(1)
     for _ in range(2):
         await log.resume(again)
@@ -139,9 +139,9 @@ async def test_a_call_that_a_crash_leaves_in_flight_is_measured_by_whoever_finds
     assert (ended.server, ended.tool, ended.status) == ("s", "write", "unknown")
 
 
-async def test_what_is_rolled_back_is_not_measured_and_the_next_attempt_is_once(ledger: Ledger) -> None:
-    claim = await running(ledger)
-    run_once = ledger.database.run_once
+async def test_what_is_rolled_back_is_not_measured_and_the_next_attempt_is_once(harness: Harness) -> None:
+    claim = await running(harness)
+    run_once = harness.database.run_once
     tries = 0
 
     async def broken_first(transaction: Callable[[sa.Connection], T]) -> T:
@@ -156,8 +156,8 @@ async def test_what_is_rolled_back_is_not_measured_and_the_next_attempt_is_once(
 
         return await run_once(fails_late)
 
-    ledger.database.run_once = broken_first  # type: ignore[method-assign]
-    found = measured(ledger)
-    await ledger.log.finish(claim, TurnStatus.DONE, (), "")
+    harness.database.run_once = broken_first  # type: ignore[method-assign]
+    found = measured(harness)
+    await harness.log.finish(claim, TurnStatus.DONE, (), "")
     assert tries == 2
     assert found == [TurnEnded("test", "done", 0.0)]

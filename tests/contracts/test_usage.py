@@ -17,7 +17,7 @@ from bot.errors import LostLease, Stopped
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 from tests.fakes.parts import ANA, BEN, HALL, message
-from tests.ledgers import START, Ledger
+from tests.turn_log_harness import START, Harness
 
 EURO = PriceList("EUR", (Price("paid:*", Decimal(3), Decimal("0.3"), Decimal("3.75"), Decimal(15)),))
 DOLLAR = PriceList("USD", (Price("*", Decimal(1), Decimal(1), Decimal(1), Decimal(1)),))
@@ -37,149 +37,151 @@ def counted_as(use_id: str) -> UsageEntry:
     return UsageEntry(use_id, 1, UsageKind.REPLY, "paid:best", TAKEN)
 
 
-def priced(ledger: Ledger, prices: PriceList = EURO) -> SqlTurnLog:
-    ledger.log = SqlTurnLog(ledger.database, prices=prices)
-    return ledger.log
+def priced(harness: Harness, prices: PriceList = EURO) -> SqlTurnLog:
+    harness.log = SqlTurnLog(harness.database, prices=prices)
+    return harness.log
 
 
-async def begun(ledger: Ledger, where: ConversationKey = HALL, **more: object) -> Claim:
-    before = (await whole(ledger)).requests
-    await ledger.log.enqueue(message(f"hi {before}", conversation=where, **more))  # type: ignore[arg-type]
-    (claim,) = await ledger.log.claim(1)
+async def begun(harness: Harness, where: ConversationKey = HALL, **more: object) -> Claim:
+    before = (await whole(harness)).requests
+    await harness.log.enqueue(message(f"hi {before}", conversation=where, **more))  # type: ignore[arg-type]
+    (claim,) = await harness.log.claim(1)
     return claim
 
 
-async def answered(ledger: Ledger, step: ModelStep, where: ConversationKey = HALL, **more: object) -> Claim:
-    claim = await begun(ledger, where, **more)
-    await ledger.log.finish(claim, TurnStatus.DONE, [step], "")
+async def answered(harness: Harness, step: ModelStep, where: ConversationKey = HALL, **more: object) -> Claim:
+    claim = await begun(harness, where, **more)
+    await harness.log.finish(claim, TurnStatus.DONE, [step], "")
     return claim
 
 
-async def whole(ledger: Ledger, query: UsageQuery = EVER) -> UsageTotal:
-    (found,) = await SqlUsageStore(ledger.database).totals([query])
+async def whole(harness: Harness, query: UsageQuery = EVER) -> UsageTotal:
+    (found,) = await SqlUsageStore(harness.database).totals([query])
     return found
 
 
-async def named(ledger: Ledger, by: UsageGrouping, query: UsageQuery = EVER) -> dict[str, int]:
-    return {name: spent.tokens for name, spent in await SqlUsageStore(ledger.database).totals_by(query, by)}
+async def named(harness: Harness, by: UsageGrouping, query: UsageQuery = EVER) -> dict[str, int]:
+    return {name: spent.tokens for name, spent in await SqlUsageStore(harness.database).totals_by(query, by)}
 
 
-async def test_every_reply_is_counted_with_its_model_its_tokens_and_its_cost(ledger: Ledger) -> None:
-    log = priced(ledger)
-    claim = await begun(ledger)
+async def test_every_reply_is_counted_with_its_model_its_tokens_and_its_cost(harness: Harness) -> None:
+    log = priced(harness)
+    claim = await begun(harness)
     wants = ModelStep(1, assistant("", ToolCall("c2", "s__read")), StopReason.TOOLS, Usage(10, 5), model="other:free")
     await log.append(
         claim, wants, [ToolStep(2, ToolCall("c2", "s__read"), ToolRef("s", "read"), StepStatus.DONE, repeatable=True)]
     )
     await log.finish(claim, TurnStatus.DONE, [answer(3)], "")
-    found = await whole(ledger)
+    found = await whole(harness)
     assert found == UsageTotal(2, Usage(1010, 205, 400, 100, 50), {"EUR": COST}, unpriced=1)
-    assert await named(ledger, UsageGrouping.MODEL) == {"paid:best": 1200, "other:free": 15}
+    assert await named(harness, UsageGrouping.MODEL) == {"paid:best": 1200, "other:free": 15}
 
 
-async def test_nothing_is_counted_where_no_model_was_asked(ledger: Ledger) -> None:
-    claim = await begun(ledger)
-    await ledger.log.finish(claim, TurnStatus.FAILED, (), "no")
-    assert await whole(ledger) == UsageTotal()
-    assert await named(ledger, UsageGrouping.PERSON) == {}
+async def test_nothing_is_counted_where_no_model_was_asked(harness: Harness) -> None:
+    claim = await begun(harness)
+    await harness.log.finish(claim, TurnStatus.FAILED, (), "no")
+    assert await whole(harness) == UsageTotal()
+    assert await named(harness, UsageGrouping.PERSON) == {}
 
 
-async def test_sums_are_made_by_person_channel_workspace_and_kind(ledger: Ledger) -> None:
-    await answered(ledger, answer(usage=Usage(1, 0)))
-    await answered(ledger, answer(usage=Usage(10, 0)), ELSEWHERE, author=BEN)
-    claim = await answered(ledger, answer(usage=Usage(100, 0)), BEYOND)
-    await ledger.log.record_usage([(claim, UsageEntry("u1", 0, UsageKind.SUMMARY, "paid:best", Usage(1000, 0)))])
-    assert await named(ledger, UsageGrouping.PERSON) == {ANA.principal: 1101, BEN.principal: 10}
-    assert await named(ledger, UsageGrouping.CHANNEL) == {"test:w:hall": 1, "test:w:den": 10, "test:v:hall": 1100}
-    assert await named(ledger, UsageGrouping.WORKSPACE) == {"test:w": 11, "test:v": 1100}
-    assert await named(ledger, UsageGrouping.KIND) == {"reply": 111, "summary": 1000}
-    assert (await whole(ledger, UsageQuery(0, person=ANA.principal, workspace="test:v"))).tokens == 1100
-    assert (await whole(ledger, UsageQuery(0, channel="test:w:den"))).tokens == 10
+async def test_sums_are_made_by_person_channel_workspace_and_kind(harness: Harness) -> None:
+    await answered(harness, answer(usage=Usage(1, 0)))
+    await answered(harness, answer(usage=Usage(10, 0)), ELSEWHERE, author=BEN)
+    claim = await answered(harness, answer(usage=Usage(100, 0)), BEYOND)
+    await harness.log.record_usage([(claim, UsageEntry("u1", 0, UsageKind.SUMMARY, "paid:best", Usage(1000, 0)))])
+    assert await named(harness, UsageGrouping.PERSON) == {ANA.principal: 1101, BEN.principal: 10}
+    assert await named(harness, UsageGrouping.CHANNEL) == {"test:w:hall": 1, "test:w:den": 10, "test:v:hall": 1100}
+    assert await named(harness, UsageGrouping.WORKSPACE) == {"test:w": 11, "test:v": 1100}
+    assert await named(harness, UsageGrouping.KIND) == {"reply": 111, "summary": 1000}
+    assert (await whole(harness, UsageQuery(0, person=ANA.principal, workspace="test:v"))).tokens == 1100
+    assert (await whole(harness, UsageQuery(0, channel="test:w:den"))).tokens == 10
 
 
-async def test_a_conversation_over_http_counts_for_the_workspace_it_is_held_in(ledger: Ledger) -> None:
-    await answered(ledger, answer(usage=Usage(7, 0)), ConversationKey("api", "test:w", "ci", "order-17"))
-    assert await named(ledger, UsageGrouping.WORKSPACE) == {"test:w": 7}
+async def test_a_conversation_over_http_counts_for_the_workspace_it_is_held_in(harness: Harness) -> None:
+    await answered(harness, answer(usage=Usage(7, 0)), ConversationKey("api", "test:w", "ci", "order-17"))
+    assert await named(harness, UsageGrouping.WORKSPACE) == {"test:w": 7}
 
 
-async def test_only_what_came_since_then_counts(ledger: Ledger) -> None:
-    await answered(ledger, answer(usage=Usage(1, 0)))
-    ledger.time += DAY
-    await answered(ledger, answer(usage=Usage(10, 0)))
-    assert (await whole(ledger, UsageQuery(START + DAY))).tokens == 10
-    assert await named(ledger, UsageGrouping.PERSON, UsageQuery(START + DAY + 1)) == {}
+async def test_only_what_came_since_then_counts(harness: Harness) -> None:
+    await answered(harness, answer(usage=Usage(1, 0)))
+    harness.time += DAY
+    await answered(harness, answer(usage=Usage(10, 0)))
+    assert (await whole(harness, UsageQuery(START + DAY))).tokens == 10
+    assert await named(harness, UsageGrouping.PERSON, UsageQuery(START + DAY + 1)) == {}
 
 
-async def test_the_price_of_the_day_stays_the_price_of_what_came_that_day(ledger: Ledger) -> None:
-    priced(ledger)
-    await answered(ledger, answer())
-    priced(ledger, DOLLAR)
-    await answered(ledger, answer())
-    assert (await whole(ledger)).costs == {"EUR": COST, "USD": 1200}
+async def test_the_price_of_the_day_stays_the_price_of_what_came_that_day(harness: Harness) -> None:
+    priced(harness)
+    await answered(harness, answer())
+    priced(harness, DOLLAR)
+    await answered(harness, answer())
+    assert (await whole(harness)).costs == {"EUR": COST, "USD": 1200}
 
 
-async def test_what_was_counted_stays_when_the_turns_are_deleted_and_goes_in_its_own_time(ledger: Ledger) -> None:
-    claim = await answered(ledger, answer())
-    await ledger.log.acquire_delivery(claim.turn_id, 99)
-    await ledger.log.mark_delivered(claim.turn_id, 99)
-    ledger.time += 2 * DAY
-    await answered(ledger, answer(), ELSEWHERE)
-    assert await ledger.log.delete_old(DAY, 100) == 1
-    assert (await whole(ledger)).requests == 2
-    assert await SqlUsageStore(ledger.database).delete_old(DAY, 100) == 1
-    assert await SqlUsageStore(ledger.database).delete_old(DAY, 100) == 0
-    assert await named(ledger, UsageGrouping.CHANNEL) == {"test:w:den": 1200}
+async def test_what_was_counted_stays_when_the_turns_are_deleted_and_goes_in_its_own_time(harness: Harness) -> None:
+    claim = await answered(harness, answer())
+    await harness.log.acquire_delivery(claim.turn_id, 99)
+    await harness.log.mark_delivered(claim.turn_id, 99)
+    harness.time += 2 * DAY
+    await answered(harness, answer(), ELSEWHERE)
+    assert await harness.log.delete_old(DAY, 100) == 1
+    assert (await whole(harness)).requests == 2
+    assert await SqlUsageStore(harness.database).delete_old(DAY, 100) == 1
+    assert await SqlUsageStore(harness.database).delete_old(DAY, 100) == 0
+    assert await named(harness, UsageGrouping.CHANNEL) == {"test:w:den": 1200}
 
 
-async def test_it_stays_when_the_conversation_is_deleted_and_says_nothing_of_it(ledger: Ledger) -> None:
-    await answered(ledger, answer())
-    assert await ledger.log.delete_conversation(HALL, ANA)
-    assert await named(ledger, UsageGrouping.CHANNEL) == {"test:w:hall": 1200}
+async def test_it_stays_when_the_conversation_is_deleted_and_says_nothing_of_it(harness: Harness) -> None:
+    await answered(harness, answer())
+    assert await harness.log.delete_conversation(HALL, ANA)
+    assert await named(harness, UsageGrouping.CHANNEL) == {"test:w:hall": 1200}
 
 
-async def test_a_reply_of_a_turn_that_was_stopped_meanwhile_was_paid_for(ledger: Ledger) -> None:
-    claim = await begun(ledger)
-    await ledger.log.stop(claim.turn_id, BEN)
+async def test_a_reply_of_a_turn_that_was_stopped_meanwhile_was_paid_for(harness: Harness) -> None:
+    claim = await begun(harness)
+    await harness.log.stop(claim.turn_id, BEN)
     with pytest.raises(Stopped):
-        await ledger.log.append(claim, answer(), [])
-    assert (await whole(ledger)).requests == 1
-    assert (await ledger.log.finish(claim, TurnStatus.DONE, [answer(2)], "")).steps == ()
-    assert (await whole(ledger)).requests == 2
+        await harness.log.append(claim, answer(), [])
+    assert (await whole(harness)).requests == 1
+    assert (await harness.log.finish(claim, TurnStatus.DONE, [answer(2)], "")).steps == ()
+    assert (await whole(harness)).requests == 2
 
 
-async def test_a_reply_that_came_after_the_lease_was_lost_was_paid_for_once(ledger: Ledger) -> None:
-    claim = await begun(ledger)
-    await ledger.log.finish(claim, TurnStatus.FAILED, (), "no")
+async def test_a_reply_that_came_after_the_lease_was_lost_was_paid_for_once(harness: Harness) -> None:
+    claim = await begun(harness)
+    await harness.log.finish(claim, TurnStatus.FAILED, (), "no")
     with pytest.raises(LostLease):
-        await ledger.log.append(claim, answer(), [])
-    assert (await whole(ledger)).requests == 1
+        await harness.log.append(claim, answer(), [])
+    assert (await whole(harness)).requests == 1
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_a_reply_is_paid_for_that_is_being_written_when_its_task_is_cancelled(ledger: Ledger, ends: bool) -> None:
-    claim = await begun(ledger)
+async def test_a_reply_is_paid_for_that_is_being_written_when_its_task_is_cancelled(
+    harness: Harness, ends: bool
+) -> None:
+    claim = await begun(harness)
     if ends:
-        await ledger.log.finish(claim, TurnStatus.FAILED, (), "no")
-        writing = asyncio.create_task(ledger.log.finish(claim, TurnStatus.DONE, [answer()], ""))
+        await harness.log.finish(claim, TurnStatus.FAILED, (), "no")
+        writing = asyncio.create_task(harness.log.finish(claim, TurnStatus.DONE, [answer()], ""))
     else:
-        await ledger.log.stop(claim.turn_id, BEN)
-        writing = asyncio.create_task(ledger.log.append(claim, answer(), []))
+        await harness.log.stop(claim.turn_id, BEN)
+        writing = asyncio.create_task(harness.log.append(claim, answer(), []))
     await asyncio.sleep(0)  # it has begun
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing
     async with asyncio.timeout(10):
-        while not (await whole(ledger)).requests:
+        while not (await whole(harness)).requests:
             await asyncio.sleep(0.01)
-    assert (await whole(ledger)).requests == 1
+    assert (await whole(harness)).requests == 1
 
 
-async def test_a_reply_to_a_turn_that_others_have_ended_under_the_same_claim_was_paid_for(ledger: Ledger) -> None:
-    claim = await begun(ledger)
-    await ledger.log.release([claim])
-    await ledger.log.stop(claim.turn_id, BEN)
-    await ledger.log.finish(claim, TurnStatus.DONE, [answer()], "")
-    assert (await whole(ledger)).requests == 1
+async def test_a_reply_to_a_turn_that_others_have_ended_under_the_same_claim_was_paid_for(harness: Harness) -> None:
+    claim = await begun(harness)
+    await harness.log.release([claim])
+    await harness.log.stop(claim.turn_id, BEN)
+    await harness.log.finish(claim, TurnStatus.DONE, [answer()], "")
+    assert (await whole(harness)).requests == 1
 
 
 # Replies that are under way, or broke off
@@ -189,27 +191,27 @@ def begun_reply(written: int, *, estimated: bool = True, model: str = "paid:best
     return UsageEntry(use_id, 1, UsageKind.REPLY, model, Usage(1000, written), estimated)
 
 
-async def test_what_is_estimated_grows_with_the_reply_and_is_one_request(ledger: Ledger) -> None:
-    log = priced(ledger)
-    claim = await begun(ledger)
+async def test_what_is_estimated_grows_with_the_reply_and_is_one_request(harness: Harness) -> None:
+    log = priced(harness)
+    claim = await begun(harness)
     for written in (10, 40, 40):
         await log.record_usage([(claim, begun_reply(written))])
-        found = await whole(ledger)
+        found = await whole(harness)
         assert found == UsageTotal(1, Usage(1000, written), {"EUR": 3000 + written * 15}, estimated=1)
-    assert await named(ledger, UsageGrouping.PERSON) == {ANA.principal: 1040}
+    assert await named(harness, UsageGrouping.PERSON) == {ANA.principal: 1040}
 
 
-async def test_an_estimate_that_comes_late_makes_nothing_less(ledger: Ledger) -> None:
-    claim = await begun(ledger)
-    await ledger.log.record_usage([(claim, begun_reply(40))])
-    await ledger.log.record_usage([(claim, begun_reply(10))])
-    assert (await whole(ledger)).usage == Usage(1000, 40)
+async def test_an_estimate_that_comes_late_makes_nothing_less(harness: Harness) -> None:
+    claim = await begun(harness)
+    await harness.log.record_usage([(claim, begun_reply(40))])
+    await harness.log.record_usage([(claim, begun_reply(10))])
+    assert (await whole(harness)).usage == Usage(1000, 40)
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_the_reply_takes_the_place_of_its_estimate_at_once_and_for_good(ledger: Ledger, ends: bool) -> None:
-    log = priced(ledger)
-    claim = await begun(ledger)
+async def test_the_reply_takes_the_place_of_its_estimate_at_once_and_for_good(harness: Harness, ends: bool) -> None:
+    log = priced(harness)
+    claim = await begun(harness)
     await log.record_usage([(claim, begun_reply(900, model="other:free"))])
     reply = replace(answer(), use=counted_as("u1"))
     if ends:
@@ -217,35 +219,35 @@ async def test_the_reply_takes_the_place_of_its_estimate_at_once_and_for_good(le
     else:
         await log.append(claim, reply, [])
     counted = UsageTotal(1, TAKEN, {"EUR": COST})
-    assert await whole(ledger) == counted
+    assert await whole(harness) == counted
     await log.record_usage([(claim, begun_reply(2000))])  # noted just before, written just after
     await log.record_usage([(claim, begun_reply(0, estimated=False))])
-    assert await whole(ledger) == counted
+    assert await whole(harness) == counted
 
 
-async def test_a_reply_that_can_not_be_kept_is_paid_for_once_however_often_that_is_told(ledger: Ledger) -> None:
-    claim = await begun(ledger)
-    await ledger.log.stop(claim.turn_id, BEN)
+async def test_a_reply_that_can_not_be_kept_is_paid_for_once_however_often_that_is_told(harness: Harness) -> None:
+    claim = await begun(harness)
+    await harness.log.stop(claim.turn_id, BEN)
     with pytest.raises(Stopped):
-        await ledger.log.append(claim, replace(answer(), use=counted_as("u1")), [])
-    await ledger.log.record_usage([(claim, UsageEntry("u1", 1, UsageKind.REPLY, "paid:best", TAKEN))])
-    assert await whole(ledger) == UsageTotal(1, TAKEN, unpriced=1)
+        await harness.log.append(claim, replace(answer(), use=counted_as("u1")), [])
+    await harness.log.record_usage([(claim, UsageEntry("u1", 1, UsageKind.REPLY, "paid:best", TAKEN))])
+    assert await whole(harness) == UsageTotal(1, TAKEN, unpriced=1)
 
 
-async def test_what_broke_off_is_counted_for_turns_that_have_ended_and_for_several_at_once(ledger: Ledger) -> None:
-    one = await answered(ledger, answer(usage=Usage(1, 0)))
-    two = await begun(ledger, ELSEWHERE, author=BEN)
-    await ledger.log.record_usage([(one, begun_reply(1)), (two, begun_reply(2, use_id="u2"))])
-    assert await named(ledger, UsageGrouping.PERSON) == {ANA.principal: 1002, BEN.principal: 1002}
-    assert (await whole(ledger)).estimated == 2
-    assert (await whole(ledger, UsageQuery(0, channel="test:w:den"))).estimated == 1
+async def test_what_broke_off_is_counted_for_turns_that_have_ended_and_for_several_at_once(harness: Harness) -> None:
+    one = await answered(harness, answer(usage=Usage(1, 0)))
+    two = await begun(harness, ELSEWHERE, author=BEN)
+    await harness.log.record_usage([(one, begun_reply(1)), (two, begun_reply(2, use_id="u2"))])
+    assert await named(harness, UsageGrouping.PERSON) == {ANA.principal: 1002, BEN.principal: 1002}
+    assert (await whole(harness)).estimated == 2
+    assert (await whole(harness, UsageQuery(0, channel="test:w:den"))).estimated == 1
 
 
-async def test_what_was_estimated_before_the_process_died_stays(ledger: Ledger) -> None:
-    claim = await begun(ledger)
-    await ledger.log.record_usage([(claim, begun_reply(40))])
-    ledger.time += DAY
-    log = await ledger.restart()
+async def test_what_was_estimated_before_the_process_died_stays(harness: Harness) -> None:
+    claim = await begun(harness)
+    await harness.log.record_usage([(claim, begun_reply(40))])
+    harness.time += DAY
+    log = await harness.restart()
     (again,) = await log.claim(1)
     await log.finish(again, TurnStatus.DONE, [replace(answer(), use=counted_as("u2"))], "")
-    assert await whole(ledger) == UsageTotal(2, Usage(2000, 240, 400, 100, 50), unpriced=2, estimated=1)
+    assert await whole(harness) == UsageTotal(2, Usage(2000, 240, 400, 100, 50), unpriced=2, estimated=1)

@@ -12,9 +12,9 @@ import pytest
 from bot.app.service import PARTS
 from bot.settings import Settings, read_settings
 from bot.storage.address import PostgresServer, read_address
-from tests.app.surroundings import bare
+from tests.app.program import bare
 from tests.deploy.files import DEPLOY, PROJECT, bots, compose, image_environment, interpolated, is_a_command, stages
-from tests.stories.workplace import Workplace
+from tests.stories.installation import Installation
 
 FILES = sorted(path.name for path in DEPLOY.glob("compose*.yaml"))
 STANDALONE = [name for name in FILES if "n8n" not in name]
@@ -180,7 +180,7 @@ class TestN8n:
         assert "a-token-of-theirs" not in add
         title = add.index("--title")
         (tmp_path / "place").mkdir()
-        place = Workplace(tmp_path / "place", {})
+        place = Installation(tmp_path / "place", {})
         place.environment.update(given)
         added = place.countersign(*add[: title + 1], " ".join(add[title + 1 : title + 3]), *add[title + 3 :])
         assert added.code == 0, added.err

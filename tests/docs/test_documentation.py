@@ -15,7 +15,7 @@ from bot.cli import app
 from bot.domain.commands import ParameterKind, Verb
 from bot.mcp.config.file import KNOWN_KEYS
 from bot.settings import Settings
-from tests.commands.servers import office
+from tests.commands.servers import command_harness
 
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -102,7 +102,7 @@ def test_named_commands_and_options_exist(document: Path) -> None:
 
 @_EACH_DOCUMENT
 def test_named_commands_of_the_chat_exist_with_their_options(document: Path) -> None:
-    verbs = office().registry.verbs
+    verbs = command_harness().registry.verbs
     for command, in_shell, said in _IN_CHAT.findall(document.read_text(encoding="utf-8")):
         words = said.split()
         verb = _verb(verbs["mcp" if in_shell else command], words)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.app.surroundings import PROJECT, bare
+from tests.app.program import PROJECT, bare
 from tests.fakes.programs import python
-from tests.web.house import ADMIN_TOKEN, Api, opened_api
+from tests.web.api_server import ADMIN_TOKEN, Api, opened_api
 
 GUIDE = (PROJECT / "docs" / "http-api.md").read_text(encoding="utf-8")
 CURLS = [block for block in re.findall(r"^```sh\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL) if "curl " in block]

@@ -21,7 +21,7 @@ from tests.migrated import migrated
 
 
 @dataclass
-class House:
+class EngineHarness:
     """An engine on a real database with everything else in the test's hands."""
 
     database: Database
@@ -76,9 +76,9 @@ class House:
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def harness(tmp_path: Path) -> AsyncIterator[EngineHarness]:
     clock = [1_000_000.0]
     read: Callable[[], float] = lambda: clock[0]  # noqa: E731
     database = open_sqlite(await migrated(tmp_path / "turns.db"), clock=read)
-    yield House(database, SqlTurnLog(database), clock)
+    yield EngineHarness(database, SqlTurnLog(database), clock)
     await database.close()

@@ -30,7 +30,7 @@ from bot.domain.views import Notice, NoticeTarget, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, check_approver
 from bot.errors import DeliveryFailed
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, HALL, RecordingSurface, answers_ok, ask_for, call, message, running, say, tool, until
 from tests.rules import plain
 
@@ -132,9 +132,9 @@ def only_step(view: TurnView) -> ToolStep:
     return step
 
 
-async def asked(house: House, engine: Engine, text: str = "send it") -> tuple[str, Approval]:
+async def asked(harness: EngineHarness, engine: Engine, text: str = "send it") -> tuple[str, Approval]:
     receipt = await engine.receive(message(text))
-    view = await house.surface.wait_for(lambda view: bool(view.awaiting))
+    view = await harness.surface.wait_for(lambda view: bool(view.awaiting))
     approval = view.awaiting[0].approval
     assert approval is not None
     return receipt.turn_id, approval
@@ -144,97 +144,97 @@ def by(approval: Approval, author: Author, verdict: DecisionType = DecisionType.
     return Decision(approval.id, approval.revision, verdict, author, reason)
 
 
-def prepared(house: House, said: ApprovalRequirements) -> Engine:
-    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
-    house.rules = book(said)
-    house.model.script = [ask_for(call("mail__send", to="ben")), say("So.")]
-    return house.engine()
+def prepared(harness: EngineHarness, said: ApprovalRequirements) -> Engine:
+    harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    harness.rules = book(said)
+    harness.model.script = [ask_for(call("mail__send", to="ben")), say("So.")]
+    return harness.engine()
 
 
-async def test_two_of_several_have_to_sign_and_each_counts_once(house: House) -> None:
-    engine = prepared(house, terms("members", quorum=2))
+async def test_two_of_several_have_to_sign_and_each_counts_once(harness: EngineHarness) -> None:
+    engine = prepared(harness, terms("members", quorum=2))
     async with running(engine):
-        turn, approval = await asked(house, engine)
+        turn, approval = await asked(harness, engine)
         assert approval.terms == terms("members", quorum=2)
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(1)
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == AlreadyDecided(
             "You have already approved it. It needs 1 more approval."
         )
-        shown = await house.surface.wait_for(
+        shown = await harness.surface.wait_for(
             lambda view: any(step.approval is not None and step.approval.signers == ("Ben",) for step in view.awaiting)
         )
         assert only_step(shown).status is StepStatus.AWAITING
-        assert house.toolbox.calls == []
+        assert harness.toolbox.calls == []
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
-        step = only_step(await house.surface.ended(turn))
+        step = only_step(await harness.surface.ended(turn))
     assert step.status is StepStatus.DONE
     assert step.approval is not None
     assert step.approval.decided_by == "Ben and Zoe"
-    assert len(house.toolbox.calls) == 1
+    assert len(harness.toolbox.calls) == 1
 
 
-async def test_one_who_may_sign_is_enough_to_turn_it_down_also_after_having_signed(house: House) -> None:
-    engine = prepared(house, terms("members", quorum=3))
+async def test_one_who_may_sign_is_enough_to_turn_it_down_also_after_having_signed(harness: EngineHarness) -> None:
+    engine = prepared(harness, terms("members", quorum=3))
     async with running(engine):
-        turn, approval = await asked(house, engine)
+        turn, approval = await asked(harness, engine)
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(2)
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
         changed = await engine.approvals.decide(by(approval, BEN, DecisionType.DENY, "On second thoughts"), Member(BEN))
         assert changed == Decided(DecisionType.DENY)
         assert isinstance(await engine.approvals.decide(by(approval, KIM), Member(KIM)), AlreadyDecided)
-        step = only_step(await house.surface.ended(turn))
+        step = only_step(await harness.surface.ended(turn))
     assert step.status is StepStatus.DENIED
     assert step.approval is not None
     assert (step.approval.decided_by, step.approval.reason) == ("Ben", "On second thoughts")
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_two_who_sign_at_once_are_both_counted(house: House) -> None:
-    engine = prepared(house, terms("members", quorum=2))
+async def test_two_who_sign_at_once_are_both_counted(harness: EngineHarness) -> None:
+    engine = prepared(harness, terms("members", quorum=2))
     async with running(engine):
-        turn, approval = await asked(house, engine)
+        turn, approval = await asked(harness, engine)
         results = await asyncio.gather(*(engine.approvals.decide(by(approval, who), Member(who)) for who in (BEN, ZOE)))
         assert sorted(map(str, results)) == sorted(map(str, (MoreApprovalsNeeded(1), Decided(DecisionType.APPROVE))))
-        await house.surface.ended(turn)
-    assert len(house.toolbox.calls) == 1
+        await harness.surface.ended(turn)
+    assert len(harness.toolbox.calls) == 1
 
 
-async def test_a_rule_that_became_weaker_changes_nothing_for_a_card_that_is_out(house: House) -> None:
-    engine = prepared(house, terms("test:zoe", four_eyes=True, quorum=1))
+async def test_a_rule_that_became_weaker_changes_nothing_for_a_card_that_is_out(harness: EngineHarness) -> None:
+    engine = prepared(harness, terms("test:zoe", four_eyes=True, quorum=1))
     async with running(engine):
-        turn, approval = await asked(house, engine)
-        assert house.rules is not None
-        house.rules.replace_file(Policies())
+        turn, approval = await asked(harness, engine)
+        assert harness.rules is not None
+        harness.rules.replace_file(Policies())
         assert isinstance(await engine.approvals.decide(by(approval, BEN), Member(BEN)), NotAllowed)
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == Decided(DecisionType.APPROVE)
-        await house.surface.ended(turn)
+        await harness.surface.ended(turn)
 
 
-async def test_a_rule_that_became_stricter_counts_for_a_card_that_is_out(house: House) -> None:
-    engine = prepared(house, terms())
+async def test_a_rule_that_became_stricter_counts_for_a_card_that_is_out(harness: EngineHarness) -> None:
+    engine = prepared(harness, terms())
     async with running(engine):
-        turn, approval = await asked(house, engine)
-        assert house.rules is not None
-        house.rules.amend([plain("m1", "send", ASK, terms=terms("test:zoe", "test:kim", quorum=2))], [], [])
+        turn, approval = await asked(harness, engine)
+        assert harness.rules is not None
+        harness.rules.amend([plain("m1", "send", ASK, terms=terms("test:zoe", "test:kim", quorum=2))], [], [])
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == NotAllowed(
             "You may not approve this. It needs 2 of test:kim or test:zoe."
         )
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE)) == MoreApprovalsNeeded(1)
         assert await engine.approvals.decide(by(approval, KIM), Member(KIM)) == Decided(DecisionType.APPROVE)
-        await house.surface.ended(turn)
+        await harness.surface.ended(turn)
 
 
-async def test_someone_who_left_the_group_a_moment_ago_may_not_sign(house: House) -> None:
-    engine = prepared(house, terms(OPS))
+async def test_someone_who_left_the_group_a_moment_ago_may_not_sign(harness: EngineHarness) -> None:
+    engine = prepared(harness, terms(OPS))
     async with running(engine):
-        _, approval = await asked(house, engine)
+        _, approval = await asked(harness, engine)
         assert isinstance(await engine.approvals.decide(by(approval, ZOE), Member(ZOE)), NotAllowed)
         assert await engine.approvals.decide(by(approval, ZOE), Member(ZOE, frozenset({OPS}))) == Decided(
             DecisionType.APPROVE
         )
 
 
-async def test_a_call_expires_by_its_rule_and_waits_on_where_the_rule_says_so(house: House) -> None:
+async def test_a_call_expires_by_its_rule_and_waits_on_where_the_rule_says_so(harness: EngineHarness) -> None:
     for said, expires_in, remind_in in (
         (terms(expires=600.0), 600.0, None),
         (terms(expires=600.0, remind=True), 600.0, 300.0),
@@ -242,13 +242,13 @@ async def test_a_call_expires_by_its_rule_and_waits_on_where_the_rule_says_so(ho
         (terms(on_timeout=OnTimeout.KEEP), None, None),
         (terms(remind=True), 1800.0, 900.0),
     ):
-        house.surface.views.clear()
-        engine = prepared(house, said)
+        harness.surface.views.clear()
+        engine = prepared(harness, said)
         async with running(engine):
-            turn, approval = await asked(house, engine, f"send it {said}")
+            turn, approval = await asked(harness, engine, f"send it {said}")
             assert (approval.expires_in, approval.remind_in, approval.terms) == (expires_in, remind_in, said)
             await engine.stop(turn, ANA)
-            await house.surface.ended(turn)
+            await harness.surface.ended(turn)
 
 
 @dataclass
@@ -269,75 +269,75 @@ class Telling(RecordingSurface):
     [(("test:zoe", "test:ben", "other:kim", OPS), ["ben", "zoe"]), ((OPS,), [""]), (("members",), [""]), ((), ["ben"])],
 )
 async def test_those_who_may_sign_are_reminded_once_at_half_time(
-    house: House, approvers: tuple[str, ...], people: list[str]
+    harness: EngineHarness, approvers: tuple[str, ...], people: list[str]
 ) -> None:
-    house.surface = surface = Telling()
-    engine = prepared(house, terms(*approvers, remind=True, expires=600.0))
+    harness.surface = surface = Telling()
+    engine = prepared(harness, terms(*approvers, remind=True, expires=600.0))
     async with running(engine):
-        _, approval = await asked(house, engine)
-        await until_posted(house, approval)
-        house.clock[0] += 299
-        await looked_often(house)
+        _, approval = await asked(harness, engine)
+        await until_posted(harness, approval)
+        harness.clock[0] += 299
+        await looked_often(harness)
         assert surface.told == []
-        house.clock[0] += 2
+        harness.clock[0] += 2
         await until(lambda: len(surface.told) >= len(people))
-        await looked_often(house)
+        await looked_often(harness)
     assert [audience.person for audience, _ in surface.told] == people
     assert all(audience.private is bool(audience.person) for audience, _ in surface.told)
     assert surface.told[0][1].startswith(f"mail.send ({approval.id[:8]}), which Ana asked for, still awaits approval")
 
 
-async def test_one_who_cannot_be_reached_does_not_keep_the_others_from_being_reminded(house: House) -> None:
-    house.surface = surface = Telling(mute=frozenset({"ben"}))
-    engine = prepared(house, terms("test:ben", "test:zoe", remind=True, expires=600.0))
+async def test_one_who_cannot_be_reached_does_not_keep_the_others_from_being_reminded(harness: EngineHarness) -> None:
+    harness.surface = surface = Telling(mute=frozenset({"ben"}))
+    engine = prepared(harness, terms("test:ben", "test:zoe", remind=True, expires=600.0))
     async with running(engine):
-        _, approval = await asked(house, engine)
-        await until_posted(house, approval)
-        house.clock[0] += 301
+        _, approval = await asked(harness, engine)
+        await until_posted(harness, approval)
+        harness.clock[0] += 301
         await until(lambda: bool(surface.told))
     assert [audience.person for audience, _ in surface.told] == ["zoe"]
 
 
-async def test_where_the_card_stands_in_another_channel_those_there_are_reminded(house: House) -> None:
-    house.surface = surface = Telling()
+async def test_where_the_card_stands_in_another_channel_those_there_are_reminded(harness: EngineHarness) -> None:
+    harness.surface = surface = Telling()
     engine = prepared(
-        house, terms(OPS, remind=True, expires=600.0, deliver=frozenset({f"{HALL.workspace_key}:approvals"}))
+        harness, terms(OPS, remind=True, expires=600.0, deliver=frozenset({f"{HALL.workspace_key}:approvals"}))
     )
     async with running(engine):
-        _, approval = await asked(house, engine)
-        await until_posted(house, approval)
-        house.clock[0] += 301
+        _, approval = await asked(harness, engine)
+        await until_posted(harness, approval)
+        harness.clock[0] += 301
         await until(lambda: bool(surface.told))
     assert [audience for audience, _ in surface.told] == [NoticeTarget(f"{HALL.workspace_key}:approvals:")]
 
 
-async def test_nobody_is_reminded_of_what_is_decided(house: House) -> None:
-    house.surface = surface = Telling()
-    engine = prepared(house, terms("test:zoe", remind=True, expires=600.0))
+async def test_nobody_is_reminded_of_what_is_decided(harness: EngineHarness) -> None:
+    harness.surface = surface = Telling()
+    engine = prepared(harness, terms("test:zoe", remind=True, expires=600.0))
     async with running(engine):
-        turn, approval = await asked(house, engine)
-        await until_posted(house, approval)
+        turn, approval = await asked(harness, engine)
+        await until_posted(harness, approval)
         await engine.approvals.decide(by(approval, ZOE), Member(ZOE))
         await surface.ended(turn)
-        house.clock[0] += 301
-        await looked_often(house)
+        harness.clock[0] += 301
+        await looked_often(harness)
     assert surface.told == []
 
 
-async def until_posted(house: House, approval: Approval) -> None:
+async def until_posted(harness: EngineHarness, approval: Approval) -> None:
     """Its card is out: only from then on does its time run."""
     async with asyncio.timeout(10):
         while True:
-            found = await house.log.get_approval(approval.id)
+            found = await harness.log.get_approval(approval.id)
             if found and found[1].approval and found[1].approval.expires_at is not None:
                 return
             await asyncio.sleep(0.005)
 
 
-async def looked_often(house: House) -> None:
+async def looked_often(harness: EngineHarness) -> None:
     """Every loop has looked several times since."""
-    seen = len(house.pauses)
-    await until(lambda: len(house.pauses) > seen + 20)
+    seen = len(harness.pauses)
+    await until(lambda: len(harness.pauses) > seen + 20)
 
 
 # ------------------------------------------------------------------ whatever the clicks
@@ -416,19 +416,19 @@ def may(said: ApprovalRequirements, who: Member, verdict: DecisionType) -> bool:
 
 @pytest.mark.parametrize("seed", range(25))
 async def test_a_call_is_decided_by_those_who_may_and_by_as_many_as_have_to_whatever_the_clicks(
-    house: House, seed: int
+    harness: EngineHarness, seed: int
 ) -> None:
     chance = random.Random(seed)
     entries = ["test:ben", "test:zoe", "test:kim", OPS, "members", "asker"]
     sets = tuple(frozenset(chance.sample(entries, 2)) for _ in range(chance.randint(0, 2)))
     approval_requirements = ApprovalRequirements(sets, four_eyes=chance.random() < 0.5, quorum=chance.randint(1, 3))
-    house.rules = book(approval_requirements)
-    engine = house.engine()
-    receipt = await house.log.enqueue(message("send it"))
-    (claim,) = await house.log.claim(1)
+    harness.rules = book(approval_requirements)
+    engine = harness.engine()
+    receipt = await harness.log.enqueue(message("send it"))
+    (claim,) = await harness.log.claim(1)
     approval = Approval("card", 1, "print", ANA, None, terms=approval_requirements)
     step = ToolStep(1, call("mail__send"), ToolRef("mail", "send"), StepStatus.AWAITING, approval=approval)
-    await house.log.append(claim, None, [step])
+    await harness.log.append(claim, None, [step])
     signed: set[str] = set()
     settled: DecisionType | None = None
     for _ in range(40):
@@ -459,6 +459,6 @@ async def test_a_call_is_decided_by_those_who_may_and_by_as_many_as_have_to_what
             assert found == (
                 Decided(verdict) if settled else MoreApprovalsNeeded(approval_requirements.quorum - len(signed))
             )
-    (kept,) = (each for each in (await house.log.get_view(receipt.turn_id)).steps if isinstance(each, ToolStep))
+    (kept,) = (each for each in (await harness.log.get_view(receipt.turn_id)).steps if isinstance(each, ToolStep))
     ends = {None: StepStatus.AWAITING, DecisionType.APPROVE: StepStatus.READY, DecisionType.DENY: StepStatus.DENIED}
     assert kept.status is ends[settled]

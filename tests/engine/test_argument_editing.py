@@ -29,7 +29,7 @@ from bot.engine.approvals import SETTLED, TOOL_CHANGED, UNCHANGED
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.reporting import SqlReporting
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool, words
 
 SCHEMA = {
@@ -45,18 +45,18 @@ BREAD = {"text": "bread"}
 
 
 @pytest.fixture
-def house(house: House) -> House:
+def harness(harness: EngineHarness) -> EngineHarness:
     """Everything asks, and Ben and Cy sign."""
-    house.rules = RuleBook(Policies(), SIGNATORIES)
-    house.toolbox.add(ADD)
-    return house
+    harness.rules = RuleBook(Policies(), SIGNATORIES)
+    harness.toolbox.add(ADD)
+    return harness
 
 
-async def asked(house: House, engine: Engine, **arguments: Any) -> tuple[str, ToolStep]:
+async def asked(harness: EngineHarness, engine: Engine, **arguments: Any) -> tuple[str, ToolStep]:
     """Ana has asked for a call that waits; its turn."""
-    house.model.script = [ask_for(call("notes__add", **(arguments or {"text": "milk"}))), say("Done.")]
+    harness.model.script = [ask_for(call("notes__add", **(arguments or {"text": "milk"}))), say("Done.")]
     receipt = await engine.receive(message("do it"))
-    view = await house.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))
+    view = await harness.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))
     return receipt.turn_id, view.awaiting[0]
 
 
@@ -69,25 +69,25 @@ async def signed(engine: Engine, step: ToolStep, revision: int, by: Member = APP
     return await engine.approvals.decide(Decision(card(step), revision, DecisionType.APPROVE, by.author), by)
 
 
-async def test_exactly_what_was_changed_runs_and_the_model_hears_who_changed_what(house: House) -> None:
-    engine = house.engine()
+async def test_exactly_what_was_changed_runs_and_the_model_hears_who_changed_what(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(house, engine)
+        turn_id, step = await asked(harness, engine)
         assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
         assert await signed(engine, step, 1) == StaleRevision()
         assert await signed(engine, step, 2) == Decided(DecisionType.APPROVE)
-        await house.surface.ended(turn_id)
-    assert [arguments for _, arguments, _ in house.toolbox.calls] == [BREAD]
-    told = words(house.model.requests[1])[-1]
+        await harness.surface.ended(turn_id)
+    assert [arguments for _, arguments, _ in harness.toolbox.calls] == [BREAD]
+    told = words(harness.model.requests[1])[-1]
     assert 'Ben edited this call before it was approved. It was run with text: "milk" -> "bread".' in told
 
 
-async def test_the_view_says_who_changed_it_and_what_was_asked_for(house: House) -> None:
-    engine = house.engine()
+async def test_the_view_says_who_changed_it_and_what_was_asked_for(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(house, engine)
+        turn_id, step = await asked(harness, engine)
         await engine.approvals.revise(card(step), 1, BREAD, APPROVER)
-        view = await house.surface.wait_for(
+        view = await harness.surface.wait_for(
             lambda view: view.turn.id == turn_id and any(each.call.arguments == BREAD for each in view.awaiting)
         )
     (now,) = view.awaiting
@@ -109,59 +109,61 @@ async def test_the_view_says_who_changed_it_and_what_was_asked_for(house: House)
     ],
     ids=["asker", "approver", "somebody", "guest", "outsider", "guest who asked"],
 )
-async def test_whoever_may_sign_and_whoever_asked_may_change_a_call(house: House, who: Member, may: bool) -> None:
-    engine = house.engine()
+async def test_whoever_may_sign_and_whoever_asked_may_change_a_call(
+    harness: EngineHarness, who: Member, may: bool
+) -> None:
+    engine = harness.engine()
     async with running(engine):
-        _, step = await asked(house, engine)
+        _, step = await asked(harness, engine)
         assert isinstance(await engine.approvals.get_editable_call(card(step), 1, who), EditableCall) is may
         assert isinstance(await engine.approvals.revise(card(step), 1, BREAD, who), RevisionAccepted) is may
-        entries, _ = await SqlReporting(house.database).audit(AuditQuery(kinds=("refused", "revised")), 100, 0)
+        entries, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=("refused", "revised")), 100, 0)
     assert [(entry.kind, entry.actor) for entry in entries] == [("revised" if may else "refused", who.author.principal)]
 
 
-async def test_who_has_asked_and_changed_it_does_not_sign_it_thereby(house: House) -> None:
-    engine = house.engine()
+async def test_who_has_asked_and_changed_it_does_not_sign_it_thereby(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        _, step = await asked(house, engine)
+        _, step = await asked(harness, engine)
         await engine.approvals.revise(card(step), 1, BREAD, ASKER)
         assert isinstance(await signed(engine, step, 2, ASKER), NotAllowed)
-        assert house.toolbox.calls == []
+        assert harness.toolbox.calls == []
 
 
-async def test_four_eyes_count_whoever_has_changed_it(house: House) -> None:
-    house.rules = RuleBook(
+async def test_four_eyes_count_whoever_has_changed_it(harness: EngineHarness) -> None:
+    harness.rules = RuleBook(
         Policies(rules=(Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(four_eyes=True)),)), SIGNATORIES
     )
-    engine = house.engine()
+    engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(house, engine)
+        turn_id, step = await asked(harness, engine)
         assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == RevisionAccepted(2)
         refused = await signed(engine, step, 2)
         assert isinstance(refused, NotAllowed)
         assert refused.reason.startswith("You have edited it")
         assert await engine.approvals.revise(card(step), 2, {"text": "butter"}, APPROVER) == RevisionAccepted(3)
         assert await signed(engine, step, 3, SECOND) == Decided(DecisionType.APPROVE)
-        await house.surface.ended(turn_id)
-    assert [arguments for _, arguments, _ in house.toolbox.calls] == [{"text": "butter"}]
+        await harness.surface.ended(turn_id)
+    assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{"text": "butter"}]
 
 
-async def test_signatures_that_were_given_before_a_change_do_not_count_for_it(house: House) -> None:
-    house.rules = RuleBook(
+async def test_signatures_that_were_given_before_a_change_do_not_count_for_it(harness: EngineHarness) -> None:
+    harness.rules = RuleBook(
         Policies(rules=(Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(quorum=2)),)), SIGNATORIES
     )
-    engine = house.engine()
+    engine = harness.engine()
     async with running(engine):
-        _, step = await asked(house, engine)
+        _, step = await asked(harness, engine)
         await signed(engine, step, 1)
         await engine.approvals.revise(card(step), 1, BREAD, SECOND)
         assert not isinstance(await signed(engine, step, 2), Decided)
-        assert house.toolbox.calls == []
+        assert harness.toolbox.calls == []
 
 
-async def test_what_does_not_fit_the_tool_is_not_asked_for(house: House) -> None:
-    engine = house.engine()
+async def test_what_does_not_fit_the_tool_is_not_asked_for(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        _, step = await asked(house, engine)
+        _, step = await asked(harness, engine)
         long = await engine.approvals.revise(card(step), 1, {"text": "x" * 21}, APPROVER)
         missing = await engine.approvals.revise(card(step), 1, {}, APPROVER)
         same = await engine.approvals.revise(card(step), 1, {"text": "milk"}, APPROVER)
@@ -174,47 +176,47 @@ async def test_what_does_not_fit_the_tool_is_not_asked_for(house: House) -> None
     assert same.problems[0].problem == UNCHANGED
 
 
-async def test_what_a_policy_denies_cannot_be_asked_for(house: House) -> None:
+async def test_what_a_policy_denies_cannot_be_asked_for(harness: EngineHarness) -> None:
     denied = Rule(ApprovalPolicy.ALWAYS_DENY, tool="*add", arguments={"text": "bread"})
-    engine = house.engine()
+    engine = harness.engine()
     async with running(engine):
-        _, step = await asked(house, engine)
-        assert house.rules is not None
-        house.rules.replace_file(Policies(rules=(denied,)))
+        _, step = await asked(harness, engine)
+        assert harness.rules is not None
+        harness.rules.replace_file(Policies(rules=(denied,)))
         found = await engine.approvals.revise(card(step), 1, BREAD, APPROVER)
     assert isinstance(found, InvalidArguments)
     assert "A policy forbids" in found.problems[0].problem
 
 
-async def test_a_tool_that_has_changed_keeps_its_calls_from_being_changed(house: House) -> None:
-    engine = house.engine()
+async def test_a_tool_that_has_changed_keeps_its_calls_from_being_changed(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        _, step = await asked(house, engine)
-        house.toolbox.add(dataclasses.replace(ADD, description="another"))
+        _, step = await asked(harness, engine)
+        harness.toolbox.add(dataclasses.replace(ADD, description="another"))
         assert await engine.approvals.get_editable_call(card(step), 1, APPROVER) == NotAllowed(TOOL_CHANGED)
         assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == NotAllowed(TOOL_CHANGED)
 
 
-async def test_a_call_that_is_settled_unknown_or_out_of_date_cannot_be_changed(house: House) -> None:
-    engine = house.engine()
+async def test_a_call_that_is_settled_unknown_or_out_of_date_cannot_be_changed(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(house, engine)
+        turn_id, step = await asked(harness, engine)
         assert await engine.approvals.revise("nobody's", 1, BREAD, APPROVER) == ApprovalNotFound()
         assert await engine.approvals.revise(card(step), 7, BREAD, APPROVER) == StaleRevision()
         await signed(engine, step, 1)
-        view = await house.surface.ended(turn_id)
+        view = await harness.surface.ended(turn_id)
         assert await engine.approvals.revise(card(step), 1, BREAD, APPROVER) == AlreadyDecided(SETTLED)
     assert [each.status for each in view.steps if isinstance(each, ToolStep)] == [StepStatus.DONE]
 
 
-async def test_the_model_is_told_no_secret_that_somebody_has_typed(house: House) -> None:
-    engine = house.engine()
+async def test_the_model_is_told_no_secret_that_somebody_has_typed(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(house, engine)
+        turn_id, step = await asked(harness, engine)
         await engine.approvals.revise(card(step), 1, {"text": "milk", "api_key": "very-secret"}, APPROVER)
         assert isinstance(await engine.approvals.open_call(card(step), 2, APPROVER), ToolStep)
         await signed(engine, step, 2)
-        await house.surface.ended(turn_id)
-    told = words(house.model.requests[1])[-1]
+        await harness.surface.ended(turn_id)
+    told = words(harness.model.requests[1])[-1]
     assert "api_key: nothing -> ••••" in told
     assert "very-secret" not in told

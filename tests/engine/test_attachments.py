@@ -17,7 +17,7 @@ from bot.domain.views import TurnView
 from bot.engine.prompt import attachments
 from bot.engine.prompt.attachments import read_attachments
 from bot.errors import DeliveryFailed, NotFound
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, ask_for, call, member, message, running, say, tool, until, words
 
 PNG = b"\x89PNG\r\n\x1a\n more"
@@ -63,16 +63,16 @@ def notes(view: TurnView) -> list[str]:
 
 
 async def test_the_model_gets_images_as_they_are_and_text_files_as_the_persons_data_before_the_question(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    house.model.capabilities = SEEING
-    house.model.script = [say("Tea costs three.")]
-    house.surface.files = {"F1": PNG, "F2": FIGURES}
-    engine = house.engine()
+    harness.model.capabilities = SEEING
+    harness.model.script = [say("Tea costs three.")]
+    harness.surface.files = {"F1": PNG, "F2": FIGURES}
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("What is tea?", attachments=[CAT, PRICES]))
-        view = await house.surface.ended(receipt.turn_id)
-    (request,) = house.model.requests
+        view = await harness.surface.ended(receipt.turn_id)
+    (request,) = harness.model.requests
     assert images(request) == [ImagePart(PNG, "image/png", "cat.png")]
     cat, prices, question = request.messages[-3:]
     assert {each.role for each in (cat, prices, question)} == {MessageRole.USER}
@@ -82,74 +82,76 @@ async def test_the_model_gets_images_as_they_are_and_text_files_as_the_persons_d
     assert (view.turn.status, notes(view)) == (TurnStatus.DONE, [])
 
 
-async def test_files_are_fetched_once_for_all_rounds_of_a_turn_and_never_kept_on_disk(house: House) -> None:
-    house.toolbox.add(tool("s__read", read_only=True))
-    house.allow("s__read")
-    house.model.capabilities = SEEING
-    house.model.script = [ask_for(call("s__read")), say("Done.")]
-    house.surface.files = {"F1": PNG, "F2": FIGURES}
-    engine = house.engine()
+async def test_files_are_fetched_once_for_all_rounds_of_a_turn_and_never_kept_on_disk(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True))
+    harness.allow("s__read")
+    harness.model.capabilities = SEEING
+    harness.model.script = [ask_for(call("s__read")), say("Done.")]
+    harness.surface.files = {"F1": PNG, "F2": FIGURES}
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("look", attachments=[CAT, PRICES]))
-        await house.surface.ended(receipt.turn_id)
-    assert sorted(house.surface.fetched) == ["F1", "F2"]
-    assert [len(images(request)) for request in house.model.requests] == [1, 1]
-    assert "tea,3" not in str(await house.log.get_view(receipt.turn_id))
+        await harness.surface.ended(receipt.turn_id)
+    assert sorted(harness.surface.fetched) == ["F1", "F2"]
+    assert [len(images(request)) for request in harness.model.requests] == [1, 1]
+    assert "tea,3" not in str(await harness.log.get_view(receipt.turn_id))
 
 
-async def test_whoever_goes_on_with_a_turn_after_a_signature_fetches_its_files_anew(house: House) -> None:
-    house.toolbox.add(tool("s__write"))
-    house.model.script = [ask_for(call("s__write")), say("Done.")]
-    house.surface.files = {"F2": FIGURES}
-    engine = house.engine()
+async def test_whoever_goes_on_with_a_turn_after_a_signature_fetches_its_files_anew(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__write"))
+    harness.model.script = [ask_for(call("s__write")), say("Done.")]
+    harness.surface.files = {"F2": FIGURES}
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it", attachments=[PRICES]))
-        await house.surface.wait_for(lambda view: bool(view.awaiting))
+        await harness.surface.wait_for(lambda view: bool(view.awaiting))
         await until(lambda: not engine._worker._held)
-    house.surface.files = {"F2": NotFound("The file 'prices.csv' is gone.")}
-    again = house.engine()
+    harness.surface.files = {"F2": NotFound("The file 'prices.csv' is gone.")}
+    again = harness.engine()
     async with running(again):
-        (step,) = (await house.log.get_view(receipt.turn_id)).awaiting
+        (step,) = (await harness.log.get_view(receipt.turn_id)).awaiting
         assert step.approval is not None
         await again.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     gone = "prices.csv: it could not be read. The file 'prices.csv' is gone."
-    assert house.surface.fetched == ["F2", "F2"]
-    assert any("tea,3" in text for text in words(house.model.requests[0]))
-    assert any(gone in text for text in words(house.model.requests[1]))
+    assert harness.surface.fetched == ["F2", "F2"]
+    assert any("tea,3" in text for text in words(harness.model.requests[0]))
+    assert any(gone in text for text in words(harness.model.requests[1]))
     assert notes(view) == [gone]
 
 
 async def test_a_file_that_cannot_be_had_is_told_to_the_model_and_the_person_once_and_the_turn_goes_on(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    house.toolbox.add(tool("s__read", read_only=True))
-    house.allow("s__read")
-    house.model.script = [ask_for(call("s__read")), say("I could not read it.")]
-    house.surface.files = {"F2": DeliveryFailed("Slack did not hand it out.")}
-    engine = house.engine()
+    harness.toolbox.add(tool("s__read", read_only=True))
+    harness.allow("s__read")
+    harness.model.script = [ask_for(call("s__read")), say("I could not read it.")]
+    harness.surface.files = {"F2": DeliveryFailed("Slack did not hand it out.")}
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("sum", attachments=[PRICES]))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("sum", attachments=[PRICES]))).turn_id)
     said = "prices.csv: it could not be read. Slack did not hand it out."
     assert notes(view) == [said]
-    assert all(any(said in text for text in words(request)) for request in house.model.requests)
+    assert all(any(said in text for text in words(request)) for request in harness.model.requests)
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_a_later_question_remembers_the_names_of_earlier_files_and_not_their_content(house: House) -> None:
-    house.model.script = [say("Three."), say("The file you sent.")]
-    house.surface.files = {"F2": FIGURES}
-    engine = house.engine()
+async def test_a_later_question_remembers_the_names_of_earlier_files_and_not_their_content(
+    harness: EngineHarness,
+) -> None:
+    harness.model.script = [say("Three."), say("The file you sent.")]
+    harness.surface.files = {"F2": FIGURES}
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("What is tea?", attachments=[PRICES]))).turn_id)
-        await house.surface.ended((await engine.receive(message("Which file was that?"))).turn_id)
-    assert "What is tea?\n(Attached: prices.csv)" in words(house.model.requests[1])
-    assert not any("tea,3" in text for text in words(house.model.requests[1]))
-    assert house.surface.fetched == ["F2"]
+        await harness.surface.ended((await engine.receive(message("What is tea?", attachments=[PRICES]))).turn_id)
+        await harness.surface.ended((await engine.receive(message("Which file was that?"))).turn_id)
+    assert "What is tea?\n(Attached: prices.csv)" in words(harness.model.requests[1])
+    assert not any("tea,3" in text for text in words(harness.model.requests[1]))
+    assert harness.surface.fetched == ["F2"]
 
 
-async def test_a_file_of_a_platform_that_is_not_here_is_a_note(house: House) -> None:
-    engine = house.engine()
+async def test_a_file_of_a_platform_that_is_not_here_is_a_note(harness: EngineHarness) -> None:
+    engine = harness.engine()
     with pytest.raises(NotFound, match="not connected"):
         await engine._fetch(ConversationKey("elsewhere", "w", "c", "1"), CAT)
 

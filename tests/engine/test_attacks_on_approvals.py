@@ -35,11 +35,11 @@ from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.reporting import SqlReporting
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, FakeToolbox, ask_for, call, message, running, say, tool, until
-from tests.ledgers import Ledger, PostgresLedger, sqlite_ledger
 from tests.postgres import Server
 from tests.rules import plain
+from tests.turn_log_harness import Harness, PostgresHarness, sqlite_harness
 
 ALLOW, ASK, DENY, AUTO = (
     ApprovalPolicy.ALWAYS_ALLOW,
@@ -55,16 +55,16 @@ APPROVE = DecisionType.APPROVE
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[House]:
-    """A house on each database."""
-    ledger: Ledger
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EngineHarness]:
+    """A harness on each database."""
+    turn_log: Harness
     if request.param == "sqlite":
-        ledger = await sqlite_ledger(tmp_path)
+        turn_log = await sqlite_harness(tmp_path)
     else:
         postgres: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-        ledger = PostgresLedger(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
-    yield House(ledger.database, ledger.log, [])
-    await ledger.close()
+        turn_log = PostgresHarness(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
+    yield EngineHarness(turn_log.database, turn_log.log, [])
+    await turn_log.close()
 
 
 def rule(policy: ApprovalPolicy = ASK, *approvers: str, name: str = "policy.toml:1", **more: object) -> Rule:
@@ -74,18 +74,18 @@ def rule(policy: ApprovalPolicy = ASK, *approvers: str, name: str = "policy.toml
     return Rule(policy, server="bank", terms=terms, id=name, of_file=True, **conditions)  # type: ignore[arg-type]
 
 
-def prepared(house: House, *rules: Rule, sends: tuple[dict[str, object], ...] = ({"to": "sam"},)) -> Engine:
+def prepared(harness: EngineHarness, *rules: Rule, sends: tuple[dict[str, object], ...] = ({"to": "sam"},)) -> Engine:
     """The model will ask for these calls."""
-    house.toolbox.add(SEND)
-    house.rules = RuleBook(Policies(rules=rules), SIGNATORIES)
+    harness.toolbox.add(SEND)
+    harness.rules = RuleBook(Policies(rules=rules), SIGNATORIES)
     calls = [call("bank__send", f"c{number}", **arguments) for number, arguments in enumerate(sends)]
-    house.model.script = [ask_for(*calls), say("Done.")]
-    return house.engine()
+    harness.model.script = [ask_for(*calls), say("Done.")]
+    return harness.engine()
 
 
-async def asked(house: House, engine: Engine, text: str = "send it") -> tuple[str, list[Approval]]:
+async def asked(harness: EngineHarness, engine: Engine, text: str = "send it") -> tuple[str, list[Approval]]:
     turn = (await engine.receive(message(text))).turn_id
-    view = await house.surface.wait_for(lambda view: view.turn.id == turn and bool(view.awaiting))
+    view = await harness.surface.wait_for(lambda view: view.turn.id == turn and bool(view.awaiting))
     return turn, [step.approval for step in view.awaiting if step.approval is not None]
 
 
@@ -101,8 +101,8 @@ def calls_of(view: TurnView) -> list[ToolStep]:
     return [step for step in view.steps if isinstance(step, ToolStep)]
 
 
-async def audited(house: House, *kinds: str) -> list[AuditEntry]:
-    entries, _ = await SqlReporting(house.database).audit(AuditQuery(kinds=kinds), 500, 0)
+async def audited(harness: EngineHarness, *kinds: str) -> list[AuditEntry]:
+    entries, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=kinds), 500, 0)
     return list(reversed(entries))
 
 
@@ -122,18 +122,18 @@ class Interrupted(FakeToolbox):
 
 
 async def test_an_editor_does_not_sign_under_four_eyes_by_naming_the_revision_that_is_about_to_come(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    house.toolbox = box = Interrupted()
-    engine = prepared(house, rule(four_eyes=True))
+    harness.toolbox = box = Interrupted()
+    engine = prepared(harness, rule(four_eyes=True))
     async with running(engine):
-        _, (approval,) = await asked(house, engine)
+        _, (approval,) = await asked(harness, engine)
         other = {"to": "mallory"}
         mine = Revision(approval.id, 1, other, fingerprint_of(SEND, other), BEN)
-        box.meanwhile.append(lambda: house.log.revise(mine))
+        box.meanwhile.append(lambda: harness.log.revise(mine))
         assert await signs(engine, approval, BEN, revision=2) == StaleRevision()
         assert isinstance(await signs(engine, approval, BEN, revision=2), NotAllowed)
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
 @dataclass
@@ -151,39 +151,41 @@ class Changing(FakeToolbox):
 
 
 @pytest.mark.parametrize("look", [1, 2])
-async def test_no_edit_takes_a_signature_over_to_a_tool_that_changes_meanwhile(house: House, look: int) -> None:
-    house.toolbox = box = Changing()
-    engine = prepared(house, Rule(ASK, server="bank", id="policy.toml:1"))
+async def test_no_edit_takes_a_signature_over_to_a_tool_that_changes_meanwhile(
+    harness: EngineHarness, look: int
+) -> None:
+    harness.toolbox = box = Changing()
+    engine = prepared(harness, Rule(ASK, server="bank", id="policy.toml:1"))
     async with running(engine):
-        _, (approval,) = await asked(house, engine)
+        _, (approval,) = await asked(harness, engine)
         box.at = box.looks + look
         assert isinstance(await engine.approvals.revise(approval.id, 1, {"to": "kim"}, Member(BEN)), NotAllowed)
         assert box.looks == box.at, "it changed at a look that matters"
-        found = await house.log.get_approval(approval.id)
+        found = await harness.log.get_approval(approval.id)
         assert found is not None
         stands = found[1].approval
         assert stands is not None
         assert stands == replace(approval, expires_at=stands.expires_at)
 
 
-async def test_a_revision_that_nobody_was_shown_is_not_signed(house: House) -> None:
-    engine = prepared(house, rule())
+async def test_a_revision_that_nobody_was_shown_is_not_signed(harness: EngineHarness) -> None:
+    engine = prepared(harness, rule())
     async with running(engine):
-        _, (approval,) = await asked(house, engine)
+        _, (approval,) = await asked(harness, engine)
         for revision in (-1, 2, 3, 10**9):
             assert await signs(engine, approval, BEN, revision=revision) == StaleRevision()
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
 async def test_an_edit_after_the_first_of_two_signatures_takes_both_anew_and_counts_the_editor_out(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    engine = prepared(house, rule(ASK, "members", quorum=2, four_eyes=True))
+    engine = prepared(harness, rule(ASK, "members", quorum=2, four_eyes=True))
     async with running(engine):
-        turn, (approval,) = await asked(house, engine)
+        turn, (approval,) = await asked(harness, engine)
         assert await signs(engine, approval, BEN) == MoreApprovalsNeeded(1)
         other = {"to": "kim"}
-        assert await house.log.revise(Revision(approval.id, 1, other, fingerprint_of(SEND, other), ZOE))
+        assert await harness.log.revise(Revision(approval.id, 1, other, fingerprint_of(SEND, other), ZOE))
         assert await signs(engine, approval, KIM) == StaleRevision()
         assert isinstance(await signs(engine, approval, ZOE, revision=2), NotAllowed)
         assert isinstance(await signs(engine, approval, ANA, revision=2), NotAllowed)
@@ -191,78 +193,80 @@ async def test_an_edit_after_the_first_of_two_signatures_takes_both_anew_and_cou
         assert await signs(engine, approval, BEN, revision=2) == AlreadyDecided(
             "You have already approved it. It needs 1 more approval."
         )
-        assert house.toolbox.calls == []
+        assert harness.toolbox.calls == []
         assert await signs(engine, approval, KIM, revision=2) == Decided(APPROVE)
-        await house.surface.ended(turn)
-    assert [arguments for _, arguments, _ in house.toolbox.calls] == [other]
+        await harness.surface.ended(turn)
+    assert [arguments for _, arguments, _ in harness.toolbox.calls] == [other]
 
 
-async def test_who_is_a_full_member_or_an_admin_of_another_platform_is_nobody_here(house: House) -> None:
-    engine = prepared(house, rule(ASK, "members"))
+async def test_who_is_a_full_member_or_an_admin_of_another_platform_is_nobody_here(harness: EngineHarness) -> None:
+    engine = prepared(harness, rule(ASK, "members"))
     async with running(engine):
-        _, (approval,) = await asked(house, engine)
+        _, (approval,) = await asked(harness, engine)
         stranger = Author("elsewhere", "ben", "Ben")
         boss = Member(stranger, frozenset({FINANCE}), platform_admin=True)
         assert isinstance(await engine.approvals.decide(signed_by(approval, stranger), boss), NotAllowed)
-        house.rules = RuleBook(Policies(rules=(rule(),)))
-        other = house.engine()
+        harness.rules = RuleBook(Policies(rules=(rule(),)))
+        other = harness.engine()
         assert isinstance(await other.approvals.decide(signed_by(approval, stranger), boss), NotAllowed)
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
 # ------------------------------------------------------------------ signatures of which fewer count by now
 
 
 async def test_of_two_signatures_the_askers_does_not_count_any_more_where_four_eyes_are_wanted_since(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    engine = prepared(house, rule(ASK, "members", quorum=2))
+    engine = prepared(harness, rule(ASK, "members", quorum=2))
     async with running(engine):
-        turn, (approval,) = await asked(house, engine)
+        turn, (approval,) = await asked(harness, engine)
         assert await signs(engine, approval, ANA) == MoreApprovalsNeeded(1)
-        assert house.rules is not None
-        house.rules.amend([plain("b1", "send", ASK, terms=ApprovalRequirements(four_eyes=True))], [], [])
+        assert harness.rules is not None
+        harness.rules.amend([plain("b1", "send", ASK, terms=ApprovalRequirements(four_eyes=True))], [], [])
         assert await signs(engine, approval, BEN) == MoreApprovalsNeeded(1)
-        assert house.toolbox.calls == []
+        assert harness.toolbox.calls == []
         assert await signs(engine, approval, ZOE) == Decided(APPROVE)
-        (step,) = calls_of(await house.surface.ended(turn))
+        (step,) = calls_of(await harness.surface.ended(turn))
     assert step.approval is not None
     assert step.approval.decided_by == "Ben and Zoe"
-    rows = await audited(house, "signed", "decided")
+    rows = await audited(harness, "signed", "decided")
     assert [row.facts.get("no_longer_count") for row in rows] == [None, ["test:ana"], None]
 
 
-async def test_whoever_signed_before_a_rule_named_others_signs_anew_if_it_is_for_them_to(house: House) -> None:
-    engine = prepared(house, rule(ASK, "members", quorum=2))
+async def test_whoever_signed_before_a_rule_named_others_signs_anew_if_it_is_for_them_to(
+    harness: EngineHarness,
+) -> None:
+    engine = prepared(harness, rule(ASK, "members", quorum=2))
     async with running(engine):
-        turn, (approval,) = await asked(house, engine)
+        turn, (approval,) = await asked(harness, engine)
         assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
-        assert house.rules is not None
-        house.rules.amend([plain("b1", "send", ASK, terms=ApprovalRequirements((frozenset({FINANCE}),)))], [], [])
+        assert harness.rules is not None
+        harness.rules.amend([plain("b1", "send", ASK, terms=ApprovalRequirements((frozenset({FINANCE}),)))], [], [])
         assert isinstance(await signs(engine, approval, KIM), NotAllowed)
         assert await signs(engine, approval, ZOE, FINANCE) == MoreApprovalsNeeded(1), "Ben had signed as any member"
         assert await signs(engine, approval, BEN, FINANCE) == Decided(APPROVE)
-        await house.surface.ended(turn)
-    assert len(house.toolbox.calls) == 1
+        await harness.surface.ended(turn)
+    assert len(harness.toolbox.calls) == 1
 
 
-async def test_an_approver_who_lost_the_role_between_two_signatures_gives_no_second_one(house: House) -> None:
-    engine = prepared(house, rule(ASK, FINANCE, quorum=2))
+async def test_an_approver_who_lost_the_role_between_two_signatures_gives_no_second_one(harness: EngineHarness) -> None:
+    engine = prepared(harness, rule(ASK, FINANCE, quorum=2))
     async with running(engine):
-        turn, (approval,) = await asked(house, engine)
+        turn, (approval,) = await asked(harness, engine)
         assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
         assert isinstance(await signs(engine, approval, BEN), NotAllowed)
         assert isinstance(await signs(engine, approval, ZOE), NotAllowed)
-        assert house.toolbox.calls == []
+        assert harness.toolbox.calls == []
         assert await signs(engine, approval, ZOE, FINANCE) == Decided(APPROVE)
-        await house.surface.ended(turn)
-    assert len(house.toolbox.calls) == 1
+        await harness.surface.ended(turn)
+    assert len(harness.toolbox.calls) == 1
 
 
-async def test_a_denial_between_two_of_three_signatures_ends_it(house: House) -> None:
-    engine = prepared(house, rule(ASK, FINANCE, quorum=2))
+async def test_a_denial_between_two_of_three_signatures_ends_it(harness: EngineHarness) -> None:
+    engine = prepared(harness, rule(ASK, FINANCE, quorum=2))
     async with running(engine):
-        turn, (approval,) = await asked(house, engine)
+        turn, (approval,) = await asked(harness, engine)
         assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
         denial = replace(signed_by(approval, ZOE), verdict=DecisionType.DENY)
         assert isinstance(await engine.approvals.decide(denial, Member(ZOE)), NotAllowed), (
@@ -270,36 +274,36 @@ async def test_a_denial_between_two_of_three_signatures_ends_it(house: House) ->
         )
         assert await engine.approvals.decide(denial, Member(ZOE, frozenset({FINANCE}))) == Decided(DecisionType.DENY)
         assert isinstance(await signs(engine, approval, KIM, FINANCE), AlreadyDecided)
-        await house.surface.ended(turn)
-    assert house.toolbox.calls == []
+        await harness.surface.ended(turn)
+    assert harness.toolbox.calls == []
 
 
 # ------------------------------------------------------------------ rules that ask on terms that somebody gets around
 
 
-async def test_auto_that_asks_keeps_its_terms_whoever_asks_beside_it(house: House) -> None:
+async def test_auto_that_asks_keeps_its_terms_whoever_asks_beside_it(harness: EngineHarness) -> None:
     """An admin's word is the stricter one by its name, and says nothing of who signs."""
-    engine = prepared(house, rule(AUTO, FINANCE, four_eyes=True))
-    assert house.rules is not None
-    house.rules.amend([plain("b1", "send", ASK)], [], [])
+    engine = prepared(harness, rule(AUTO, FINANCE, four_eyes=True))
+    assert harness.rules is not None
+    harness.rules.amend([plain("b1", "send", ASK)], [], [])
     async with running(engine):
-        _, (approval,) = await asked(house, engine)
+        _, (approval,) = await asked(harness, engine)
         assert isinstance(await signs(engine, approval, BEN), NotAllowed)
         assert isinstance(await signs(engine, approval, ANA, FINANCE), NotAllowed)
         assert await signs(engine, approval, ZOE, FINANCE) == Decided(APPROVE)
 
 
-async def test_auto_that_asks_counts_where_it_is_not_known_whether_it_fits(house: House) -> None:
+async def test_auto_that_asks_counts_where_it_is_not_known_whether_it_fits(harness: EngineHarness) -> None:
     """The server is not trusted, so nothing is known of its hints: the default would let it run."""
-    house.toolbox.add(replace(SEND, trusted=False))
+    harness.toolbox.add(replace(SEND, trusted=False))
     careful = rule(AUTO, FINANCE, annotations={"destructive": True})
-    house.rules = RuleBook(Policies(ALLOW, rules=(careful,)), SIGNATORIES)
-    house.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
-    engine = house.engine()
+    harness.rules = RuleBook(Policies(ALLOW, rules=(careful,)), SIGNATORIES)
+    harness.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
+    engine = harness.engine()
     async with running(engine):
-        _, (approval,) = await asked(house, engine)
+        _, (approval,) = await asked(harness, engine)
         assert isinstance(await signs(engine, approval, BEN), NotAllowed)
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
 def test_a_time_that_one_rule_sets_is_not_lifted_by_another_that_waits_on() -> None:
@@ -314,42 +318,46 @@ def test_a_time_that_one_rule_sets_is_not_lifted_by_another_that_waits_on() -> N
 # ------------------------------------------------------------------ grants
 
 
-async def test_no_duplicate_is_signed_with_a_grant_that_whoever_grants_may_not_sign_by_now(house: House) -> None:
-    engine = prepared(house, rule(), sends=({"to": "sam"}, {"to": "mallory"}, {"to": "ben"}))
+async def test_no_duplicate_is_signed_with_a_grant_that_whoever_grants_may_not_sign_by_now(
+    harness: EngineHarness,
+) -> None:
+    engine = prepared(harness, rule(), sends=({"to": "sam"}, {"to": "mallory"}, {"to": "ben"}))
     async with running(engine):
-        _, (approval, *_) = await asked(house, engine)
-        assert house.rules is not None
+        _, (approval, *_) = await asked(harness, engine)
+        assert harness.rules is not None
         strict = ApprovalRequirements((frozenset({FINANCE}),))
-        house.rules.amend([plain("b1", "send", ASK, terms=strict, arguments={"to": "mallory"})], [], [])
+        harness.rules.amend([plain("b1", "send", ASK, terms=strict, arguments={"to": "mallory"})], [], [])
         assert await engine.approvals.grant(
             signed_by(approval, BEN), GrantRequest(ThreadScope()), Member(BEN)
         ) == Decided(APPROVE)
-        await until(lambda: len(house.toolbox.calls) == 2)
-        view = await house.surface.wait_for(lambda view: len(view.awaiting) == 1 and len(house.toolbox.calls) == 2)
+        await until(lambda: len(harness.toolbox.calls) == 2)
+        view = await harness.surface.wait_for(lambda view: len(view.awaiting) == 1 and len(harness.toolbox.calls) == 2)
         (waiting,) = view.awaiting
         assert waiting.call.arguments == {"to": "mallory"}
         assert waiting.approval is not None
         assert await signs(engine, waiting.approval, ZOE, FINANCE) == Decided(APPROVE)
-    assert [entry.actor for entry in await audited(house, "decided")] == ["test:ben", "test:ben", "test:zoe"]
+    assert [entry.actor for entry in await audited(harness, "decided")] == ["test:ben", "test:ben", "test:zoe"]
 
 
-async def test_another_rule_that_has_come_to_stand_in_the_same_line_asks_whatever_was_granted(house: House) -> None:
-    engine = prepared(house, rule())
+async def test_another_rule_that_has_come_to_stand_in_the_same_line_asks_whatever_was_granted(
+    harness: EngineHarness,
+) -> None:
+    engine = prepared(harness, rule())
     async with running(engine):
-        turn, (approval,) = await asked(house, engine)
+        turn, (approval,) = await asked(harness, engine)
         day = GrantRequest(HoursScope(24))
         assert await engine.approvals.grant(signed_by(approval, BEN), day, Member(BEN)) == Decided(APPROVE)
-        await house.surface.ended(turn)
-        house.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
+        await harness.surface.ended(turn)
+        harness.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
         same = await engine.receive(message("once more"))
-        (step,) = calls_of(await house.surface.ended(same.turn_id))
+        (step,) = calls_of(await harness.surface.ended(same.turn_id))
         assert step.grant is not None, "the same rule asks"
-        assert house.rules is not None
-        house.rules.replace_file(Policies(rules=(rule(arguments={"to": "s*"}),)))
-        house.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
-        _, waiting = await asked(house, engine, "and again")
+        assert harness.rules is not None
+        harness.rules.replace_file(Policies(rules=(rule(arguments={"to": "s*"}),)))
+        harness.model.script = [ask_for(call("bank__send", to="sam")), say("Done.")]
+        _, waiting = await asked(harness, engine, "and again")
     assert len(waiting) == 1
-    assert len(house.toolbox.calls) == 2
+    assert len(harness.toolbox.calls) == 2
 
 
 # ------------------------------------------------------------------ between the signature and the call
@@ -367,30 +375,30 @@ async def test_another_rule_that_has_come_to_stand_in_the_same_line_asks_whateve
     ids=["described anew", "another schema", "renamed", "removed and added again", "removed"],
 )
 async def test_what_is_not_the_tool_any_more_that_was_signed_is_not_called(
-    house: House, now: Tool | None, said: str
+    harness: EngineHarness, now: Tool | None, said: str
 ) -> None:
-    engine = prepared(house, rule())
+    engine = prepared(harness, rule())
     async with running(engine):
-        turn, (approval,) = await asked(house, engine)
-        house.toolbox.tools.clear()
+        turn, (approval,) = await asked(harness, engine)
+        harness.toolbox.tools.clear()
         if now is not None:
-            house.toolbox.add(now)
+            harness.toolbox.add(now)
         assert await signs(engine, approval, BEN) == Decided(APPROVE)
-        (step,) = calls_of(await house.surface.ended(turn))
+        (step,) = calls_of(await harness.surface.ended(turn))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert said in step.result.text
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_a_signature_given_to_one_process_is_good_in_another_and_no_second_time(house: House) -> None:
-    engine = prepared(house, rule())
+async def test_a_signature_given_to_one_process_is_good_in_another_and_no_second_time(harness: EngineHarness) -> None:
+    engine = prepared(harness, rule())
     async with running(engine):
-        turn, (approval,) = await asked(house, engine)
-    second, third = house.engine(), house.engine()
+        turn, (approval,) = await asked(harness, engine)
+    second, third = harness.engine(), harness.engine()
     assert await signs(second, approval, BEN) == Decided(APPROVE)
     assert isinstance(await signs(third, approval, ZOE), AlreadyDecided)
     async with running(third):
-        await house.surface.ended(turn)
+        await harness.surface.ended(turn)
         assert isinstance(await signs(engine, approval, BEN), AlreadyDecided)
-    assert len(house.toolbox.calls) == 1
+    assert len(harness.toolbox.calls) == 1

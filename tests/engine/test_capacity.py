@@ -10,16 +10,16 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
 from bot.errors import DatabaseUnavailable
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.engine.test_receiving import for_ever, looked_round, said
 from tests.fakes.parts import message, running, say, until
 
 
-async def test_what_an_earlier_process_left_waiting_goes_before_what_comes_in_now(house: House) -> None:
-    left = [await house.log.enqueue(said(n)) for n in range(9)]
-    house.clock[0] += 1
-    house.model.script = [for_ever] * 12
-    engine = house.engine()
+async def test_what_an_earlier_process_left_waiting_goes_before_what_comes_in_now(harness: EngineHarness) -> None:
+    left = [await harness.log.enqueue(said(n)) for n in range(9)]
+    harness.clock[0] += 1
+    harness.model.script = [for_ever] * 12
+    engine = harness.engine()
     engine._worker.room.limit = 9
     async with running(engine):
         await until(lambda: engine._worker._context is not None)
@@ -28,11 +28,11 @@ async def test_what_an_earlier_process_left_waiting_goes_before_what_comes_in_no
         assert set(engine._worker._held) == {each.turn_id for each in left}
 
 
-async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(house: House) -> None:
+async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(harness: EngineHarness) -> None:
     """The look was asked for before the message was on disk, and ends before the message is received."""
     found_nothing, may_end = asyncio.Event(), asyncio.Event()
     on_disk, may_return = asyncio.Event(), asyncio.Event()
-    claim, enqueue = house.log.claim, house.log.enqueue
+    claim, enqueue = harness.log.claim, harness.log.enqueue
 
     async def slow_look(*asked: Any) -> Sequence[Claim]:
         found = await claim(*asked)
@@ -46,31 +46,31 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
         await may_return.wait()
         return receipt
 
-    house.model.script = [for_ever] * 4
-    engine = house.engine()
+    harness.model.script = [for_ever] * 4
+    engine = harness.engine()
     engine._worker.room.limit = 1
     async with running(engine):
         await looked_round(engine)
-        house.log.claim = slow_look  # type: ignore[method-assign, assignment]
+        harness.log.claim = slow_look  # type: ignore[method-assign, assignment]
         engine._worker.poll()
         async with asyncio.timeout(10):
             await found_nothing.wait()
-        house.log.claim, house.log.enqueue = claim, slow_enqueue  # type: ignore[method-assign, assignment]
+        harness.log.claim, harness.log.enqueue = claim, slow_enqueue  # type: ignore[method-assign, assignment]
         first = asyncio.create_task(engine.receive(said(1)))
         async with asyncio.timeout(10):
             await on_disk.wait()
-        house.log.enqueue = enqueue  # type: ignore[method-assign]
+        harness.log.enqueue = enqueue  # type: ignore[method-assign]
         may_end.set()
         await until(lambda: not engine._worker.room._claiming)
-        house.clock[0] += 1
+        harness.clock[0] += 1
         await engine.receive(said(2))
         may_return.set()
         await until(lambda: bool(engine._worker._held))
         assert list(engine._worker._held) == [(await first).turn_id]
 
 
-async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(house: House) -> None:
-    claim, failed, may_look = house.log.claim, asyncio.Event(), asyncio.Event()
+async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(harness: EngineHarness) -> None:
+    claim, failed, may_look = harness.log.claim, asyncio.Event(), asyncio.Event()
 
     async def away(*_asked: Any) -> Sequence[Claim]:
         if failed.is_set():
@@ -79,41 +79,43 @@ async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(house: Ho
         failed.set()
         raise DatabaseUnavailable("The database is away.")
 
-    house.model.script = [for_ever] * 2
-    engine = house.engine()
+    harness.model.script = [for_ever] * 2
+    engine = harness.engine()
     engine._worker.room.limit = 1
     async with running(engine):
         await looked_round(engine)
-        first = await house.log.enqueue(said(1))
-        house.log.claim = away  # type: ignore[method-assign, assignment]
+        first = await harness.log.enqueue(said(1))
+        harness.log.claim = away  # type: ignore[method-assign, assignment]
         engine._worker.poll()
         await until(lambda: failed.is_set() and engine._worker.room.others_wait)
-        house.clock[0] += 1
+        harness.clock[0] += 1
         await engine.receive(said(2))
         may_look.set()
         await until(lambda: bool(engine._worker._held))
         assert list(engine._worker._held) == [first.turn_id]
 
 
-async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_process_leaves(house: House) -> None:
+async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_process_leaves(
+    harness: EngineHarness,
+) -> None:
     """Its answer is being posted, maybe: whoever took the drawing then would post it again."""
     given_back: list[Claim] = []
-    release = house.log.release
+    release = harness.log.release
 
     async def noted(claims: Sequence[Claim]) -> None:
         given_back.extend(claims)
         await release(claims)
 
-    house.log.release = noted  # type: ignore[method-assign, assignment]
+    harness.log.release = noted  # type: ignore[method-assign, assignment]
 
     async def last(_request: ModelRequest) -> Completion:
         engine._worker.room.limit = 0  # nothing is looked for any more
         return say("Done.")
 
-    house.model.script = [last]
-    engine = house.engine()
-    receipt = await house.log.enqueue(message("hi"))
+    harness.model.script = [last]
+    engine = harness.engine()
+    receipt = await harness.log.enqueue(message("hi"))
     async with running(engine):
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
         await until(lambda: not engine._worker._held)
     assert given_back == []

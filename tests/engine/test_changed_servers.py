@@ -11,7 +11,7 @@ from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.engine.approvals import TOOL_CHANGED
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (
     ANA,
     FakeToolbox,
@@ -35,23 +35,25 @@ def only_call(view: TurnView) -> ToolStep:
     return step
 
 
-async def test_a_call_signed_for_one_server_is_not_sent_to_another_that_has_taken_its_name(house: House) -> None:
-    house.toolbox.add(tool("pay__send", server_id="removed-since"), answers_ok)
-    house.model.script = [ask_for(call("pay__send", to="ben")), say("It changed.")]
-    engine = house.engine()
+async def test_a_call_signed_for_one_server_is_not_sent_to_another_that_has_taken_its_name(
+    harness: EngineHarness,
+) -> None:
+    harness.toolbox.add(tool("pay__send", server_id="removed-since"), answers_ok)
+    harness.model.script = [ask_for(call("pay__send", to="ben")), say("It changed.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
         approval = waiting.awaiting[0].approval
         assert approval is not None
-        house.toolbox.add(tool("pay__send", server_id="added-since"), answers_ok)
+        harness.toolbox.add(tool("pay__send", server_id="added-since"), answers_ok)
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
         assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
-        step = only_call(await house.surface.ended(receipt.turn_id))
+        step = only_call(await harness.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert "has changed since it was approved" in step.result.text
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
 @dataclass
@@ -66,40 +68,42 @@ class ReplacedMeanwhile(FakeToolbox):
         return await super().offer(workspace)
 
 
-async def test_what_was_allowed_of_one_server_is_not_run_on_another_where_it_would_ask(house: House) -> None:
-    house.toolbox = ReplacedMeanwhile(model=house.model)
-    house.toolbox.add(tool("pay__send", server_id="removed-since"), answers_ok)
-    house.rules = RuleBook(Policies(ASK), Approvers(admins=frozenset({ANA.principal})))
-    house.rules.amend([plain("removed-since", "send", ALLOW)], [], [])
-    house.model.script = [ask_for(call("pay__send", to="ben")), say("It asks now.")]
-    engine = house.engine()
+async def test_what_was_allowed_of_one_server_is_not_run_on_another_where_it_would_ask(harness: EngineHarness) -> None:
+    harness.toolbox = ReplacedMeanwhile(model=harness.model)
+    harness.toolbox.add(tool("pay__send", server_id="removed-since"), answers_ok)
+    harness.rules = RuleBook(Policies(ASK), Approvers(admins=frozenset({ANA.principal})))
+    harness.rules.amend([plain("removed-since", "send", ALLOW)], [], [])
+    harness.model.script = [ask_for(call("pay__send", to="ben")), say("It asks now.")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("send it"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("send it"))).turn_id)
     step = only_call(view)
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert step.result.text == "Not run: pay__send needs an approval now. Call it again to request one."
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_a_call_signed_for_a_server_at_one_place_is_not_sent_to_where_an_admin_has_moved_it(house: House) -> None:
-    house.toolbox.add(tool("pay__send", place="here"), answers_ok)
-    house.model.script = [ask_for(call("pay__send", to="ben")), say("It moved.")]
-    engine = house.engine()
+async def test_a_call_signed_for_a_server_at_one_place_is_not_sent_to_where_an_admin_has_moved_it(
+    harness: EngineHarness,
+) -> None:
+    harness.toolbox.add(tool("pay__send", place="here"), answers_ok)
+    harness.model.script = [ask_for(call("pay__send", to="ben")), say("It moved.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
         approval = waiting.awaiting[0].approval
         assert approval is not None
-        house.toolbox.add(tool("pay__send", place="there"), answers_ok)
+        harness.toolbox.add(tool("pay__send", place="there"), answers_ok)
         assert await engine.approvals.get_editable_call(approval.id, 1, member(ANA)) == NotAllowed(TOOL_CHANGED)
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
         assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
-        step = only_call(await house.surface.ended(receipt.turn_id))
+        step = only_call(await harness.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert "has changed since it was approved" in step.result.text
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
 @dataclass
@@ -115,38 +119,38 @@ class Withholding(FakeToolbox):
 
 
 async def test_a_call_that_was_signed_before_its_tool_changed_is_not_run_and_says_what_to_wait_for(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    toolbox = house.toolbox = Withholding()
+    toolbox = harness.toolbox = Withholding()
     toolbox.add(tool("pay__send"), answers_ok)
-    house.model.script = [ask_for(call("pay__send", to="ben")), say("An admin has to look.")]
-    engine = house.engine()
+    harness.model.script = [ask_for(call("pay__send", to="ben")), say("An admin has to look.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
         approval = waiting.awaiting[0].approval
         assert approval is not None
         toolbox.withheld.add("pay__send")
         decision = Decision(approval.id, 1, DecisionType.APPROVE, ANA)
         assert await engine.approvals.decide(decision, member(ANA)) == Decided(DecisionType.APPROVE)
-        step = only_call(await house.surface.ended(receipt.turn_id))
+        step = only_call(await harness.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert step.result.text == "Not run: pay__send is new or has changed, and an admin has to review it first."
     assert toolbox.calls == []
 
 
-async def test_a_model_that_calls_a_tool_by_name_that_waits_for_an_admin_is_told_so(house: House) -> None:
-    toolbox = house.toolbox = Withholding()
+async def test_a_model_that_calls_a_tool_by_name_that_waits_for_an_admin_is_told_so(harness: EngineHarness) -> None:
+    toolbox = harness.toolbox = Withholding()
     toolbox.add(tool("pay__send"), answers_ok)
     toolbox.withheld.add("pay__send")
-    house.rules = RuleBook(Policies(ALLOW))
-    house.model.script = [ask_for(call("pay__send", to="ben")), say("An admin has to look.")]
-    engine = house.engine()
+    harness.rules = RuleBook(Policies(ALLOW))
+    harness.model.script = [ask_for(call("pay__send", to="ben")), say("An admin has to look.")]
+    engine = harness.engine()
     async with running(engine):
-        step = only_call(await house.surface.ended((await engine.receive(message("send it"))).turn_id))
+        step = only_call(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert "an admin has to review it first" in step.result.text
     assert toolbox.calls == []
-    assert house.model.requests[0].tools == ()
+    assert harness.model.requests[0].tools == ()

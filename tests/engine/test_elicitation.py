@@ -26,7 +26,7 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.elicitation import TOO_MANY
 from bot.ports import CallContext
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.engine.test_turns import calls_of
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, returned, running, say, tool, words
 
@@ -63,52 +63,52 @@ class Meanwhile:
         return returned(asked, self.heard[-1].action.value)
 
 
-def with_tool(house: House, behaviour: Booking | Meanwhile, **hints: bool) -> None:
-    house.toolbox.add(tool("s__book", **hints), behaviour.book)
-    house.allow("s__book")
-    house.model.script = [ask_for(call("s__book", "a")), say("Booked.")]
+def with_tool(harness: EngineHarness, behaviour: Booking | Meanwhile, **hints: bool) -> None:
+    harness.toolbox.add(tool("s__book", **hints), behaviour.book)
+    harness.allow("s__book")
+    harness.model.script = [ask_for(call("s__book", "a")), say("Booked.")]
 
 
 def questions(view: TurnView) -> list[Elicitation]:
     return [elicitation for step in calls_of(view) for elicitation in step.pending_elicitations]
 
 
-async def asked(house: House, turn_id: str) -> Elicitation:
+async def asked(harness: EngineHarness, turn_id: str) -> Elicitation:
     """The question, once it is on everybody's screen and its time runs."""
-    view = await house.surface.wait_for(lambda view: view.turn.id == turn_id and bool(questions(view)))
+    view = await harness.surface.wait_for(lambda view: view.turn.id == turn_id and bool(questions(view)))
     return questions(view)[0]
 
 
-async def posted_until(house: House, elicitation_id: str) -> float:
+async def posted_until(harness: EngineHarness, elicitation_id: str) -> float:
     """When the question goes away, once it is out and its time runs."""
     async with asyncio.timeout(10):
         while True:
-            elicitation = await house.log.get_elicitation(elicitation_id)
+            elicitation = await harness.log.get_elicitation(elicitation_id)
             assert elicitation is not None
             if elicitation.elicitation.expires_at is not None:
                 return elicitation.elicitation.expires_at
             await asyncio.sleep(0.005)
 
 
-async def parked(house: House, turn_id: str) -> None:
+async def parked(harness: EngineHarness, turn_id: str) -> None:
     """Wait until nobody drives the turn."""
     async with asyncio.timeout(10):
-        while (await house.log.get_view(turn_id)).turn.status is not TurnStatus.WAITING:
+        while (await harness.log.get_view(turn_id)).turn.status is not TurnStatus.WAITING:
             await asyncio.sleep(0.01)
 
 
-async def test_a_server_that_asks_back_gets_the_answer_with_the_same_call(house: House) -> None:
+async def test_a_server_that_asks_back_gets_the_answer_with_the_same_call(harness: EngineHarness) -> None:
     booking = Booking(SEATS)
-    with_tool(house, booking)
-    engine = house.engine()
+    with_tool(harness, booking)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
+        question = await asked(harness, receipt.turn_id)
         assert question.question == SEATS
         assert await engine.elicitations.answer(question.id, THREE, member(ANA)) == ElicitationAnswered(
             ElicitationAction.ACCEPT
         )
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     first, second = booking.seen
     assert first.key == second.key
     assert second.replies is not None
@@ -116,31 +116,31 @@ async def test_a_server_that_asks_back_gets_the_answer_with_the_same_call(house:
     assert second.replies.by_key == {"seats": THREE}
     (step,) = calls_of(view)
     assert (step.status, step.result and step.result.text) == (StepStatus.DONE, "{'seats': 'accept'}")
-    assert words(house.model.requests[-1])[-1] == "{'seats': 'accept'}"
+    assert words(harness.model.requests[-1])[-1] == "{'seats': 'accept'}"
 
 
-async def test_nothing_is_under_way_while_a_person_thinks_and_a_restart_changes_nothing(house: House) -> None:
+async def test_nothing_is_under_way_while_a_person_thinks_and_a_restart_changes_nothing(harness: EngineHarness) -> None:
     booking = Booking(SEATS)
-    with_tool(house, booking)
-    engine = house.engine()
+    with_tool(harness, booking)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
-        await parked(house, receipt.turn_id)
-    again = house.engine()
+        question = await asked(harness, receipt.turn_id)
+        await parked(harness, receipt.turn_id)
+    again = harness.engine()
     async with running(again):
         await again.elicitations.answer(question.id, THREE, member(ANA))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert len(booking.seen) == 2
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
 
 
-async def test_only_the_one_in_whose_name_the_call_runs_may_answer(house: House) -> None:
-    with_tool(house, Booking(SEATS))
-    engine = house.engine()
+async def test_only_the_one_in_whose_name_the_call_runs_may_answer(harness: EngineHarness) -> None:
+    with_tool(harness, Booking(SEATS))
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
+        question = await asked(harness, receipt.turn_id)
         refused = await engine.elicitations.answer(question.id, THREE, member(BEN))
         assert isinstance(refused, NotAllowed)
         assert "Ana" in refused.reason
@@ -149,13 +149,13 @@ async def test_only_the_one_in_whose_name_the_call_runs_may_answer(house: House)
         assert questions(await engine.view(receipt.turn_id))
 
 
-async def test_what_does_not_fit_the_form_is_not_sent(house: House) -> None:
+async def test_what_does_not_fit_the_form_is_not_sent(harness: EngineHarness) -> None:
     booking = Booking(SEATS)
-    with_tool(house, booking)
-    engine = house.engine()
+    with_tool(harness, booking)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
+        question = await asked(harness, receipt.turn_id)
         wrong = await engine.elicitations.answer(
             question.id, ElicitationResult(ElicitationAction.ACCEPT, {"seats": "many"}), member(ANA)
         )
@@ -165,39 +165,41 @@ async def test_what_does_not_fit_the_form_is_not_sent(house: House) -> None:
     assert len(booking.seen) == 1
 
 
-async def test_a_question_that_is_declined_is_told_to_the_server(house: House) -> None:
+async def test_a_question_that_is_declined_is_told_to_the_server(harness: EngineHarness) -> None:
     booking = Booking(SEATS)
-    with_tool(house, booking)
-    engine = house.engine()
+    with_tool(harness, booking)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
+        question = await asked(harness, receipt.turn_id)
         await engine.elicitations.answer(question.id, DECLINED, member(ANA))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"seats": DECLINED}
 
 
-async def test_the_first_answer_counts_and_the_second_hears_so(house: House) -> None:
-    with_tool(house, Booking(SEATS, PAGE))
-    engine = house.engine()
+async def test_the_first_answer_counts_and_the_second_hears_so(harness: EngineHarness) -> None:
+    with_tool(harness, Booking(SEATS, PAGE))
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
+        question = await asked(harness, receipt.turn_id)
         await engine.elicitations.answer(question.id, THREE, member(ANA))
         late = await engine.elicitations.answer(question.id, DECLINED, member(ANA))
         assert late == AlreadyDecided("Ana has answered it already.")
-    assert await house.log.answer_elicitation(question.id, THREE, ANA) == ElicitationAnswered(ElicitationAction.ACCEPT)
-    assert await house.log.answer_elicitation("no-such-question", THREE, ANA) == ApprovalNotFound()
+    assert await harness.log.answer_elicitation(question.id, THREE, ANA) == ElicitationAnswered(
+        ElicitationAction.ACCEPT
+    )
+    assert await harness.log.answer_elicitation("no-such-question", THREE, ANA) == ApprovalNotFound()
 
 
-async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(house: House) -> None:
+async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(harness: EngineHarness) -> None:
     booking = Booking(SEATS, PAGE)
-    with_tool(house, booking)
-    engine = house.engine()
+    with_tool(harness, booking)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        await asked(house, receipt.turn_id)
+        await asked(harness, receipt.turn_id)
         first, second = questions(await engine.view(receipt.turn_id))
         await engine.elicitations.answer(
             first.id, THREE if first.question == SEATS else ElicitationResult(ElicitationAction.ACCEPT), member(ANA)
@@ -206,7 +208,7 @@ async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(house: Hous
         await engine.elicitations.answer(
             second.id, ElicitationResult(ElicitationAction.ACCEPT) if first.question == SEATS else THREE, member(ANA)
         )
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"seats": THREE, "page": ElicitationResult(ElicitationAction.ACCEPT)}
 
@@ -227,14 +229,14 @@ async def test_a_call_goes_on_when_all_that_it_has_asked_is_answered(house: Hous
     ],
 )
 async def test_what_a_server_must_not_ask_for_is_declined_and_nobody_is_asked(
-    house: House, question: ElicitationRequest
+    harness: EngineHarness, question: ElicitationRequest
 ) -> None:
     booking = Booking(question)
-    with_tool(house, booking)
-    engine = house.engine()
+    with_tool(harness, booking)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"q": DECLINED}
     (elicitation,) = calls_of(view)[0].elicitations
@@ -242,17 +244,17 @@ async def test_what_a_server_must_not_ask_for_is_declined_and_nobody_is_asked(
     assert not elicitation.answered_by
 
 
-async def test_nobody_answers_in_time_and_the_server_hears_that_nothing_was_chosen(house: House) -> None:
-    house.approval_seconds = 60.0
+async def test_nobody_answers_in_time_and_the_server_hears_that_nothing_was_chosen(harness: EngineHarness) -> None:
+    harness.approval_seconds = 60.0
     booking = Booking(SEATS)
-    with_tool(house, booking)
-    engine = house.engine()
+    with_tool(harness, booking)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
-        assert await posted_until(house, question.id) == house.clock[0] + 60
-        house.clock[0] += 61
-        view = await house.surface.ended(receipt.turn_id)
+        question = await asked(harness, receipt.turn_id)
+        assert await posted_until(harness, question.id) == harness.clock[0] + 60
+        harness.clock[0] += 61
+        view = await harness.surface.ended(receipt.turn_id)
     assert booking.seen[-1].replies is not None
     assert booking.seen[-1].replies.by_key == {"seats": CANCELLED}
     assert [elicitation.reason for elicitation in calls_of(view)[0].elicitations] == [
@@ -262,21 +264,21 @@ async def test_nobody_answers_in_time_and_the_server_hears_that_nothing_was_chos
 
 @pytest.mark.parametrize(("server_id", "place"), [("another", "here"), ("", "elsewhere")], ids=["server", "place"])
 async def test_an_answer_goes_to_the_server_that_has_asked_and_to_no_other(
-    house: House, server_id: str, place: str
+    harness: EngineHarness, server_id: str, place: str
 ) -> None:
     booking, other = Booking(SEATS), Booking(SEATS)
-    with_tool(house, booking)
+    with_tool(harness, booking)
     before = replace(tool("s__book"), place="here")
-    house.toolbox.add(before, booking.book)
-    engine = house.engine()
+    harness.toolbox.add(before, booking.book)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
-        house.toolbox.add(replace(before, server_id=server_id, place=place), other.book)
+        question = await asked(harness, receipt.turn_id)
+        harness.toolbox.add(replace(before, server_id=server_id, place=place), other.book)
         assert await engine.elicitations.answer(question.id, THREE, member(ANA)) == ElicitationAnswered(
             ElicitationAction.ACCEPT
         )
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert (len(booking.seen), other.seen) == (1, [])
     (step,) = calls_of(view)
     assert step.status is StepStatus.FAILED
@@ -284,20 +286,20 @@ async def test_an_answer_goes_to_the_server_that_has_asked_and_to_no_other(
     assert "the answers were for the first" in step.result.text
 
 
-async def test_a_server_that_never_has_enough_is_given_up(house: House) -> None:
+async def test_a_server_that_never_has_enough_is_given_up(harness: EngineHarness) -> None:
     seen: list[CallContext] = []
 
     async def insatiable(_call: ToolCall, context: CallContext) -> ToolOutcome:
         seen.append(context)
         return CallNeedsInput((ElicitationRequest("q", "Go", UrlMode("ftp://example.com")),), "more")
 
-    house.toolbox.add(tool("s__book"), insatiable)
-    house.allow("s__book")
-    house.model.script = [ask_for(call("s__book", "a")), say("It asks without end.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__book"), insatiable)
+    harness.allow("s__book")
+    harness.model.script = [ask_for(call("s__book", "a")), say("It asks without end.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     (step,) = calls_of(view)
     assert step.status is StepStatus.FAILED
     assert step.result is not None
@@ -305,7 +307,7 @@ async def test_a_server_that_never_has_enough_is_given_up(house: House) -> None:
     assert len(seen) == MOST_ROUNDS + 1
 
 
-async def test_a_server_that_asks_for_what_nobody_may_be_asked_is_given_up_sooner(house: House) -> None:
+async def test_a_server_that_asks_for_what_nobody_may_be_asked_is_given_up_sooner(harness: EngineHarness) -> None:
     """Each such question is a card in the conversation."""
     rounds = 0
 
@@ -314,85 +316,87 @@ async def test_a_server_that_asks_for_what_nobody_may_be_asked_is_given_up_soone
         rounds += 1
         return CallNeedsInput(tuple(ElicitationRequest(f"q{n}", "Go", UrlMode("ftp://example.com")) for n in range(10)))
 
-    house.toolbox.add(tool("s__book"), insatiable)
-    house.allow("s__book")
-    house.model.script = [ask_for(call("s__book", "a")), say("It asks without end.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__book"), insatiable)
+    harness.allow("s__book")
+    harness.model.script = [ask_for(call("s__book", "a")), say("It asks without end.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     (step,) = calls_of(view)
     assert step.status is StepStatus.FAILED
     assert (rounds, len(step.elicitations)) == (2, 10)
 
 
-async def test_a_call_that_is_under_way_waits_for_the_answer(house: House) -> None:
+async def test_a_call_that_is_under_way_waits_for_the_answer(harness: EngineHarness) -> None:
     booking = Meanwhile()
-    with_tool(house, booking)
-    engine = house.engine()
+    with_tool(harness, booking)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
+        question = await asked(harness, receipt.turn_id)
         assert (await engine.view(receipt.turn_id)).turn.status is TurnStatus.RUNNING
         await engine.elicitations.answer(question.id, THREE, member(ANA))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert booking.heard == [THREE]
     (step,) = calls_of(view)
     assert step.status is StepStatus.DONE
     assert [(elicitation.open, elicitation.answered_by) for elicitation in step.elicitations] == [(False, "Ana")]
 
 
-async def test_a_call_that_is_under_way_hears_when_nobody_answers_in_time(house: House) -> None:
-    house.approval_seconds = 0.05
+async def test_a_call_that_is_under_way_hears_when_nobody_answers_in_time(harness: EngineHarness) -> None:
+    harness.approval_seconds = 0.05
     booking = Meanwhile()
-    with_tool(house, booking)
-    engine = house.engine()
+    with_tool(harness, booking)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
     assert booking.heard == [CANCELLED]
 
 
 @pytest.mark.parametrize(("read_only", "becomes"), [(True, StepStatus.DONE), (False, StepStatus.UNKNOWN)])
 async def test_what_was_asked_under_way_ends_with_its_process(
-    house: House, read_only: bool, becomes: StepStatus
+    harness: EngineHarness, read_only: bool, becomes: StepStatus
 ) -> None:
     booking = Meanwhile()
-    with_tool(house, booking, read_only=read_only)
-    engine = house.engine()
+    with_tool(harness, booking, read_only=read_only)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
-    again = house.engine()
+        question = await asked(harness, receipt.turn_id)
+    again = harness.engine()
     async with running(again):
         if read_only:
-            view = await house.surface.wait_for(lambda view: any(each.id != question.id for each in questions(view)))
+            view = await harness.surface.wait_for(lambda view: any(each.id != question.id for each in questions(view)))
             await again.elicitations.answer(questions(view)[0].id, THREE, member(ANA))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert isinstance(await again.elicitations.answer(question.id, THREE, member(ANA)), AlreadyDecided)
     assert [step.status for step in calls_of(view)] == [becomes]
 
 
 @pytest.mark.parametrize("behaviour", [Booking(SEATS), Meanwhile()])
-async def test_a_turn_that_is_stopped_asks_no_more(house: House, behaviour: Booking | Meanwhile) -> None:
-    with_tool(house, behaviour)
-    engine = house.engine()
+async def test_a_turn_that_is_stopped_asks_no_more(harness: EngineHarness, behaviour: Booking | Meanwhile) -> None:
+    with_tool(harness, behaviour)
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
+        question = await asked(harness, receipt.turn_id)
         await engine.stop(receipt.turn_id, ANA)
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
         assert view.turn.status is TurnStatus.CANCELLED
         assert not questions(view)
         assert isinstance(await engine.elicitations.answer(question.id, THREE, member(ANA)), AlreadyDecided)
 
 
-async def test_the_time_of_a_question_runs_from_its_posting_though_its_call_is_under_way(house: House) -> None:
-    with_tool(house, Meanwhile())
-    engine = house.engine()
+async def test_the_time_of_a_question_runs_from_its_posting_though_its_call_is_under_way(
+    harness: EngineHarness,
+) -> None:
+    with_tool(harness, Meanwhile())
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("book"))
-        question = await asked(house, receipt.turn_id)
-        assert await posted_until(house, question.id) > house.clock[0]
+        question = await asked(harness, receipt.turn_id)
+        assert await posted_until(harness, question.id) > harness.clock[0]
         await engine.elicitations.answer(question.id, DECLINED, member(ANA))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)

@@ -13,7 +13,7 @@ from bot.domain.tools import ToolOutcome
 from bot.errors import DeliveryFailed
 from bot.logs import log_to_stderr
 from bot.ports import CallContext
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import HALL, ask_for, call, message, returned, running, say, tool, until
 
 
@@ -21,46 +21,46 @@ def outcomes(found: list[MetricEvent]) -> list[str]:
     return [each.outcome for each in found if isinstance(each, Delivered) and each.platform == "test"]
 
 
-async def test_a_drawing_that_is_out_is_measured(house: House) -> None:
+async def test_a_drawing_that_is_out_is_measured(harness: EngineHarness) -> None:
     found: list[MetricEvent] = []
-    house.model.script = [say("Hello.")]
-    engine = house.engine(observe=found.append)
+    harness.model.script = [say("Hello.")]
+    engine = harness.engine(observe=found.append)
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
         await until(lambda: bool(found))
     assert set(outcomes(found)) == {"drawn"}
 
 
-async def test_a_drawing_that_has_to_wait_is_delayed_and_then_drawn(house: House) -> None:
+async def test_a_drawing_that_has_to_wait_is_delayed_and_then_drawn(harness: EngineHarness) -> None:
     found: list[MetricEvent] = []
-    house.model.script = [say("Hello.")]
-    house.surface.trouble = [DeliveryFailed("Slow down.", retry_after=0.0)] * 2
-    engine = house.engine(observe=found.append)
+    harness.model.script = [say("Hello.")]
+    harness.surface.trouble = [DeliveryFailed("Slow down.", retry_after=0.0)] * 2
+    engine = harness.engine(observe=found.append)
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
         await until(lambda: "drawn" in outcomes(found))
     assert outcomes(found)[:3] == ["delayed", "delayed", "drawn"]
 
 
-async def test_a_drawing_that_nobody_can_ever_see_is_given_up(house: House) -> None:
+async def test_a_drawing_that_nobody_can_ever_see_is_given_up(harness: EngineHarness) -> None:
     found: list[MetricEvent] = []
-    house.model.script = [say("Hello.")]
-    house.surface.trouble = [DeliveryFailed("channel_not_found", permanent=True)] * 20
-    engine = house.engine(observe=found.append)
+    harness.model.script = [say("Hello.")]
+    harness.surface.trouble = [DeliveryFailed("channel_not_found", permanent=True)] * 20
+    engine = harness.engine(observe=found.append)
     async with running(engine):
         await engine.receive(message("hi"))
-        await until(lambda: bool(house.model.requests))
+        await until(lambda: bool(harness.model.requests))
         await until(lambda: not engine._worker._held and engine._delivery.is_idle)
     assert set(outcomes(found)) == {"given up"}
 
 
-async def test_a_bug_in_a_surface_delays_what_it_was_to_draw(house: House) -> None:
+async def test_a_bug_in_a_surface_delays_what_it_was_to_draw(harness: EngineHarness) -> None:
     found: list[MetricEvent] = []
-    house.model.script = [say("Hello.")]
-    house.surface.trouble = [RuntimeError("a bug")]
-    engine = house.engine(observe=found.append)
+    harness.model.script = [say("Hello.")]
+    harness.surface.trouble = [RuntimeError("a bug")]
+    engine = harness.engine(observe=found.append)
     async with running(engine):
         await engine.receive(message("hi"))
         await until(lambda: bool(found))
@@ -68,7 +68,7 @@ async def test_a_bug_in_a_surface_delays_what_it_was_to_draw(house: House) -> No
 
 
 async def test_every_line_of_a_turn_names_it_and_its_conversation(
-    house: House, capsys: pytest.CaptureFixture[str]
+    harness: EngineHarness, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log_to_stderr("info", "json")
 
@@ -76,13 +76,13 @@ async def test_every_line_of_a_turn_names_it_and_its_conversation(
         logging.getLogger("bot.mcp").warning("spoken")
         return returned(asked, "ok")
 
-    house.toolbox.add(tool("s__speak"), speak)
-    house.allow("s__speak")
-    house.model.script = [ask_for(call("s__speak")), say("Done.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__speak"), speak)
+    harness.allow("s__speak")
+    harness.model.script = [ask_for(call("s__speak")), say("Done.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
     entries = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     (spoken,) = [entry for entry in entries if entry["message"] == "spoken"]
     assert (spoken["turn"], spoken["conversation"]) == (receipt.turn_id, str(HALL))

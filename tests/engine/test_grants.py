@@ -29,7 +29,7 @@ from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, member, message, running, say, tool
 
 ADD = tool("notes__add", server_id="n1", destructive=False)
@@ -40,10 +40,10 @@ THREAD = GrantRequest(ThreadScope())
 
 
 @pytest.fixture
-def rules(house: House) -> RuleBook:
+def rules(harness: EngineHarness) -> RuleBook:
     """Everything asks."""
-    house.rules = RuleBook(Policies(), SIGNATORIES)
-    return house.rules
+    harness.rules = RuleBook(Policies(), SIGNATORIES)
+    return harness.rules
 
 
 def calls_of(view: TurnView) -> list[ToolStep]:
@@ -54,11 +54,11 @@ def add(text: str, call_id: str = "c1") -> ToolCall:
     return call("notes__add", call_id, text=text)
 
 
-async def asked(house: House, engine: Engine, *calls: ToolCall) -> tuple[str, ToolStep]:
+async def asked(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> tuple[str, ToolStep]:
     """A question whose calls wait: the turn's id and the first of them."""
-    house.model.script = [ask_for(*calls), say("Done.")]
-    receipt = await engine.receive(message(f"do it {len(house.model.requests)}"))
-    view = await house.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))
+    harness.model.script = [ask_for(*calls), say("Done.")]
+    receipt = await engine.receive(message(f"do it {len(harness.model.requests)}"))
+    view = await harness.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))
     return receipt.turn_id, view.awaiting[0]
 
 
@@ -70,50 +70,52 @@ async def signed(
     return await engine.approvals.grant(decision, permission, by)
 
 
-async def answered(house: House, engine: Engine, *calls: ToolCall) -> TurnView:
+async def answered(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> TurnView:
     """A question whose calls wait for nobody."""
-    house.model.script = [ask_for(*calls), say("Done.")]
-    receipt = await engine.receive(message(f"do it {len(house.model.requests)}"))
-    return await house.surface.ended(receipt.turn_id)
+    harness.model.script = [ask_for(*calls), say("Done.")]
+    receipt = await engine.receive(message(f"do it {len(harness.model.requests)}"))
+    return await harness.surface.ended(receipt.turn_id)
 
 
-async def granted(house: House, engine: Engine, permission: GrantRequest = THREAD, by: Member = APPROVER) -> None:
+async def granted(
+    harness: EngineHarness, engine: Engine, permission: GrantRequest = THREAD, by: Member = APPROVER
+) -> None:
     """A call of `notes__add` was signed with this permission, and has run."""
-    turn_id, step = await asked(house, engine, add("milk"))
+    turn_id, step = await asked(harness, engine, add("milk"))
     assert await signed(engine, step, permission, by) == Decided(DecisionType.APPROVE)
-    await house.surface.ended(turn_id)
+    await harness.surface.ended(turn_id)
 
 
-async def audited(house: House, *kinds: str) -> list[tuple[str, str]]:
-    entries, _ = await SqlReporting(house.database).audit(AuditQuery(kinds=kinds), 100, 0)
+async def audited(harness: EngineHarness, *kinds: str) -> list[tuple[str, str]]:
+    entries, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=kinds), 100, 0)
     return [(entry.kind, entry.actor) for entry in reversed(entries)]
 
 
 @pytest.mark.parametrize("permission", [THREAD, GrantRequest(HoursScope(1)), GrantRequest(ArgumentsScope())])
 async def test_the_next_call_of_the_kind_runs_without_a_card(
-    house: House, rules: RuleBook, permission: GrantRequest
+    harness: EngineHarness, rules: RuleBook, permission: GrantRequest
 ) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     async with running(engine):
-        await granted(house, engine, permission)
-        view = await answered(house, engine, add("milk"))
+        await granted(harness, engine, permission)
+        view = await answered(harness, engine, add("milk"))
     (step,) = calls_of(view)
     assert (step.status, step.approval) == (StepStatus.DONE, None)
     assert step.grant is not None
     assert (step.grant.by, step.grant.name) == ("test:ben", "Ben")
-    assert house.toolbox.names == ["notes__add"] * 2
+    assert harness.toolbox.names == ["notes__add"] * 2
 
 
-async def test_calls_that_wait_in_the_same_turn_follow_at_once(house: House, rules: RuleBook) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
+async def test_calls_that_wait_in_the_same_turn_follow_at_once(harness: EngineHarness, rules: RuleBook) -> None:
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(house, engine, *(add(f"item {n}", f"c{n}") for n in range(4)))
+        turn_id, step = await asked(harness, engine, *(add(f"item {n}", f"c{n}") for n in range(4)))
         await signed(engine, step)
-        view = await house.surface.ended(turn_id)
+        view = await harness.surface.ended(turn_id)
     assert [each.status for each in calls_of(view)] == [StepStatus.DONE] * 4
-    assert len(house.toolbox.calls) == 4
+    assert len(harness.toolbox.calls) == 4
 
 
 @pytest.mark.parametrize(
@@ -130,79 +132,83 @@ async def test_calls_that_wait_in_the_same_turn_follow_at_once(house: House, rul
     ],
 )
 async def test_whoever_may_sign_but_not_grant_that_is_told_and_nothing_is_signed(
-    house: House, rules: RuleBook, *, tool_wanted: Tool, permission: GrantRequest, by: Member, said: str
+    harness: EngineHarness, rules: RuleBook, *, tool_wanted: Tool, permission: GrantRequest, by: Member, said: str
 ) -> None:
-    house.toolbox.add(tool_wanted)
-    engine = house.engine()
+    harness.toolbox.add(tool_wanted)
+    engine = harness.engine()
     async with running(engine):
-        _, step = await asked(house, engine, call(tool_wanted.name))
+        _, step = await asked(harness, engine, call(tool_wanted.name))
         refused = await signed(engine, step, permission, by)
         assert isinstance(refused, NotAllowed)
         assert said in refused.reason
-    assert await SqlGrantStore(house.database).active_grants(HALL.workspace_key) == []
-    assert await audited(house, "decided", "granted", "refused") == [("refused", by.author.principal)]
-    assert house.toolbox.calls == []
+    assert await SqlGrantStore(harness.database).active_grants(HALL.workspace_key) == []
+    assert await audited(harness, "decided", "granted", "refused") == [("refused", by.author.principal)]
+    assert harness.toolbox.calls == []
 
 
-async def test_an_admin_may_say_so_for_a_destructive_tool_and_for_always(house: House, rules: RuleBook) -> None:
-    house.toolbox.add(WIPE)
-    engine = house.engine()
+async def test_an_admin_may_say_so_for_a_destructive_tool_and_for_always(
+    harness: EngineHarness, rules: RuleBook
+) -> None:
+    harness.toolbox.add(WIPE)
+    engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(house, engine, call("notes__wipe"))
+        turn_id, step = await asked(harness, engine, call("notes__wipe"))
         assert await signed(engine, step, GrantRequest(PermanentScope(), destructive=True), ADMIN) == Decided(
             DecisionType.APPROVE
         )
-        await house.surface.ended(turn_id)
-        view = await answered(house, engine, call("notes__wipe"))
+        await harness.surface.ended(turn_id)
+        view = await answered(harness, engine, call("notes__wipe"))
     assert [each.status for each in calls_of(view)] == [StepStatus.DONE]
 
 
-async def test_whoever_may_not_sign_may_not_grant_and_is_on_record_once(house: House, rules: RuleBook) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
+async def test_whoever_may_not_sign_may_not_grant_and_is_on_record_once(
+    harness: EngineHarness, rules: RuleBook
+) -> None:
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     outsider = Member(BEN, guest=True)
     async with running(engine):
-        _, step = await asked(house, engine, add("milk"))
+        _, step = await asked(harness, engine, add("milk"))
         for _ in range(50):
             assert isinstance(await signed(engine, step, by=outsider), NotAllowed)
             assert step.approval is not None
             decision = Decision(step.approval.id, 1, DecisionType.APPROVE, BEN)
             assert isinstance(await engine.approvals.decide(decision, outsider), NotAllowed)
-    assert await audited(house, "decided", "granted", "refused") == [("refused", "test:ben")]
+    assert await audited(harness, "decided", "granted", "refused") == [("refused", "test:ben")]
 
 
-async def test_what_has_changed_or_is_not_there_is_not_granted(house: House, rules: RuleBook) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
+async def test_what_has_changed_or_is_not_there_is_not_granted(harness: EngineHarness, rules: RuleBook) -> None:
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     async with running(engine):
-        _, step = await asked(house, engine, add("milk"))
+        _, step = await asked(harness, engine, add("milk"))
         assert await signed(engine, step, revision=9) == StaleRevision()
         made_up = Decision("made-up", 1, DecisionType.APPROVE, BEN)
         assert await engine.approvals.grant(made_up, THREAD, APPROVER) == ApprovalNotFound()
-    assert await audited(house, "decided", "granted", "refused") == []
+    assert await audited(harness, "decided", "granted", "refused") == []
 
 
-async def test_a_denial_grants_nothing(house: House, rules: RuleBook) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
+async def test_a_denial_grants_nothing(harness: EngineHarness, rules: RuleBook) -> None:
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     async with running(engine):
-        turn_id, step = await asked(house, engine, add("milk"))
+        turn_id, step = await asked(harness, engine, add("milk"))
         assert step.approval is not None
         denial = Decision(step.approval.id, 1, DecisionType.DENY, BEN)
         assert await engine.approvals.grant(denial, THREAD, APPROVER) == Decided(DecisionType.DENY)
-        await house.surface.ended(turn_id)
-    assert await audited(house, "granted") == []
+        await harness.surface.ended(turn_id)
+    assert await audited(harness, "granted") == []
 
 
-async def test_a_policy_that_denies_denies_whatever_was_granted(house: House, rules: RuleBook) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
+async def test_a_policy_that_denies_denies_whatever_was_granted(harness: EngineHarness, rules: RuleBook) -> None:
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     async with running(engine):
-        await granted(house, engine, GrantRequest(PermanentScope(), everyone=True, destructive=True), ADMIN)
+        await granted(harness, engine, GrantRequest(PermanentScope(), everyone=True, destructive=True), ADMIN)
         rules.amend([Rule(ApprovalPolicy.ALWAYS_DENY, server_id="n1", tool="add")], [], [])
-        view = await answered(house, engine, add("milk"))
+        view = await answered(harness, engine, add("milk"))
     assert [each.status for each in calls_of(view)] == [StepStatus.DENIED]
-    assert len(house.toolbox.calls) == 1
+    assert len(harness.toolbox.calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -217,13 +223,13 @@ async def test_a_policy_that_denies_denies_whatever_was_granted(house: House, ru
     ],
 )
 async def test_a_rule_that_comes_between_the_grant_and_the_sending_still_counts(
-    house: House, rules: RuleBook, rule: Rule, said: str
+    harness: EngineHarness, rules: RuleBook, rule: Rule, said: str
 ) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     async with running(engine):
-        await granted(house, engine)
-        offer = house.toolbox.offer
+        await granted(harness, engine)
+        offer = harness.toolbox.offer
         looks = 0
 
         async def changing(workspace: str = "") -> object:
@@ -233,70 +239,72 @@ async def test_a_rule_that_comes_between_the_grant_and_the_sending_still_counts(
                 rules.amend([rule], [], [])
             return await offer(workspace)
 
-        house.toolbox.offer = changing  # type: ignore[method-assign, assignment]
-        view = await answered(house, engine, add("bread"))
+        harness.toolbox.offer = changing  # type: ignore[method-assign, assignment]
+        view = await answered(harness, engine, add("bread"))
     (step,) = calls_of(view)
     assert step.grant is not None, "it was covered when the model asked"
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert said in step.result.text
-    assert len(house.toolbox.calls) == 1
+    assert len(harness.toolbox.calls) == 1
 
 
-async def test_a_tool_that_has_changed_asks_again(house: House, rules: RuleBook) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
+async def test_a_tool_that_has_changed_asks_again(harness: EngineHarness, rules: RuleBook) -> None:
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     async with running(engine):
-        await granted(house, engine)
-        house.toolbox.add(dataclasses.replace(ADD, description="Adds, and tells everybody."))
-        _, step = await asked(house, engine, add("milk"))
+        await granted(harness, engine)
+        harness.toolbox.add(dataclasses.replace(ADD, description="Adds, and tells everybody."))
+        _, step = await asked(harness, engine, add("milk"))
     assert step.status is StepStatus.AWAITING
 
 
-async def test_what_was_revoked_asks_again(house: House, rules: RuleBook) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
-    store = SqlGrantStore(house.database)
+async def test_what_was_revoked_asks_again(harness: EngineHarness, rules: RuleBook) -> None:
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
+    store = SqlGrantStore(harness.database)
     async with running(engine):
-        await granted(house, engine)
+        await granted(harness, engine)
         (grant,) = await store.active_grants(HALL.workspace_key)
         assert await store.revoke(grant.id, ANA)
-        _, step = await asked(house, engine, add("milk"))
+        _, step = await asked(harness, engine, add("milk"))
     assert step.status is StepStatus.AWAITING
 
 
-async def test_a_call_that_takes_two_signatures_is_not_granted(house: House, rules: RuleBook) -> None:
+async def test_a_call_that_takes_two_signatures_is_not_granted(harness: EngineHarness, rules: RuleBook) -> None:
     rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", terms=ApprovalRequirements(quorum=2))], [], [])
-    house.toolbox.add(ADD)
-    engine = house.engine()
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     async with running(engine):
-        _, step = await asked(house, engine, add("milk"))
+        _, step = await asked(harness, engine, add("milk"))
         refused = await signed(engine, step, GrantRequest(PermanentScope()), ADMIN)
     assert isinstance(refused, NotAllowed)
     assert "2 approvals each time" in refused.reason
 
 
 async def test_a_rule_that_takes_two_signatures_by_now_keeps_a_grant_from_being_given(
-    house: House, rules: RuleBook
+    harness: EngineHarness, rules: RuleBook
 ) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     async with running(engine):
-        _, step = await asked(house, engine, add("milk"))
+        _, step = await asked(harness, engine, add("milk"))
         rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", terms=ApprovalRequirements(quorum=2))], [], [])
         assert isinstance(await signed(engine, step), NotAllowed)
-    assert await audited(house, "decided", "signed", "granted") == []
+    assert await audited(harness, "decided", "signed", "granted") == []
 
 
-async def test_a_call_run_by_hand_follows_a_grant_and_one_run_again_does_not(house: House, rules: RuleBook) -> None:
-    house.toolbox.add(ADD)
-    engine = house.engine()
+async def test_a_call_run_by_hand_follows_a_grant_and_one_run_again_does_not(
+    harness: EngineHarness, rules: RuleBook
+) -> None:
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
     async with running(engine):
-        await granted(house, engine)
+        await granted(harness, engine)
         by_hand = dataclasses.replace(message("by hand"), call=add("milk"))
-        view = await house.surface.ended((await engine.receive(by_hand)).turn_id)
+        view = await harness.surface.ended((await engine.receive(by_hand)).turn_id)
         assert [each.status for each in calls_of(view)] == [StepStatus.DONE]
         again = dataclasses.replace(message("again"), call=add("milk"), again=True)
         turn_id = (await engine.receive(again)).turn_id
-        view = await house.surface.wait_for(lambda view: view.turn.id == turn_id and bool(view.awaiting))
+        view = await harness.surface.wait_for(lambda view: view.turn.id == turn_id and bool(view.awaiting))
     assert view.turn.status is not TurnStatus.DONE

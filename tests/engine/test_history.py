@@ -23,7 +23,7 @@ from bot.engine.prompt.builder import NO_TOOLS
 from bot.engine.prompt.context import PlatformHint, SystemPrompt
 from bot.engine.prompt.history import HISTORY_OMITTED, HistoryBudget
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, returned, running, say, tool, words
 
 LONG = "word " * 400  # some 500 tokens
@@ -34,21 +34,21 @@ def is_summary(request: ModelRequest) -> bool:
     return "Sum up the conversation" in request.messages[0].text
 
 
-def asked(house: House) -> list[ModelRequest]:
+def asked(harness: EngineHarness) -> list[ModelRequest]:
     """The requests that were not for a summary."""
-    return [request for request in house.model.requests if not is_summary(request)]
+    return [request for request in harness.model.requests if not is_summary(request)]
 
 
 def notes(view: TurnView) -> list[str]:
     return [note for step in view.steps if isinstance(step, ModelStep) for note in step.notes]
 
 
-async def talk(house: House, engine: Engine, *questions: str) -> list[TurnView]:
+async def talk(harness: EngineHarness, engine: Engine, *questions: str) -> list[TurnView]:
     """Ask one after the other, in one conversation."""
     views = []
     for question in questions:
         receipt = await engine.receive(message(question))
-        views.append(await house.surface.ended(receipt.turn_id))
+        views.append(await harness.surface.ended(receipt.turn_id))
     return views
 
 
@@ -56,73 +56,73 @@ def numbered(first: int, last: int) -> list[str]:
     return [f"q{n}" for n in range(first, last + 1)]
 
 
-async def summary_of(house: House) -> HistorySummary | None:
-    return (await house.log.history(HALL, 1_000, 1)).summary
+async def summary_of(harness: EngineHarness) -> HistorySummary | None:
+    return (await harness.log.history(HALL, 1_000, 1)).summary
 
 
 # ---------------------------------------------------------------------- summaries
 
 
-async def test_the_oldest_turns_become_a_summary_that_stands_for_them_from_then_on(house: House) -> None:
-    house.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), say("They spoke of a1 and a2."), say("a5")]
-    engine = house.engine(memory=SHORT)
+async def test_the_oldest_turns_become_a_summary_that_stands_for_them_from_then_on(harness: EngineHarness) -> None:
+    harness.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), say("They spoke of a1 and a2."), say("a5")]
+    engine = harness.engine(memory=SHORT)
     async with running(engine):
-        *_, view = await talk(house, engine, *numbered(1, 5))
-    (request,) = filter(is_summary, house.model.requests)
+        *_, view = await talk(harness, engine, *numbered(1, 5))
+    (request,) = filter(is_summary, harness.model.requests)
     assert not request.tools
     assert "a1 word" in request.messages[-1].text
-    told = words(asked(house)[-1])
+    told = words(asked(harness)[-1])
     assert told[1] == (
         "Summary of what was said here before that:\n" + enclose("an earlier summary", "They spoke of a1 and a2.")
     )
-    assert asked(house)[-1].messages[1].role is MessageRole.USER
+    assert asked(harness)[-1].messages[1].role is MessageRole.USER
     assert told[-1] == "q5"
     assert "q1" not in told
     assert "q4" in told
-    kept = await summary_of(house)
+    kept = await summary_of(harness)
     assert kept is not None
     assert (kept.text, kept.upto >= 2) == ("They spoke of a1 and a2.", True)
     assert (view.turn.status, notes(view)) == (TurnStatus.DONE, [])
 
 
-async def test_a_summary_is_used_again_until_it_has_to_grow_and_then_goes_into_the_next(house: House) -> None:
+async def test_a_summary_is_used_again_until_it_has_to_grow_and_then_goes_into_the_next(harness: EngineHarness) -> None:
     answers = iter(range(1, 100))
     summaries = iter(range(1, 100))
 
     async def answer(request: ModelRequest) -> Completion:
         return say(f"summary {next(summaries)}" if is_summary(request) else f"a{next(answers)} {LONG}")
 
-    house.model.script = [answer] * 40
-    engine = house.engine(memory=SHORT)
+    harness.model.script = [answer] * 40
+    engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(house, engine, *numbered(1, 12))
-    made = [request for request in house.model.requests if is_summary(request)]
+        await talk(harness, engine, *numbered(1, 12))
+    made = [request for request in harness.model.requests if is_summary(request)]
     assert 2 <= len(made) <= 6, "room is made for several turns at a time"
     assert "summary 1" in made[1].messages[-1].text
     assert "a1 " not in made[1].messages[-1].text
-    told = words(asked(house)[-1])
+    told = words(asked(harness)[-1])
     assert f"summary {len(made)}" in told[1]
 
 
 async def test_as_many_turns_as_are_read_at_most_become_a_summary_however_short_they_are(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "HISTORY_TURNS", 4)
 
     async def answer(request: ModelRequest) -> Completion:
         return say("So far." if is_summary(request) else "a")
 
-    house.model.script = [answer] * 20
-    engine = house.engine()
+    harness.model.script = [answer] * 20
+    engine = harness.engine()
     async with running(engine):
-        await talk(house, engine, *numbered(1, 5))
-    assert words(asked(house)[-1])[1:] == [
+        await talk(harness, engine, *numbered(1, 5))
+    assert words(asked(harness)[-1])[1:] == [
         "Summary of what was said here before that:\n" + enclose("an earlier summary", "So far."),
         *("q3", "a", "q4", "a", "q5"),
     ]
 
 
-async def test_a_summary_that_would_be_too_long_to_ask_for_is_asked_for_in_fewer_words(house: House) -> None:
+async def test_a_summary_that_would_be_too_long_to_ask_for_is_asked_for_in_fewer_words(harness: EngineHarness) -> None:
     async def answer(request: ModelRequest) -> Completion:
         if not is_summary(request):
             return say(f"a {LONG}")
@@ -130,51 +130,51 @@ async def test_a_summary_that_would_be_too_long_to_ask_for_is_asked_for_in_fewer
             raise ContextTooLong("Too long.")
         return say("So far.")
 
-    house.model.script = [answer] * 20
-    house.model.capabilities = Capabilities(context_tokens=9_000)
-    engine = house.engine(memory=SHORT)
+    harness.model.script = [answer] * 20
+    harness.model.capabilities = Capabilities(context_tokens=9_000)
+    engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(house, engine, *numbered(1, 5))
-    kept = await summary_of(house)
+        await talk(harness, engine, *numbered(1, 5))
+    kept = await summary_of(harness)
     assert kept is not None
     assert kept.text == "So far."
 
 
-async def test_a_restart_finds_the_summary_and_makes_no_other(house: House) -> None:
-    house.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), say("So far."), say("a5"), say("a6")]
-    engine = house.engine(memory=SHORT)
+async def test_a_restart_finds_the_summary_and_makes_no_other(harness: EngineHarness) -> None:
+    harness.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), say("So far."), say("a5"), say("a6")]
+    engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(house, engine, *numbered(1, 5))
-    again = house.engine(memory=SHORT)
+        await talk(harness, engine, *numbered(1, 5))
+    again = harness.engine(memory=SHORT)
     async with running(again):
-        await talk(house, again, "q6")
-    assert sum(map(is_summary, house.model.requests)) == 1
-    assert "So far." in words(house.model.requests[-1])[1]
+        await talk(harness, again, "q6")
+    assert sum(map(is_summary, harness.model.requests)) == 1
+    assert "So far." in words(harness.model.requests[-1])[1]
 
 
 async def test_where_no_summary_can_be_made_the_oldest_turns_are_left_out_and_people_are_told_once(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
     async def answer(request: ModelRequest) -> Completion:
         if is_summary(request):
             raise ModelRejected("Not this content.")
         return say(f"a {LONG}")
 
-    house.model.script = [answer] * 40
-    engine = house.engine(memory=SHORT)
+    harness.model.script = [answer] * 40
+    engine = harness.engine(memory=SHORT)
     async with running(engine):
-        views = await talk(house, engine, *numbered(1, 9))
+        views = await talk(harness, engine, *numbered(1, 9))
     assert [view.turn.status for view in views] == [TurnStatus.DONE] * 9
     assert [note for view in views for note in notes(view)].count(HISTORY_OMITTED) == 1
-    told = words(asked(house)[-1])
+    told = words(asked(harness)[-1])
     assert "q1" not in told
     assert "q8" in told
-    kept = await summary_of(house)
+    kept = await summary_of(harness)
     assert kept is not None
     assert kept.text == ""
 
 
-async def test_a_summary_that_fails_for_now_is_tried_again_with_the_next_question(house: House) -> None:
+async def test_a_summary_that_fails_for_now_is_tried_again_with_the_next_question(harness: EngineHarness) -> None:
     tried: list[ModelRequest] = []
 
     async def answer(request: ModelRequest) -> Completion:
@@ -185,42 +185,44 @@ async def test_a_summary_that_fails_for_now_is_tried_again_with_the_next_questio
             raise ModelUnavailable("Busy.")
         return say("All of it.")
 
-    house.model.script = [answer] * 40
-    engine = house.engine(memory=SHORT)
+    harness.model.script = [answer] * 40
+    engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(house, engine, *numbered(1, 6))
+        await talk(harness, engine, *numbered(1, 6))
     assert len(tried) >= 2
     assert all("q1" in request.messages[-1].text for request in tried[:2])
-    kept = await summary_of(house)
+    kept = await summary_of(harness)
     assert kept is not None
     assert kept.text == "All of it."
 
 
-async def test_a_summary_is_counted_as_what_it_is(house: House) -> None:
+async def test_a_summary_is_counted_as_what_it_is(harness: EngineHarness) -> None:
     completion = Completion(assistant("So far."), StopReason.ANSWERED, Usage(900, 40), model="demo")
-    house.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), completion, say("a5")]
-    engine = house.engine(memory=SHORT)
+    harness.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), completion, say("a5")]
+    engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(house, engine, *numbered(1, 5))
+        await talk(harness, engine, *numbered(1, 5))
     read = sa.text("select model, input_tokens, output_tokens from usage where kind = 'summary'")
-    rows = await house.database.run(lambda connection: connection.execute(read).all())
+    rows = await harness.database.run(lambda connection: connection.execute(read).all())
     assert [tuple(row) for row in rows] == [("demo", 900, 40)]
 
 
-async def test_a_summary_goes_with_its_conversation_and_with_any_turn_it_speaks_of(house: House) -> None:
-    house.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), say("So far."), say("a5")]
-    engine = house.engine(memory=SHORT)
+async def test_a_summary_goes_with_its_conversation_and_with_any_turn_it_speaks_of(harness: EngineHarness) -> None:
+    harness.model.script = [*(say(f"a{n} {LONG}") for n in range(1, 5)), say("So far."), say("a5")]
+    engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(house, engine, *numbered(1, 5))
-    house.clock[0] += 10_000
-    assert await house.log.delete_old(5_000, 1) == 1
-    assert await summary_of(house) is None
+        await talk(harness, engine, *numbered(1, 5))
+    harness.clock[0] += 10_000
+    assert await harness.log.delete_old(5_000, 1) == 1
+    assert await summary_of(harness) is None
 
 
 # ---------------------------------------------------------------------- what does not fit
 
 
-async def test_a_request_that_is_too_long_is_shortened_and_asked_again_and_people_see_it(house: House) -> None:
+async def test_a_request_that_is_too_long_is_shortened_and_asked_again_and_people_see_it(
+    harness: EngineHarness,
+) -> None:
     refusals = iter([ContextTooLong("The service cannot read that much.")])
 
     async def answer(request: ModelRequest) -> Completion:
@@ -229,33 +231,33 @@ async def test_a_request_that_is_too_long_is_shortened_and_asked_again_and_peopl
         if words(request)[-1] == "q4" and (problem := next(refusals, None)):
             raise problem
         if words(request)[-1] == "q4":
-            await house.surface.wait_for(lambda view: "too long for the model" in str(view.activity))
+            await harness.surface.wait_for(lambda view: "too long for the model" in str(view.activity))
         return say(f"a {LONG}")
 
-    house.model.script = [answer] * 10
-    engine = house.engine(memory=HistoryBudget(tokens=100_000))
-    house.model.capabilities = Capabilities(context_tokens=12_000)
+    harness.model.script = [answer] * 10
+    engine = harness.engine(memory=HistoryBudget(tokens=100_000))
+    harness.model.capabilities = Capabilities(context_tokens=12_000)
     async with running(engine):
-        *_, view = await talk(house, engine, *numbered(1, 4))
+        *_, view = await talk(harness, engine, *numbered(1, 4))
     assert view.turn.status is TurnStatus.DONE
-    first, second = asked(house)[-2:]
+    first, second = asked(harness)[-2:]
     assert len(words(second)) < len(words(first))
-    assert await summary_of(house) is not None
+    assert await summary_of(harness) is not None
 
 
 async def test_a_request_that_stays_too_long_is_tried_at_most_twice_more_and_ends_in_one_clear_line(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
     problem = ContextTooLong("The service cannot read that much.", "Start a new conversation, or send less.")
-    house.model.script = [problem, problem, problem]
-    engine = house.engine()
+    harness.model.script = [problem, problem, problem]
+    engine = harness.engine()
     async with running(engine):
-        (view,) = await talk(house, engine, "q1")
-    assert 2 <= len(house.model.requests) <= 3
+        (view,) = await talk(harness, engine, "q1")
+    assert 2 <= len(harness.model.requests) <= 3
     assert (view.turn.status, view.turn.failure) == (TurnStatus.FAILED, str(problem))
 
 
-async def test_what_was_too_long_once_is_not_sent_again(house: House) -> None:
+async def test_what_was_too_long_once_is_not_sent_again(harness: EngineHarness) -> None:
     most = 3_000
 
     async def answer(request: ModelRequest) -> Completion:
@@ -266,12 +268,12 @@ async def test_what_was_too_long_once_is_not_sent_again(house: House) -> None:
             raise ContextTooLong("Too long.")
         return Completion(assistant(f"a {LONG}"), StopReason.ANSWERED, Usage(round(size), 500))
 
-    house.model.script = [answer] * 60
-    engine = house.engine(memory=HistoryBudget(tokens=100_000))
+    harness.model.script = [answer] * 60
+    engine = harness.engine(memory=HistoryBudget(tokens=100_000))
     async with running(engine):
-        views = await talk(house, engine, *numbered(1, 14))
+        views = await talk(harness, engine, *numbered(1, 14))
     assert all(view.turn.status is TurnStatus.DONE for view in views)
-    too_long = [request for request in asked(house) if sum(map(len, words(request))) / 4 > most]
+    too_long = [request for request in asked(harness) if sum(map(len, words(request))) / 4 > most]
     assert len(too_long) == 1
 
 
@@ -283,58 +285,58 @@ def large(length: int = 10_000) -> str:
 
 
 async def test_a_large_result_is_whole_while_it_is_new_and_told_by_its_beginning_when_others_take_its_place(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    house.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large(20_000)))
-    house.allow("s__read")
-    house.model.script = [*(ask_for(call("s__read", f"c{n}")) for n in range(3)), say("Done.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large(20_000)))
+    harness.allow("s__read")
+    harness.model.script = [*(ask_for(call("s__read", f"c{n}")) for n in range(3)), say("Done.")]
+    engine = harness.engine()
     async with running(engine):
-        await talk(house, engine, "read all")
-    results = [part for part in words(house.model.requests[-1]) if part.startswith("000000000")]
+        await talk(harness, engine, "read all")
+    results = [part for part in words(harness.model.requests[-1]) if part.startswith("000000000")]
     assert [len(result) > 19_000 for result in results] == [False, True, True]
     assert '18500 more characters: countersign__read_result with id "1.2" and offset 1500 reads on.' in results[0]
-    assert [each.name for each in house.model.requests[-1].tools] == ["s__read", "countersign__read_result"]
-    assert [each.name for each in house.model.requests[0].tools] == ["s__read"]
+    assert [each.name for each in harness.model.requests[-1].tools] == ["s__read", "countersign__read_result"]
+    assert [each.name for each in harness.model.requests[0].tools] == ["s__read"]
 
 
 async def gave(wanted: ToolCall, text: str) -> ToolOutcome:
     return returned(wanted, text)
 
 
-async def test_the_model_reads_on_in_a_result_of_an_earlier_turn_without_a_signature(house: House) -> None:
-    house.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large()))
-    house.allow("s__read")
+async def test_the_model_reads_on_in_a_result_of_an_earlier_turn_without_a_signature(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large()))
+    harness.allow("s__read")
     reading = call("countersign__read_result", "c9", id="1.2", offset=8_000)
     beyond = call("countersign__read_result", "c10", id="1.2", offset=10_000)
-    house.model.script = [ask_for(call("s__read")), say("Read."), ask_for(reading, beyond), say("The end.")]
-    engine = house.engine()
+    harness.model.script = [ask_for(call("s__read")), say("Read."), ask_for(reading, beyond), say("The end.")]
+    engine = harness.engine()
     async with running(engine):
-        await talk(house, engine, "read it", "and its end?")
-    assert "countersign__read_result" in [each.name for each in house.model.requests[2].tools]
-    page, nothing = words(house.model.requests[3])[-2:]
+        await talk(harness, engine, "read it", "and its end?")
+    assert "countersign__read_result" in [each.name for each in harness.model.requests[2].tools]
+    page, nothing = words(harness.model.requests[3])[-2:]
     assert page == large()[8_000:]
     assert nothing == "The result ends before that: it has 10000 characters."
-    assert house.toolbox.names == ["s__read"]
+    assert harness.toolbox.names == ["s__read"]
 
 
 @pytest.mark.parametrize("wanted", ["2.2", "1.1", "9.9", "1.2"])
-async def test_nothing_but_results_of_this_conversation_can_be_read(house: House, wanted: str) -> None:
-    house.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large()))
-    house.allow("s__read")
-    house.model.script = [
+async def test_nothing_but_results_of_this_conversation_can_be_read(harness: EngineHarness, wanted: str) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large()))
+    harness.allow("s__read")
+    harness.model.script = [
         ask_for(call("s__read")),
         say("Read."),
         ask_for(call("countersign__read_result", "c9", id=wanted)),
         say("No."),
     ]
-    engine = house.engine()
+    engine = harness.engine()
     elsewhere = ConversationKey("test", "w", "elsewhere", "1")
     async with running(engine):
         receipt = await engine.receive(message("read it", conversation=elsewhere))
-        await house.surface.ended(receipt.turn_id)
-        await talk(house, engine, "what did they read?")
-    assert words(house.model.requests[-1])[-1].startswith("There is no such result in this conversation.")
+        await harness.surface.ended(receipt.turn_id)
+        await talk(harness, engine, "what did they read?")
+    assert words(harness.model.requests[-1])[-1].startswith("There is no such result in this conversation.")
 
 
 @pytest.mark.parametrize(
@@ -356,37 +358,37 @@ async def test_nothing_but_results_of_this_conversation_can_be_read(house: House
     ],
 )
 async def test_arguments_that_cannot_be_used_are_told_by_name(
-    house: House, arguments: dict[str, object], told: str
+    harness: EngineHarness, arguments: dict[str, object], told: str
 ) -> None:
-    house.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large()))
-    house.allow("s__read")
+    harness.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large()))
+    harness.allow("s__read")
     reading = ToolCall("c9", "countersign__read_result", arguments)
-    house.model.script = [ask_for(call("s__read")), say("Read."), ask_for(reading), say("Done.")]
-    engine = house.engine()
+    harness.model.script = [ask_for(call("s__read")), say("Read."), ask_for(reading), say("Done.")]
+    engine = harness.engine()
     async with running(engine):
-        await talk(house, engine, "read it", "and on")
-    assert words(house.model.requests[-1])[-1] == told
+        await talk(harness, engine, "read it", "and on")
+    assert words(harness.model.requests[-1])[-1] == told
 
 
-async def test_what_is_read_on_counts_as_a_strangers_words(house: House) -> None:
-    house.toolbox.add(tool("s__read", read_only=True, server_id="s"), lambda wanted, _: gave(wanted, large()))
-    house.toolbox.add(tool("mail__send", server_id="mail"))
-    house.allow("s__read", "mail__send")
+async def test_what_is_read_on_counts_as_a_strangers_words(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True, server_id="s"), lambda wanted, _: gave(wanted, large()))
+    harness.toolbox.add(tool("mail__send", server_id="mail"))
+    harness.allow("s__read", "mail__send")
     reading = call("countersign__read_result", "c9", id="1.2")
-    house.model.script = [
+    harness.model.script = [
         ask_for(call("s__read")),
         say("Read."),
         ask_for(reading),
         ask_for(call("mail__send", "c10")),
         say("Sent."),
     ]
-    engine = house.engine(taint=TaintMode.ASK)
+    engine = harness.engine(taint=TaintMode.ASK)
     async with running(engine):
-        await talk(house, engine, "read it")
+        await talk(harness, engine, "read it")
         await engine.receive(message("mail its end"))
-        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
     assert [step.call.name for step in waiting.awaiting] == ["mail__send"]
-    assert house.toolbox.names == ["s__read"]
+    assert harness.toolbox.names == ["s__read"]
 
 
 # ---------------------------------------------------------------------- tool calls of earlier turns
@@ -408,15 +410,15 @@ async def test_what_is_read_on_counts_as_a_strangers_words(house: House) -> None
     ],
 )
 async def test_of_earlier_tool_calls_the_model_is_told_what_the_setting_says(
-    house: House, replay: ToolReplay, told: list[str]
+    harness: EngineHarness, replay: ToolReplay, told: list[str]
 ) -> None:
-    house.toolbox.add(tool("s__read", read_only=True))
-    house.allow("s__read")
-    house.model.script = [ask_for(call("s__read", "a"), call("s__no", "b")), say("It is ok."), say("a2")]
-    engine = house.engine(memory=HistoryBudget(replay=replay))
+    harness.toolbox.add(tool("s__read", read_only=True))
+    harness.allow("s__read")
+    harness.model.script = [ask_for(call("s__read", "a"), call("s__no", "b")), say("It is ok."), say("a2")]
+    engine = harness.engine(memory=HistoryBudget(replay=replay))
     async with running(engine):
-        await talk(house, engine, "q1", "q2")
-    assert words(house.model.requests[-1]) == ["Be useful.", *told, "q2"]
+        await talk(harness, engine, "q1", "q2")
+    assert words(harness.model.requests[-1]) == ["Be useful.", *told, "q2"]
 
 
 # ---------------------------------------------------------------------- beginnings that stay
@@ -428,17 +430,17 @@ def beginning(request: ModelRequest, length: int) -> tuple[Message, ...]:
 
 @pytest.mark.parametrize("replay", list(ToolReplay))
 async def test_requests_begin_as_those_before_them_did_from_round_to_round_and_from_turn_to_turn(
-    house: House, replay: ToolReplay
+    harness: EngineHarness, replay: ToolReplay
 ) -> None:
-    house.toolbox.add(tool("s__read", read_only=True))
-    house.allow("s__read")
-    house.model.script = [*(ask_for(call("s__read", "a")), ask_for(call("s__read", "b")), say("Done."))] * 4
-    engine = house.engine(
+    harness.toolbox.add(tool("s__read", read_only=True))
+    harness.allow("s__read")
+    harness.model.script = [*(ask_for(call("s__read", "a")), ask_for(call("s__read", "b")), say("Done."))] * 4
+    engine = harness.engine(
         memory=HistoryBudget(replay=replay), instructions=SystemPrompt("P", today=lambda: date(2026, 11, 22))
     )
     async with running(engine):
-        await talk(house, engine, *numbered(1, 4))
-    turns = [house.model.requests[n : n + 3] for n in range(0, 12, 3)]
+        await talk(harness, engine, *numbered(1, 4))
+    turns = [harness.model.requests[n : n + 3] for n in range(0, 12, 3)]
     for first, second, third in turns:
         assert beginning(second, len(first.messages)) == first.messages
         assert beginning(third, len(second.messages)) == second.messages
@@ -450,14 +452,14 @@ async def test_requests_begin_as_those_before_them_did_from_round_to_round_and_f
 # ---------------------------------------------------------------------- people and places
 
 
-async def test_where_several_people_write_each_question_says_whose_it_is(house: House) -> None:
-    house.model.script = [say("Hello Ana."), say("Hello Ben.")]
-    engine = house.engine(instructions=SystemPrompt("P", lambda _: PlatformHint("Draws tables.", shared=True)))
+async def test_where_several_people_write_each_question_says_whose_it_is(harness: EngineHarness) -> None:
+    harness.model.script = [say("Hello Ana."), say("Hello Ben.")]
+    engine = harness.engine(instructions=SystemPrompt("P", lambda _: PlatformHint("Draws tables.", shared=True)))
     async with running(engine):
         for author in (ANA, BEN):
             receipt = await engine.receive(message(f"I am {author.name}", author=author))
-            await house.surface.ended(receipt.turn_id)
-    prompt, *told = words(house.model.requests[-1])
+            await harness.surface.ended(receipt.turn_id)
+    prompt, *told = words(harness.model.requests[-1])
     assert told == [
         "Message from Ana (test:ana):",
         "I am Ana",
@@ -474,15 +476,15 @@ def test_the_system_prompt_names_the_day_and_no_time() -> None:
     assert made == "Be useful.\n\nSpeak like a pilot.\n\nToday is Sunday, 2026-11-22."
 
 
-async def test_people_are_told_once_that_a_model_has_turned_out_to_use_no_tools(house: House) -> None:
-    house.toolbox.add(tool("s__read", read_only=True))
+async def test_people_are_told_once_that_a_model_has_turned_out_to_use_no_tools(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True))
 
     async def without(_request: ModelRequest) -> Completion:
-        house.model.capabilities = Capabilities(tools=False)
+        harness.model.capabilities = Capabilities(tools=False)
         return say("Without.")
 
-    house.model.script = [without, say("Again.")]
-    engine = house.engine()
+    harness.model.script = [without, say("Again.")]
+    engine = harness.engine()
     async with running(engine):
-        views = await talk(house, engine, "q1", "q2")
+        views = await talk(harness, engine, "q1", "q2")
     assert [notes(view) for view in views] == [[NO_TOOLS], []]

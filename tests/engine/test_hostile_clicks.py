@@ -26,8 +26,8 @@ from bot.domain.policies import Rule
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.reporting import SqlReporting
-from tests.audited import audit_findings
-from tests.engine.conftest import House
+from tests.audit_check import audit_findings
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, message, tool
 
 ZOE = Author("test", "zoe", "Zoe")
@@ -38,13 +38,13 @@ CARDS, CLICKS = 3, 10_000
 AT_ONCE = 50
 
 
-async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audit(house: House) -> None:
+async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audit(harness: EngineHarness) -> None:
     """People who may not, at everything; people who may, at what is made up or out of date; fifty at once."""
-    house.toolbox.add(SEND)
+    harness.toolbox.add(SEND)
     asking = Rule(ApprovalPolicy.ASK_USER, server="bank", terms=TERMS, id="policy.toml:1", of_file=True)
-    house.rules = RuleBook(Policies(rules=(asking,)), Approvers(admins=frozenset({"test:kim"})))
-    engine = house.engine()
-    cards = await cards_that_wait(house)
+    harness.rules = RuleBook(Policies(rules=(asking,)), Approvers(admins=frozenset({"test:kim"})))
+    engine = harness.engine()
+    cards = await cards_that_wait(harness)
     chance = random.Random(7)
     people = [Author("test", f"p{number}", f"P{number}") for number in range(20)]
     pressed: set[str] = set()
@@ -85,22 +85,22 @@ async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audi
                 assert isinstance(found, click[0]), (click, found)
             answers, clicks = [], []
     for card in cards:
-        approval = await house.log.get_approval(card)
+        approval = await harness.log.get_approval(card)
         assert approval is not None
         assert (approval[1].status, approval[1].approval and approval[1].approval.signers) == (StepStatus.AWAITING, ())
-    archive = SqlReporting(house.database)
+    archive = SqlReporting(harness.database)
     assert await archive.audit(AuditQuery(kinds=("decided", "signed", "granted", "revised")), 1, 0) == ([], 0)
     rows, count = await archive.audit(AuditQuery(kinds=("refused",)), 1, 0)
     assert rows
     assert count <= CARDS * len(pressed) * 3, "one for each person, card and reason"
-    assert await audit_findings(house.database) == []
-    assert house.toolbox.calls == []
+    assert await audit_findings(harness.database) == []
+    assert harness.toolbox.calls == []
 
 
-async def cards_that_wait(house: House) -> list[str]:
+async def cards_that_wait(harness: EngineHarness) -> list[str]:
     """Calls of one turn that wait for a signature, asked for by Ana."""
-    await house.log.enqueue(message("send them"))
-    (claim,) = await house.log.claim(1)
+    await harness.log.enqueue(message("send them"))
+    (claim,) = await harness.log.claim(1)
     asking = [ToolCall(f"c{number}", "bank__send", {"to": str(number)}) for number in range(CARDS)]
     steps = [
         ToolStep(
@@ -112,6 +112,6 @@ async def cards_that_wait(house: House) -> list[str]:
         )
         for number, each in enumerate(asking)
     ]
-    await house.log.append(claim, ModelStep(1, assistant("", *asking), StopReason.TOOLS), steps)
-    await house.log.park(claim)
+    await harness.log.append(claim, ModelStep(1, assistant("", *asking), StopReason.TOOLS), steps)
+    await harness.log.park(claim)
     return [step.approval.id for step in steps if step.approval is not None]

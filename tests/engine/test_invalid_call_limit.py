@@ -15,7 +15,7 @@ from bot.domain.turns import StepStatus, ToolStep
 from bot.engine.policy.rules import RuleBook
 from bot.engine.turn_runner import GAVE_UP
 from bot.ports import CallContext
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ask_for, call, message, running, say, tool, words
 
 UNKNOWN = ToolCall("a", "s__nothing")
@@ -33,10 +33,10 @@ async def refuse(wrong: ToolCall, _context: CallContext) -> ToolOutcome:
     )
 
 
-def furnish(house: House) -> None:
-    house.toolbox.add(tool("s__one", read_only=True))
-    house.toolbox.add(tool("s__picky", read_only=True), refuse)
-    house.allow("s__one", "s__picky")
+def furnish(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__one", read_only=True))
+    harness.toolbox.add(tool("s__picky", read_only=True), refuse)
+    harness.allow("s__one", "s__picky")
 
 
 @pytest.mark.parametrize(
@@ -63,46 +63,46 @@ def furnish(house: House) -> None:
     ],
 )
 async def test_after_three_calls_in_vain_the_model_is_asked_for_its_answer(
-    house: House, wrong: tuple[ToolCall, ...]
+    harness: EngineHarness, wrong: tuple[ToolCall, ...]
 ) -> None:
-    furnish(house)
-    house.model.script = [*(ask_for(each) for each in wrong), say("I cannot.")]
-    engine = house.engine()
+    furnish(harness)
+    harness.model.script = [*(ask_for(each) for each in wrong), say("I cannot.")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("go"))).turn_id)
-    assert [request.tool_choice for request in house.model.requests] == [ToolChoice.AUTO] * 3 + [ToolChoice.NONE]
+        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert [request.tool_choice for request in harness.model.requests] == [ToolChoice.AUTO] * 3 + [ToolChoice.NONE]
     assert [step.status for step in view.steps if isinstance(step, ToolStep)] == [StepStatus.FAILED] * 3
     assert GAVE_UP in view.steps[-1].notes  # type: ignore[union-attr]
 
 
-async def test_a_model_may_correct_itself_twice(house: House) -> None:
-    furnish(house)
-    house.model.script = [ask_for(UNKNOWN), ask_for(UNREADABLE), ask_for(RIGHT), ask_for(UNFIT), say("Done.")]
-    engine = house.engine()
+async def test_a_model_may_correct_itself_twice(harness: EngineHarness) -> None:
+    furnish(harness)
+    harness.model.script = [ask_for(UNKNOWN), ask_for(UNREADABLE), ask_for(RIGHT), ask_for(UNFIT), say("Done.")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("go"))).turn_id)
-    assert {request.tool_choice for request in house.model.requests} == {ToolChoice.AUTO}
+        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert {request.tool_choice for request in harness.model.requests} == {ToolChoice.AUTO}
     assert GAVE_UP not in view.steps[-1].notes  # type: ignore[union-attr]
 
 
-async def test_a_reply_with_one_good_call_is_not_in_vain(house: House) -> None:
-    furnish(house)
-    house.model.script = [*(ask_for(UNKNOWN, RIGHT) for _ in range(4)), say("Done.")]
-    engine = house.engine()
+async def test_a_reply_with_one_good_call_is_not_in_vain(harness: EngineHarness) -> None:
+    furnish(harness)
+    harness.model.script = [*(ask_for(UNKNOWN, RIGHT) for _ in range(4)), say("Done.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("go"))).turn_id)
-    assert {request.tool_choice for request in house.model.requests} == {ToolChoice.AUTO}
+        await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert {request.tool_choice for request in harness.model.requests} == {ToolChoice.AUTO}
 
 
-async def test_nobody_is_asked_to_sign_a_call_whose_arguments_do_not_fit(house: House) -> None:
+async def test_nobody_is_asked_to_sign_a_call_whose_arguments_do_not_fit(harness: EngineHarness) -> None:
     schema = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
-    house.toolbox.add(replace(tool("s__pay", read_only=False), input_schema=schema))
+    harness.toolbox.add(replace(tool("s__pay", read_only=False), input_schema=schema))
     wrong, right = call("s__pay", "e", amount="lots"), call("s__pay", "f", amount=5)
-    house.model.script = [ask_for(wrong), ask_for(right)]
-    engine = house.engine()
+    harness.model.script = [ask_for(wrong), ask_for(right)]
+    engine = harness.engine()
     async with running(engine):
         await engine.receive(message("go"))
-        view = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        view = await harness.surface.wait_for(lambda view: bool(view.awaiting))
     steps = [step for step in view.steps if isinstance(step, ToolStep)]
     assert [(step.status, step.approval is None) for step in steps] == [
         (StepStatus.FAILED, True),
@@ -110,7 +110,7 @@ async def test_nobody_is_asked_to_sign_a_call_whose_arguments_do_not_fit(house: 
     ]
     assert steps[0].result is not None
     assert steps[0].result.text.startswith(MISFIT)
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
 @pytest.mark.parametrize(
@@ -127,27 +127,27 @@ async def test_nobody_is_asked_to_sign_a_call_whose_arguments_do_not_fit(house: 
     ],
 )
 async def test_a_model_that_gets_a_name_wrong_is_told_the_nearest_ones(
-    house: House, written: str, meant: list[str]
+    harness: EngineHarness, written: str, meant: list[str]
 ) -> None:
     for name in ("notes__add_note", "notes__list_notes", *(f"{n}__read_file" for n in ("one", "two", "three", "four"))):
-        house.toolbox.add(tool(name))
-    house.model.script = [ask_for(call(written)), say("I see.")]
-    engine = house.engine()
+        harness.toolbox.add(tool(name))
+    harness.model.script = [ask_for(call(written)), say("I see.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("go"))).turn_id)
-    told = words(house.model.requests[1])[-1]
+        await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    told = words(harness.model.requests[1])[-1]
     assert told.startswith(f"There is no tool called {written!r}.")
     _, _, named = told.partition(" Did you mean ")
     assert (named.removesuffix("?").split(", ") if named else []) == meant
 
 
-async def test_no_tool_is_named_that_is_not_enabled_in_the_conversation(house: House) -> None:
+async def test_no_tool_is_named_that_is_not_enabled_in_the_conversation(harness: EngineHarness) -> None:
     for name in ("notes__add_note", "notes__add_node"):
-        house.toolbox.add(tool(name, server_id="n1"))
-    house.rules = RuleBook()
-    house.rules.amend([], [Profile("p", "p", tools={"n1": frozenset({"add_node"})})], [Binding(EVERYWHERE, "p")])
-    house.model.script = [ask_for(call("notes__add_notes")), say("I see.")]
-    engine = house.engine()
+        harness.toolbox.add(tool(name, server_id="n1"))
+    harness.rules = RuleBook()
+    harness.rules.amend([], [Profile("p", "p", tools={"n1": frozenset({"add_node"})})], [Binding(EVERYWHERE, "p")])
+    harness.model.script = [ask_for(call("notes__add_notes")), say("I see.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("go"))).turn_id)
-    assert words(house.model.requests[1])[-1].endswith(" Did you mean notes__add_node?")
+        await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert words(harness.model.requests[1])[-1].endswith(" Did you mean notes__add_node?")

@@ -16,7 +16,7 @@ from bot.domain.turns import Claim, StepStatus, ToolStep, TurnStatus
 from bot.errors import DatabaseUnavailable
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import NEWEST, ask_for, call, message, returned, running, say, tool, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -27,9 +27,9 @@ async def for_ever(*_: object) -> Completion:
     raise AssertionError
 
 
-async def test_a_claim_that_was_under_way_when_the_process_left_is_given_back(house: House) -> None:
+async def test_a_claim_that_was_under_way_when_the_process_left_is_given_back(harness: EngineHarness) -> None:
     claiming, go_on = asyncio.Event(), asyncio.Event()
-    claim = house.log.claim
+    claim = harness.log.claim
 
     async def slow(*arguments: Any) -> Sequence[Claim]:
         found = await claim(*arguments)
@@ -38,8 +38,8 @@ async def test_a_claim_that_was_under_way_when_the_process_left_is_given_back(ho
             await go_on.wait()
         return found
 
-    house.log.claim = slow  # type: ignore[method-assign, assignment]
-    engine = house.engine()
+    harness.log.claim = slow  # type: ignore[method-assign, assignment]
+    engine = harness.engine()
     task = asyncio.create_task(engine.run())
     receipt = await engine.receive(message("hi"))
     await asyncio.wait_for(claiming.wait(), 10)
@@ -47,73 +47,73 @@ async def test_a_claim_that_was_under_way_when_the_process_left_is_given_back(ho
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.wait({task}, timeout=60)
-    house.log.claim = claim  # type: ignore[method-assign]
-    another = SqlTurnLog(house.database)
+    harness.log.claim = claim  # type: ignore[method-assign]
+    another = SqlTurnLog(harness.database)
     assert await another.acquire_delivery(receipt.turn_id, NEWEST) == {}
     (again,) = await another.claim(1)
     assert (again.turn_id, again.recoveries) == (receipt.turn_id, 0)
 
 
 async def test_a_turn_taken_over_while_its_process_slept_is_let_go_without_touching_the_new_owners(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    house.model.script = [for_ever, say("From the new owner.")]
-    sleepy = house.engine()
-    house.log = SqlTurnLog(house.database)
-    awake = house.engine()
+    harness.model.script = [for_ever, say("From the new owner.")]
+    sleepy = harness.engine()
+    harness.log = SqlTurnLog(harness.database)
+    awake = harness.engine()
     async with running(sleepy):
         receipt = await sleepy.receive(message("hi"))
-        await until(lambda: len(house.model.requests) == 1)
-        await house.log.adopt_orphans()
+        await until(lambda: len(harness.model.requests) == 1)
+        await harness.log.adopt_orphans()
         async with running(awake):
-            view = await house.surface.ended(receipt.turn_id)
+            view = await harness.surface.ended(receipt.turn_id)
             await until(lambda: not sleepy._worker._held)
     assert view.turn.status is TurnStatus.DONE
-    assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
+    assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
 
-async def test_what_a_tool_returned_is_written_down_when_the_database_is_back(house: House) -> None:
-    house.toolbox.add(tool("s__write"))
-    house.allow("s__write")
-    house.model.script = [ask_for(call("s__write")), say("Done.")]
-    run_once = house.database.run_once
+async def test_what_a_tool_returned_is_written_down_when_the_database_is_back(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__write"))
+    harness.allow("s__write")
+    harness.model.script = [ask_for(call("s__write")), say("Done.")]
+    run_once = harness.database.run_once
     trouble = [3]
 
     async def away(transaction: Any) -> Any:
-        if house.toolbox.calls and trouble[0]:
+        if harness.toolbox.calls and trouble[0]:
             trouble[0] -= 1
             raise sa.exc.OperationalError("commit", None, sqlite3.OperationalError("database is locked"))
         return await run_once(transaction)
 
-    house.database.run_once = away  # type: ignore[method-assign]
-    engine = house.engine()
+    harness.database.run_once = away  # type: ignore[method-assign]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("go"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
     step = next(step for step in view.steps if isinstance(step, ToolStep))
     assert step.status is StepStatus.DONE
-    assert len(house.toolbox.calls) == 1
+    assert len(harness.toolbox.calls) == 1
 
 
-async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(house: House) -> None:
+async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(harness: EngineHarness) -> None:
     release = asyncio.Event()
 
     async def slow(call: ToolCall, context: CallContext) -> ToolOutcome:
         await until(lambda: engine._delivery._suspended)
-        seen = len(house.surface.views)
+        seen = len(harness.surface.views)
         context.on_progress("still working")
         await asyncio.sleep(0)
-        assert len(house.surface.views) == seen
+        assert len(harness.surface.views) == seen
         release.set()
         return returned(call, "ok")
 
-    house.toolbox.add(tool("s__read", read_only=True), slow)
-    house.allow("s__read")
-    house.model.script = [ask_for(call("s__read")), say("Done.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__read", read_only=True), slow)
+    harness.allow("s__read")
+    harness.model.script = [ask_for(call("s__read")), say("Done.")]
+    engine = harness.engine()
     now = [0.0]
     engine._worker.clock = lambda: now[0]
-    house.log.lease_seconds = 15.0
-    renew = house.log.renew
+    harness.log.lease_seconds = 15.0
+    renew = harness.log.renew
 
     async def away(owned: Sequence[Claim]) -> frozenset[str]:
         now[0] += 4
@@ -121,31 +121,31 @@ async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(house: Ho
             raise DatabaseUnavailable("gone")
         return await renew(owned)
 
-    house.log.renew = away  # type: ignore[method-assign]
+    harness.log.renew = away  # type: ignore[method-assign]
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("go"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_an_engine_whose_drawing_breaks_down_ends_instead_of_looking_alive(house: House) -> None:
+async def test_an_engine_whose_drawing_breaks_down_ends_instead_of_looking_alive(harness: EngineHarness) -> None:
     async def broken(*_: object) -> Sequence[str]:
         raise RuntimeError("bug")
 
-    house.log.stale_views = broken  # type: ignore[method-assign, assignment]
+    harness.log.stale_views = broken  # type: ignore[method-assign, assignment]
     with pytest.raises(ExceptionGroup):
         async with asyncio.timeout(10):
-            await house.engine().run()
+            await harness.engine().run()
 
 
-async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(house: House) -> None:
+async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(harness: EngineHarness) -> None:
     """Not even that it is away: the heartbeat does not come back."""
     hanging, answered = asyncio.Event(), asyncio.Event()
-    house.model.script = [for_ever]
-    engine = house.engine()
+    harness.model.script = [for_ever]
+    engine = harness.engine()
     now = [0.0]
     engine._worker.clock = lambda: now[0]
-    house.log.lease_seconds = 4.2
-    renew = house.log.renew
+    harness.log.lease_seconds = 4.2
+    renew = harness.log.renew
 
     async def hangs(owned: Sequence[Claim]) -> frozenset[str]:
         if not answered.is_set():
@@ -154,7 +154,7 @@ async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(house: Ho
             await answered.wait()
         return await renew(owned)
 
-    house.log.renew = hangs  # type: ignore[method-assign]
+    harness.log.renew = hangs  # type: ignore[method-assign]
     async with running(engine):
         await engine.receive(message("go"))
         await asyncio.wait_for(hanging.wait(), 10)
@@ -163,66 +163,68 @@ async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(house: Ho
         await until(lambda: not engine._delivery._suspended)
 
 
-async def test_a_claim_that_this_process_slept_over_is_not_begun(house: House) -> None:
+async def test_a_claim_that_this_process_slept_over_is_not_begun(harness: EngineHarness) -> None:
     """Others may have the turn by now, and its first message must not be posted twice."""
-    engine = house.engine()
+    engine = harness.engine()
     now = [0.0]
     engine._worker.clock = lambda: now[0]
-    house.log.lease_seconds = 15.0
-    claim = house.log.claim
+    harness.log.lease_seconds = 15.0
+    claim = harness.log.claim
 
     async def sleeps(*arguments: Any) -> Sequence[Claim]:
         found = await claim(*arguments)
         if found and not now[0]:
             now[0] += 20
-            await house.log.adopt_orphans()
+            await harness.log.adopt_orphans()
             taken = await elsewhere.claim(1)
             assert [each.turn_id for each in taken] == [each.turn_id for each in found]
             woken.set()
         return found
 
     woken = asyncio.Event()
-    elsewhere = SqlTurnLog(house.database)
-    house.log.claim = sleeps  # type: ignore[method-assign, assignment]
+    elsewhere = SqlTurnLog(harness.database)
+    harness.log.claim = sleeps  # type: ignore[method-assign, assignment]
     async with running(engine):
         await engine.receive(message("go"))
         await asyncio.wait_for(woken.wait(), 10)
         assert not engine._worker._held
-    assert house.surface.views == []
-    assert house.model.requests == []
+    assert harness.surface.views == []
+    assert harness.model.requests == []
 
 
 async def test_nothing_is_sent_that_others_have_called_unknown_while_this_process_slept(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
     monkeypatch.setattr("bot.engine.tool_execution.monotonic", lambda: now[0], raising=False)
-    house.toolbox.add(tool("s__write"))
-    house.allow("s__write")
-    house.model.script = [ask_for(call("s__write"))]
-    house.log.lease_seconds = 15.0
-    begin = house.log.start_call
-    elsewhere = SqlTurnLog(house.database)
+    harness.toolbox.add(tool("s__write"))
+    harness.allow("s__write")
+    harness.model.script = [ask_for(call("s__write"))]
+    harness.log.lease_seconds = 15.0
+    begin = harness.log.start_call
+    elsewhere = SqlTurnLog(harness.database)
 
     async def sleeps(claim: Claim, n: int) -> Any:
         record = await begin(claim, n)
         if not now[0]:
             now[0] += 20
-            await house.log.adopt_orphans()
+            await harness.log.adopt_orphans()
             (taken,) = await elsewhere.claim(1)
             settled = await elsewhere.resume(taken)
             assert settled.calls[0].status is StepStatus.UNKNOWN
         return record
 
-    house.log.start_call = sleeps  # type: ignore[method-assign]
-    engine = house.engine()
+    harness.log.start_call = sleeps  # type: ignore[method-assign]
+    engine = harness.engine()
     async with running(engine):
         await engine.receive(message("go"))
         await until(lambda: bool(now[0]) and not engine._worker._held)
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_leaving_takes_seconds_though_the_database_is_gone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leaving_takes_seconds_though_the_database_is_gone(
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in (
         "worker.HAND_OVER_SECONDS",
         "usage.SETTLE_SECONDS",
@@ -231,21 +233,21 @@ async def test_leaving_takes_seconds_though_the_database_is_gone(house: House, m
     ):
         monkeypatch.setattr(f"bot.engine.{name}", 0.1, raising=False)
     gone = [False]
-    run_once = house.database.run_once
+    run_once = harness.database.run_once
 
     async def away(transaction: Any) -> Any:
         if gone[0]:
             raise sa.exc.OperationalError("begin", None, sqlite3.OperationalError("database is locked"))
         return await run_once(transaction)
 
-    house.database.run_once = away  # type: ignore[method-assign]
-    house.toolbox.add(tool("s__write"))
-    house.model.script = [for_ever, ask_for(call("s__write"))]
-    engine = house.engine()
+    harness.database.run_once = away  # type: ignore[method-assign]
+    harness.toolbox.add(tool("s__write"))
+    harness.model.script = [for_ever, ask_for(call("s__write"))]
+    engine = harness.engine()
     task = asyncio.create_task(engine.run())
     await engine.receive(message("one"))
     await engine.receive(message("two", conversation=ELSEWHERE))
-    await until(lambda: len(house.model.requests) == 2 and bool(engine._delivery._turns))
+    await until(lambda: len(harness.model.requests) == 2 and bool(engine._delivery._turns))
     gone[0] = True
     task.cancel()
     async with asyncio.timeout(15):
@@ -254,7 +256,7 @@ async def test_leaving_takes_seconds_though_the_database_is_gone(house: House, m
 
 
 async def test_a_tool_that_will_not_end_does_not_keep_the_process_from_leaving_nor_its_turn_free(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bot.engine.worker.CLEAN_UP_SECONDS", 0.1, raising=False)
     let_go = asyncio.Event()
@@ -267,16 +269,16 @@ async def test_a_tool_that_will_not_end_does_not_keep_the_process_from_leaving_n
                 continue
         return returned(call, "late")
 
-    house.toolbox.add(tool("s__write"), deaf)
-    house.allow("s__write")
-    house.model.script = [ask_for(call("s__write")), say("Other.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__write"), deaf)
+    harness.allow("s__write")
+    harness.model.script = [ask_for(call("s__write")), say("Other.")]
+    engine = harness.engine()
     task = asyncio.create_task(engine.run())
     await engine.receive(message("one"))
-    await until(lambda: bool(house.toolbox.calls))
+    await until(lambda: bool(harness.toolbox.calls))
     task.cancel()
     async with asyncio.timeout(15):
         await asyncio.wait({task})
     # Its clean-up goes on: nobody may go on with the turn yet.
-    assert await SqlTurnLog(house.database).claim(1) == []
+    assert await SqlTurnLog(harness.database).claim(1) == []
     let_go.set()

@@ -10,7 +10,7 @@ from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import NotFound
 from bot.ports import CallContext
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, answers_ok, ask_for, call, member, message, running, say, tool, words
 
 
@@ -23,117 +23,119 @@ def asked(view: TurnView) -> ToolStep | None:
     return next(waiting, None)
 
 
-async def test_a_call_of_unknown_outcome_is_run_again_only_with_a_fresh_signature(house: House) -> None:
-    house.toolbox.add(tool("notes__add"), lost)
-    house.allow("notes__add")
-    house.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know.")]
-    engine = house.engine()
+async def test_a_call_of_unknown_outcome_is_run_again_only_with_a_fresh_signature(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"), lost)
+    harness.allow("notes__add")
+    harness.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know.")]
+    engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        await house.surface.ended(first.turn_id)
-        house.toolbox.add(tool("notes__add"), answers_ok)
+        await harness.surface.ended(first.turn_id)
+        harness.toolbox.add(tool("notes__add"), answers_ok)
         again = await engine.run_again(first.turn_id, 2, ANA)
         assert (await engine.run_again(first.turn_id, 2, ANA)).turn_id == again.turn_id
-        view = await house.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
+        view = await harness.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
         step = asked(view)
         assert step is not None
         assert step.approval is not None
-        assert len(house.toolbox.calls) == 1
+        assert len(harness.toolbox.calls) == 1
         await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        view = await house.surface.ended(again.turn_id)
+        view = await harness.surface.ended(again.turn_id)
     assert view.turn.status is TurnStatus.DONE
     assert view.turn.question.text == "Run add again"
-    assert house.toolbox.calls[1][:2] == ("notes__add", {"text": "milk"})
-    assert len(house.model.requests) == 2
+    assert harness.toolbox.calls[1][:2] == ("notes__add", {"text": "milk"})
+    assert len(harness.model.requests) == 2
 
 
-async def test_the_next_question_knows_what_was_run_by_hand(house: House) -> None:
-    house.toolbox.add(tool("notes__read", read_only=True), lost)
-    house.allow("notes__read")
-    house.model.script = [ask_for(call("notes__read")), say("Lost."), say("Fine.")]
-    engine = house.engine()
+async def test_the_next_question_knows_what_was_run_by_hand(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__read", read_only=True), lost)
+    harness.allow("notes__read")
+    harness.model.script = [ask_for(call("notes__read")), say("Lost."), say("Fine.")]
+    engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("read"))
-        await house.surface.ended(first.turn_id)
-        house.toolbox.add(tool("notes__read", read_only=True), answers_ok)
+        await harness.surface.ended(first.turn_id)
+        harness.toolbox.add(tool("notes__read", read_only=True), answers_ok)
         again = await engine.run_again(first.turn_id, 2, ANA)
-        view = await house.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
+        view = await harness.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
         step = asked(view)
         assert step is not None
         assert step.approval is not None
         await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        await house.surface.ended(again.turn_id)
-        await house.surface.ended((await engine.receive(message("and?"))).turn_id)
-    assert "(A person ran this by hand.\n" + enclose("notes__read", "ok") + ")" in words(house.model.requests[2])
+        await harness.surface.ended(again.turn_id)
+        await harness.surface.ended((await engine.receive(message("and?"))).turn_id)
+    assert "(A person ran this by hand.\n" + enclose("notes__read", "ok") + ")" in words(harness.model.requests[2])
 
 
-async def test_checking_asks_the_model_to_look_and_not_to_repeat(house: House) -> None:
-    house.toolbox.add(tool("notes__add"), lost)
-    house.allow("notes__add")
-    house.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know."), say("It is there.")]
-    engine = house.engine()
+async def test_checking_asks_the_model_to_look_and_not_to_repeat(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"), lost)
+    harness.allow("notes__add")
+    harness.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know."), say("It is there.")]
+    engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        await house.surface.ended(first.turn_id)
-        view = await house.surface.ended((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
+        await harness.surface.ended(first.turn_id)
+        view = await harness.surface.ended((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
     assert 'notes__add with {"text": "milk"} was sent' in view.turn.question.text
-    assert "Do not repeat the call." in words(house.model.requests[2])[-1]
+    assert "Do not repeat the call." in words(harness.model.requests[2])[-1]
 
 
-async def test_the_question_of_a_check_hides_what_a_card_hides(house: House) -> None:
-    house.toolbox.add(tool("notes__add"), lost)
-    house.toolbox.secrets["header X-Key"] = "k3y-0f-the-notes"
+async def test_the_question_of_a_check_hides_what_a_card_hides(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"), lost)
+    harness.toolbox.secrets["header X-Key"] = "k3y-0f-the-notes"
     asked_for = call("notes__add", text="login k3y-0f-the-notes with password=hunter2, then milk", token="abc")
-    house.model.script = [ask_for(asked_for), say("I do not know."), say("It is there.")]
-    engine = house.engine()
+    harness.model.script = [ask_for(asked_for), say("I do not know."), say("It is there.")]
+    engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        view = await house.surface.wait_for(lambda view: asked(view) is not None)
+        view = await harness.surface.wait_for(lambda view: asked(view) is not None)
         step = asked(view)
         assert step is not None
         assert step.approval is not None
         await engine.approvals.open_call(step.approval.id, 1, member(ANA))
         await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        await house.surface.ended(first.turn_id)
-        checked = await house.surface.ended((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
+        await harness.surface.ended(first.turn_id)
+        checked = await harness.surface.ended((await engine.check_outcome(first.turn_id, 2, ANA)).turn_id)
     text = checked.turn.question.text
     assert "[stored secret: header X-Key]" in text
     assert "then milk" in text
     assert not [each for each in ("k3y-0f", "hunter2", "abc") if each in text]
 
 
-async def test_what_succeeded_or_was_never_there_is_not_run_again(house: House) -> None:
-    house.toolbox.add(tool("notes__add"))
-    house.allow("notes__add")
-    house.model.script = [ask_for(call("notes__add")), say("Saved.")]
-    engine = house.engine()
+async def test_what_succeeded_or_was_never_there_is_not_run_again(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.allow("notes__add")
+    harness.model.script = [ask_for(call("notes__add")), say("Saved.")]
+    engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        await house.surface.ended(first.turn_id)
+        await harness.surface.ended(first.turn_id)
         for n in (1, 2, 7):
             with pytest.raises(NotFound):
                 await engine.run_again(first.turn_id, n, ANA)
 
 
-async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_nothing_to_check(house: House) -> None:
-    house.toolbox.add(tool("notes__add"), lost)
-    house.allow("notes__add")
-    house.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know.")]
-    engine = house.engine()
+async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_nothing_to_check(
+    harness: EngineHarness,
+) -> None:
+    harness.toolbox.add(tool("notes__add"), lost)
+    harness.allow("notes__add")
+    harness.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know.")]
+    engine = harness.engine()
 
     async def tried(turn_id: str, n: int, verdict: DecisionType) -> TurnView:
         again = await engine.run_again(turn_id, n, ANA)
-        view = await house.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
+        view = await harness.surface.wait_for(lambda view: view.turn.id == again.turn_id and asked(view) is not None)
         step = asked(view)
         assert step is not None
         assert step.approval is not None
         await engine.approvals.decide(Decision(step.approval.id, 1, verdict, ANA), member(ANA))
-        return await house.surface.ended(again.turn_id)
+        return await harness.surface.ended(again.turn_id)
 
     async with running(engine):
         first = await engine.receive(message("save it"))
-        await house.surface.ended(first.turn_id)
-        house.toolbox.add(tool("notes__add"), answers_ok)
+        await harness.surface.ended(first.turn_id)
+        harness.toolbox.add(tool("notes__add"), answers_ok)
         denied = await tried(first.turn_id, 2, DecisionType.DENY)
         with pytest.raises(NotFound):
             await engine.check_outcome(denied.turn.id, 1, ANA)
@@ -141,5 +143,5 @@ async def test_a_second_try_that_was_turned_down_can_be_asked_for_again_and_is_n
         recent = await engine.recent_turns(done.turn.conversation, 2)
         assert [view.turn.id for view in recent] == [denied.turn.id, done.turn.id]
         assert (await engine.view(done.turn.id)).steps == done.steps
-    assert house.toolbox.names == ["notes__add", "notes__add"]
+    assert harness.toolbox.names == ["notes__add", "notes__add"]
     assert [step.status for step in done.steps if isinstance(step, ToolStep)] == [StepStatus.DONE]

@@ -12,7 +12,7 @@ from bot.domain.turns import ModelStep
 from bot.engine.prompt.history import HistoryBudget
 from bot.llm.model_wrappers import REST_SECONDS, FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Say, Status
 from tests.fakes.parts import ScriptedModel, message, running, tool
 from tests.llm.conversation import ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES
@@ -25,14 +25,14 @@ SEARCH, CALL = "countersign__search_tools", "countersign__call_tool"
 class Vendors:
     """The models of all vendors, the first preferred. `now` moves on when it is told."""
 
-    def __init__(self, house: House, services: list[FakeLanguageModel]) -> None:
+    def __init__(self, harness: EngineHarness, services: list[FakeLanguageModel]) -> None:
         self.now = 1_000.0
         models: dict[str, LanguageModel] = {
             each.api: InstrumentedModel(each.create(service.base_url), each.api, null_sink)
             for each, service in zip(PROVIDERS, services, strict=True)
         }
         self.chain = FallbackModel(models, clock=lambda: self.now)
-        house.model = cast("ScriptedModel", self)
+        harness.model = cast("ScriptedModel", self)
 
     async def get(self, _name: str) -> FallbackModel:
         return self.chain
@@ -42,10 +42,12 @@ def thought(of: str, *calls: Call) -> Say:
     return Say(f"{of} says", calls, thinking=f"{of} thinks")
 
 
-async def test_each_vendor_takes_what_the_others_have_said_and_is_shown_none_of_their_thoughts(house: House) -> None:
+async def test_each_vendor_takes_what_the_others_have_said_and_is_shown_none_of_their_thoughts(
+    harness: EngineHarness,
+) -> None:
     for n in range(40):
-        house.toolbox.add(tool(f"notes__add_{n}"))
-    house.allow("notes__add_1", "notes__add_2")
+        harness.toolbox.add(tool(f"notes__add_{n}"))
+    harness.allow("notes__add_1", "notes__add_2")
     replies: tuple[list[Reply], ...] = (
         [thought("one", Call(SEARCH, {"query": "add"})), BUSY, thought("one")],
         [thought("two", Call(CALL, {"name": "notes__add_1", "arguments": {}})), BUSY],
@@ -56,16 +58,16 @@ async def test_each_vendor_takes_what_the_others_have_said_and_is_shown_none_of_
             stack.enter_context(FakeLanguageModel(each.api, *said))
             for each, said in zip(PROVIDERS, replies, strict=True)
         ]
-        vendors = Vendors(house, services)
-        engine = house.engine(memory=HistoryBudget(replay=ToolReplay.FULL))
+        vendors = Vendors(harness, services)
+        engine = harness.engine(memory=HistoryBudget(replay=ToolReplay.FULL))
         async with running(engine):
-            first = await house.surface.ended((await engine.receive(message("add two"))).turn_id)
+            first = await harness.surface.ended((await engine.receive(message("add two"))).turn_id)
             vendors.now += 2 * REST_SECONDS
-            second = await house.surface.ended((await engine.receive(message("and now?"))).turn_id)
+            second = await harness.surface.ended((await engine.receive(message("and now?"))).turn_id)
         await vendors.chain.close()
     wrote = [step.model for view in (first, second) for step in view.steps if isinstance(step, ModelStep)]
     assert wrote == ["anthropic", "responses", "openai", "openai", "anthropic"]
-    assert house.toolbox.names == ["notes__add_1", "notes__add_2"]
+    assert harness.toolbox.names == ["notes__add_1", "notes__add_2"]
     assert [service.refusals for service in services] == [[], [], []]
     for of, service in zip(("one", "two", "three"), services, strict=True):
         said = json.dumps([request.body for request in service.requests])

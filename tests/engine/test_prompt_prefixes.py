@@ -15,7 +15,7 @@ from bot.domain.tools import CallReturned, ServerGuidance, ToolOutcome
 from bot.engine.prompt.context import PlatformHint, SystemPrompt
 from bot.engine.prompt.history import HistoryBudget
 from bot.errors import ModelRejected
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.engine.test_history import LONG, SHORT, is_summary, numbered, talk
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, tool
 
@@ -31,20 +31,20 @@ async def found(wanted: ToolCall, _: object) -> ToolOutcome:
 @pytest.mark.parametrize("replay", list(ToolReplay))
 @pytest.mark.parametrize("shared", [True, False])
 async def test_whatever_happens_in_a_conversation_the_next_request_goes_on_from_the_one_before(
-    house: House, replay: ToolReplay, shared: bool
+    harness: EngineHarness, replay: ToolReplay, shared: bool
 ) -> None:
-    house.toolbox.add(tool("s__read", read_only=True), found)
-    house.toolbox.add(tool("s__find", read_only=True), found)
-    house.toolbox.guidance = (ServerGuidance("s", "Mind s.", "Say where it is from.", auto_context_tool="s__find"),)
-    house.allow("s__read", "s__find")
-    house.model.capabilities = Capabilities(images=True, documents=True)
-    house.surface.files.update(a=b"\x89PNG\r\n\x1a\n", b=b"%PDF-", c=b"text")
+    harness.toolbox.add(tool("s__read", read_only=True), found)
+    harness.toolbox.add(tool("s__find", read_only=True), found)
+    harness.toolbox.guidance = (ServerGuidance("s", "Mind s.", "Say where it is from.", auto_context_tool="s__find"),)
+    harness.allow("s__read", "s__find")
+    harness.model.capabilities = Capabilities(images=True, documents=True)
+    harness.surface.files.update(a=b"\x89PNG\r\n\x1a\n", b=b"%PDF-", c=b"text")
     files = [
         Attachment(name, f"{name}.bin", kind, 9)
         for name, kind in (("a", "image/png"), ("b", "application/pdf"), ("c", "text/plain"))
     ]
     reads = ask_for(call("s__read", "r1"), call("s__no", "r2"))
-    house.model.script = [
+    harness.model.script = [
         reads,
         say("One."),
         reads,
@@ -54,7 +54,7 @@ async def test_whatever_happens_in_a_conversation_the_next_request_goes_on_from_
         say(""),
         say("Five."),
     ]
-    engine = house.engine(
+    engine = harness.engine(
         memory=HistoryBudget(replay=replay),
         instructions=SystemPrompt(
             "P", lambda _: PlatformHint("Draws.", shared=shared), today=lambda: date(2026, 11, 22)
@@ -70,10 +70,10 @@ async def test_whatever_happens_in_a_conversation_the_next_request_goes_on_from_
             message("this is empty"),
             message("and the end"),
         ):
-            house.toolbox.absent = ("s2 is away.",) if said.text == "this fails" else ()
+            harness.toolbox.absent = ("s2 is away.",) if said.text == "this fails" else ()
             receipt = await engine.receive(said)
-            await house.surface.ended(receipt.turn_id)
-    requests = house.model.requests
+            await harness.surface.ended(receipt.turn_id)
+    requests = harness.model.requests
     assert len(requests) == 8
     for earlier, later in pairwise(requests):
         assert later.messages[: earlier.stable_messages] == steady(earlier)
@@ -83,19 +83,19 @@ async def test_whatever_happens_in_a_conversation_the_next_request_goes_on_from_
         assert requests[second].messages[: len(requests[first].messages)] == requests[first].messages
 
 
-async def test_between_two_summaries_requests_begin_as_those_before_them_did(house: House) -> None:
+async def test_between_two_summaries_requests_begin_as_those_before_them_did(harness: EngineHarness) -> None:
     async def answer(request: ModelRequest) -> Completion:
         return say("word " * 1_000 if is_summary(request) else LONG)
 
-    house.model.capabilities = Capabilities(context_tokens=10_000)
-    house.model.script = [answer] * 40
-    engine = house.engine(memory=SHORT)
+    harness.model.capabilities = Capabilities(context_tokens=10_000)
+    harness.model.script = [answer] * 40
+    engine = harness.engine(memory=SHORT)
     async with running(engine):
-        await talk(house, engine, *numbered(1, 16))
+        await talk(harness, engine, *numbered(1, 16))
     went_on = 0
-    for earlier, later in pairwise(house.model.requests):
+    for earlier, later in pairwise(harness.model.requests):
         if not is_summary(earlier) and not is_summary(later):
             assert later.messages[: earlier.stable_messages] == steady(earlier)
             went_on += 1
     assert went_on >= 8
-    assert sum(map(is_summary, house.model.requests)) >= 2
+    assert sum(map(is_summary, harness.model.requests)) >= 2

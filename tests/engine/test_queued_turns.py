@@ -10,7 +10,7 @@ from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import BlockingTurn, TurnView
 from bot.ports import CallContext
 from bot.rendering.timeline import StopTurnAction, available_actions, waiting_text
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool
 
 
@@ -19,63 +19,63 @@ def asked(view: TurnView) -> ToolStep | None:
     return next(waiting, None)
 
 
-async def test_it_says_so_although_it_came_first_and_stopping_that_turn_lets_it_go_on(house: House) -> None:
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add")), say("Hello.")]
+async def test_it_says_so_although_it_came_first_and_stopping_that_turn_lets_it_go_on(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add")), say("Hello.")]
     # The message is there before the turn ahead of it has even begun.
-    first = await house.log.enqueue(message("save it"))
-    second = await house.log.enqueue(message("hello", author=BEN))
-    engine = house.engine()
+    first = await harness.log.enqueue(message("save it"))
+    second = await harness.log.enqueue(message("hello", author=BEN))
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.wait_for(
+        view = await harness.surface.wait_for(
             lambda view: view.turn.id == second.turn_id and bool(available_actions(view))
         )
         assert waiting_text(view) == "Waiting behind an approval"
         (offer,) = available_actions(view)
         assert offer == StopTurnAction(first.turn_id)
         assert await engine.stop(offer.turn_id, BEN)
-        stopped = await house.surface.ended(first.turn_id)
-        answered = await house.surface.ended(second.turn_id)
+        stopped = await harness.surface.ended(first.turn_id)
+        answered = await harness.surface.ended(second.turn_id)
     assert (stopped.turn.status, stopped.turn.failure) == (TurnStatus.CANCELLED, "Stopped by Ben.")
     assert answered.turn.status is TurnStatus.DONE
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_when_the_call_is_signed_nothing_is_in_its_way_any_more(house: House) -> None:
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add")), say("Saved."), say("Hello.")]
-    engine = house.engine()
+async def test_when_the_call_is_signed_nothing_is_in_its_way_any_more(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add")), say("Saved."), say("Hello.")]
+    engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("save it"))
-        card = await house.surface.wait_for(lambda view: asked(view) is not None)
+        card = await harness.surface.wait_for(lambda view: asked(view) is not None)
         second = await engine.receive(message("hello"))
-        behind = await house.surface.wait_for(lambda view: view.turn.id == second.turn_id)
+        behind = await harness.surface.wait_for(lambda view: view.turn.id == second.turn_id)
         step = asked(card)
         assert step is not None
         assert step.approval is not None
         await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
-        await house.surface.ended(second.turn_id)
+        await harness.surface.ended(second.turn_id)
     assert behind.blocker == BlockingTurn(first.turn_id, awaits_signature=True)
-    places = [waiting_text(view) for view in house.surface.views if view.turn.id == second.turn_id]
+    places = [waiting_text(view) for view in harness.surface.views if view.turn.id == second.turn_id]
     assert places[0] == "Waiting behind an approval"
     assert places[-1] == ""
 
 
-async def test_behind_what_a_server_wants_to_hear_the_way_out_is_the_same(house: House) -> None:
+async def test_behind_what_a_server_wants_to_hear_the_way_out_is_the_same(harness: EngineHarness) -> None:
     async def asks(_call: ToolCall, _context: CallContext) -> ToolOutcome:
         return CallNeedsInput((ElicitationRequest("seats", "How many?", FormMode({})),), None)
 
-    house.toolbox.add(tool("travel__book"), asks)
-    house.allow("travel__book")
-    house.model.script = [ask_for(call("travel__book")), say("Hello.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("travel__book"), asks)
+    harness.allow("travel__book")
+    harness.model.script = [ask_for(call("travel__book")), say("Hello.")]
+    engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("book it"))
-        await house.surface.wait_for(lambda view: view.asks)
+        await harness.surface.wait_for(lambda view: view.asks)
         second = await engine.receive(message("hello"))
-        behind = await house.surface.wait_for(lambda view: view.turn.id == second.turn_id)
+        behind = await harness.surface.wait_for(lambda view: view.turn.id == second.turn_id)
         assert behind.blocker == BlockingTurn(first.turn_id, awaits_answer=True)
         assert waiting_text(behind) == "Waiting behind a question of a server"
         assert available_actions(behind) == (StopTurnAction(first.turn_id),)
         await engine.stop(first.turn_id, BEN)
-        await house.surface.ended(second.turn_id)
+        await harness.surface.ended(second.turn_id)

@@ -14,7 +14,7 @@ import pytest
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import ModelStep, Receipt, TurnStatus
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ScriptedModel, message, running, say, words
 
 MESSAGES, CONVERSATIONS, EVENTS = 24, 5, 60
@@ -56,11 +56,13 @@ class Answering:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(house: House, seed: int) -> None:
+async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
+    harness: EngineHarness, seed: int
+) -> None:
     chance = random.Random(seed)
     model = Answering(chance)
-    house.model = cast("ScriptedModel", model)
-    engine = house.engine()
+    harness.model = cast("ScriptedModel", model)
+    engine = harness.engine()
     engine._worker.room.limit = chance.choice((1, 3, 32))
     known: list[str] = []
     tasks: list[asyncio.Task[Receipt]] = []
@@ -78,12 +80,12 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(h
                 known += [each.result().turn_id for each in tasks if each.done() and not each.cancelled()]
     async with running(engine):
         receipts = [await engine.receive(sent(n)) for n in range(MESSAGES)]
-        views = [await house.surface.ended(receipt.turn_id) for receipt in receipts]
+        views = [await harness.surface.ended(receipt.turn_id) for receipt in receipts]
     assert len({receipt.turn_id for receipt in receipts}) == MESSAGES
     everything = [
         view.turn.id
         for n in range(CONVERSATIONS)
-        for view in await house.log.recent_turns(ConversationKey("test", "w", "many", str(n)), 100)
+        for view in await harness.log.recent_turns(ConversationKey("test", "w", "many", str(n)), 100)
     ]
     assert len(everything) == MESSAGES
     assert model.twice == set()
@@ -94,4 +96,4 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(h
     assert all(task.cancelled() or task.exception() is None for task in tasks)
     assert engine._worker._held == {}
     assert engine._worker.room.available(held=0) == engine._worker.room.limit
-    assert house.log._arriving == set()
+    assert harness.log._arriving == set()

@@ -10,7 +10,7 @@ from bot.domain.turns import Claim, ModelStep, Receipt, TurnStatus
 from bot.engine.engine import Engine
 from bot.logs import _about, in_context
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, NEWEST, message, running, say, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -32,47 +32,47 @@ async def looked_round(engine: Engine) -> None:
     await until(lambda: not engine._worker.room.others_wait)
 
 
-def without_claims(house: House) -> None:
+def without_claims(harness: EngineHarness) -> None:
     """Looking round takes for ever."""
 
     async def stuck(*_: Any) -> Sequence[Claim]:
         await asyncio.Event().wait()
         raise AssertionError
 
-    house.log.claim = stuck  # type: ignore[method-assign, assignment]
+    harness.log.claim = stuck  # type: ignore[method-assign, assignment]
 
 
-async def test_a_message_is_answered_without_looking_round_for_it(house: House) -> None:
-    house.model.script = [say("Hello.")]
-    engine = house.engine()
+async def test_a_message_is_answered_without_looking_round_for_it(harness: EngineHarness) -> None:
+    harness.model.script = [say("Hello.")]
+    engine = harness.engine()
     async with running(engine):
         await looked_round(engine)
-        without_claims(house)
+        without_claims(harness)
         receipt = await engine.receive(message("hi"))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert (view.turn.status, view.steps[0].message.text) == (TurnStatus.DONE, "Hello.")  # type: ignore[union-attr]
 
 
-async def test_what_finds_no_room_waits_until_there_is_some(house: House) -> None:
-    house.model.script = [for_ever, say("Second.")]
-    engine = house.engine()
+async def test_what_finds_no_room_waits_until_there_is_some(harness: EngineHarness) -> None:
+    harness.model.script = [for_ever, say("Second.")]
+    engine = harness.engine()
     engine._worker.room.limit = 1
     async with running(engine):
         await looked_round(engine)
         first, second = await asyncio.gather(
             engine.receive(message("one")), engine.receive(message("two", conversation=ELSEWHERE))
         )
-        await until(lambda: len(house.model.requests) == 1)
+        await until(lambda: len(harness.model.requests) == 1)
         assert len(engine._worker._held) == 1
         (held,) = engine._worker._held
         await engine.stop(held, message("").author)
         other = second if held == first.turn_id else first
-        assert (await house.surface.ended(other.turn_id)).turn.status is TurnStatus.DONE
+        assert (await harness.surface.ended(other.turn_id)).turn.status is TurnStatus.DONE
 
 
-async def test_what_is_being_claimed_takes_room_too(house: House) -> None:
+async def test_what_is_being_claimed_takes_room_too(harness: EngineHarness) -> None:
     claimed, go_on = asyncio.Event(), asyncio.Event()
-    claim = house.log.claim
+    claim = harness.log.claim
 
     async def slow(*asked: Any) -> Sequence[Claim]:
         found = await claim(*asked)
@@ -81,11 +81,11 @@ async def test_what_is_being_claimed_takes_room_too(house: House) -> None:
             await go_on.wait()
         return found
 
-    house.log.claim = slow  # type: ignore[method-assign, assignment]
-    house.model.script = [for_ever, for_ever]
-    engine = house.engine()
+    harness.log.claim = slow  # type: ignore[method-assign, assignment]
+    harness.model.script = [for_ever, for_ever]
+    engine = harness.engine()
     engine._worker.room.limit = 1
-    first = await house.log.enqueue(message("one"))
+    first = await harness.log.enqueue(message("one"))
     async with running(engine):
         async with asyncio.timeout(10):
             await claimed.wait()
@@ -93,26 +93,26 @@ async def test_what_is_being_claimed_takes_room_too(house: House) -> None:
         go_on.set()
         await until(lambda: first.turn_id in engine._worker._held)
         assert list(engine._worker._held) == [first.turn_id]
-        assert (await house.log.get_view(second.turn_id)).turn.status is TurnStatus.QUEUED
+        assert (await harness.log.get_view(second.turn_id)).turn.status is TurnStatus.QUEUED
 
 
-async def test_no_message_overtakes_those_that_wait_for_room(house: House) -> None:
+async def test_no_message_overtakes_those_that_wait_for_room(harness: EngineHarness) -> None:
     looking, go_on = asyncio.Event(), asyncio.Event()
-    claim = house.log.claim
+    claim = harness.log.claim
 
     async def slow(*asked: Any) -> Sequence[Claim]:
         looking.set()
         await go_on.wait()
         return await claim(*asked)
 
-    house.model.script = [for_ever] * 4
-    engine = house.engine()
+    harness.model.script = [for_ever] * 4
+    engine = harness.engine()
     engine._worker.room.limit = 2
     async with running(engine):
         await looked_round(engine)
         first, second, third = [await engine.receive(said(n)) for n in range(3)]
         await until(lambda: set(engine._worker._held) == {first.turn_id, second.turn_id})
-        house.log.claim = slow  # type: ignore[method-assign, assignment]
+        harness.log.claim = slow  # type: ignore[method-assign, assignment]
         looking.clear()
         await engine.stop(first.turn_id, ANA)
         async with asyncio.timeout(10):
@@ -125,32 +125,32 @@ async def test_no_message_overtakes_those_that_wait_for_room(house: House) -> No
         await until(lambda: list(engine._worker._held) == [third.turn_id, fourth.turn_id])
 
 
-async def test_what_could_not_be_drawn_here_is_not_begun_here(house: House) -> None:
-    engine = house.engine()
+async def test_what_could_not_be_drawn_here_is_not_begun_here(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
         await looked_round(engine)
         receipt = await engine.receive(message("hi", conversation=OUT_OF_REACH))
         assert engine._worker._held == {}
-        assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.QUEUED
+        assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.QUEUED
 
 
-async def test_where_other_processes_could_drive_it_whoever_looks_round_first_does(house: House) -> None:
+async def test_where_other_processes_could_drive_it_whoever_looks_round_first_does(harness: EngineHarness) -> None:
     async def never(_message: InboundMessage) -> tuple[Receipt, Claim | None]:
         raise AssertionError
 
-    house.model.script = [say("Hello.")]
-    house.log.enqueue_and_claim = never  # type: ignore[method-assign, assignment]
-    house.log.lease_seconds = 15.0
-    engine = house.engine()
+    harness.model.script = [say("Hello.")]
+    harness.log.enqueue_and_claim = never  # type: ignore[method-assign, assignment]
+    harness.log.lease_seconds = 15.0
+    engine = harness.engine()
     async with running(engine):
         await looked_round(engine)
         receipt = await engine.receive(message("hi"))
-        assert (await house.surface.ended(receipt.turn_id)).turn.status is TurnStatus.DONE
+        assert (await harness.surface.ended(receipt.turn_id)).turn.status is TurnStatus.DONE
 
 
-async def test_what_was_being_taken_in_when_the_process_left_is_given_back(house: House) -> None:
-    taking, go_on = house.hold_up_taking_in()
-    engine = house.engine()
+async def test_what_was_being_taken_in_when_the_process_left_is_given_back(harness: EngineHarness) -> None:
+    taking, go_on = harness.hold_up_taking_in()
+    engine = harness.engine()
     async with running(engine):
         await looked_round(engine)
         receiving = asyncio.create_task(engine.receive(message("hi")))
@@ -159,15 +159,17 @@ async def test_what_was_being_taken_in_when_the_process_left_is_given_back(house
     go_on.set()
     async with asyncio.timeout(10):
         receipt = await receiving
-    another = SqlTurnLog(house.database)
+    another = SqlTurnLog(harness.database)
     assert await another.acquire_delivery(receipt.turn_id, NEWEST) == {}
     (again,) = await another.claim(1)
     assert (again.turn_id, again.recoveries) == (receipt.turn_id, 0)
 
 
-async def test_what_nobody_waits_for_any_more_while_it_is_taken_in_is_answered_all_the_same(house: House) -> None:
+async def test_what_nobody_waits_for_any_more_while_it_is_taken_in_is_answered_all_the_same(
+    harness: EngineHarness,
+) -> None:
     taken = asyncio.Event()
-    take_in = house.log.enqueue_and_claim
+    take_in = harness.log.enqueue_and_claim
 
     async def slow(received: InboundMessage) -> tuple[Receipt, Claim | None]:
         await take_in(received)
@@ -175,20 +177,20 @@ async def test_what_nobody_waits_for_any_more_while_it_is_taken_in_is_answered_a
         await asyncio.Event().wait()
         raise AssertionError
 
-    house.log.enqueue_and_claim = slow  # type: ignore[method-assign, assignment]
-    house.model.script = [say("Hello.")]
-    engine = house.engine()
+    harness.log.enqueue_and_claim = slow  # type: ignore[method-assign, assignment]
+    harness.model.script = [say("Hello.")]
+    engine = harness.engine()
     async with running(engine):
         await looked_round(engine)
         receiving = asyncio.create_task(engine.receive(message("hi")))
         async with asyncio.timeout(10):
             await taken.wait()
         receiving.cancel()
-        view = await house.surface.wait_for(lambda view: view.turn.status is TurnStatus.DONE)
+        view = await harness.surface.wait_for(lambda view: view.turn.status is TurnStatus.DONE)
     assert [step.message.text for step in view.steps if isinstance(step, ModelStep)] == ["Hello."]
 
 
-async def test_a_turn_does_not_end_with_the_request_it_came_with(house: House) -> None:
+async def test_a_turn_does_not_end_with_the_request_it_came_with(harness: EngineHarness) -> None:
     """It is driven in the worker's own context: what is logged for it names the turn and not that request."""
     seen: list[dict[Any, str]] = []
 
@@ -196,11 +198,11 @@ async def test_a_turn_does_not_end_with_the_request_it_came_with(house: House) -
         seen.append(dict(_about.get()))
         return say("Done.")
 
-    house.model.script = [look]
-    engine = house.engine()
+    harness.model.script = [look]
+    engine = harness.engine()
     async with running(engine):
         await looked_round(engine)
         with in_context(request="r-1"):
             receipt = await engine.receive(message("hi"))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
     assert seen == [{"turn": receipt.turn_id, "conversation": str(message("").conversation)}]

@@ -19,7 +19,7 @@ from bot.domain.tools import CallReturned, ToolOutcome
 from bot.engine.prompt.builder import MAX_IMAGES
 from bot.errors import NotFound
 from bot.ports import CallContext
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ask_for, call, message, running, say, tool
 
 SEEING = Capabilities(images=True)
@@ -40,49 +40,53 @@ def results(request: ModelRequest) -> list[tuple[ResultPart, ...]]:
     return [part.parts for each in request.messages for part in each.parts if isinstance(part, ToolResult)]
 
 
-async def asked(house: House, *rounds: tuple[ResultPart, ...], capabilities: Capabilities = SEEING) -> str:
+async def asked(harness: EngineHarness, *rounds: tuple[ResultPart, ...], capabilities: Capabilities = SEEING) -> str:
     """A turn in which each round calls a tool that returns these parts; its id."""
-    house.model.capabilities = capabilities
-    house.allow(*(f"s__t{n}" for n in range(len(rounds))))
+    harness.model.capabilities = capabilities
+    harness.allow(*(f"s__t{n}" for n in range(len(rounds))))
     for n, parts in enumerate(rounds):
-        house.toolbox.add(tool(f"s__t{n}"), returning(*parts))  # type: ignore[arg-type]
-        house.model.script.append(ask_for(call(f"s__t{n}", f"c{n}")))
-    house.model.script.append(say("There."))
-    engine = house.engine()
+        harness.toolbox.add(tool(f"s__t{n}"), returning(*parts))  # type: ignore[arg-type]
+        harness.model.script.append(ask_for(call(f"s__t{n}", f"c{n}")))
+    harness.model.script.append(say("There."))
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("Show me."))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
     return receipt.turn_id
 
 
-async def test_a_model_that_sees_gets_the_image_and_what_is_for_people_alone_it_does_not(house: House) -> None:
+async def test_a_model_that_sees_gets_the_image_and_what_is_for_people_alone_it_does_not(
+    harness: EngineHarness,
+) -> None:
     image = ImagePart(png(1), "image/png", "cat.png")
     private = ImagePart(png(2), "image/png", "", ImageAudience.PEOPLE)
-    await asked(house, (TextPart("Here."), image, TextPart("[Image: image/png]"), private, FilePart(b"x", "a/b", "f")))
-    assert results(house.model.requests[-1]) == [(TextPart("Here."), image, TextPart("[Image: image/png]"))]
+    await asked(
+        harness, (TextPart("Here."), image, TextPart("[Image: image/png]"), private, FilePart(b"x", "a/b", "f"))
+    )
+    assert results(harness.model.requests[-1]) == [(TextPart("Here."), image, TextPart("[Image: image/png]"))]
 
 
-async def test_a_model_that_does_not_see_is_told_that_there_is_an_image(house: House) -> None:
-    await asked(house, (TextPart("Here."), ImagePart(png(1), "image/png")), capabilities=Capabilities(images=False))
-    assert results(house.model.requests[-1]) == [(TextPart("Here."), TextPart("[Image: image/png]"))]
+async def test_a_model_that_does_not_see_is_told_that_there_is_an_image(harness: EngineHarness) -> None:
+    await asked(harness, (TextPart("Here."), ImagePart(png(1), "image/png")), capabilities=Capabilities(images=False))
+    assert results(harness.model.requests[-1]) == [(TextPart("Here."), TextPart("[Image: image/png]"))]
 
 
-async def test_an_image_that_is_too_large_for_the_model_is_told(house: House) -> None:
+async def test_an_image_that_is_too_large_for_the_model_is_told(harness: EngineHarness) -> None:
     small = Capabilities(images=True, image_bytes=len(png(1)))
-    await asked(house, (ImagePart(png(1), "image/png"), ImagePart(png(2) + b"x", "image/png")), capabilities=small)
-    assert results(house.model.requests[-1]) == [(ImagePart(png(1), "image/png"), TextPart("[Image: image/png]"))]
+    await asked(harness, (ImagePart(png(1), "image/png"), ImagePart(png(2) + b"x", "image/png")), capabilities=small)
+    assert results(harness.model.requests[-1]) == [(ImagePart(png(1), "image/png"), TextPart("[Image: image/png]"))]
 
 
-async def test_of_many_images_the_newest_go_along(house: House) -> None:
-    await asked(house, *((ImagePart(png(n), "image/png"),) for n in range(MAX_IMAGES + 2)))
-    found = [parts[0] for parts in results(house.model.requests[-1])]
+async def test_of_many_images_the_newest_go_along(harness: EngineHarness) -> None:
+    await asked(harness, *((ImagePart(png(n), "image/png"),) for n in range(MAX_IMAGES + 2)))
+    found = [parts[0] for parts in results(harness.model.requests[-1])]
     text_part = TextPart("[Image: image/png]")
     assert found == [text_part, text_part, *(ImagePart(png(n), "image/png") for n in range(2, MAX_IMAGES + 2))]
 
 
-async def test_whoever_draws_can_read_what_was_returned(house: House) -> None:
-    turn_id = await asked(house, (FilePart(b"pool,20\n", "text/csv", "pools.csv"),))
-    for view in (await house.surface.ended(turn_id), await house.engine().view(turn_id)):
+async def test_whoever_draws_can_read_what_was_returned(harness: EngineHarness) -> None:
+    turn_id = await asked(harness, (FilePart(b"pool,20\n", "text/csv", "pools.csv"),))
+    for view in (await harness.surface.ended(turn_id), await harness.engine().view(turn_id)):
         (file,) = (part for step in view.steps for part in getattr(getattr(step, "result", None), "parts", ()))
         assert isinstance(file, StoredFile)
         assert view.read is not None

@@ -20,7 +20,7 @@ from bot.engine.policy.result_visibility import ResultVisibility
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.engine.prompt.history import WITHHELD_RESULT, HistoryBudget
 from bot.errors import NotFound
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.engine.test_history import large
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, returned, running, say, tool, words
 
@@ -36,35 +36,35 @@ def reading(where: str, call_id: str = "r1") -> ToolCall:
 
 
 @pytest.fixture
-def house(house: House) -> House:
+def harness(harness: EngineHarness) -> EngineHarness:
     """A tool with a large answer, which everybody may use."""
 
     async def answer(wanted: ToolCall, _context: object) -> ToolOutcome:
         return returned(wanted, large())
 
-    house.toolbox.add(tool("hr__read", read_only=True, server_id="id-hr"), answer)
-    house.rules = RuleBook(Policies(ALLOW), Approvers())
-    return house
+    harness.toolbox.add(tool("hr__read", read_only=True, server_id="id-hr"), answer)
+    harness.rules = RuleBook(Policies(ALLOW), Approvers())
+    return harness
 
 
-def deny(house: House, **what: Any) -> None:
-    assert house.rules is not None
-    house.rules.amend([Rule(DENY, **what)], [], [])
+def deny(harness: EngineHarness, **what: Any) -> None:
+    assert harness.rules is not None
+    harness.rules.amend([Rule(DENY, **what)], [], [])
 
 
-def bind(house: House, profile: Profile, *rules: Rule) -> None:
-    assert house.rules is not None
-    house.rules.amend(rules, [profile], [Binding(str(HALL).rpartition(":")[0], profile.id)])
+def bind(harness: EngineHarness, profile: Profile, *rules: Rule) -> None:
+    assert harness.rules is not None
+    harness.rules.amend(rules, [profile], [Binding(str(HALL).rpartition(":")[0], profile.id)])
 
 
-async def told(house: House, *asked: tuple[Author, str], replay: ToolReplay = ToolReplay.NAMES) -> str:
+async def told(harness: EngineHarness, *asked: tuple[Author, str], replay: ToolReplay = ToolReplay.NAMES) -> str:
     """What the model read last before it answered the last of these."""
-    engine = house.engine(memory=HistoryBudget(replay=replay))
+    engine = harness.engine(memory=HistoryBudget(replay=replay))
     async with running(engine):
         for author, question in asked:
             receipt = await engine.receive(message(question, author=author))
-            await house.surface.ended(receipt.turn_id)
-    return words(house.model.requests[-1])[-1]
+            await harness.surface.ended(receipt.turn_id)
+    return words(harness.model.requests[-1])[-1]
 
 
 ANA_READS = (ask_for(call("hr__read", of="sam")), say("Read."))
@@ -80,14 +80,16 @@ ANA_READS = (ask_for(call("hr__read", of="sam")), say("Read."))
         pytest.param({"server": "hr"}, id="to everybody by now"),
     ],
 )
-async def test_who_is_denied_a_tool_is_not_read_what_it_has_told_others(house: House, rule: dict[str, Any]) -> None:
-    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
-    engine = house.engine()
+async def test_who_is_denied_a_tool_is_not_read_what_it_has_told_others(
+    harness: EngineHarness, rule: dict[str, Any]
+) -> None:
+    harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
-        deny(house, **rule)
-        await house.surface.ended((await engine.receive(message("and its end?", author=BEN))).turn_id)
-    assert words(house.model.requests[-1])[-1] == REFUSED
+        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        deny(harness, **rule)
+        await harness.surface.ended((await engine.receive(message("and its end?", author=BEN))).turn_id)
+    assert words(harness.model.requests[-1])[-1] == REFUSED
 
 
 @pytest.mark.parametrize(
@@ -98,78 +100,84 @@ async def test_who_is_denied_a_tool_is_not_read_what_it_has_told_others(house: H
         pytest.param({"arguments": {"of": "priya"}, "askers": BENS}, id="other arguments"),
     ],
 )
-async def test_who_is_denied_something_else_is_read_it(house: House, rule: dict[str, Any]) -> None:
-    deny(house, **rule)
-    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There.")]
-    assert (await told(house, (ANA, "read it"), (BEN, "and on"))).startswith("000000000 ")
+async def test_who_is_denied_something_else_is_read_it(harness: EngineHarness, rule: dict[str, Any]) -> None:
+    deny(harness, **rule)
+    harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There.")]
+    assert (await told(harness, (ANA, "read it"), (BEN, "and on"))).startswith("000000000 ")
 
 
 async def test_to_somebody_of_whom_nobody_knows_who_they_are_nothing_is_read_that_members_are_denied(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
     async def unknown(*_asked: object) -> None:
         raise NotFound("There is nobody of that name.")
 
-    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
-    engine = house.engine()
+    harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
-        deny(house, server="hr", askers=frozenset({MEMBERS}))
-        house.surface.member = unknown  # type: ignore[method-assign, assignment]
-        await house.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
-    assert words(house.model.requests[-1])[-1] == REFUSED
+        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        deny(harness, server="hr", askers=frozenset({MEMBERS}))
+        harness.surface.member = unknown  # type: ignore[method-assign, assignment]
+        await harness.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+    assert words(harness.model.requests[-1])[-1] == REFUSED
 
 
-async def test_a_page_of_a_result_is_read_to_nobody_who_may_not_read_the_result(house: House) -> None:
-    deny(house, server="hr", askers=BENS)
-    house.model.script = [
+async def test_a_page_of_a_result_is_read_to_nobody_who_may_not_read_the_result(harness: EngineHarness) -> None:
+    deny(harness, server="hr", askers=BENS)
+    harness.model.script = [
         *(*ANA_READS, ask_for(reading("1.2")), say("There.")),
         *(ask_for(reading("2.2")), say("I may not.")),
     ]
-    assert await told(house, (ANA, "read it"), (ANA, "and on"), (BEN, "what was that?")) == REFUSED
+    assert await told(harness, (ANA, "read it"), (ANA, "and on"), (BEN, "what was that?")) == REFUSED
 
 
-async def test_what_a_tool_has_said_that_is_gone_is_read_by_the_name_that_it_had(house: House) -> None:
-    deny(house, server="hr", askers=BENS)
-    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("No."), ask_for(reading("1.2", "r2")), say("There.")]
-    engine = house.engine()
+async def test_what_a_tool_has_said_that_is_gone_is_read_by_the_name_that_it_had(harness: EngineHarness) -> None:
+    deny(harness, server="hr", askers=BENS)
+    harness.model.script = [
+        *ANA_READS,
+        ask_for(reading("1.2")),
+        say("No."),
+        ask_for(reading("1.2", "r2")),
+        say("There."),
+    ]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
-        house.toolbox.tools.clear()
-        house.toolbox.add(tool("hr__read", server_id="id-other"))
-        await house.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
-        assert words(house.model.requests[-1])[-1] == REFUSED
-        await house.surface.ended((await engine.receive(message("and on, again"))).turn_id)
-    assert words(house.model.requests[-1])[-1].startswith("000000000 ")
+        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        harness.toolbox.tools.clear()
+        harness.toolbox.add(tool("hr__read", server_id="id-other"))
+        await harness.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+        assert words(harness.model.requests[-1])[-1] == REFUSED
+        await harness.surface.ended((await engine.receive(message("and on, again"))).turn_id)
+    assert words(harness.model.requests[-1])[-1].startswith("000000000 ")
 
 
 @pytest.mark.parametrize("askers", [pytest.param(BENS, id="to some"), pytest.param(frozenset(), id="to everybody")])
 async def test_what_a_server_has_said_that_is_renamed_is_read_by_the_name_that_it_has(
-    house: House, askers: frozenset[str]
+    harness: EngineHarness, askers: frozenset[str]
 ) -> None:
-    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not."), say("I do not know.")]
-    engine = house.engine()
+    harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("I may not."), say("I do not know.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
-        house.toolbox.tools.clear()
-        house.toolbox.add(tool("people__read", read_only=True, server_id="id-hr"))
-        deny(house, server="people", askers=askers)
-        await house.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
-    assert words(house.model.requests[-1])[-1] == REFUSED
-    await told(house, (BEN, "and?"), replay=ToolReplay.FULL)
-    assert [text for text in words(house.model.requests[-1]) if "000000000" in text] == []
+        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        harness.toolbox.tools.clear()
+        harness.toolbox.add(tool("people__read", read_only=True, server_id="id-hr"))
+        deny(harness, server="people", askers=askers)
+        await harness.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+    assert words(harness.model.requests[-1])[-1] == REFUSED
+    await told(harness, (BEN, "and?"), replay=ToolReplay.FULL)
+    assert [text for text in words(harness.model.requests[-1]) if "000000000" in text] == []
 
 
-async def test_what_a_server_has_said_is_no_longer_denied_by_a_name_that_it_had(house: House) -> None:
-    deny(house, server="hr", askers=BENS)
-    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There.")]
-    engine = house.engine()
+async def test_what_a_server_has_said_is_no_longer_denied_by_a_name_that_it_had(harness: EngineHarness) -> None:
+    deny(harness, server="hr", askers=BENS)
+    harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
-        house.toolbox.tools.clear()
-        house.toolbox.add(tool("people__read", read_only=True, server_id="id-hr"))
-        await house.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
-    assert words(house.model.requests[-1])[-1].startswith("000000000 ")
+        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        harness.toolbox.tools.clear()
+        harness.toolbox.add(tool("people__read", read_only=True, server_id="id-hr"))
+        await harness.surface.ended((await engine.receive(message("and on", author=BEN))).turn_id)
+    assert words(harness.model.requests[-1])[-1].startswith("000000000 ")
 
 
 @pytest.mark.parametrize(
@@ -181,37 +189,37 @@ async def test_what_a_server_has_said_is_no_longer_denied_by_a_name_that_it_had(
     ],
 )
 async def test_what_a_tool_has_said_is_read_to_nobody_while_the_profile_does_not_enable_it(
-    house: House, profile: Profile, said: str
+    harness: EngineHarness, profile: Profile, said: str
 ) -> None:
-    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("Well."), say("Well.")]
-    engine = house.engine()
+    harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("Well."), say("Well.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("read it"))).turn_id)
-        bind(house, profile)
-        await house.surface.ended((await engine.receive(message("and on"))).turn_id)
-    assert words(house.model.requests[-1])[-1].startswith(said)
-    await told(house, (ANA, "and?"), replay=ToolReplay.FULL)
-    assert (WITHHELD_RESULT in words(house.model.requests[-1])) == (said == NOT_ENABLED)
+        await harness.surface.ended((await engine.receive(message("read it"))).turn_id)
+        bind(harness, profile)
+        await harness.surface.ended((await engine.receive(message("and on"))).turn_id)
+    assert words(harness.model.requests[-1])[-1].startswith(said)
+    await told(harness, (ANA, "and?"), replay=ToolReplay.FULL)
+    assert (WITHHELD_RESULT in words(harness.model.requests[-1])) == (said == NOT_ENABLED)
 
 
-async def test_what_a_server_has_said_of_a_call_of_unknown_outcome_is_kept_back_too(house: House) -> None:
+async def test_what_a_server_has_said_of_a_call_of_unknown_outcome_is_kept_back_too(harness: EngineHarness) -> None:
     async def lost(_wanted: ToolCall, _context: object) -> ToolOutcome:
         return CallOutcomeUnknown("The server said: 000000000, and then no more.")
 
-    house.toolbox.tools.clear()
-    house.toolbox.add(tool("hr__write", server_id="id-hr"), lost)
-    deny(house, server="hr", askers=BENS)
-    house.model.script = [ask_for(call("hr__write")), say("It is unclear."), say("I do not know.")]
-    await told(house, (ANA, "write it"), (BEN, "what came of it?"), replay=ToolReplay.FULL)
-    assert [text for text in words(house.model.requests[-1]) if "000000000" in text] == []
-    assert WITHHELD_RESULT in words(house.model.requests[-1])
+    harness.toolbox.tools.clear()
+    harness.toolbox.add(tool("hr__write", server_id="id-hr"), lost)
+    deny(harness, server="hr", askers=BENS)
+    harness.model.script = [ask_for(call("hr__write")), say("It is unclear."), say("I do not know.")]
+    await told(harness, (ANA, "write it"), (BEN, "what came of it?"), replay=ToolReplay.FULL)
+    assert [text for text in words(harness.model.requests[-1]) if "000000000" in text] == []
+    assert WITHHELD_RESULT in words(harness.model.requests[-1])
 
 
-async def test_that_nobody_knows_how_a_call_has_ended_is_told_to_everybody(house: House) -> None:
-    deny(house, server="hr", askers=BENS)
-    assert house.rules is not None
-    rules, offered = house.rules.rules(HALL), await house.toolbox.offer()
-    disclosure = ResultVisibility(rules, rules.all, offered, BEN, None, house.log)
+async def test_that_nobody_knows_how_a_call_has_ended_is_told_to_everybody(harness: EngineHarness) -> None:
+    deny(harness, server="hr", askers=BENS)
+    assert harness.rules is not None
+    rules, offered = harness.rules.rules(HALL), await harness.toolbox.offer()
+    disclosure = ResultVisibility(rules, rules.all, offered, BEN, None, harness.log)
     cut_off = ToolStep(2, call("hr__read"), ToolRef("hr", "read", server_id="id-hr"), StepStatus.UNKNOWN)
     assert await disclosure.rejection_reason(1, cut_off) == ""
     answered = replace(cut_off, result=ToolResult("c1", (TextPart("A server has said this."),)))
@@ -219,48 +227,48 @@ async def test_that_nobody_knows_how_a_call_has_ended_is_told_to_everybody(house
 
 
 async def test_results_of_earlier_turns_that_are_told_again_are_kept_back_from_who_is_denied_the_tool(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    deny(house, server="hr", askers=BENS)
-    house.model.script = [*ANA_READS, say("I do not know."), say("It says zero.")]
-    await told(house, (ANA, "read it"), (BEN, "what does it say?"), replay=ToolReplay.FULL)
-    assert [text for text in words(house.model.requests[-1]) if "000000000" in text] == []
-    assert WITHHELD_RESULT in words(house.model.requests[-1])
-    await told(house, (ANA, "and what?"), replay=ToolReplay.FULL)
-    assert WITHHELD_RESULT not in words(house.model.requests[-1])
-    assert [text[:10] for text in words(house.model.requests[-1]) if "000000000" in text] == ["000000000 "]
+    deny(harness, server="hr", askers=BENS)
+    harness.model.script = [*ANA_READS, say("I do not know."), say("It says zero.")]
+    await told(harness, (ANA, "read it"), (BEN, "what does it say?"), replay=ToolReplay.FULL)
+    assert [text for text in words(harness.model.requests[-1]) if "000000000" in text] == []
+    assert WITHHELD_RESULT in words(harness.model.requests[-1])
+    await told(harness, (ANA, "and what?"), replay=ToolReplay.FULL)
+    assert WITHHELD_RESULT not in words(harness.model.requests[-1])
+    assert [text[:10] for text in words(harness.model.requests[-1]) if "000000000" in text] == ["000000000 "]
 
 
 async def test_what_a_person_ran_by_hand_is_kept_back_from_a_model_that_asks_for_who_is_denied_it(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    deny(house, server="hr", askers=BENS)
-    house.model.script = [say("I do not know.")]
-    engine = house.engine()
+    deny(harness, server="hr", askers=BENS)
+    harness.model.script = [say("I do not know.")]
+    engine = harness.engine()
     by_hand = InboundMessage(("k",), HALL, ANA, "hr read", call=call("hr__read"))
     async with running(engine):
-        await house.surface.ended((await engine.receive(by_hand)).turn_id)
-        await house.surface.ended((await engine.receive(message("what is that?", author=BEN))).turn_id)
-    said = " ".join(words(house.model.requests[-1]))
+        await harness.surface.ended((await engine.receive(by_hand)).turn_id)
+        await harness.surface.ended((await engine.receive(message("what is that?", author=BEN))).turn_id)
+    said = " ".join(words(harness.model.requests[-1]))
     assert WITHHELD_RESULT in said
     assert "000000000" not in said
 
 
-async def test_who_was_refused_a_call_is_told_again_why(house: House) -> None:
-    deny(house, server="hr", askers=BENS)
-    house.model.script = [ask_for(call("hr__read")), say("I may not."), say("As I said.")]
-    await told(house, (BEN, "read it"), (BEN, "why not?"), replay=ToolReplay.FULL)
-    assert "Not run: a policy forbids hr__read." in words(house.model.requests[-1])
+async def test_who_was_refused_a_call_is_told_again_why(harness: EngineHarness) -> None:
+    deny(harness, server="hr", askers=BENS)
+    harness.model.script = [ask_for(call("hr__read")), say("I may not."), say("As I said.")]
+    await told(harness, (BEN, "read it"), (BEN, "why not?"), replay=ToolReplay.FULL)
+    assert "Not run: a policy forbids hr__read." in words(harness.model.requests[-1])
 
 
-async def summed_up(house: House) -> str:
+async def summed_up(harness: EngineHarness) -> str:
     """What a model is given to sum up of a turn in which ana has read."""
-    house.model.script = [ANA_READS[0], say("word " * 800), say("They read."), say("Yes.")]
-    engine = house.engine(memory=HistoryBudget(tokens=1_000, replay=ToolReplay.FULL))
+    harness.model.script = [ANA_READS[0], say("word " * 800), say("They read."), say("Yes.")]
+    engine = harness.engine(memory=HistoryBudget(tokens=1_000, replay=ToolReplay.FULL))
     async with running(engine):
         for question in ("read it", "and now?"):
-            await house.surface.ended((await engine.receive(message(question))).turn_id)
-    (summed,) = [request for request in house.model.requests if "Sum up" in words(request)[0]]
+            await harness.surface.ended((await engine.receive(message(question))).turn_id)
+    (summed,) = [request for request in harness.model.requests if "Sum up" in words(request)[0]]
     return words(summed)[-1]
 
 
@@ -273,10 +281,10 @@ async def summed_up(house: House) -> str:
     ],
 )
 async def test_a_summary_which_everybody_is_told_is_made_without_results_that_are_denied_to_some(
-    house: House, rule: dict[str, Any], is_told: bool
+    harness: EngineHarness, rule: dict[str, Any], is_told: bool
 ) -> None:
-    deny(house, **rule)
-    summed = await summed_up(house)
+    deny(harness, **rule)
+    summed = await summed_up(harness)
     assert ("000000000 " in summed, WITHHELD_RESULT in summed) == (is_told, not is_told)
 
 
@@ -289,19 +297,19 @@ async def test_a_summary_which_everybody_is_told_is_made_without_results_that_ar
     ],
 )
 async def test_where_nothing_runs_that_no_rule_allows_a_summary_is_made_of_what_everybody_is_allowed(
-    house: House, rule: dict[str, Any], is_told: bool
+    harness: EngineHarness, rule: dict[str, Any], is_told: bool
 ) -> None:
-    house.rules = RuleBook(Policies(DENY), Approvers())
-    bind(house, Profile("p1", "loose"), Rule(ALLOW, server="hr", **rule))
-    summed = await summed_up(house)
+    harness.rules = RuleBook(Policies(DENY), Approvers())
+    bind(harness, Profile("p1", "loose"), Rule(ALLOW, server="hr", **rule))
+    summed = await summed_up(harness)
     assert ("000000000 " in summed, WITHHELD_RESULT in summed) == (is_told, not is_told)
 
 
 async def test_where_nothing_runs_that_no_rule_allows_results_are_for_those_whom_one_allows_the_tool(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    house.rules = RuleBook(Policies(DENY), Approvers())
-    house.rules.amend([Rule(ALLOW, server="hr", askers=frozenset({ANA.principal}))], [], [])
-    house.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There."), ask_for(reading("1.2")), say("No.")]
-    assert await told(house, (ANA, "read it"), (ANA, "and on"), (BEN, "and on?")) == REFUSED
-    assert [text for text in words(house.model.requests[3]) if text.startswith("000000000 ")] != []
+    harness.rules = RuleBook(Policies(DENY), Approvers())
+    harness.rules.amend([Rule(ALLOW, server="hr", askers=frozenset({ANA.principal}))], [], [])
+    harness.model.script = [*ANA_READS, ask_for(reading("1.2")), say("There."), ask_for(reading("1.2")), say("No.")]
+    assert await told(harness, (ANA, "read it"), (ANA, "and on"), (BEN, "and on?")) == REFUSED
+    assert [text for text in words(harness.model.requests[3]) if text.startswith("000000000 ")] != []

@@ -12,7 +12,7 @@ from bot.domain.tools import ServerGuidance, Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (
     ANA,
     BEN,
@@ -131,66 +131,68 @@ def ended(view: TurnView) -> list[ToolStep]:
     return [step for step in view.steps if isinstance(step, ToolStep)]
 
 
-async def test_a_call_that_the_profile_does_not_enable_is_refused_though_the_model_knows_its_name(house: House) -> None:
-    house.toolbox.add(tool("notes__list", server_id="n1"), answers_ok)
-    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
-    house.rules = book(Policies(ALLOW), profile=Profile("p", "p", servers=frozenset({"n1"})))
-    house.model.script = [ask_for(call("mail__send")), say("I may not.")]
-    engine = house.engine()
+async def test_a_call_that_the_profile_does_not_enable_is_refused_though_the_model_knows_its_name(
+    harness: EngineHarness,
+) -> None:
+    harness.toolbox.add(tool("notes__list", server_id="n1"), answers_ok)
+    harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    harness.rules = book(Policies(ALLOW), profile=Profile("p", "p", servers=frozenset({"n1"})))
+    harness.model.script = [ask_for(call("mail__send")), say("I may not.")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("send it"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("send it"))).turn_id)
     (step,) = ended(view)
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert step.result.text == "Not run: mail__send is not enabled in this conversation's profile."
-    assert house.toolbox.calls == []
-    assert [each.name for each in house.model.requests[0].tools] == ["notes__list"]
+    assert harness.toolbox.calls == []
+    assert [each.name for each in harness.model.requests[0].tools] == ["notes__list"]
 
 
-async def test_a_call_signed_before_the_profile_lost_its_server_is_not_sent(house: House) -> None:
-    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
-    house.rules = RuleBook(signatories=Approvers(admins=frozenset({ANA.principal})))
-    house.model.script = [ask_for(call("mail__send")), say("I may not.")]
-    engine = house.engine()
+async def test_a_call_signed_before_the_profile_lost_its_server_is_not_sent(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    harness.rules = RuleBook(signatories=Approvers(admins=frozenset({ANA.principal})))
+    harness.model.script = [ask_for(call("mail__send")), say("I may not.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
         approval = waiting.awaiting[0].approval
         assert approval is not None
-        house.rules.amend([], [Profile("p", "p", servers=frozenset())], [Binding("", "p")])
+        harness.rules.amend([], [Profile("p", "p", servers=frozenset())], [Binding("", "p")])
         assert await engine.approvals.decide(
             Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA)
         ) == Decided(DecisionType.APPROVE)
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert ended(view)[0].status is StepStatus.FAILED
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_persona_and_model_are_the_profiles(house: House) -> None:
-    house.rules = book(profile=Profile("p", "p", persona="Speak like a pilot.", model="demo:other"))
-    house.model.others["demo:other"] = other = ScriptedModel([say("Roger.")])
-    engine = house.engine()
+async def test_persona_and_model_are_the_profiles(harness: EngineHarness) -> None:
+    harness.rules = book(profile=Profile("p", "p", persona="Speak like a pilot.", model="demo:other"))
+    harness.model.others["demo:other"] = other = ScriptedModel([say("Roger.")])
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("hi"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
     assert view.turn.status is TurnStatus.DONE
-    assert house.model.requests == []
+    assert harness.model.requests == []
     assert words(other.requests[0])[0] == "Be useful.\n\nSpeak like a pilot."
 
 
-async def test_a_profiles_approvers_sign_instead_of_the_others(house: House) -> None:
-    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+async def test_a_profiles_approvers_sign_instead_of_the_others(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
     profile = Profile("p", "p", approvers=frozenset({BEN.principal}))
-    house.rules = RuleBook(signatories=Approvers(approvers=frozenset({ANA.principal})))
-    house.rules.amend([], [profile], [Binding("test:w", "p")])
-    house.model.script = [ask_for(call("mail__send")), say("Sent.")]
-    engine = house.engine()
+    harness.rules = RuleBook(signatories=Approvers(approvers=frozenset({ANA.principal})))
+    harness.rules.amend([], [profile], [Binding("test:w", "p")])
+    harness.model.script = [ask_for(call("mail__send")), say("Sent.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
         approval = waiting.awaiting[0].approval
         assert approval is not None
         refused = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         assert refused == NotAllowed("You may not approve this. It needs test:ben.")
         await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, BEN), member(BEN))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert ended(view)[0].status is StepStatus.DONE

@@ -13,7 +13,7 @@ from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.errors import DeliveryFailed
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (
     ANA,
     FakeToolbox,
@@ -40,22 +40,22 @@ def steps(view: TurnView) -> list[ToolStep]:
     return [step for step in view.steps if isinstance(step, ToolStep)]
 
 
-async def test_arguments_decide_and_what_decided_is_kept_with_the_call(house: House) -> None:
-    house.toolbox.add(tool("mail__send"), answers_ok)
-    house.rules = book(
+async def test_arguments_decide_and_what_decided_is_kept_with_the_call(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("mail__send"), answers_ok)
+    harness.rules = book(
         Rule(ALLOW, server="mail", id="policy.toml:1"),
         Rule(DENY, server="mail", arguments={"to": "*@evil.example"}, id="policy.toml:5"),
     )
-    house.model.script = [
+    harness.model.script = [
         ask_for(call("mail__send", "c1", to="ben@home.example"), call("mail__send", "c2", to="x@evil.example")),
         say("Done."),
     ]
-    engine = house.engine()
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("send both"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("send both"))).turn_id)
     assert [step.status for step in steps(view)] == [StepStatus.DONE, StepStatus.DENIED]
-    assert [arguments for _, arguments, _ in house.toolbox.calls] == [{"to": "ben@home.example"}]
-    stored = await house.log.get_view(view.turn.id)
+    assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{"to": "ben@home.example"}]
+    stored = await harness.log.get_view(view.turn.id)
     assert [step.ruling for step in steps(stored)] == [
         StoredPolicyResult(
             ALLOW, "policy.toml:1", "ALWAYS_ALLOW: mail.*", "It is the only rule that matches this call."
@@ -69,24 +69,24 @@ async def test_arguments_decide_and_what_decided_is_kept_with_the_call(house: Ho
     ]
 
 
-async def test_a_denial_that_came_after_the_signature_wins(house: House) -> None:
-    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
-    house.rules = book()
-    house.model.script = [ask_for(call("mail__send", to="ben")), say("I may not.")]
-    engine = house.engine()
+async def test_a_denial_that_came_after_the_signature_wins(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    harness.rules = book()
+    harness.model.script = [ask_for(call("mail__send", to="ben")), say("I may not.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("send it"))
-        waiting = await house.surface.wait_for(lambda view: bool(view.awaiting))
+        waiting = await harness.surface.wait_for(lambda view: bool(view.awaiting))
         approval = waiting.awaiting[0].approval
         assert approval is not None
-        house.rules.amend([plain("m1", "", DENY, arguments={"to": "b*"})], [], [])
+        harness.rules.amend([plain("m1", "", DENY, arguments={"to": "b*"})], [], [])
         signed = await engine.approvals.decide(Decision(approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         assert signed == Decided(DecisionType.APPROVE)
-        (step,) = steps(await house.surface.ended(receipt.turn_id))
+        (step,) = steps(await harness.surface.ended(receipt.turn_id))
     assert step.status is StepStatus.FAILED
     assert step.result is not None
     assert step.result.text == "Not run: a policy forbids mail__send."
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
 @dataclass
@@ -103,18 +103,18 @@ class DeniedMeanwhile(FakeToolbox):
         return await super().offer(workspace)
 
 
-async def test_a_denial_that_came_before_an_allowed_call_was_sent_wins(house: House) -> None:
-    house.rules = book(default=ALLOW)
-    house.toolbox = DeniedMeanwhile(rules=house.rules)
-    house.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
-    house.model.script = [ask_for(call("mail__send")), say("I may not.")]
-    engine = house.engine()
+async def test_a_denial_that_came_before_an_allowed_call_was_sent_wins(harness: EngineHarness) -> None:
+    harness.rules = book(default=ALLOW)
+    harness.toolbox = DeniedMeanwhile(rules=harness.rules)
+    harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
+    harness.model.script = [ask_for(call("mail__send")), say("I may not.")]
+    engine = harness.engine()
     async with running(engine):
-        (step,) = steps(await house.surface.ended((await engine.receive(message("send it"))).turn_id))
+        (step,) = steps(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
     assert step.status is StepStatus.FAILED
     assert step.ruling is not None
     assert step.ruling.policy is ALLOW
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
 @dataclass
@@ -141,26 +141,26 @@ class People(RecordingSurface):
     ],
 )
 async def test_who_asks_is_asked_of_the_platform_and_taken_for_the_worse_where_it_cannot_say(
-    house: House, groups: set[str], away: bool, comes: StepStatus
+    harness: EngineHarness, groups: set[str], away: bool, comes: StepStatus
 ) -> None:
-    house.surface = people = People(groups=frozenset(groups), away=away)
-    house.toolbox.add(tool("mail__send"), answers_ok)
-    house.rules = book(Rule(ALLOW, askers=frozenset({"test-group:g"})), default=DENY)
-    house.model.script = [ask_for(call("mail__send")), say("So.")]
-    engine = house.engine()
+    harness.surface = people = People(groups=frozenset(groups), away=away)
+    harness.toolbox.add(tool("mail__send"), answers_ok)
+    harness.rules = book(Rule(ALLOW, askers=frozenset({"test-group:g"})), default=DENY)
+    harness.model.script = [ask_for(call("mail__send")), say("So.")]
+    engine = harness.engine()
     async with running(engine):
-        (step,) = steps(await house.surface.ended((await engine.receive(message("send it"))).turn_id))
+        (step,) = steps(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
     assert step.status is comes
     assert people.asked == (2 if comes is StepStatus.DONE else 1), "once more before it is sent"
 
 
-async def test_nobody_is_looked_up_where_no_rule_wants_to_know(house: House) -> None:
-    house.surface = people = People(away=True)
-    house.toolbox.add(tool("mail__send"), answers_ok)
-    house.rules = book(Rule(ALLOW, askers=frozenset({ANA.principal})))
-    house.model.script = [ask_for(call("mail__send")), say("So.")]
-    engine = house.engine()
+async def test_nobody_is_looked_up_where_no_rule_wants_to_know(harness: EngineHarness) -> None:
+    harness.surface = people = People(away=True)
+    harness.toolbox.add(tool("mail__send"), answers_ok)
+    harness.rules = book(Rule(ALLOW, askers=frozenset({ANA.principal})))
+    harness.model.script = [ask_for(call("mail__send")), say("So.")]
+    engine = harness.engine()
     async with running(engine):
-        (step,) = steps(await house.surface.ended((await engine.receive(message("send it"))).turn_id))
+        (step,) = steps(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
     assert step.status is StepStatus.DONE
     assert people.asked == 0

@@ -6,12 +6,12 @@ import pytest
 
 from bot.domain.turns import TurnStatus
 from bot.engine.scheduler import Job, Scheduler, retention
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import HALL, NEWEST, message, running, until
 
 
 async def test_a_job_is_done_again_when_it_is_due_and_a_failing_one_stops_no_other(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: EngineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     done: list[str] = []
 
@@ -25,22 +25,22 @@ async def test_a_job_is_done_again_when_it_is_due_and_a_failing_one_stops_no_oth
     async def pause(_seconds: float) -> None:
         await asyncio.sleep(0)
 
-    schedule = Scheduler(house.log, [Job("fail", 60, fail), Job("work", 60, work)], pause=pause)
+    schedule = Scheduler(harness.log, [Job("fail", 60, fail), Job("work", 60, work)], pause=pause)
     async with running(schedule):
         await until(lambda: sorted(done) == ["fail", "work"])
-        house.clock[0] += 61
+        harness.clock[0] += 61
         await until(lambda: sorted(done) == ["fail", "fail", "work", "work"])
     assert "job 'fail' failed" in caplog.text
 
 
-async def test_retention_deletes_what_ended_long_ago(house: House) -> None:
+async def test_retention_deletes_what_ended_long_ago(harness: EngineHarness) -> None:
     for n in range(3):
-        await house.log.enqueue(message(f"question {n}"))
-        (claim,) = await house.log.claim(1)
-        record = await house.log.finish(claim, TurnStatus.DONE, (), "")
-        await house.log.acquire_delivery(claim.turn_id, NEWEST)
-        await house.log.mark_delivered(claim.turn_id, record.revision)
-    house.clock[0] += 31 * 86400
-    await house.log.enqueue(message("new"))
-    await retention(house.log, 30).do()
-    assert [view.turn.question.text for view in await house.log.recent_turns(HALL, 9)] == ["new"]
+        await harness.log.enqueue(message(f"question {n}"))
+        (claim,) = await harness.log.claim(1)
+        record = await harness.log.finish(claim, TurnStatus.DONE, (), "")
+        await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+        await harness.log.mark_delivered(claim.turn_id, record.revision)
+    harness.clock[0] += 31 * 86400
+    await harness.log.enqueue(message("new"))
+    await retention(harness.log, 30).do()
+    assert [view.turn.question.text for view in await harness.log.recent_turns(HALL, 9)] == ["new"]

@@ -28,7 +28,7 @@ from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import FEW_TOOLS, RefusedTools, select_tools
 from bot.errors import ModelRejected
 from bot.storage.reporting import SqlReporting
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.engine.test_turns import awaiting, calls_of, decision
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool
 
@@ -59,48 +59,50 @@ def results(request: ModelRequest) -> list[ToolResult]:
     return [part for each in request.messages for part in each.parts if isinstance(part, ToolResult)]
 
 
-async def answered(house: House, *script: Any, **changes: object) -> TurnView:
-    house.model.script = [*script]
-    engine = house.engine(**changes)
+async def answered(harness: EngineHarness, *script: Any, **changes: object) -> TurnView:
+    harness.model.script = [*script]
+    engine = harness.engine(**changes)
     async with running(engine):
-        return await house.surface.ended((await engine.receive(message("do it"))).turn_id)
+        return await harness.surface.ended((await engine.receive(message("do it"))).turn_id)
 
 
-def fill(house: House, count: int = 40) -> None:
+def fill(harness: EngineHarness, count: int = 40) -> None:
     """So many tools that do nothing to the purpose."""
     for n in range(count):
-        house.toolbox.add(tool(f"lab__probe_{n:03}", server_id="id-lab", description="Measures."))
+        harness.toolbox.add(tool(f"lab__probe_{n:03}", server_id="id-lab", description="Measures."))
 
 
 @pytest.fixture
-def house(house: House) -> House:
+def harness(harness: EngineHarness) -> EngineHarness:
     """Forty tools, and one that sends."""
-    fill(house)
-    house.toolbox.add(SEND)
-    return house
+    fill(harness)
+    harness.toolbox.add(SEND)
+    return harness
 
 
 # ---------------------------------------------------------------------- what a model is given
 
 
-async def test_of_many_tools_a_model_is_given_the_same_three_of_the_bot_in_every_request(house: House) -> None:
-    house.allow("mail__send")
-    house.model.script = [
+async def test_of_many_tools_a_model_is_given_the_same_three_of_the_bot_in_every_request(
+    harness: EngineHarness,
+) -> None:
+    harness.allow("mail__send")
+    harness.model.script = [
         ask_for(searching("send a letter")),
         ask_for(found("mail__send", **TO_SAM)),
         say("Sent."),
         say("And?"),
     ]
-    engine = house.engine()
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("write to Sam"))).turn_id)
-        await house.surface.ended((await engine.receive(message("and now"))).turn_id)
-    assert [names(request) for request in house.model.requests] == [OWN] * 4
-    first, *others = (request.tools for request in house.model.requests)
+        view = await harness.surface.ended((await engine.receive(message("write to Sam"))).turn_id)
+        await harness.surface.ended((await engine.receive(message("and now"))).turn_id)
+    assert [names(request) for request in harness.model.requests] == [OWN] * 4
+    first, *others = (request.tools for request in harness.model.requests)
     assert all(each == first for each in others)
     assert view.turn.status is TurnStatus.DONE
     assert [step.notes for step in view.steps if not isinstance(step, ToolStep)] == [(), (), ()]
-    assert "41 tools, of these servers: lab (40), mail (1)." in house.model.requests[0].tools[0].description
+    assert "41 tools, of these servers: lab (40), mail (1)." in harness.model.requests[0].tools[0].description
 
 
 @pytest.mark.parametrize(
@@ -135,45 +137,47 @@ def test_without_search_a_model_is_given_as_many_as_services_take(able: Capabili
 # ---------------------------------------------------------------------- searching
 
 
-async def test_a_search_needs_no_signature_and_says_all_that_a_call_takes(house: House) -> None:
-    view = await answered(house, ask_for(searching("send a letter")), say("Found."))
+async def test_a_search_needs_no_signature_and_says_all_that_a_call_takes(harness: EngineHarness) -> None:
+    view = await answered(harness, ask_for(searching("send a letter")), say("Found."))
     (step,) = calls_of(view)
     assert (step.status, step.approval) == (StepStatus.DONE, None)
-    (result,) = results(house.model.requests[-1])
+    (result,) = results(harness.model.requests[-1])
     first, second, *hits = result.text.splitlines()
     assert first == 'Tools for "send a letter": mail__send'
     assert CALL_TOOL in second
     assert [json.loads(hit) for hit in hits] == [
         {"name": "mail__send", "description": "Sends a letter.", "arguments": SEND.input_schema}
     ]
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_five_are_found_at_most_and_the_words_of_their_server_count(house: House) -> None:
-    house.toolbox.guidance = (ServerGuidance("lab", description="The observatory"),)
-    await answered(house, ask_for(searching("observatory")), say("Found."))
-    (result,) = results(house.model.requests[-1])
+async def test_five_are_found_at_most_and_the_words_of_their_server_count(harness: EngineHarness) -> None:
+    harness.toolbox.guidance = (ServerGuidance("lab", description="The observatory"),)
+    await answered(harness, ask_for(searching("observatory")), say("Found."))
+    (result,) = results(harness.model.requests[-1])
     assert result.text.splitlines()[0] == 'Tools for "observatory": ' + ", ".join(
         f"lab__probe_{n:03}" for n in range(5)
     )
 
 
-async def test_a_search_that_finds_nothing_or_asks_for_nothing_says_so(house: House) -> None:
+async def test_a_search_that_finds_nothing_or_asks_for_nothing_says_so(harness: EngineHarness) -> None:
     unreadable = ToolCall("s3", SEARCH_TOOLS, unreadable="{quer")
     asked = ask_for(searching("zebra", "s1"), searching("  ", "s2"), unreadable)
-    view = await answered(house, asked, say("Nothing."))
+    view = await answered(harness, asked, say("Nothing."))
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE, StepStatus.FAILED, StepStatus.FAILED]
-    nothing, empty, none = results(house.model.requests[-1])
+    nothing, empty, none = results(harness.model.requests[-1])
     assert nothing.text == 'No tool fits "zebra". Other words may find one.'
     assert empty.is_error
     assert none.is_error
 
 
-async def test_what_is_too_large_to_be_told_is_told_in_outline(house: House) -> None:
+async def test_what_is_too_large_to_be_told_is_told_in_outline(harness: EngineHarness) -> None:
     properties = {"to": {"type": "string", "description": "x" * 50_000}, "any": {"anyOf": [{}, {}]}}
-    house.toolbox.add(tool("mail__send", input_schema={"type": "object", "properties": properties, "required": ["to"]}))
-    await answered(house, ask_for(searching("send")), say("Found."))
-    (result,) = results(house.model.requests[-1])
+    harness.toolbox.add(
+        tool("mail__send", input_schema={"type": "object", "properties": properties, "required": ["to"]})
+    )
+    await answered(harness, ask_for(searching("send")), say("Found."))
+    (result,) = results(harness.model.requests[-1])
     assert json.loads(result.text.splitlines()[-1])["arguments"] == {
         "type": "object",
         "properties": {"to": {"type": "string"}, "any": {}},
@@ -181,42 +185,44 @@ async def test_what_is_too_large_to_be_told_is_told_in_outline(house: House) -> 
     }
 
 
-async def test_what_does_not_fit_beside_a_large_tool_is_left_for_another_search(house: House) -> None:
+async def test_what_does_not_fit_beside_a_large_tool_is_left_for_another_search(harness: EngineHarness) -> None:
     large = {"type": "object", "properties": {"to": {"type": "string", "description": "x" * 15_000}}}
     for n in range(3):
-        house.toolbox.add(tool(f"mail__send_{n}", input_schema=large))
-    await answered(house, ask_for(searching("send")), say("Found."))
-    (result,) = results(house.model.requests[-1])
+        harness.toolbox.add(tool(f"mail__send_{n}", input_schema=large))
+    await answered(harness, ask_for(searching("send")), say("Found."))
+    (result,) = results(harness.model.requests[-1])
     assert result.text.splitlines()[0] == 'Tools for "send": mail__send, mail__send_0'
     assert len(result.text) < 20_000
 
 
-async def test_a_definition_that_no_database_takes_as_it_is_is_found_all_the_same(house: House) -> None:
-    house.toolbox.add(tool("mail__send", input_schema={"type": "object", "properties": {"to\ud800": {"const": "\0"}}}))
-    view = await answered(house, ask_for(searching("send")), say("Found."))
+async def test_a_definition_that_no_database_takes_as_it_is_is_found_all_the_same(harness: EngineHarness) -> None:
+    harness.toolbox.add(
+        tool("mail__send", input_schema={"type": "object", "properties": {"to\ud800": {"const": "\0"}}})
+    )
+    view = await answered(harness, ask_for(searching("send")), say("Found."))
     assert view.turn.status is TurnStatus.DONE
-    (result,) = results(house.model.requests[-1])
+    (result,) = results(harness.model.requests[-1])
     assert json.loads(result.text.splitlines()[-1])["arguments"]["properties"] == {"to\ufffd": {"const": "\0"}}
 
 
-async def test_what_the_profile_does_not_enable_is_neither_found_nor_called(house: House) -> None:
-    house.rules = RuleBook(Policies(ALLOW), Approvers())
-    house.rules.amend([], [Profile("p", "lab", servers=frozenset({"id-lab"}))], [Binding(EVERYWHERE, "p")])
+async def test_what_the_profile_does_not_enable_is_neither_found_nor_called(harness: EngineHarness) -> None:
+    harness.rules = RuleBook(Policies(ALLOW), Approvers())
+    harness.rules.amend([], [Profile("p", "lab", servers=frozenset({"id-lab"}))], [Binding(EVERYWHERE, "p")])
     view = await answered(
-        house, ask_for(searching("send a letter")), ask_for(found("mail__send", **TO_SAM)), say("It cannot be done.")
+        harness, ask_for(searching("send a letter")), ask_for(found("mail__send", **TO_SAM)), say("It cannot be done.")
     )
-    looked, called = results(house.model.requests[-1])
+    looked, called = results(harness.model.requests[-1])
     assert looked.text.startswith("No tool fits")
     assert called.text == "Not run: mail__send is not enabled in this conversation's profile."
     assert calls_of(view)[-1].status is StepStatus.FAILED
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_a_tool_whose_definition_a_service_refuses_can_still_be_found(house: House) -> None:
+async def test_a_tool_whose_definition_a_service_refuses_can_still_be_found(harness: EngineHarness) -> None:
     refused = RefusedTools()
     refused.add("", SEND, ModelRejected("No such schema.", tool="mail__send"))
-    view = await answered(house, ask_for(searching("send a letter")), say("Found."), refused=refused)
-    assert "mail__send" in results(house.model.requests[-1])[0].text
+    view = await answered(harness, ask_for(searching("send a letter")), say("Found."), refused=refused)
+    assert "mail__send" in results(harness.model.requests[-1])[0].text
     assert [step.notes for step in view.steps if not isinstance(step, ToolStep)] == [(), ()]
 
 
@@ -224,52 +230,54 @@ async def test_a_tool_whose_definition_a_service_refuses_can_still_be_found(hous
 
 
 async def test_a_call_of_a_found_tool_is_a_call_of_that_tool_and_only_the_message_keeps_how_it_was_written(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
-    house.allow("mail__send")
-    view = await answered(house, ask_for(found("mail__send", "outer", **TO_SAM)), say("Sent."))
+    harness.allow("mail__send")
+    view = await answered(harness, ask_for(found("mail__send", "outer", **TO_SAM)), say("Sent."))
     (step,) = calls_of(view)
     assert step.call == ToolCall("outer", "mail__send", TO_SAM)
     assert step.tool is not None
     assert (step.tool.server, step.tool.name, step.tool.definition) == ("mail", "send", SEND.definition)
-    assert [(name, arguments) for name, arguments, _ in house.toolbox.calls] == [("mail__send", TO_SAM)]
-    wrote, told = house.model.requests[-1].messages[-2:]
+    assert [(name, arguments) for name, arguments, _ in harness.toolbox.calls] == [("mail__send", TO_SAM)]
+    wrote, told = harness.model.requests[-1].messages[-2:]
     assert (wrote.role, wrote.tool_calls) == (MessageRole.ASSISTANT, (found("mail__send", "outer", **TO_SAM),))
     assert [part.call_id for part in told.parts if isinstance(part, ToolResult)] == ["outer"]
 
 
-async def test_a_tool_that_was_found_may_be_called_by_its_own_name(house: House) -> None:
-    house.allow("mail__send")
-    view = await answered(house, ask_for(call("mail__send", **TO_SAM)), say("Sent."))
+async def test_a_tool_that_was_found_may_be_called_by_its_own_name(harness: EngineHarness) -> None:
+    harness.allow("mail__send")
+    view = await answered(harness, ask_for(call("mail__send", **TO_SAM)), say("Sent."))
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE]
-    assert house.toolbox.names == ["mail__send"]
+    assert harness.toolbox.names == ["mail__send"]
 
 
-async def test_the_signature_is_for_the_tool_and_its_arguments_and_holds_after_a_restart(house: House) -> None:
-    house.model.script = [ask_for(found("mail__send", **TO_SAM)), say("Sent.")]
-    engine = house.engine()
+async def test_the_signature_is_for_the_tool_and_its_arguments_and_holds_after_a_restart(
+    harness: EngineHarness,
+) -> None:
+    harness.model.script = [ask_for(found("mail__send", **TO_SAM)), say("Sent.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("write to Sam"))
-        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
+        view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
     (step,) = awaiting(view)
     assert step.approval is not None
     assert step.approval.fingerprint == fingerprint(SEND, TO_SAM)
-    assert house.toolbox.calls == []
-    again = house.engine()
+    assert harness.toolbox.calls == []
+    again = harness.engine()
     async with running(again):
         assert isinstance(await again.approvals.decide(decision(step), member(ANA)), Decided)
         assert isinstance(await again.approvals.decide(decision(step), member(ANA)), AlreadyDecided)
-        ended = await house.surface.ended(receipt.turn_id)
+        ended = await harness.surface.ended(receipt.turn_id)
     assert ended.turn.status is TurnStatus.DONE
-    assert [(name, arguments) for name, arguments, _ in house.toolbox.calls] == [("mail__send", TO_SAM)]
-    entries, _ = await SqlReporting(house.database).audit(AuditQuery(), 100, 0)
+    assert [(name, arguments) for name, arguments, _ in harness.toolbox.calls] == [("mail__send", TO_SAM)]
+    entries, _ = await SqlReporting(harness.database).audit(AuditQuery(), 100, 0)
     told = [entry.facts for entry in entries if "tool" in entry.facts]
     assert told
     assert {(facts["server"], facts["tool"]) for facts in told} == {("mail", "send")}
 
 
-async def test_rules_see_the_tool_and_its_arguments(house: House) -> None:
-    house.rules = RuleBook(
+async def test_rules_see_the_tool_and_its_arguments(harness: EngineHarness) -> None:
+    harness.rules = RuleBook(
         Policies(
             ASK,
             rules=(
@@ -285,44 +293,46 @@ async def test_rules_see_the_tool_and_its_arguments(house: House) -> None:
         found("mail__send", "b", to="x@evil.example"),
         found("lab__probe_000", "c"),
     )
-    house.model.script = [ask_for(*wanted)]
-    engine = house.engine()
+    harness.model.script = [ask_for(*wanted)]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("go"))
-        view = await house.surface.wait_for(
+        view = await harness.surface.wait_for(
             lambda view: (
                 [step.status for step in calls_of(view)] == [StepStatus.DONE, StepStatus.DENIED, StepStatus.AWAITING]
             )
         )
         await engine.stop(receipt.turn_id, ANA)
     assert [step.tool.name for step in awaiting(view) if step.tool is not None] == ["probe_000"]
-    assert house.toolbox.names == ["mail__send"]
+    assert harness.toolbox.names == ["mail__send"]
 
 
-async def test_four_eyes_an_edit_and_a_grant_are_about_the_tool_that_was_found(house: House) -> None:
+async def test_four_eyes_an_edit_and_a_grant_are_about_the_tool_that_was_found(harness: EngineHarness) -> None:
     strict = Rule(ASK, server="mail", terms=ApprovalRequirements(four_eyes=True))
-    house.rules = RuleBook(Policies(rules=(strict,)), Approvers(approvers=frozenset({"test:ana", "test:ben"})))
+    harness.rules = RuleBook(Policies(rules=(strict,)), Approvers(approvers=frozenset({"test:ana", "test:ben"})))
     again = found("mail__send", "c2", **TO_SAM)
-    house.model.script = [ask_for(found("mail__send", **TO_SAM)), ask_for(again), say("Both.")]
-    engine = house.engine()
+    harness.model.script = [ask_for(found("mail__send", **TO_SAM)), ask_for(again), say("Both.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("write"))
-        (step,) = awaiting(await house.surface.wait_for(lambda view: bool(awaiting(view))))
+        (step,) = awaiting(await harness.surface.wait_for(lambda view: bool(awaiting(view))))
         assert not isinstance(await engine.approvals.decide(decision(step), member(ANA)), Decided)
         assert step.approval is not None
         to_ana = {"to": "ana@example.org"}
         revised = await engine.approvals.revise(step.approval.id, step.approval.revision, to_ana, member(ANA))
         assert isinstance(revised, RevisionAccepted)
-        view = await house.surface.wait_for(lambda view: any(each.call.arguments == to_ana for each in awaiting(view)))
+        view = await harness.surface.wait_for(
+            lambda view: any(each.call.arguments == to_ana for each in awaiting(view))
+        )
         (step,) = awaiting(view)
         signed = decision(step)
         by_ben = type(signed)(signed.approval_id, signed.revision, signed.verdict, BEN)
         assert isinstance(await engine.approvals.grant(by_ben, GrantRequest(ThreadScope()), member(BEN)), Decided)
-        ended = await house.surface.ended(receipt.turn_id)
-    assert house.toolbox.calls[0][:2] == ("mail__send", to_ana)
+        ended = await harness.surface.ended(receipt.turn_id)
+    assert harness.toolbox.calls[0][:2] == ("mail__send", to_ana)
     second = calls_of(ended)[-1]
     assert second.grant is not None
-    assert 'to: "sam@example.org" -> "ana@example.org"' in results(house.model.requests[1])[0].text
+    assert 'to: "sam@example.org" -> "ana@example.org"' in results(harness.model.requests[1])[0].text
 
 
 @pytest.mark.parametrize(
@@ -341,53 +351,53 @@ async def test_four_eyes_an_edit_and_a_grant_are_about_the_tool_that_was_found(h
     ],
 )
 async def test_a_call_that_names_nothing_to_be_called_is_refused(
-    house: House, arguments: Mapping[str, Any], reason: str
+    harness: EngineHarness, arguments: Mapping[str, Any], reason: str
 ) -> None:
-    house.rules = RuleBook(Policies(ALLOW), Approvers())
-    view = await answered(house, ask_for(ToolCall("c1", CALL_TOOL, arguments)), say("I see."))
+    harness.rules = RuleBook(Policies(ALLOW), Approvers())
+    view = await answered(harness, ask_for(ToolCall("c1", CALL_TOOL, arguments)), say("I see."))
     (step,) = calls_of(view)
-    (told,) = results(house.model.requests[-1])
+    (told,) = results(harness.model.requests[-1])
     assert step.status is StepStatus.FAILED
     assert (told.call_id, told.is_error) == ("c1", True)
     assert reason in told.text
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_a_call_whose_own_text_is_no_json_is_refused(house: House) -> None:
-    await answered(house, ask_for(ToolCall("c1", CALL_TOOL, unreadable='{"name": "mai')), say("I see."))
-    assert results(house.model.requests[-1])[0].text == 'Not run: the arguments are not a JSON object: {"name": "mai'
+async def test_a_call_whose_own_text_is_no_json_is_refused(harness: EngineHarness) -> None:
+    await answered(harness, ask_for(ToolCall("c1", CALL_TOOL, unreadable='{"name": "mai')), say("I see."))
+    assert results(harness.model.requests[-1])[0].text == 'Not run: the arguments are not a JSON object: {"name": "mai'
 
 
 @pytest.mark.parametrize("written", ['{"to": "sam@example.org"}', TO_SAM], ids=["as a text", "as an object"])
-async def test_arguments_count_as_they_are_meant(house: House, written: object) -> None:
-    house.allow("mail__send")
+async def test_arguments_count_as_they_are_meant(harness: EngineHarness, written: object) -> None:
+    harness.allow("mail__send")
     await answered(
-        house, ask_for(ToolCall("c1", CALL_TOOL, {"name": "mail__send", "arguments": written})), say("Sent.")
+        harness, ask_for(ToolCall("c1", CALL_TOOL, {"name": "mail__send", "arguments": written})), say("Sent.")
     )
-    assert [arguments for _, arguments, _ in house.toolbox.calls] == [TO_SAM]
+    assert [arguments for _, arguments, _ in harness.toolbox.calls] == [TO_SAM]
 
 
-async def test_a_tool_without_arguments_is_called_without_any(house: House) -> None:
-    house.allow("lab__probe_001")
+async def test_a_tool_without_arguments_is_called_without_any(harness: EngineHarness) -> None:
+    harness.allow("lab__probe_001")
     named = {"name": "lab__probe_001"}
     wanted = ask_for(ToolCall("a", CALL_TOOL, named), ToolCall("b", CALL_TOOL, {**named, "arguments": None}))
-    await answered(house, wanted, say("Done."))
-    assert [arguments for _, arguments, _ in house.toolbox.calls] == [{}, {}]
+    await answered(harness, wanted, say("Done."))
+    assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{}, {}]
 
 
-async def test_a_search_taints_nothing_and_what_a_found_tool_has_said_does(house: House) -> None:
-    house.rules = RuleBook(Policies(ALLOW), Approvers(admins=frozenset({"test:ana"})))
-    house.model.script = [
+async def test_a_search_taints_nothing_and_what_a_found_tool_has_said_does(harness: EngineHarness) -> None:
+    harness.rules = RuleBook(Policies(ALLOW), Approvers(admins=frozenset({"test:ana"})))
+    harness.model.script = [
         ask_for(searching("measures", "s1")),
         ask_for(found("lab__probe_000", "c1")),
         ask_for(found("mail__send", "c2", **TO_SAM)),
     ]
-    for each, _ in list(house.toolbox.tools.values()):
-        house.toolbox.add(_of_nobody(each))
-    engine = house.engine(taint=TaintMode.ASK)
+    for each, _ in list(harness.toolbox.tools.values()):
+        harness.toolbox.add(_of_nobody(each))
+    engine = harness.engine(taint=TaintMode.ASK)
     async with running(engine):
         receipt = await engine.receive(message("go"))
-        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
+        view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         await engine.stop(receipt.turn_id, ANA)
     searched, probed, sent = calls_of(view)
     assert [searched.status, probed.status] == [StepStatus.DONE, StepStatus.DONE]
@@ -399,17 +409,17 @@ def _of_nobody(each: Tool) -> Tool:
     return tool(each.name, trusted=False, server_id=each.server_id, input_schema=each.input_schema)
 
 
-async def test_later_questions_are_told_of_the_tool_or_of_the_call_as_it_was_written(house: House) -> None:
-    house.allow("mail__send")
-    house.model.script = [ask_for(found("mail__send", "outer", **TO_SAM)), say("Sent."), say("Yes."), say("Yes.")]
-    engine = house.engine()
+async def test_later_questions_are_told_of_the_tool_or_of_the_call_as_it_was_written(harness: EngineHarness) -> None:
+    harness.allow("mail__send")
+    harness.model.script = [ask_for(found("mail__send", "outer", **TO_SAM)), say("Sent."), say("Yes."), say("Yes.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("one"))).turn_id)
-        await house.surface.ended((await engine.receive(message("two"))).turn_id)
-    assert "mail__send: done" in str(house.model.requests[-1].messages)
-    whole = house.engine(memory=HistoryBudget(replay=ToolReplay.FULL))
+        await harness.surface.ended((await engine.receive(message("one"))).turn_id)
+        await harness.surface.ended((await engine.receive(message("two"))).turn_id)
+    assert "mail__send: done" in str(harness.model.requests[-1].messages)
+    whole = harness.engine(memory=HistoryBudget(replay=ToolReplay.FULL))
     async with running(whole):
-        await house.surface.ended((await whole.receive(message("three"))).turn_id)
-    wrote = [each for each in house.model.requests[-1].messages if each.tool_calls]
+        await harness.surface.ended((await whole.receive(message("three"))).turn_id)
+    wrote = [each for each in harness.model.requests[-1].messages if each.tool_calls]
     assert [each.tool_calls for each in wrote] == [(found("mail__send", "outer", **TO_SAM),)]
-    assert [result.call_id for result in results(house.model.requests[-1])] == ["outer"]
+    assert [result.call_id for result in results(harness.model.requests[-1])] == ["outer"]

@@ -7,7 +7,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.ports import CallContext
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ask_for, call, message, returned, running, say, tool, until, words
 
 
@@ -16,22 +16,22 @@ async def for_ever(*_: object) -> Completion:
     raise AssertionError
 
 
-async def test_a_turn_is_stopped_while_the_model_writes(house: House) -> None:
-    house.model.script = [for_ever, say("Next.")]
-    engine = house.engine()
+async def test_a_turn_is_stopped_while_the_model_writes(harness: EngineHarness) -> None:
+    harness.model.script = [for_ever, say("Next.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("one"))
-        await until(lambda: len(house.model.requests) == 1)
+        await until(lambda: len(harness.model.requests) == 1)
         assert await engine.stop(receipt.turn_id, ANA)
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
         assert not await engine.stop(receipt.turn_id, ANA)
-        await house.surface.ended((await engine.receive(message("two"))).turn_id)
+        await harness.surface.ended((await engine.receive(message("two"))).turn_id)
     assert view.turn.status is TurnStatus.CANCELLED
     assert view.turn.failure == "Stopped by Ana."
-    assert "(I was stopped before I had answered.)" in words(house.model.requests[1])
+    assert "(I was stopped before I had answered.)" in words(harness.model.requests[1])
 
 
-async def test_stopping_again_does_not_cut_the_clean_up_and_the_next_turn_waits_for_it(house: House) -> None:
+async def test_stopping_again_does_not_cut_the_clean_up_and_the_next_turn_waits_for_it(harness: EngineHarness) -> None:
     cleaning, cleaned = asyncio.Event(), asyncio.Event()
     finish_cleaning = asyncio.Event()
 
@@ -44,65 +44,65 @@ async def test_stopping_again_does_not_cut_the_clean_up_and_the_next_turn_waits_
             cleaned.set()
         return returned(call, "never")
 
-    house.toolbox.add(tool("s__write"), tidy)
-    house.allow("s__write")
-    house.model.script = [ask_for(call("s__write")), say("Second.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__write"), tidy)
+    harness.allow("s__write")
+    harness.model.script = [ask_for(call("s__write")), say("Second.")]
+    engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("one"))
         second = await engine.receive(message("two"))
-        await until(lambda: bool(house.toolbox.calls))
+        await until(lambda: bool(harness.toolbox.calls))
         assert await engine.stop(first.turn_id, ANA)
         await asyncio.wait_for(cleaning.wait(), 10)
         for by in (ANA, BEN):
             await engine.stop(first.turn_id, by)
-        assert len(house.model.requests) == 1
+        assert len(harness.model.requests) == 1
         finish_cleaning.set()
-        view = await house.surface.ended(first.turn_id)
+        view = await harness.surface.ended(first.turn_id)
         assert cleaned.is_set()
-        await house.surface.ended(second.turn_id)
+        await harness.surface.ended(second.turn_id)
     step = next(step for step in view.steps if isinstance(step, ToolStep))
     assert step.status is StepStatus.UNKNOWN
 
 
-async def test_a_turn_that_waits_for_a_signature_is_stopped_and_runs_nothing(house: House) -> None:
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add"))]
-    engine = house.engine()
+async def test_a_turn_that_waits_for_a_signature_is_stopped_and_runs_nothing(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add"))]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await until(lambda: bool(house.surface.views) and not engine._worker._held)
+        await until(lambda: bool(harness.surface.views) and not engine._worker._held)
         assert await engine.stop(receipt.turn_id, BEN)
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     step = next(step for step in view.steps if isinstance(step, ToolStep))
     assert step.status is StepStatus.CANCELLED
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_leaving_gives_turns_back_and_the_next_start_goes_on_with_them(house: House) -> None:
-    house.toolbox.add(tool("s__read", read_only=True), for_ever)  # type: ignore[arg-type]
-    house.allow("s__read")
-    house.model.script = [ask_for(call("s__read")), say("There.")]
-    engine = house.engine()
+async def test_leaving_gives_turns_back_and_the_next_start_goes_on_with_them(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True), for_ever)  # type: ignore[arg-type]
+    harness.allow("s__read")
+    harness.model.script = [ask_for(call("s__read")), say("There.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("go"))
-        await until(lambda: bool(house.toolbox.calls))
-    house.toolbox.add(tool("s__read", read_only=True))
-    again = house.engine()
+        await until(lambda: bool(harness.toolbox.calls))
+    harness.toolbox.add(tool("s__read", read_only=True))
+    again = harness.engine()
     async with running(again):
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
-    assert len(house.model.requests) == 2
+    assert len(harness.model.requests) == 2
 
 
-async def test_a_turn_that_keeps_bringing_the_process_down_ends_as_failed(house: House) -> None:
-    receipt = await house.log.enqueue(message("poison"))
+async def test_a_turn_that_keeps_bringing_the_process_down_ends_as_failed(harness: EngineHarness) -> None:
+    receipt = await harness.log.enqueue(message("poison"))
     for _ in range(4):
-        assert await house.log.claim(1)
-        await house.log.adopt_orphans()
-    engine = house.engine()
+        assert await harness.log.claim(1)
+        await harness.log.adopt_orphans()
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.FAILED
     assert view.turn.failure == "This question stopped the bot several times."
-    assert house.model.requests == []
+    assert harness.model.requests == []

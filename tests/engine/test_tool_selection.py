@@ -14,7 +14,7 @@ from bot.engine.prompt.text_format import READ_RESULT
 from bot.engine.prompt.tool_selection import MOST_TOOLS, RefusedTools, within_limit
 from bot.errors import ModelRejected
 from bot.ports import CallContext
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ask_for, call, message, returned, running, say, tool
 
 
@@ -26,98 +26,98 @@ def notes(view: TurnView) -> list[str]:
     return [note for step in view.steps if isinstance(step, ModelStep) for note in step.notes]
 
 
-async def answered(house: House, text: str = "go", **changes: object) -> TurnView:
-    engine = house.engine(**changes)
+async def answered(harness: EngineHarness, text: str = "go", **changes: object) -> TurnView:
+    engine = harness.engine(**changes)
     async with running(engine):
-        return await house.surface.ended((await engine.receive(message(text))).turn_id)
+        return await harness.surface.ended((await engine.receive(message(text))).turn_id)
 
 
 async def test_a_tool_that_the_service_refuses_is_dropped_and_the_answer_says_so(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: EngineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.toolbox.add(tool("s__good", read_only=True))
-    house.toolbox.add(tool("s__bad"))
-    house.allow("s__good")
-    house.model.script = [refuses("s__bad"), ask_for(call("s__good")), say("Done.")]
+    harness.toolbox.add(tool("s__good", read_only=True))
+    harness.toolbox.add(tool("s__bad"))
+    harness.allow("s__good")
+    harness.model.script = [refuses("s__bad"), ask_for(call("s__good")), say("Done.")]
     with caplog.at_level(logging.WARNING, "bot.engine.prompt.tool_selection"):
-        view = await answered(house)
+        view = await answered(harness)
     assert view.turn.status is TurnStatus.DONE
-    offered = [[each.name for each in request.tools] for request in house.model.requests]
+    offered = [[each.name for each in request.tools] for request in harness.model.requests]
     assert offered == [["s__good", "s__bad"], ["s__good"], ["s__good"]]
     assert [note for note in notes(view) if "s__bad" in note] == notes(view)
     assert len(notes(view)) == 1
     assert "s__bad rejected by" in caplog.text
 
 
-async def test_later_turns_leave_it_out_at_once_until_its_definition_changes(house: House) -> None:
-    house.toolbox.add(tool("s__bad"))
-    house.model.script = [refuses("s__bad"), say("One."), say("Two."), say("Three.")]
-    engine = house.engine()
+async def test_later_turns_leave_it_out_at_once_until_its_definition_changes(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__bad"))
+    harness.model.script = [refuses("s__bad"), say("One."), say("Two."), say("Three.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("one"))).turn_id)
-        second = await house.surface.ended((await engine.receive(message("two"))).turn_id)
-        house.toolbox.add(tool("s__bad", description="Corrected."))
-        third = await house.surface.ended((await engine.receive(message("three"))).turn_id)
-    assert [len(request.tools) for request in house.model.requests] == [1, 0, 0, 1]
+        await harness.surface.ended((await engine.receive(message("one"))).turn_id)
+        second = await harness.surface.ended((await engine.receive(message("two"))).turn_id)
+        harness.toolbox.add(tool("s__bad", description="Corrected."))
+        third = await harness.surface.ended((await engine.receive(message("three"))).turn_id)
+    assert [len(request.tools) for request in harness.model.requests] == [1, 0, 0, 1]
     assert "s__bad" in notes(second)[0]
     assert notes(third) == []
 
 
-async def test_every_tool_that_is_refused_is_dropped(house: House) -> None:
+async def test_every_tool_that_is_refused_is_dropped(harness: EngineHarness) -> None:
     names = [f"s__t{n}" for n in range(5)]
     for name in names:
-        house.toolbox.add(tool(name))
-    house.model.script = [*map(refuses, names[:4]), say("Done.")]
-    view = await answered(house)
+        harness.toolbox.add(tool(name))
+    harness.model.script = [*map(refuses, names[:4]), say("Done.")]
+    view = await answered(harness)
     assert view.turn.status is TurnStatus.DONE
-    assert [each.name for each in house.model.requests[-1].tools] == ["s__t4"]
+    assert [each.name for each in harness.model.requests[-1].tools] == ["s__t4"]
     assert len(notes(view)) == 4
 
 
 @pytest.mark.parametrize("name", ["s__gone", ""])
-async def test_a_refusal_that_is_about_no_tool_of_the_request_ends_the_turn(house: House, name: str) -> None:
-    house.toolbox.add(tool("s__good"))
-    house.model.script = [refuses(name)]
-    view = await answered(house)
+async def test_a_refusal_that_is_about_no_tool_of_the_request_ends_the_turn(harness: EngineHarness, name: str) -> None:
+    harness.toolbox.add(tool("s__good"))
+    harness.model.script = [refuses(name)]
+    view = await answered(harness)
     assert view.turn.status is TurnStatus.FAILED
-    assert len(house.model.requests) == 1
+    assert len(harness.model.requests) == 1
 
 
-async def test_a_service_that_finds_fault_with_everything_is_not_asked_for_ever(house: House) -> None:
+async def test_a_service_that_finds_fault_with_everything_is_not_asked_for_ever(harness: EngineHarness) -> None:
     for n in range(20):
-        house.toolbox.add(tool(f"s__t{n}"))
-    house.model.script = [refuses(f"s__t{n}") for n in range(20)]
-    view = await answered(house)
+        harness.toolbox.add(tool(f"s__t{n}"))
+    harness.model.script = [refuses(f"s__t{n}") for n in range(20)]
+    view = await answered(harness)
     assert view.turn.status is TurnStatus.FAILED
-    assert len(house.model.requests) == 9
+    assert len(harness.model.requests) == 9
 
 
-async def test_no_more_tools_are_sent_than_services_take_where_they_are_not_searched(house: House) -> None:
+async def test_no_more_tools_are_sent_than_services_take_where_they_are_not_searched(harness: EngineHarness) -> None:
     for n in range(200):
-        house.toolbox.add(tool(f"big__t{n:03}"))
-    house.toolbox.add(tool("small__only"))
-    house.model.script = [say("Done.")]
-    view = await answered(house, tool_search=ToolSearch.OFF)
-    sent = [each.name for each in house.model.requests[0].tools]
+        harness.toolbox.add(tool(f"big__t{n:03}"))
+    harness.toolbox.add(tool("small__only"))
+    harness.model.script = [say("Done.")]
+    view = await answered(harness, tool_search=ToolSearch.OFF)
+    sent = [each.name for each in harness.model.requests[0].tools]
     assert len(sent) == MOST_TOOLS
     assert "small__only" in sent
     [note] = notes(view)
     assert note.startswith("73 of the 200 tools of server big are left out, because a model takes 128. Fix:")
 
 
-async def test_with_the_tool_to_read_on_they_are_no_more_than_services_take_either(house: House) -> None:
+async def test_with_the_tool_to_read_on_they_are_no_more_than_services_take_either(harness: EngineHarness) -> None:
     async def long(wanted: ToolCall, _context: CallContext) -> ToolOutcome:
         return returned(wanted, "word " * 1_000)
 
     for n in range(200):
-        house.toolbox.add(tool(f"big__t{n:03}", read_only=True), long)
-    house.allow("big__t000")
-    house.model.script = [ask_for(call("big__t000")), say("Done."), say("Yes.")]
-    engine = house.engine(tool_search=ToolSearch.OFF)
+        harness.toolbox.add(tool(f"big__t{n:03}", read_only=True), long)
+    harness.allow("big__t000")
+    harness.model.script = [ask_for(call("big__t000")), say("Done."), say("Yes.")]
+    engine = harness.engine(tool_search=ToolSearch.OFF)
     async with running(engine):
         for text in ("go", "and?"):
-            await house.surface.ended((await engine.receive(message(text))).turn_id)
-    *_, before, after = ([each.name for each in request.tools] for request in house.model.requests)
+            await harness.surface.ended((await engine.receive(message(text))).turn_id)
+    *_, before, after = ([each.name for each in request.tools] for request in harness.model.requests)
     assert after == [*before[:-1], READ_RESULT]
     assert len(after) == MOST_TOOLS
 

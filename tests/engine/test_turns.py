@@ -13,7 +13,7 @@ from bot.domain.views import ModelRetry, TurnView
 from bot.engine.prompt.tool_selection import SOMETHING_MISSING
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import CallContext
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (
     ANA,
     BEN,
@@ -46,232 +46,232 @@ def decision(
     return Decision(step.approval.id, revision or step.approval.revision, verdict, ANA, reason)
 
 
-async def test_a_message_is_answered_and_the_answer_is_drawn(house: House) -> None:
-    house.model.script = [say("Hello Ana.")]
-    engine = house.engine()
+async def test_a_message_is_answered_and_the_answer_is_drawn(harness: EngineHarness) -> None:
+    harness.model.script = [say("Hello Ana.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
-    assert words(house.model.requests[0]) == ["Be useful.", "hi"]
-    assert not await house.log.stale_views("test:", 10)
+    assert words(harness.model.requests[0]) == ["Be useful.", "hi"]
+    assert not await harness.log.stale_views("test:", 10)
 
 
-async def test_a_redelivered_message_is_the_same_turn(house: House) -> None:
-    house.model.script = [say("Once.")]
-    engine = house.engine()
+async def test_a_redelivered_message_is_the_same_turn(harness: EngineHarness) -> None:
+    harness.model.script = [say("Once.")]
+    engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("hi", "event-1", "message-1"))
         again = await engine.receive(message("hi", "event-2", "message-1"))
-        await house.surface.ended(first.turn_id)
+        await harness.surface.ended(first.turn_id)
     assert again.redelivery
     assert again.turn_id == first.turn_id
-    assert len(house.model.requests) == 1
+    assert len(harness.model.requests) == 1
 
 
-async def test_allowed_calls_of_one_reply_run_side_by_side(house: House) -> None:
+async def test_allowed_calls_of_one_reply_run_side_by_side(harness: EngineHarness) -> None:
     together = asyncio.Barrier(2)
 
     async def meet(call: ToolCall, _context: CallContext) -> ToolOutcome:
         await together.wait()
         return returned(call, f"result of {call.id}")
 
-    house.toolbox.add(tool("s__one", read_only=True), meet)
-    house.toolbox.add(tool("s__two", read_only=True), meet)
-    house.allow("s__one", "s__two")
-    house.model.script = [ask_for(call("s__one", "a"), call("s__two", "b")), say("Both.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__one", read_only=True), meet)
+    harness.toolbox.add(tool("s__two", read_only=True), meet)
+    harness.allow("s__one", "s__two")
+    harness.model.script = [ask_for(call("s__one", "a"), call("s__two", "b")), say("Both.")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("go"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE, StepStatus.DONE]
-    assert words(house.model.requests[1])[-2:] == ["result of a", "result of b"]
+    assert words(harness.model.requests[1])[-2:] == ["result of a", "result of b"]
 
 
-async def test_a_call_that_needs_approval_waits_without_holding_anything(house: House) -> None:
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add", text="milk")), say("Saved.")]
-    engine = house.engine()
+async def test_a_call_that_needs_approval_waits_without_holding_anything(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add", text="milk")), say("Saved.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
+        view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         await until(lambda: not engine._worker._held)
-        assert house.toolbox.calls == []
+        assert harness.toolbox.calls == []
         settled = await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
         assert settled == Decided(DecisionType.APPROVE)
-        view = await house.surface.ended(receipt.turn_id)
-    assert house.toolbox.names == ["notes__add"]
+        view = await harness.surface.ended(receipt.turn_id)
+    assert harness.toolbox.names == ["notes__add"]
     assert calls_of(view)[0].approval.decided_by == "Ana"  # type: ignore[union-attr]
 
 
-async def test_a_denial_reaches_the_model_with_its_reason(house: House) -> None:
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add", text="milk")), say("All right.")]
-    engine = house.engine()
+async def test_a_denial_reaches_the_model_with_its_reason(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add", text="milk")), say("All right.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
+        view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         await engine.approvals.decide(decision(awaiting(view)[0], DecisionType.DENY, "use INC"), member(ANA))
-        view = await house.surface.ended(receipt.turn_id)
-    assert house.toolbox.calls == []
+        view = await harness.surface.ended(receipt.turn_id)
+    assert harness.toolbox.calls == []
     assert calls_of(view)[0].status is StepStatus.DENIED
-    assert words(house.model.requests[1])[-1] == "Ana turned this call down. It was not run. Reason: use INC"
+    assert words(harness.model.requests[1])[-1] == "Ana turned this call down. It was not run. Reason: use INC"
 
 
-async def test_only_a_signatory_may_approve_but_whoever_asked_may_decline(house: House) -> None:
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add", text="milk")), say("All right.")]
-    engine = house.engine()
+async def test_only_a_signatory_may_approve_but_whoever_asked_may_decline(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add", text="milk")), say("All right.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it", author=BEN))
-        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
+        view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         step = awaiting(view)[0]
         refused = await engine.approvals.decide(decision(step), member(BEN))
         assert refused.reason == "You may not approve this. It needs test:ana."  # type: ignore[union-attr]
         assert await engine.approvals.decide(decision(step, DecisionType.DENY), member(BEN)) == Decided(
             DecisionType.DENY
         )
-        await house.surface.ended(receipt.turn_id)
-    assert house.toolbox.calls == []
+        await harness.surface.ended(receipt.turn_id)
+    assert harness.toolbox.calls == []
 
 
-async def test_an_approved_call_starts_while_its_sibling_still_runs(house: House) -> None:
+async def test_an_approved_call_starts_while_its_sibling_still_runs(harness: EngineHarness) -> None:
     release = asyncio.Event()
 
     async def slow(call: ToolCall, _context: CallContext) -> ToolOutcome:
         await release.wait()
         return returned(call, "slow")
 
-    house.toolbox.add(tool("s__slow", read_only=True), slow)
-    house.toolbox.add(tool("s__write"))
-    house.allow("s__slow")
-    house.model.script = [ask_for(call("s__slow", "a"), call("s__write", "b")), say("Done.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__slow", read_only=True), slow)
+    harness.toolbox.add(tool("s__write"))
+    harness.allow("s__slow")
+    harness.model.script = [ask_for(call("s__slow", "a"), call("s__write", "b")), say("Done.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("go"))
-        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
+        view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
-        await until(lambda: "s__write" in house.toolbox.names)
+        await until(lambda: "s__write" in harness.toolbox.names)
         release.set()
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
 
 
-async def test_a_call_that_nobody_signs_expires_after_the_card_was_posted(house: House) -> None:
-    house.approval_seconds = 60.0
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add", text="milk")), say("Not saved.")]
-    engine = house.engine()
+async def test_a_call_that_nobody_signs_expires_after_the_card_was_posted(harness: EngineHarness) -> None:
+    harness.approval_seconds = 60.0
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add", text="milk")), say("Not saved.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
+        view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         step = awaiting(view)[0]
         await until(lambda: not engine._worker._held)
-        approval = await house.log.get_approval(step.approval.id)  # type: ignore[union-attr]
+        approval = await harness.log.get_approval(step.approval.id)  # type: ignore[union-attr]
         assert approval is not None
         assert approval[1].approval is not None
-        assert approval[1].approval.expires_at == house.clock[0] + 60
-        house.clock[0] += 61
-        view = await house.surface.ended(receipt.turn_id)
+        assert approval[1].approval.expires_at == harness.clock[0] + 60
+        harness.clock[0] += 61
+        view = await harness.surface.ended(receipt.turn_id)
         late = await engine.approvals.decide(decision(step), member(ANA))
     assert calls_of(view)[0].status is StepStatus.EXPIRED
     assert late.how == "Its approval had expired. It was not run."  # type: ignore[union-attr]
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_a_decision_on_an_old_revision_settles_nothing(house: House) -> None:
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add", text="milk")), say("Done.")]
-    engine = house.engine()
+async def test_a_decision_on_an_old_revision_settles_nothing(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add", text="milk")), say("Done.")]
+    engine = harness.engine()
     async with running(engine):
         await engine.receive(message("save it"))
-        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
+        view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         settlement = await engine.approvals.decide(decision(awaiting(view)[0], revision=7), member(ANA))
         assert type(settlement).__name__ == "StaleRevision"
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_a_tool_that_changed_after_it_was_signed_is_not_run(house: House) -> None:
-    house.toolbox.add(tool("notes__add", description="Adds a note."))
-    house.model.script = [ask_for(call("notes__add", text="milk")), say("Hm.")]
-    engine = house.engine()
+async def test_a_tool_that_changed_after_it_was_signed_is_not_run(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add", description="Adds a note."))
+    harness.model.script = [ask_for(call("notes__add", text="milk")), say("Hm.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        view = await house.surface.wait_for(lambda view: bool(awaiting(view)))
-        house.toolbox.add(tool("notes__add", description="Adds a note and mails it to everyone."))
+        view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
+        harness.toolbox.add(tool("notes__add", description="Adds a note and mails it to everyone."))
         await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert calls_of(view)[0].status is StepStatus.FAILED
     assert "has changed since it was approved" in calls_of(view)[0].result.text  # type: ignore[union-attr]
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_a_forbidden_tool_is_refused_without_asking(house: House) -> None:
-    house.toolbox.add(tool("s__wipe"))
-    house.policies["s__wipe"] = ApprovalPolicy.ALWAYS_DENY
-    house.model.script = [ask_for(call("s__wipe")), say("I may not.")]
-    engine = house.engine()
+async def test_a_forbidden_tool_is_refused_without_asking(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__wipe"))
+    harness.policies["s__wipe"] = ApprovalPolicy.ALWAYS_DENY
+    harness.model.script = [ask_for(call("s__wipe")), say("I may not.")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("go"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
     assert calls_of(view)[0].status is StepStatus.DENIED
-    assert words(house.model.requests[1])[-1] == "Not run: a policy forbids s__wipe."
+    assert words(harness.model.requests[1])[-1] == "Not run: a policy forbids s__wipe."
 
 
-async def test_made_up_tools_and_broken_arguments_are_told_to_the_model(house: House) -> None:
-    house.toolbox.add(tool("s__one"))
+async def test_made_up_tools_and_broken_arguments_are_told_to_the_model(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__one"))
     broken = ToolCall("b", "s__one", {}, unreadable='{"a": ')
-    house.model.script = [ask_for(call("calendar__book", "a"), broken), say("Sorry.")]
-    engine = house.engine()
+    harness.model.script = [ask_for(call("calendar__book", "a"), broken), say("Sorry.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("go"))).turn_id)
-    assert words(house.model.requests[1])[-2:] == [
+        await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert words(harness.model.requests[1])[-2:] == [
         "There is no tool called 'calendar__book'.",
         'Not run: the arguments are not a JSON object: {"a": ',
     ]
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
-async def test_an_unsafe_call_without_an_answer_is_unknown_and_a_safe_one_failed(house: House) -> None:
+async def test_an_unsafe_call_without_an_answer_is_unknown_and_a_safe_one_failed(harness: EngineHarness) -> None:
     async def lost(call: ToolCall, _context: CallContext) -> ToolOutcome:
         return CallOutcomeUnknown("No answer within 30 s.")
 
     async def unsent(call: ToolCall, _context: CallContext) -> ToolOutcome:
         return CallNotSent("notes is not connected.")
 
-    house.toolbox.add(tool("s__write"), lost)
-    house.toolbox.add(tool("s__read", read_only=True), lost)
-    house.toolbox.add(tool("s__gone"), unsent)
-    house.allow("s__write", "s__read", "s__gone")
-    house.model.script = [ask_for(call("s__write", "a"), call("s__read", "b"), call("s__gone", "c")), say("Hm.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__write"), lost)
+    harness.toolbox.add(tool("s__read", read_only=True), lost)
+    harness.toolbox.add(tool("s__gone"), unsent)
+    harness.allow("s__write", "s__read", "s__gone")
+    harness.model.script = [ask_for(call("s__write", "a"), call("s__read", "b"), call("s__gone", "c")), say("Hm.")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("go"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
     assert [step.status for step in calls_of(view)] == [StepStatus.UNKNOWN, StepStatus.FAILED, StepStatus.FAILED]
-    told = words(house.model.requests[1])[-3:]
+    told = words(harness.model.requests[1])[-3:]
     assert told[0] == (
         "No answer within 30 s. It may or may not have happened. Check before trying again, and tell the person."
     )
     assert told[1:] == ["No answer within 30 s.", "Not run: notes is not connected."]
 
 
-async def test_after_ten_rounds_the_model_is_asked_once_more_without_tools(house: House) -> None:
-    house.toolbox.add(tool("s__read", read_only=True))
-    house.allow("s__read")
-    house.model.script = [
+async def test_after_ten_rounds_the_model_is_asked_once_more_without_tools(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True))
+    harness.allow("s__read")
+    harness.model.script = [
         *(ask_for(call("s__read", f"c{n}")) for n in range(10)),
         ask_for(call("s__read"), text="Enough."),
     ]
-    engine = house.engine()
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("go"))).turn_id)
-    assert len(house.toolbox.calls) == 10
-    assert [request.tool_choice for request in house.model.requests] == [ToolChoice.AUTO] * 10 + [ToolChoice.NONE]
-    assert "The limit of tool calls" in words(house.model.requests[-1])[-1]
+        view = await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert len(harness.toolbox.calls) == 10
+    assert [request.tool_choice for request in harness.model.requests] == [ToolChoice.AUTO] * 10 + [ToolChoice.NONE]
+    assert "The limit of tool calls" in words(harness.model.requests[-1])[-1]
     answer = view.steps[-1]
     assert answer.message.text == "Enough."  # type: ignore[union-attr]
     assert answer.notes == ("Stopped using tools after 10 rounds.",)  # type: ignore[union-attr]
 
 
-async def test_a_busy_model_is_asked_again_after_the_pause_it_named(house: House) -> None:
-    house.model.script = [
+async def test_a_busy_model_is_asked_again_after_the_pause_it_named(harness: EngineHarness) -> None:
+    harness.model.script = [
         ModelUnavailable("The model is rate-limited.", retry_after=7.0),
         ModelUnavailable("The connection broke."),
         say("Here."),
@@ -281,37 +281,37 @@ async def test_a_busy_model_is_asked_again_after_the_pause_it_named(house: House
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
         if seconds == 7.0:
-            await house.surface.wait_for(lambda view: view.activity == ModelRetry(7, "The model is rate-limited."))
+            await harness.surface.wait_for(lambda view: view.activity == ModelRetry(7, "The model is rate-limited."))
         await asyncio.sleep(0)
 
-    engine = house.engine(pause=pause)
+    engine = harness.engine(pause=pause)
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("hi"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
     assert view.turn.status is TurnStatus.DONE
     assert [seconds for seconds in pauses if seconds in (7.0, 2.0)] == [7.0, 2.0]
 
 
-async def test_a_model_that_stays_away_fails_the_turn_with_cause_and_fix(house: House) -> None:
-    house.model.script = [ModelRejected("The key was refused.", "set OPENAI_API_KEY")]
-    engine = house.engine()
+async def test_a_model_that_stays_away_fails_the_turn_with_cause_and_fix(harness: EngineHarness) -> None:
+    harness.model.script = [ModelRejected("The key was refused.", "set OPENAI_API_KEY")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("hi"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
     assert view.turn.status is TurnStatus.FAILED
     assert view.turn.failure == "The key was refused. Fix: set OPENAI_API_KEY"
 
 
-async def test_a_reply_cut_at_its_length_runs_no_calls(house: House) -> None:
-    house.toolbox.add(tool("s__read", read_only=True))
-    house.allow("s__read")
-    house.model.script = [Completion(assistant("Half an ans", call("s__read")), StopReason.LENGTH)]
-    engine = house.engine()
+async def test_a_reply_cut_at_its_length_runs_no_calls(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True))
+    harness.allow("s__read")
+    harness.model.script = [Completion(assistant("Half an ans", call("s__read")), StopReason.LENGTH)]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("hi"))).turn_id)
-    assert house.toolbox.calls == []
+        view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    assert harness.toolbox.calls == []
     assert view.steps[-1].notes == ("The answer was cut off at the model's length limit.",)  # type: ignore[union-attr]
 
 
-async def test_turns_of_one_conversation_run_in_order_and_others_side_by_side(house: House) -> None:
+async def test_turns_of_one_conversation_run_in_order_and_others_side_by_side(harness: EngineHarness) -> None:
     held = asyncio.Event()
     order: list[str] = []
 
@@ -329,46 +329,46 @@ async def test_turns_of_one_conversation_run_in_order_and_others_side_by_side(ho
         held.set()
         return say("3")
 
-    house.model.script = [first, other, second]
-    engine = house.engine()
+    harness.model.script = [first, other, second]
+    engine = harness.engine()
     async with running(engine):
         await engine.receive(message("one"))
-        await until(lambda: len(house.model.requests) == 1)
+        await until(lambda: len(harness.model.requests) == 1)
         receipt = await engine.receive(message("two"))
         assert receipt.queue_position == 1
         await engine.receive(message("three", conversation=ConversationKey("test", "w", "hall", "2")))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
     assert order == ["other", "first", "second"]
 
 
-async def test_earlier_turns_are_remembered_as_question_and_answer(house: House) -> None:
-    house.model.script = [say("Ana, I know."), say("Ana.")]
-    engine = house.engine()
+async def test_earlier_turns_are_remembered_as_question_and_answer(harness: EngineHarness) -> None:
+    harness.model.script = [say("Ana, I know."), say("Ana.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("I am Ana"))).turn_id)
-        await house.surface.ended((await engine.receive(message("who am I?"))).turn_id)
-    assert words(house.model.requests[1]) == ["Be useful.", "I am Ana", "Ana, I know.", "who am I?"]
+        await harness.surface.ended((await engine.receive(message("I am Ana"))).turn_id)
+        await harness.surface.ended((await engine.receive(message("who am I?"))).turn_id)
+    assert words(harness.model.requests[1]) == ["Be useful.", "I am Ana", "Ana, I know.", "who am I?"]
 
 
-async def test_instructions_come_in_the_operators_order_and_once(house: House) -> None:
+async def test_instructions_come_in_the_operators_order_and_once(harness: EngineHarness) -> None:
     schema = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
-    house.toolbox.add(tool("kb__search", read_only=True, input_schema=schema))
-    house.toolbox.add(tool("w__forecast", read_only=True))
-    house.toolbox.guidance = (
+    harness.toolbox.add(tool("kb__search", read_only=True, input_schema=schema))
+    harness.toolbox.add(tool("w__forecast", read_only=True))
+    harness.toolbox.guidance = (
         ServerGuidance("kb", "Mind the handbook.", "Name the page.", "kb__search"),
         ServerGuidance("w", "Weather is here.", "Say how sure it is."),
     )
-    house.allow("kb__search", "w__forecast")
-    house.model.script = [
+    harness.allow("kb__search", "w__forecast")
+    harness.model.script = [
         ask_for(call("w__forecast", "a")),
         ask_for(call("w__forecast", "b"), call("kb__search", "c", query="x")),
         say("Done."),
     ]
-    engine = house.engine()
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("rain?"))).turn_id)
-    assert house.toolbox.calls[0][:2] == ("kb__search", {"query": "rain?"})
-    assert words(house.model.requests[2]) == [
+        await harness.surface.ended((await engine.receive(message("rain?"))).turn_id)
+    assert harness.toolbox.calls[0][:2] == ("kb__search", {"query": "rain?"})
+    assert words(harness.model.requests[2]) == [
         "Be useful.\n\n[kb] Mind the handbook.\n\n[w] Weather is here.",
         "Found by kb__search for this question:\n" + enclose("kb__search", "ok"),
         "[kb] Name the page.",
@@ -380,13 +380,13 @@ async def test_instructions_come_in_the_operators_order_and_once(house: House) -
     ]
 
 
-async def test_missing_servers_are_named_to_the_model_and_to_the_person(house: House) -> None:
-    house.toolbox.absent = ("weather is not connected: no such command.",)
-    house.model.script = [say("Hello.")]
-    engine = house.engine()
+async def test_missing_servers_are_named_to_the_model_and_to_the_person(harness: EngineHarness) -> None:
+    harness.toolbox.absent = ("weather is not connected: no such command.",)
+    harness.model.script = [say("Hello.")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("hi"))).turn_id)
-    assert words(house.model.requests[0]) == [
+        view = await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    assert words(harness.model.requests[0]) == [
         "Be useful.",
         "Tools that are not available now:\n" + enclose("servers", "weather is not connected: no such command."),
         "hi",
@@ -394,28 +394,28 @@ async def test_missing_servers_are_named_to_the_model_and_to_the_person(house: H
     assert view.steps[-1].notes == ("weather is not connected: no such command.",)  # type: ignore[union-attr]
 
 
-async def test_who_does_not_administer_is_not_told_what_is_wrong_with_a_server(house: House) -> None:
-    house.toolbox.absent = ("Server sso: 10.0.0.7 is in a private network. Fix: allow it.",)
-    house.model.script = [say("Hello.")]
-    engine = house.engine()
+async def test_who_does_not_administer_is_not_told_what_is_wrong_with_a_server(harness: EngineHarness) -> None:
+    harness.toolbox.absent = ("Server sso: 10.0.0.7 is in a private network. Fix: allow it.",)
+    harness.model.script = [say("Hello.")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("hi", author=BEN))).turn_id)
-    assert not any("10.0.0.7" in text for text in words(house.model.requests[0]))
+        view = await harness.surface.ended((await engine.receive(message("hi", author=BEN))).turn_id)
+    assert not any("10.0.0.7" in text for text in words(harness.model.requests[0]))
     assert view.steps[-1].notes == (SOMETHING_MISSING,)  # type: ignore[union-attr]
 
 
-async def test_each_call_carries_a_key_that_is_stable_over_repeats(house: House) -> None:
-    house.toolbox.add(tool("s__write"))
-    house.allow("s__write")
-    house.model.script = [ask_for(call("s__write")), say("Done.")]
-    engine = house.engine()
+async def test_each_call_carries_a_key_that_is_stable_over_repeats(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__write"))
+    harness.allow("s__write")
+    harness.model.script = [ask_for(call("s__write")), say("Done.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("go"))
-        await house.surface.ended(receipt.turn_id)
-    assert house.toolbox.calls[0][2].key == f"{receipt.turn_id}:2"
+        await harness.surface.ended(receipt.turn_id)
+    assert harness.toolbox.calls[0][2].key == f"{receipt.turn_id}:2"
 
 
-async def test_progress_and_running_calls_are_in_the_view(house: House) -> None:
+async def test_progress_and_running_calls_are_in_the_view(harness: EngineHarness) -> None:
     seen = asyncio.Event()
 
     async def slow(call: ToolCall, context: CallContext) -> ToolOutcome:
@@ -423,26 +423,26 @@ async def test_progress_and_running_calls_are_in_the_view(house: House) -> None:
         await seen.wait()
         return returned(call, "ok")
 
-    house.toolbox.add(tool("s__copy"), slow)
-    house.allow("s__copy")
-    house.model.script = [ask_for(call("s__copy")), say("Done.")]
-    engine = house.engine()
+    harness.toolbox.add(tool("s__copy"), slow)
+    harness.allow("s__copy")
+    harness.model.script = [ask_for(call("s__copy")), say("Done.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("go"))
-        view = await house.surface.wait_for(lambda view: bool(view.progress))
+        view = await harness.surface.wait_for(lambda view: bool(view.progress))
         seen.set()
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
     assert view.running == frozenset({2})
     assert view.progress == {2: "2/5 copying"}
 
 
-async def test_the_conversation_is_the_same_after_a_restart(house: House) -> None:
-    house.model.script = [say("Blue."), say("Blue, as before.")]
-    engine = house.engine()
+async def test_the_conversation_is_the_same_after_a_restart(harness: EngineHarness) -> None:
+    harness.model.script = [say("Blue."), say("Blue, as before.")]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("which colour?"))).turn_id)
-    again = house.engine()
+        await harness.surface.ended((await engine.receive(message("which colour?"))).turn_id)
+    again = harness.engine()
     async with running(again):
-        await house.surface.ended((await again.receive(message("sure?"))).turn_id)
-    assert "Blue." in words(house.model.requests[1])
-    assert await house.log.latest_conversation("test:w:") == HALL
+        await harness.surface.ended((await again.receive(message("sure?"))).turn_id)
+    assert "Blue." in words(harness.model.requests[1])
+    assert await harness.log.latest_conversation("test:w:") == HALL

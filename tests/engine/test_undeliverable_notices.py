@@ -13,7 +13,7 @@ from bot.domain.turns import TurnStatus
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.engine import view_delivery
 from bot.errors import DeliveryFailed, ModelRejected
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, HALL, RecordingSurface, ask_for, call, message, running, say, tool, until
 
 GONE = DeliveryFailed("The bot is not in the channel.", permanent=True)
@@ -49,39 +49,41 @@ class Left(RecordingSurface):
         self.told.append((audience, notice))
 
 
-async def given_up(house: House, text: str = "hi") -> TurnView:
+async def given_up(harness: EngineHarness, text: str = "hi") -> TurnView:
     """What became of a question whose end nobody can draw any more."""
-    engine = house.engine()
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message(text))
-        await until(lambda: house.surface.asked > 0)  # type: ignore[attr-defined]
+        await until(lambda: harness.surface.asked > 0)  # type: ignore[attr-defined]
         await until(lambda: not engine._worker._held and engine._delivery.is_idle)
-    assert await house.log.stale_views("test:", 1) == []
-    return await house.log.get_view(receipt.turn_id)
+    assert await harness.log.stale_views("test:", 1) == []
+    return await harness.log.get_view(receipt.turn_id)
 
 
-async def test_an_answer_that_can_never_be_drawn_is_told_to_whoever_asked_in_private_once(house: House) -> None:
-    house.surface = left = Left()
-    house.model.script = [say("Hello. " * 50)]
-    view = await given_up(house)
+async def test_an_answer_that_can_never_be_drawn_is_told_to_whoever_asked_in_private_once(
+    harness: EngineHarness,
+) -> None:
+    harness.surface = left = Left()
+    harness.model.script = [say("Hello. " * 50)]
+    view = await given_up(harness)
     assert view.turn.status is TurnStatus.DONE
     assert left.told == [(NoticeTarget(str(HALL), ANA.id, private=True), Notice(TOLD))]
 
 
-async def test_a_failure_is_told_too(house: House) -> None:
-    house.surface = left = Left()
-    house.model.script = [ModelRejected("The key is wrong.")]
-    assert (await given_up(house)).turn.status is TurnStatus.FAILED
+async def test_a_failure_is_told_too(harness: EngineHarness) -> None:
+    harness.surface = left = Left()
+    harness.model.script = [ModelRejected("The key is wrong.")]
+    assert (await given_up(harness)).turn.status is TurnStatus.FAILED
     assert [notice.text for _, notice in left.told] == [TOLD]
 
 
-async def test_a_call_whose_card_could_not_be_posted_is_told_with_the_end(house: House) -> None:
-    house.surface = left = Left()
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
-    await given_up(house)
+async def test_a_call_whose_card_could_not_be_posted_is_told_with_the_end(harness: EngineHarness) -> None:
+    harness.surface = left = Left()
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
+    await given_up(harness)
     assert [notice.text for _, notice in left.told] == [f"{TOLD} {view_delivery.NOT_RUN}"]
-    assert house.toolbox.calls == []
+    assert harness.toolbox.calls == []
 
 
 class OnlyCards(Left):
@@ -91,19 +93,19 @@ class OnlyCards(Left):
         return not view.awaiting
 
 
-async def test_what_could_be_said_in_the_conversation_after_all_is_not_said_twice(house: House) -> None:
-    house.surface = left = OnlyCards()
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
-    engine = house.engine()
+async def test_what_could_be_said_in_the_conversation_after_all_is_not_said_twice(harness: EngineHarness) -> None:
+    harness.surface = left = OnlyCards()
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
+    engine = harness.engine()
     async with running(engine):
         await left.ended((await engine.receive(message("hi"))).turn_id)
         await until(lambda: not engine._worker._held and engine._delivery.is_idle)
     assert left.asked == 0
 
 
-async def test_whoever_stopped_a_turn_is_told_nothing(house: House) -> None:
-    house.surface = left = Left()
+async def test_whoever_stopped_a_turn_is_told_nothing(harness: EngineHarness) -> None:
+    harness.surface = left = Left()
     begun = asyncio.Event()
 
     async def think(_request: ModelRequest) -> Completion:
@@ -111,39 +113,41 @@ async def test_whoever_stopped_a_turn_is_told_nothing(house: House) -> None:
         await asyncio.Event().wait()
         raise AssertionError("nobody lets it go on")
 
-    house.model.script = [think]
-    engine = house.engine()
+    harness.model.script = [think]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await begun.wait()
         await engine.stop(receipt.turn_id, ANA)
         await until(lambda: not engine._worker._held and engine._delivery.is_idle)
-    assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.CANCELLED
+    assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.CANCELLED
     assert left.asked == 0
 
 
 @pytest.mark.parametrize("trouble", [GONE, RuntimeError("bug")])
 async def test_a_person_who_cannot_be_told_either_keeps_nothing_from_being_given_up(
-    house: House, trouble: Exception
+    harness: EngineHarness, trouble: Exception
 ) -> None:
-    house.surface = left = Left(trouble_telling=trouble)
-    house.model.script = [say("Hello.")]
-    assert (await given_up(house)).turn.status is TurnStatus.DONE
+    harness.surface = left = Left(trouble_telling=trouble)
+    harness.model.script = [say("Hello.")]
+    assert (await given_up(harness)).turn.status is TurnStatus.DONE
     assert left.asked == 1
 
 
-async def test_a_platform_that_never_answers_holds_nothing_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_platform_that_never_answers_holds_nothing_up(
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(view_delivery, "NOTICE_SECONDS", 0.05)
-    house.surface = left = Left(silent=True)
-    house.model.script = [say("Hello.")]
-    assert (await given_up(house)).turn.status is TurnStatus.DONE
+    harness.surface = left = Left(silent=True)
+    harness.model.script = [say("Hello.")]
+    assert (await given_up(harness)).turn.status is TurnStatus.DONE
     assert left.asked == 1
 
 
-async def test_a_long_question_is_named_by_its_beginning(house: House) -> None:
-    house.surface = left = Left()
-    house.model.script = [say("Hello.")]
-    await given_up(house, "why\n" * 1_000)
+async def test_a_long_question_is_named_by_its_beginning(harness: EngineHarness) -> None:
+    harness.surface = left = Left()
+    harness.model.script = [say("Hello.")]
+    await given_up(harness, "why\n" * 1_000)
     ((_, notice),) = left.told
     assert "why why" in notice.text
     assert len(notice.text) < 400

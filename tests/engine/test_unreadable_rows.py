@@ -15,112 +15,116 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.errors import DatabaseError
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import HALL, ask_for, call, message, running, say, tool, until, words
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
 
 
-async def change(house: House, statement: str) -> None:
-    await house.database.run(lambda connection: connection.exec_driver_sql(statement).rowcount)
+async def change(harness: EngineHarness, statement: str) -> None:
+    await harness.database.run(lambda connection: connection.exec_driver_sql(statement).rowcount)
 
 
-async def status_of(house: House, turn_id: str) -> tuple[str, str, int]:
+async def status_of(harness: EngineHarness, turn_id: str) -> tuple[str, str, int]:
     read = sa.text("select status, failure, fence from turns where id = :t").bindparams(t=turn_id)
-    row = await house.database.run(lambda connection: connection.execute(read).one())
+    row = await harness.database.run(lambda connection: connection.execute(read).one())
     return row.status, row.failure, row.fence
 
 
-async def ended(house: House, turn_id: str) -> tuple[str, str, int]:
+async def ended(harness: EngineHarness, turn_id: str) -> tuple[str, str, int]:
     async with asyncio.timeout(10):
-        while (found := await status_of(house, turn_id))[0] not in ("done", "failed", "cancelled"):
+        while (found := await status_of(harness, turn_id))[0] not in ("done", "failed", "cancelled"):
             await asyncio.sleep(0.005)
     return found
 
 
-async def begun(house: House) -> str:
+async def begun(harness: EngineHarness) -> str:
     """A turn with a reply on disk that nobody drives at the moment."""
-    receipt = await house.log.enqueue(message("spoilt"))
-    (claim,) = await house.log.claim(1)
-    await house.log.append(claim, ModelStep(1, assistant("half"), StopReason.TOOLS), [])
-    await house.log.release([claim])
+    receipt = await harness.log.enqueue(message("spoilt"))
+    (claim,) = await harness.log.claim(1)
+    await harness.log.append(claim, ModelStep(1, assistant("half"), StopReason.TOOLS), [])
+    await harness.log.release([claim])
     return receipt.turn_id
 
 
-async def test_a_turn_whose_steps_cannot_be_read_ends_as_failed_and_others_go_on(house: House) -> None:
-    spoilt = await begun(house)
-    await change(house, "update steps set body = '{\"v\": 9}'")
-    house.model.script = [say("Fine.")]
-    engine = house.engine()
+async def test_a_turn_whose_steps_cannot_be_read_ends_as_failed_and_others_go_on(harness: EngineHarness) -> None:
+    spoilt = await begun(harness)
+    await change(harness, "update steps set body = '{\"v\": 9}'")
+    harness.model.script = [say("Fine.")]
+    engine = harness.engine()
     async with running(engine):
         other = await engine.receive(message("hi", conversation=ELSEWHERE))
-        view = await house.surface.ended(other.turn_id)
-        status, failure, fence = await ended(house, spoilt)
+        view = await harness.surface.ended(other.turn_id)
+        status, failure, fence = await ended(harness, spoilt)
     assert view.turn.status is TurnStatus.DONE
     assert (status, fence) == ("failed", 2)
     assert "Something broke on my end" in failure
 
 
-async def test_a_question_that_cannot_be_read_holds_up_no_other_question(house: House) -> None:
-    spoilt = await house.log.enqueue(message("spoilt"))
-    await change(house, "update turns set input = '{}'")
-    house.model.script = [say("Fine.")]
-    engine = house.engine()
+async def test_a_question_that_cannot_be_read_holds_up_no_other_question(harness: EngineHarness) -> None:
+    spoilt = await harness.log.enqueue(message("spoilt"))
+    await change(harness, "update turns set input = '{}'")
+    harness.model.script = [say("Fine.")]
+    engine = harness.engine()
     async with running(engine):
         other = await engine.receive(message("hi", conversation=ELSEWHERE))
-        await house.surface.ended(other.turn_id)
-        assert (await ended(house, spoilt.turn_id))[0] == "failed"
+        await harness.surface.ended(other.turn_id)
+        assert (await ended(harness, spoilt.turn_id))[0] == "failed"
 
 
 async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_tried_ever_more_rarely(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: EngineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spoilt = await begun(house)
-    await house.log.stop(spoilt, message("x").author)
-    await change(house, "update steps set body = '{\"v\": 9}'")
-    house.model.script = [say("Fine.")]
-    engine = house.engine()
-    postpone = house.log.retry_delivery_at
+    spoilt = await begun(harness)
+    await harness.log.stop(spoilt, message("x").author)
+    await change(harness, "update steps set body = '{\"v\": 9}'")
+    harness.model.script = [say("Fine.")]
+    engine = harness.engine()
+    postpone = harness.log.retry_delivery_at
     postponed: list[float] = []
 
     async def noted(turn_id: str, seconds: float) -> None:
         await postpone(turn_id, seconds)
         postponed.append(seconds)
 
-    house.log.retry_delivery_at = noted  # type: ignore[method-assign]
+    harness.log.retry_delivery_at = noted  # type: ignore[method-assign]
     async with running(engine):
         for tries in range(1, 4):
             await until(lambda tries=tries: len(postponed) == tries)  # type: ignore[misc]
             assert caplog.text.count("cannot be read") == tries
             # Due again after 5, 10 and 20 seconds, and not a second sooner.
-            house.clock[0] += 5 * 2 ** (tries - 1) - 1
+            harness.clock[0] += 5 * 2 ** (tries - 1) - 1
             engine._delivery.wake()
             await until(lambda: not engine._delivery._look_now.is_set())
-            assert await house.log.stale_views("test:", 1) == []
-            house.clock[0] += 1
+            assert await harness.log.stale_views("test:", 1) == []
+            harness.clock[0] += 1
             engine._delivery.wake()
         other = await engine.receive(message("hi", conversation=ELSEWHERE))
-        view = await house.surface.ended(other.turn_id)
+        view = await harness.surface.ended(other.turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_an_earlier_turn_that_cannot_be_read_is_left_out_of_what_the_model_is_told(house: House) -> None:
-    house.model.script = [say("One."), say("Two."), say("Three.")]
-    engine = house.engine()
+async def test_an_earlier_turn_that_cannot_be_read_is_left_out_of_what_the_model_is_told(
+    harness: EngineHarness,
+) -> None:
+    harness.model.script = [say("One."), say("Two."), say("Three.")]
+    engine = harness.engine()
     async with running(engine):
         first = await engine.receive(message("first"))
-        await house.surface.ended(first.turn_id)
-        await house.surface.ended((await engine.receive(message("second"))).turn_id)
-        await change(house, f"update steps set body = '{{}}' where turn_id = '{first.turn_id}'")
-        await change(house, "update deliveries set revision = revision + 1, delivered_revision = revision + 1")
-        view = await house.surface.ended((await engine.receive(message("third"))).turn_id)
+        await harness.surface.ended(first.turn_id)
+        await harness.surface.ended((await engine.receive(message("second"))).turn_id)
+        await change(harness, f"update steps set body = '{{}}' where turn_id = '{first.turn_id}'")
+        await change(harness, "update deliveries set revision = revision + 1, delivered_revision = revision + 1")
+        view = await harness.surface.ended((await engine.receive(message("third"))).turn_id)
     assert view.turn.status is TurnStatus.DONE
-    told = words(house.model.requests[2])
+    told = words(harness.model.requests[2])
     assert "Two." in told
     assert "One." not in told
 
 
-async def test_a_turn_that_cannot_be_ended_is_kept_in_hand_and_not_claimed_over_and_over(house: House) -> None:
+async def test_a_turn_that_cannot_be_ended_is_kept_in_hand_and_not_claimed_over_and_over(
+    harness: EngineHarness,
+) -> None:
     broken = [True]
 
     async def refuse(*_: Any) -> Any:
@@ -128,19 +132,19 @@ async def test_a_turn_that_cannot_be_ended_is_kept_in_hand_and_not_claimed_over_
             raise DatabaseError("The database says no.")
         return await fail(*_)
 
-    fail = house.log.fail
-    house.log.finish = refuse  # type: ignore[method-assign, assignment]
-    house.log.fail = refuse  # type: ignore[method-assign, assignment]
-    house.toolbox.add(tool("s__read", read_only=True))
-    house.allow("s__read")
-    house.model.script = [ask_for(call("s__read")), say("Never recorded.")]
-    engine = house.engine()
+    fail = harness.log.fail
+    harness.log.finish = refuse  # type: ignore[method-assign, assignment]
+    harness.log.fail = refuse  # type: ignore[method-assign, assignment]
+    harness.toolbox.add(tool("s__read", read_only=True))
+    harness.allow("s__read")
+    harness.model.script = [ask_for(call("s__read")), say("Never recorded.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: len([pause for pause in house.pauses if pause > 5]) >= 4)
-        assert (await status_of(house, receipt.turn_id))[2] == 1
-        assert [pause for pause in house.pauses if pause > 5][:4] == [8.0, 16.0, 32.0, 60.0]
+        await until(lambda: len([pause for pause in harness.pauses if pause > 5]) >= 4)
+        assert (await status_of(harness, receipt.turn_id))[2] == 1
+        assert [pause for pause in harness.pauses if pause > 5][:4] == [8.0, 16.0, 32.0, 60.0]
         broken[0] = False
-        assert (await ended(house, receipt.turn_id))[0] == "failed"
-    assert len(house.model.requests) == 2
-    assert [view.turn.question.text for view in await house.log.recent_turns(HALL, 9)] == ["hi"]
+        assert (await ended(harness, receipt.turn_id))[0] == "failed"
+    assert len(harness.model.requests) == 2
+    assert [view.turn.question.text for view in await harness.log.recent_turns(HALL, 9)] == ["hi"]

@@ -13,30 +13,32 @@ from bot.domain.usage import UsageEntry, UsageTotal
 from bot.engine import usage
 from bot.engine.prompt.token_estimates import estimate_text
 from bot.errors import DatabaseUnavailable
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.engine.test_usage_metering import CUT, HALF, Counting, Waits, asked, spent
 
 
-async def test_what_could_not_be_written_is_written_when_the_process_leaves(house: House) -> None:
-    house.log = Counting(house, DatabaseUnavailable("The database is away."))
+async def test_what_could_not_be_written_is_written_when_the_process_leaves(harness: EngineHarness) -> None:
+    harness.log = Counting(harness, DatabaseUnavailable("The database is away."))
     gate = Waits()
-    async with asked(house, [TextDelta(HALF), CUT], [gate]):
+    async with asked(harness, [TextDelta(HALF), CUT], [gate]):
         await gate.reached.wait()
-        assert await spent(house) == UsageTotal()
-    found = await spent(house)
+        assert await spent(harness) == UsageTotal()
+    found = await spent(harness)
     assert (found.requests, found.usage.output_tokens) == (1, round(estimate_text(HALF)))
 
 
-async def test_a_process_that_leaves_waits_for_no_database(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_leaves_waits_for_no_database(
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(usage, "SETTLE_SECONDS", 0.05)
 
     class Away(Counting):
         async def record_usage(self, _uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
             await asyncio.Event().wait()
 
-    house.log = Away(house)
+    harness.log = Away(harness)
     gate = Waits()
     async with asyncio.timeout(30):
-        async with asked(house, [TextDelta(HALF), CUT], [gate]):
+        async with asked(harness, [TextDelta(HALF), CUT], [gate]):
             await gate.reached.wait()
-    assert await spent(house) == UsageTotal()
+    assert await spent(harness) == UsageTotal()

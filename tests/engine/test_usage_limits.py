@@ -32,7 +32,7 @@ from bot.engine.usage import LARGE_REQUESTS, LARGE_SECONDS, UsageLimiter
 from bot.engine.worker import Capacity
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, say, tool, until
 
 NOON = datetime(2026, 8, 31, 12, tzinfo=UTC).timestamp()
@@ -47,72 +47,74 @@ def costs(usage: Usage, text: str = "Here.") -> Completion:
     return Completion(assistant(text), StopReason.ANSWERED, usage, "paid")
 
 
-def limited(house: House, *limits: UsageLimit) -> Engine:
-    house.clock[0] = max(house.clock[0], NOON)
-    house.log = SqlTurnLog(house.database, prices=PRICES)
-    return house.engine(allow=_spending(house, *limits).check)
+def limited(harness: EngineHarness, *limits: UsageLimit) -> Engine:
+    harness.clock[0] = max(harness.clock[0], NOON)
+    harness.log = SqlTurnLog(harness.database, prices=PRICES)
+    return harness.engine(allow=_spending(harness, *limits).check)
 
 
-def _spending(house: House, *limits: UsageLimit) -> UsageLimiter:
-    return UsageLimiter(limits, SqlUsageStore(house.database), "EUR", clock=lambda: house.clock[0])
+def _spending(harness: EngineHarness, *limits: UsageLimit) -> UsageLimiter:
+    return UsageLimiter(limits, SqlUsageStore(harness.database), "EUR", clock=lambda: harness.clock[0])
 
 
-async def asked(engine: Engine, house: House, said: InboundMessage) -> TurnView:
+async def asked(engine: Engine, harness: EngineHarness, said: InboundMessage) -> TurnView:
     receipt = await engine.receive(said)
-    await house.surface.ended(receipt.turn_id)
+    await harness.surface.ended(receipt.turn_id)
     return await engine.view(receipt.turn_id)
 
 
-async def test_a_question_is_not_sent_once_the_limit_is_used_up_and_is_when_it_begins_anew(house: House) -> None:
-    house.model.script = [costs(Usage(900, 98)), costs(Usage(1, 1)), say("Good morning.")]
-    engine = limited(house, TOKENS_A_DAY)
+async def test_a_question_is_not_sent_once_the_limit_is_used_up_and_is_when_it_begins_anew(
+    harness: EngineHarness,
+) -> None:
+    harness.model.script = [costs(Usage(900, 98)), costs(Usage(1, 1)), say("Good morning.")]
+    engine = limited(harness, TOKENS_A_DAY)
     async with running(engine):
-        assert (await asked(engine, house, message("one"))).turn.status is TurnStatus.DONE
-        assert (await asked(engine, house, message("one left"))).turn.status is TurnStatus.DONE
-        refused = await asked(engine, house, message("none left"))
+        assert (await asked(engine, harness, message("one"))).turn.status is TurnStatus.DONE
+        assert (await asked(engine, harness, message("one left"))).turn.status is TurnStatus.DONE
+        refused = await asked(engine, harness, message("none left"))
         assert refused.turn.status is TurnStatus.FAILED
         assert refused.turn.failure == (
             "The request was not sent: your limit for today is used up, 1,000 of 1,000 tokens. "
             "It resets on 1 September at 00:00 UTC, in 12 h."
         )
-        assert len(house.model.requests) == 2
-        house.clock[0] += 12 * HOUR
-        assert (await asked(engine, house, message("tomorrow"))).turn.status is TurnStatus.DONE
+        assert len(harness.model.requests) == 2
+        harness.clock[0] += 12 * HOUR
+        assert (await asked(engine, harness, message("tomorrow"))).turn.status is TurnStatus.DONE
 
 
-async def test_what_has_begun_is_finished(house: House) -> None:
-    house.toolbox.add(tool("s__read", read_only=True))
-    house.allow("s__read")
+async def test_what_has_begun_is_finished(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True))
+    harness.allow("s__read")
     wants = ask_for(call("s__read"))
-    house.model.script = [Completion(wants.message, wants.stop, Usage(5_000, 0), "paid"), say("Done.")]
-    engine = limited(house, TOKENS_A_DAY)
+    harness.model.script = [Completion(wants.message, wants.stop, Usage(5_000, 0), "paid"), say("Done.")]
+    engine = limited(harness, TOKENS_A_DAY)
     async with running(engine):
-        view = await asked(engine, house, message("read"))
+        view = await asked(engine, harness, message("read"))
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_each_person_has_a_limit_alone_and_a_channel_one_for_all(house: House) -> None:
-    house.model.script = [costs(Usage(500, 100)) for _ in range(4)]
+async def test_each_person_has_a_limit_alone_and_a_channel_one_for_all(harness: EngineHarness) -> None:
+    harness.model.script = [costs(Usage(500, 100)) for _ in range(4)]
     engine = limited(
-        house,
+        harness,
         UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 500),
         UsageLimit(LimitScope.CHANNEL, LimitPeriod.MONTH, LimitUnit.TOKENS, 1_000),
     )
     sam = Author("test", "sam", "Sam")
     async with running(engine):
-        await asked(engine, house, message("one"))
-        assert "your limit for today" in (await asked(engine, house, message("two"))).turn.failure
-        assert (await asked(engine, house, message("three", author=BEN))).turn.status is TurnStatus.DONE
-        full = await asked(engine, house, message("four", author=sam))
+        await asked(engine, harness, message("one"))
+        assert "your limit for today" in (await asked(engine, harness, message("two"))).turn.failure
+        assert (await asked(engine, harness, message("three", author=BEN))).turn.status is TurnStatus.DONE
+        full = await asked(engine, harness, message("four", author=sam))
         assert "this channel's limit for this month is used up, 1,200 of 1,000 tokens" in full.turn.failure
         assert "in 12 h" in full.turn.failure
-        elsewhere = await asked(engine, house, message("five", author=sam, conversation=ELSEWHERE))
+        elsewhere = await asked(engine, harness, message("five", author=sam, conversation=ELSEWHERE))
         assert elsewhere.turn.status is TurnStatus.DONE
 
 
-async def test_a_persons_limit_is_the_same_wherever_on_a_platform_they_ask(house: House) -> None:
-    house.model.script = [costs(Usage(900, 100)) for _ in range(4)]
-    engine = limited(house, TOKENS_A_DAY)
+async def test_a_persons_limit_is_the_same_wherever_on_a_platform_they_ask(harness: EngineHarness) -> None:
+    harness.model.script = [costs(Usage(900, 100)) for _ in range(4)]
+    engine = limited(harness, TOKENS_A_DAY)
     places = [
         HALL,
         ConversationKey("test", "w", "hall", "2"),
@@ -120,44 +122,44 @@ async def test_a_persons_limit_is_the_same_wherever_on_a_platform_they_ask(house
         ConversationKey("test", "v", "hall", "1"),
     ]
     async with running(engine):
-        views = [await asked(engine, house, message(f"q{n}", conversation=where)) for n, where in enumerate(places)]
+        views = [await asked(engine, harness, message(f"q{n}", conversation=where)) for n, where in enumerate(places)]
     assert [view.turn.status for view in views] == [TurnStatus.DONE, *[TurnStatus.FAILED] * 3]
-    assert len(house.model.requests) == 1
+    assert len(harness.model.requests) == 1
 
 
-async def test_questions_of_one_moment_pass_a_limit_once_and_no_further_than_that(house: House) -> None:
-    house.model.script = [costs(Usage(900, 100)) for _ in range(100)]
-    engine = limited(house, TOKENS_A_DAY)
+async def test_questions_of_one_moment_pass_a_limit_once_and_no_further_than_that(harness: EngineHarness) -> None:
+    harness.model.script = [costs(Usage(900, 100)) for _ in range(100)]
+    engine = limited(harness, TOKENS_A_DAY)
     async with running(engine):
         receipts = [
             await engine.receive(message(f"q{n}", conversation=ConversationKey("test", "w", "hall", str(n))))
             for n in range(100)
         ]
-        views = [await house.surface.ended(receipt.turn_id) for receipt in receipts]
+        views = [await harness.surface.ended(receipt.turn_id) for receipt in receipts]
     answered = sum(view.turn.status is TurnStatus.DONE for view in views)
-    assert 1 <= answered == len(house.model.requests) <= LIMIT_OF_TURNS
+    assert 1 <= answered == len(harness.model.requests) <= LIMIT_OF_TURNS
 
 
-async def test_money_is_limited_by_what_the_replies_have_cost(house: House) -> None:
-    house.model.script = [costs(Usage(10_000, 2_000)), say("No.")]
-    engine = limited(house, UsageLimit(LimitScope.WORKSPACE, LimitPeriod.MONTH, LimitUnit.MONEY, 50_000))
+async def test_money_is_limited_by_what_the_replies_have_cost(harness: EngineHarness) -> None:
+    harness.model.script = [costs(Usage(10_000, 2_000)), say("No.")]
+    engine = limited(harness, UsageLimit(LimitScope.WORKSPACE, LimitPeriod.MONTH, LimitUnit.MONEY, 50_000))
     async with running(engine):
-        await asked(engine, house, message("one"))
-        refused = await asked(engine, house, message("two", author=BEN))
+        await asked(engine, harness, message("one"))
+        refused = await asked(engine, harness, message("two", author=BEN))
     assert "this workspace's limit for this month is used up, 0.06 of 0.05 EUR" in refused.turn.failure
-    assert len(house.model.requests) == 1
+    assert len(harness.model.requests) == 1
 
 
-async def test_a_call_that_is_run_by_hand_asks_no_model_and_meets_no_limit(house: House) -> None:
-    house.toolbox.add(tool("s__read", read_only=True))
-    house.allow("s__read")
-    engine = limited(house, UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 0))
+async def test_a_call_that_is_run_by_hand_asks_no_model_and_meets_no_limit(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("s__read", read_only=True))
+    harness.allow("s__read")
+    engine = limited(harness, UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 0))
     async with running(engine):
         inbound_message = InboundMessage(("by hand",), HALL, ANA, "Run it", call=ToolCall("c1", "s__read"))
-        assert (await asked(engine, house, inbound_message)).turn.status is TurnStatus.DONE
+        assert (await asked(engine, harness, inbound_message)).turn.status is TurnStatus.DONE
 
 
-async def test_where_no_limit_holds_nothing_is_looked_up(house: House) -> None:
+async def test_where_no_limit_holds_nothing_is_looked_up(harness: EngineHarness) -> None:
     class Nobody:
         async def totals(self, queries: object) -> object:
             pytest.fail("it was looked up")
@@ -167,13 +169,13 @@ async def test_where_no_limit_holds_nothing_is_looked_up(house: House) -> None:
     assert await spending.statuses(UsageOwner.of(ANA, HALL)) == ()
 
 
-async def test_the_reply_names_the_model_that_gave_it(house: House) -> None:
-    house.model.script = [costs(Usage(1, 1))]
-    engine = limited(house)
+async def test_the_reply_names_the_model_that_gave_it(harness: EngineHarness) -> None:
+    harness.model.script = [costs(Usage(1, 1))]
+    engine = limited(harness)
     async with running(engine):
-        view = await asked(engine, house, message("hi"))
+        view = await asked(engine, harness, message("hi"))
     assert [step.model for step in view.steps if isinstance(step, ModelStep)] == ["paid"]
-    (found,) = await SqlUsageStore(house.database).totals([UsageQuery(0)])
+    (found,) = await SqlUsageStore(harness.database).totals([UsageQuery(0)])
     assert found.costs == {"EUR": 18}
 
 

@@ -48,7 +48,7 @@ from bot.llm.model_wrappers import FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ScriptedModel, ask_for, call, message, running, say, until
 
 REAL = Usage(1_000, 200, 400, 100, 50)
@@ -101,19 +101,19 @@ class Broken:
 
 @dataclass
 class Asked:
-    """A house whose model gives these replies, and a question that is on its way."""
+    """A harness whose model gives these replies, and a question that is on its way."""
 
-    house: House
+    harness: EngineHarness
     engine: Engine
     turn_id: str
 
     async def ended(self) -> TurnView:
-        return await self.house.surface.ended(self.turn_id)
+        return await self.harness.surface.ended(self.turn_id)
 
 
-def replying(house: House, *replies: Reply) -> Broken:
+def replying(harness: EngineHarness, *replies: Reply) -> Broken:
     model = Broken(list(replies))
-    house.model = cast("ScriptedModel", model)
+    harness.model = cast("ScriptedModel", model)
     return model
 
 
@@ -123,35 +123,35 @@ async def unnoted(seconds: float) -> None:
 
 
 @asynccontextmanager
-async def asked(house: House, *replies: Reply, **changes: Any) -> AsyncIterator[Asked]:
-    replying(house, *replies)
-    engine = house.engine(pause=unnoted, **changes)
+async def asked(harness: EngineHarness, *replies: Reply, **changes: Any) -> AsyncIterator[Asked]:
+    replying(harness, *replies)
+    engine = harness.engine(pause=unnoted, **changes)
     async with running(engine):
-        yield Asked(house, engine, (await engine.receive(message("hi"))).turn_id)
+        yield Asked(harness, engine, (await engine.receive(message("hi"))).turn_id)
 
 
 @asynccontextmanager
-async def noted(house: House, *replies: Reply) -> AsyncIterator[Asked]:
+async def noted(harness: EngineHarness, *replies: Reply) -> AsyncIterator[Asked]:
     """The same where time passes quickly."""
-    replying(house, *replies)
-    engine = house.engine()
+    replying(harness, *replies)
+    engine = harness.engine()
     async with running(engine):
-        yield Asked(house, engine, (await engine.receive(message("hi"))).turn_id)
+        yield Asked(harness, engine, (await engine.receive(message("hi"))).turn_id)
 
 
-async def spent(house: House) -> UsageTotal:
-    (found,) = await SqlUsageStore(house.database).totals([UsageQuery(0)])
+async def spent(harness: EngineHarness) -> UsageTotal:
+    (found,) = await SqlUsageStore(harness.database).totals([UsageQuery(0)])
     return found
 
 
-async def by_model(house: House) -> dict[str, UsageTotal]:
-    return dict(await SqlUsageStore(house.database).totals_by(UsageQuery(0), UsageGrouping.MODEL))
+async def by_model(harness: EngineHarness) -> dict[str, UsageTotal]:
+    return dict(await SqlUsageStore(harness.database).totals_by(UsageQuery(0), UsageGrouping.MODEL))
 
 
-async def counted(house: House, requests: int) -> UsageTotal:
+async def counted(harness: EngineHarness, requests: int) -> UsageTotal:
     """What was spent, once so many requests are counted."""
     async with asyncio.timeout(10):
-        while (found := await spent(house)).requests < requests:
+        while (found := await spent(harness)).requests < requests:
             await asyncio.sleep(0.005)
     return found
 
@@ -159,76 +159,76 @@ async def counted(house: House, requests: int) -> UsageTotal:
 # Cut off
 
 
-async def test_a_reply_that_was_cut_off_and_repeated_counts_beside_the_one_that_came(house: House) -> None:
-    async with asked(house, [TextDelta(HALF), CUT], [ANSWER]) as question:
+async def test_a_reply_that_was_cut_off_and_repeated_counts_beside_the_one_that_came(harness: EngineHarness) -> None:
+    async with asked(harness, [TextDelta(HALF), CUT], [ANSWER]) as question:
         assert (await question.ended()).turn.status is TurnStatus.DONE
-    found = await spent(house)
+    found = await spent(harness)
     assert (found.requests, found.estimated) == (2, 1)
     assert found.usage.input_tokens > REAL.input_tokens + estimate_text("hi")
     assert found.usage.output_tokens == REAL.output_tokens + round(estimate_text(HALF))
 
 
-async def test_thoughts_and_arguments_that_nobody_saw_were_written_all_the_same(house: House) -> None:
-    async with asked(house, [ReasoningDelta(HALF), ToolCallDelta(HALF), CUT], [ANSWER]) as question:
+async def test_thoughts_and_arguments_that_nobody_saw_were_written_all_the_same(harness: EngineHarness) -> None:
+    async with asked(harness, [ReasoningDelta(HALF), ToolCallDelta(HALF), CUT], [ANSWER]) as question:
         await question.ended()
-    assert (await spent(house)).usage.output_tokens == REAL.output_tokens + round(estimate_text(HALF * 2))
+    assert (await spent(harness)).usage.output_tokens == REAL.output_tokens + round(estimate_text(HALF * 2))
 
 
-async def test_what_the_service_has_counted_is_taken_and_only_the_rest_estimated(house: House) -> None:
+async def test_what_the_service_has_counted_is_taken_and_only_the_rest_estimated(harness: EngineHarness) -> None:
     usage_reported = UsageReported(Usage(5_000, 30, 4_000, 500, 20), "paid")
-    async with asked(house, [TextDelta("Before that. "), usage_reported, TextDelta(HALF), CUT], [ANSWER]) as question:
+    async with asked(harness, [TextDelta("Before that. "), usage_reported, TextDelta(HALF), CUT], [ANSWER]) as question:
         await question.ended()
-    found = await by_model(house)
+    found = await by_model(harness)
     assert found["paid"].usage == Usage(6_000, 230 + round(estimate_text(HALF)), 4_400, 600, 70)
     assert found["paid"].estimated == 1
 
 
-async def test_a_reply_that_has_only_begun_has_been_read_for(house: House) -> None:
-    async with asked(house, [UsageReported(Usage(5_000, 1), "paid"), CUT], [ANSWER]) as question:
+async def test_a_reply_that_has_only_begun_has_been_read_for(harness: EngineHarness) -> None:
+    async with asked(harness, [UsageReported(Usage(5_000, 1), "paid"), CUT], [ANSWER]) as question:
         await question.ended()
-    assert (await by_model(house))["paid"].usage.input_tokens == 6_000
+    assert (await by_model(harness))["paid"].usage.input_tokens == 6_000
 
 
-async def test_each_attempt_that_broke_off_counts_once_where_none_succeeds(house: House) -> None:
+async def test_each_attempt_that_broke_off_counts_once_where_none_succeeds(harness: EngineHarness) -> None:
     cut: Reply = [TextDelta(HALF), CUT]
-    async with asked(house, *[cut] * ATTEMPTS) as question:
+    async with asked(harness, *[cut] * ATTEMPTS) as question:
         assert (await question.ended()).turn.status is TurnStatus.FAILED
-    found = await spent(house)
+    found = await spent(harness)
     assert (found.requests, found.estimated) == (ATTEMPTS, ATTEMPTS)
 
 
 @pytest.mark.parametrize("refusal", [BUSY, CUT, ModelRejected("The key is wrong.")])
-async def test_what_was_refused_before_any_reply_costs_nothing(house: House, refusal: Exception) -> None:
-    async with asked(house, *[[refusal]] * ATTEMPTS) as question:
+async def test_what_was_refused_before_any_reply_costs_nothing(harness: EngineHarness, refusal: Exception) -> None:
+    async with asked(harness, *[[refusal]] * ATTEMPTS) as question:
         assert (await question.ended()).turn.status is TurnStatus.FAILED
-    assert await spent(house) == UsageTotal()
+    assert await spent(harness) == UsageTotal()
 
 
 # Stopped
 
 
-async def test_a_reply_that_was_stopped_counts_as_far_as_it_came(house: House) -> None:
+async def test_a_reply_that_was_stopped_counts_as_far_as_it_came(harness: EngineHarness) -> None:
     gate = Waits()
-    async with asked(house, [TextDelta(HALF), gate]) as question:
+    async with asked(harness, [TextDelta(HALF), gate]) as question:
         await gate.reached.wait()
         await question.engine.stop(question.turn_id, BEN)
         assert (await question.ended()).turn.status is TurnStatus.CANCELLED
-        found = await spent(house)
+        found = await spent(harness)
     assert (found.requests, found.estimated) == (1, 1)
     assert found.usage.output_tokens == round(estimate_text(HALF))
 
 
-async def test_a_reply_that_was_stopped_before_it_began_costs_nothing(house: House) -> None:
+async def test_a_reply_that_was_stopped_before_it_began_costs_nothing(harness: EngineHarness) -> None:
     gate = Waits()
-    async with asked(house, [gate]) as question:
+    async with asked(harness, [gate]) as question:
         await gate.reached.wait()
         await question.engine.stop(question.turn_id, BEN)
         await question.ended()
-    assert await spent(house) == UsageTotal()
+    assert await spent(harness) == UsageTotal()
 
 
 async def test_a_finished_reply_that_is_stopped_in_the_same_moment_counts_as_its_service_has_counted_it(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
     gate = Waits()
 
@@ -242,60 +242,62 @@ async def test_a_finished_reply_that_is_stopped_in_the_same_moment_counts_as_its
             finally:
                 await gate.here()
 
-    house.model = cast("ScriptedModel", Lingering([[TextDelta("Done."), ANSWER]]))
-    engine = house.engine(pause=unnoted)
+    harness.model = cast("ScriptedModel", Lingering([[TextDelta("Done."), ANSWER]]))
+    engine = harness.engine(pause=unnoted)
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await gate.reached.wait()
         await engine.stop(receipt.turn_id, BEN)
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert (view.turn.status, view.steps) == (TurnStatus.CANCELLED, ())
-    assert await spent(house) == UsageTotal(1, REAL, unpriced=1)
+    assert await spent(harness) == UsageTotal(1, REAL, unpriced=1)
 
 
-async def test_a_limit_counts_what_broke_off(house: House) -> None:
+async def test_a_limit_counts_what_broke_off(harness: EngineHarness) -> None:
     gate = Waits()
     limit = UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 5_000)
-    spending = UsageLimiter([limit], SqlUsageStore(house.database), clock=lambda: house.clock[0])
-    async with asked(house, [UsageReported(Usage(5_000, 1)), gate], [ANSWER], allow=spending.check) as question:
+    spending = UsageLimiter([limit], SqlUsageStore(harness.database), clock=lambda: harness.clock[0])
+    async with asked(harness, [UsageReported(Usage(5_000, 1)), gate], [ANSWER], allow=spending.check) as question:
         await gate.reached.wait()
         await question.engine.stop(question.turn_id, ANA)
         await question.ended()
         receipt = await question.engine.receive(message("and now?"))
-        refused = await house.surface.ended(receipt.turn_id)
+        refused = await harness.surface.ended(receipt.turn_id)
     assert "your limit for today is used up, 5,001 of 5,000 tokens" in refused.turn.failure
 
 
 # Lost with their process
 
 
-async def test_a_reply_under_way_is_counted_meanwhile_so_that_it_stays_if_its_process_is_killed(house: House) -> None:
+async def test_a_reply_under_way_is_counted_meanwhile_so_that_it_stays_if_its_process_is_killed(
+    harness: EngineHarness,
+) -> None:
     gate = Waits()
-    async with noted(house, [TextDelta(HALF), gate, ANSWER]) as question:
-        found = await counted(house, 1)
+    async with noted(harness, [TextDelta(HALF), gate, ANSWER]) as question:
+        found = await counted(harness, 1)
         assert (found.estimated, found.usage.output_tokens) == (1, round(estimate_text(HALF)))
         gate.opened.set()
         await question.ended()
-        assert await spent(house) == UsageTotal(1, REAL, unpriced=1)
+        assert await spent(harness) == UsageTotal(1, REAL, unpriced=1)
 
 
-async def test_a_reply_of_a_turn_that_is_given_back_counts_and_so_does_the_one_after_it(house: House) -> None:
+async def test_a_reply_of_a_turn_that_is_given_back_counts_and_so_does_the_one_after_it(harness: EngineHarness) -> None:
     gate = Waits()
-    async with asked(house, [TextDelta(HALF), gate]):
+    async with asked(harness, [TextDelta(HALF), gate]):
         await gate.reached.wait()
-    assert (await spent(house)).estimated == 1
-    replying(house, [ANSWER])
-    async with running(house.engine()):
-        await house.surface.wait_for(lambda view: view.turn.status is TurnStatus.DONE)
-    found = await spent(house)
+    assert (await spent(harness)).estimated == 1
+    replying(harness, [ANSWER])
+    async with running(harness.engine()):
+        await harness.surface.wait_for(lambda view: view.turn.status is TurnStatus.DONE)
+    found = await spent(harness)
     assert (found.requests, found.estimated) == (2, 1)
 
 
 class Counting(SqlTurnLog):
     """Remembers what it was asked to count. `trouble` is what goes wrong first."""
 
-    def __init__(self, house: House, *trouble: Exception) -> None:
-        super().__init__(house.database)
+    def __init__(self, harness: EngineHarness, *trouble: Exception) -> None:
+        super().__init__(harness.database)
         self.trouble = list(trouble)
         self.charged: list[Sequence[tuple[Claim, UsageEntry]]] = []
 
@@ -306,35 +308,35 @@ class Counting(SqlTurnLog):
         await super().record_usage(uses)
 
 
-async def test_what_cannot_be_written_at_once_is_written_later(house: House) -> None:
-    log = house.log = Counting(house, *[DatabaseUnavailable("The database is away.")] * 2)
+async def test_what_cannot_be_written_at_once_is_written_later(harness: EngineHarness) -> None:
+    log = harness.log = Counting(harness, *[DatabaseUnavailable("The database is away.")] * 2)
     gate = Waits()
-    async with noted(house, [TextDelta(HALF), CUT], [gate, ANSWER]) as question:
-        found = await counted(house, 1)
+    async with noted(harness, [TextDelta(HALF), CUT], [gate, ANSWER]) as question:
+        found = await counted(harness, 1)
         assert found.usage.output_tokens == round(estimate_text(HALF))
         gate.opened.set()
         await question.ended()
         written = len(log.charged)
-        await until(lambda: len(house.pauses) > 500)
-    assert (await spent(house)).requests == 2
+        await until(lambda: len(harness.pauses) > 500)
+    assert (await spent(harness)).requests == 2
     assert len(log.charged) == written, "it is written no more once it was"
 
 
 async def test_what_cannot_be_written_at_all_keeps_nobody_from_an_answer(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: EngineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.log = Counting(house, *[DatabaseError("The database failed.")] * 3)
-    async with noted(house, [TextDelta(HALF), CUT], [ANSWER]) as question:
+    harness.log = Counting(harness, *[DatabaseError("The database failed.")] * 3)
+    async with noted(harness, [TextDelta(HALF), CUT], [ANSWER]) as question:
         assert (await question.ended()).turn.status is TurnStatus.DONE
     assert "not stored" in caplog.text
 
 
-async def test_one_that_cannot_be_written_does_not_take_the_others_along(house: House) -> None:
-    house.model.script = [say("Hello.")]
-    async with running(engine := house.engine()):
+async def test_one_that_cannot_be_written_does_not_take_the_others_along(harness: EngineHarness) -> None:
+    harness.model.script = [say("Hello.")]
+    async with running(engine := harness.engine()):
         receipt = await engine.receive(message("hi"))
-        await house.surface.ended(receipt.turn_id)
-    before = (await spent(house)).requests
+        await harness.surface.ended(receipt.turn_id)
+    before = (await spent(harness)).requests
 
     class Choosy(Counting):
         async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
@@ -349,7 +351,7 @@ async def test_one_that_cannot_be_written_does_not_take_the_others_along(house: 
             await asyncio.Event().wait()
         passing.set()
 
-    log = Choosy(house, DatabaseUnavailable("The database is away."))
+    log = Choosy(harness, DatabaseUnavailable("The database is away."))
     meters = UsageMeters(log, Estimates(), pause)
     claim = Claim(receipt.turn_id, message("").conversation, 1)
     good, bad = UsageMeter(claim, meters), UsageMeter(claim, meters)
@@ -357,24 +359,24 @@ async def test_one_that_cannot_be_written_does_not_take_the_others_along(house: 
         (await meter.begin(Request(1, UsageKind.REPLY, model, 100.0))).take(TextDelta(HALF))
     await good.settle()  # the database is away: it is counted later
     counting = asyncio.create_task(meters.run())
-    found = await counted(house, before + 1)
+    found = await counted(harness, before + 1)
     counting.cancel()
     await asyncio.wait({counting})
     assert found.requests == before + 1
 
 
-async def test_a_turn_that_goes_well_writes_nothing_besides(house: House) -> None:
-    log = house.log = Counting(house)
-    async with asked(house, [UsageReported(), TextDelta("Done."), ANSWER]) as question:
+async def test_a_turn_that_goes_well_writes_nothing_besides(harness: EngineHarness) -> None:
+    log = harness.log = Counting(harness)
+    async with asked(harness, [UsageReported(), TextDelta("Done."), ANSWER]) as question:
         assert (await question.ended()).turn.status is TurnStatus.DONE
     assert log.charged == []
-    assert await spent(house) == UsageTotal(1, REAL, unpriced=1)
+    assert await spent(harness) == UsageTotal(1, REAL, unpriced=1)
 
 
 # Others in their place
 
 
-def chain(house: House, first: list[Reply], second: list[Reply]) -> None:
+def chain(harness: EngineHarness, first: list[Reply], second: list[Reply]) -> None:
     models: dict[str, LanguageModel] = {"first": Broken(first), "second": Broken(second)}
     both = FallbackModel({name: InstrumentedModel(model, name, null_sink) for name, model in models.items()})
 
@@ -382,28 +384,28 @@ def chain(house: House, first: list[Reply], second: list[Reply]) -> None:
         async def get(self, _name: str) -> FallbackModel:
             return both
 
-    house.model = cast("ScriptedModel", Named())
+    harness.model = cast("ScriptedModel", Named())
 
 
 @pytest.mark.parametrize("begun", [TextDelta(HALF), UsageReported(), ToolCallDelta("{")])
-async def test_each_model_of_several_is_counted_under_its_own_name(house: House, begun: ModelEvent) -> None:
-    chain(house, [[begun, CUT]], [[TextDelta("Done."), ANSWER]])
-    engine = house.engine()
+async def test_each_model_of_several_is_counted_under_its_own_name(harness: EngineHarness, begun: ModelEvent) -> None:
+    chain(harness, [[begun, CUT]], [[TextDelta("Done."), ANSWER]])
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("hi"))).turn_id)
-    found = await by_model(house)
+        await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    found = await by_model(harness)
     assert {name: (each.requests, each.estimated) for name, each in found.items()} == {
         "first": (1, 1),
         "second": (1, 0),
     }
 
 
-async def test_of_models_that_refuse_only_the_one_that_began_is_counted(house: House) -> None:
-    chain(house, [[BUSY]] * ATTEMPTS, [[TextDelta(HALF), CUT]] * ATTEMPTS)
-    engine = house.engine()
+async def test_of_models_that_refuse_only_the_one_that_began_is_counted(harness: EngineHarness) -> None:
+    chain(harness, [[BUSY]] * ATTEMPTS, [[TextDelta(HALF), CUT]] * ATTEMPTS)
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("hi"))).turn_id)
-    assert list(await by_model(house)) == ["second"]
+        await harness.surface.ended((await engine.receive(message("hi"))).turn_id)
+    assert list(await by_model(harness)) == ["second"]
 
 
 # Services that do not count
@@ -413,99 +415,105 @@ def uncounted(usage: Usage) -> Completion:
     return replace(ANSWER, usage=usage)
 
 
-async def test_a_whole_reply_that_its_service_does_not_count_is_estimated(house: House) -> None:
-    async with asked(house, [TextDelta(HALF), uncounted(Usage())]) as question:
+async def test_a_whole_reply_that_its_service_does_not_count_is_estimated(harness: EngineHarness) -> None:
+    async with asked(harness, [TextDelta(HALF), uncounted(Usage())]) as question:
         assert (await question.ended()).turn.status is TurnStatus.DONE
-        found = await spent(house)
+        found = await spent(harness)
     assert (found.requests, found.estimated) == (1, 1)
     assert found.usage.output_tokens == round(estimate_text(HALF))
     assert found.usage.input_tokens > 0
 
 
-async def test_what_a_service_does_not_count_of_a_reply_is_estimated_and_the_rest_is_not(house: House) -> None:
-    async with asked(house, [TextDelta(HALF), uncounted(Usage(1_000, 0, 400))]) as question:
+async def test_what_a_service_does_not_count_of_a_reply_is_estimated_and_the_rest_is_not(
+    harness: EngineHarness,
+) -> None:
+    async with asked(harness, [TextDelta(HALF), uncounted(Usage(1_000, 0, 400))]) as question:
         await question.ended()
-        assert await spent(house) == UsageTotal(
+        assert await spent(harness) == UsageTotal(
             1, Usage(1_000, round(estimate_text(HALF)), 400), unpriced=1, estimated=1
         )
 
 
-async def test_a_reply_that_came_all_at_once_is_estimated_by_what_it_says(house: House) -> None:
-    async with asked(house, [replace(uncounted(Usage(1_000)), message=assistant(HALF))]) as question:
+async def test_a_reply_that_came_all_at_once_is_estimated_by_what_it_says(harness: EngineHarness) -> None:
+    async with asked(harness, [replace(uncounted(Usage(1_000)), message=assistant(HALF))]) as question:
         await question.ended()
-        assert (await spent(house)).usage == Usage(1_000, round(estimate_text(HALF)))
+        assert (await spent(harness)).usage == Usage(1_000, round(estimate_text(HALF)))
 
 
-async def test_what_was_written_counts_once_where_a_service_counts_it_and_not_what_it_has_read(house: House) -> None:
+async def test_what_was_written_counts_once_where_a_service_counts_it_and_not_what_it_has_read(
+    harness: EngineHarness,
+) -> None:
     counts = Usage(0, 200)
-    async with asked(house, [TextDelta(HALF), UsageReported(counts), uncounted(counts)]) as question:
+    async with asked(harness, [TextDelta(HALF), UsageReported(counts), uncounted(counts)]) as question:
         await question.ended()
-        found = await spent(house)
+        found = await spent(harness)
     assert (found.usage.output_tokens, found.estimated) == (200, 1)
     assert found.usage.input_tokens > 0
 
 
 async def test_less_than_was_noted_counts_in_the_end_where_a_service_counts_only_what_it_has_written(
-    house: House,
+    harness: EngineHarness,
 ) -> None:
     gate, counts = Waits(), Usage(0, 20)
-    async with noted(house, [TextDelta(HALF * 20), gate, UsageReported(counts), uncounted(counts)]) as question:
-        assert (await counted(house, 1)).usage.output_tokens > 20
+    async with noted(harness, [TextDelta(HALF * 20), gate, UsageReported(counts), uncounted(counts)]) as question:
+        assert (await counted(harness, 1)).usage.output_tokens > 20
         gate.opened.set()
         await question.ended()
-        found = await spent(house)
+        found = await spent(harness)
     assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
 
 
-async def test_less_than_was_noted_counts_of_a_reply_that_broke_off_after_its_service_had_counted(house: House) -> None:
+async def test_less_than_was_noted_counts_of_a_reply_that_broke_off_after_its_service_had_counted(
+    harness: EngineHarness,
+) -> None:
     gate, counts = Waits(), Usage(0, 20)
     broken: Reply = [TextDelta(HALF * 20), gate, UsageReported(counts), ModelRejected("no")]
-    async with noted(house, broken) as question:
-        assert (await counted(house, 1)).usage.output_tokens > 20
+    async with noted(harness, broken) as question:
+        assert (await counted(harness, 1)).usage.output_tokens > 20
         gate.opened.set()
         await question.ended()
-        found = await spent(house)
+        found = await spent(harness)
     assert (found.requests, found.usage.output_tokens, found.estimated) == (1, 20, 1)
 
 
-async def test_what_was_counted_on_the_way_stays_where_the_end_says_nothing_of_it(house: House) -> None:
+async def test_what_was_counted_on_the_way_stays_where_the_end_says_nothing_of_it(harness: EngineHarness) -> None:
     counts = Usage(1_000, 200)
-    async with asked(house, [TextDelta(HALF), UsageReported(counts), uncounted(Usage(1_000))]) as question:
+    async with asked(harness, [TextDelta(HALF), UsageReported(counts), uncounted(Usage(1_000))]) as question:
         await question.ended()
-        assert (await spent(house)).usage == counts
+        assert (await spent(harness)).usage == counts
 
 
-async def test_calls_that_came_all_at_once_are_estimated_by_their_arguments(house: House) -> None:
+async def test_calls_that_came_all_at_once_are_estimated_by_their_arguments(harness: EngineHarness) -> None:
     wants = ask_for(call("s__write", text="word " * 1_000))
-    async with asked(house, [replace(wants, usage=Usage(1_000))], [ANSWER]) as question:
+    async with asked(harness, [replace(wants, usage=Usage(1_000))], [ANSWER]) as question:
         await question.ended()
-        found = await spent(house)
+        found = await spent(harness)
     assert found.estimated == 1
     assert found.usage.output_tokens > REAL.output_tokens + 500
 
 
-async def test_an_answer_without_a_word_took_what_its_service_says(house: House) -> None:
-    async with asked(house, [replace(uncounted(Usage(1_000)), message=assistant(""))]) as question:
+async def test_an_answer_without_a_word_took_what_its_service_says(harness: EngineHarness) -> None:
+    async with asked(harness, [replace(uncounted(Usage(1_000)), message=assistant(""))]) as question:
         await question.ended()
-        assert await spent(house) == UsageTotal(1, Usage(1_000), unpriced=1)
+        assert await spent(harness) == UsageTotal(1, Usage(1_000), unpriced=1)
 
 
 # Summaries
 
 
-async def test_a_summary_that_broke_off_is_counted_as_one(house: House) -> None:
+async def test_a_summary_that_broke_off_is_counted_as_one(harness: EngineHarness) -> None:
     model = ScriptedModel([replace(say(f"a{n} {'word ' * 400}"), usage=REAL) for n in range(2)])
-    house.model = model
-    engine = house.engine(memory=HistoryBudget(tokens=800))
+    harness.model = model
+    engine = harness.engine(memory=HistoryBudget(tokens=800))
     async with running(engine):
         for n in range(2):
-            await house.surface.ended((await engine.receive(message(f"q{n}"))).turn_id)
-    before = await spent(house)
-    replying(house, [TextDelta(HALF), CUT], [ANSWER])
-    engine = house.engine(memory=HistoryBudget(tokens=800))
+            await harness.surface.ended((await engine.receive(message(f"q{n}"))).turn_id)
+    before = await spent(harness)
+    replying(harness, [TextDelta(HALF), CUT], [ANSWER])
+    engine = harness.engine(memory=HistoryBudget(tokens=800))
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("and now?"))).turn_id)
-    found = dict(await SqlUsageStore(house.database).totals_by(UsageQuery(0), UsageGrouping.KIND))
+        await harness.surface.ended((await engine.receive(message("and now?"))).turn_id)
+    found = dict(await SqlUsageStore(harness.database).totals_by(UsageQuery(0), UsageGrouping.KIND))
     assert before.estimated == 0
     assert (found["summary"].requests, found["summary"].estimated) == (1, 1)
     assert found["summary"].usage.output_tokens == round(estimate_text(HALF))

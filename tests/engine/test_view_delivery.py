@@ -15,7 +15,7 @@ from bot.engine.view_delivery import ViewDelivery
 from bot.errors import DatabaseUnavailable, DeliveryFailed, LostLease
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (
     ANA,
     NEWEST,
@@ -33,34 +33,34 @@ from tests.fakes.parts import (
 )
 
 
-async def test_a_drawing_is_made_again_after_the_time_the_platform_named(house: House) -> None:
-    house.model.script = [say("Hello.")]
-    house.surface.trouble = [DeliveryFailed("Slow down.", retry_after=7.0)] * 2
-    engine = house.engine()
+async def test_a_drawing_is_made_again_after_the_time_the_platform_named(harness: EngineHarness) -> None:
+    harness.model.script = [say("Hello.")]
+    harness.surface.trouble = [DeliveryFailed("Slow down.", retry_after=7.0)] * 2
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: len(house.surface.trouble) < 2)
+        await until(lambda: len(harness.surface.trouble) < 2)
         await until(lambda: not engine._worker._held and engine._delivery.is_idle)
-        assert await house.log.stale_views("test:", 1) == [] or not house.surface.trouble
-        house.clock[0] += 8
-        await until(lambda: not house.surface.trouble and engine._delivery.is_idle)
-        house.clock[0] += 8
-        view = await house.surface.ended(receipt.turn_id)
+        assert await harness.log.stale_views("test:", 1) == [] or not harness.surface.trouble
+        harness.clock[0] += 8
+        await until(lambda: not harness.surface.trouble and engine._delivery.is_idle)
+        harness.clock[0] += 8
+        view = await harness.surface.ended(receipt.turn_id)
         await until(lambda: engine._delivery.is_idle)
     assert view.turn.status is TurnStatus.DONE
-    assert await house.log.stale_views("test:", 1) == []
+    assert await harness.log.stale_views("test:", 1) == []
 
 
-async def test_an_answer_whose_channel_is_gone_is_given_up(house: House) -> None:
-    house.model.script = [say("Hello."), say("Still here.")]
-    house.surface.trouble = [DeliveryFailed("channel_not_found", permanent=True)] * 20
-    engine = house.engine()
+async def test_an_answer_whose_channel_is_gone_is_given_up(harness: EngineHarness) -> None:
+    harness.model.script = [say("Hello."), say("Still here.")]
+    harness.surface.trouble = [DeliveryFailed("channel_not_found", permanent=True)] * 20
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: bool(house.model.requests))
+        await until(lambda: bool(harness.model.requests))
         await until(lambda: not engine._worker._held and engine._delivery.is_idle)
-    assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
-    assert await house.log.stale_views("test:", 1) == []
+    assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
+    assert await harness.log.stale_views("test:", 1) == []
 
 
 class NoCards(RecordingSurface):
@@ -76,84 +76,86 @@ class NoCards(RecordingSurface):
 NOT_SHOWN = "The approval could not be shown here: Cards are not allowed here. Not run."
 
 
-async def test_a_card_that_cannot_be_posted_means_denied_and_the_model_and_the_asker_are_told(house: House) -> None:
-    house.surface = NoCards()
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
-    engine = house.engine()
+async def test_a_card_that_cannot_be_posted_means_denied_and_the_model_and_the_asker_are_told(
+    harness: EngineHarness,
+) -> None:
+    harness.surface = NoCards()
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add")), say("I could not ask you.")]
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended((await engine.receive(message("save it"))).turn_id)
+        view = await harness.surface.ended((await engine.receive(message("save it"))).turn_id)
         await until(lambda: engine._delivery.is_idle)
     assert view.turn.status is TurnStatus.DONE
     (step,) = [step for step in view.steps if isinstance(step, ToolStep)]
     assert step.status is StepStatus.DENIED
     assert step.result is not None
     assert step.result.text == NOT_SHOWN
-    assert NOT_SHOWN in words(house.model.requests[1])
-    assert house.toolbox.calls == []
+    assert NOT_SHOWN in words(harness.model.requests[1])
+    assert harness.toolbox.calls == []
 
 
-async def test_calls_that_run_meanwhile_are_not_held_up_by_a_card_that_cannot_be_posted(house: House) -> None:
+async def test_calls_that_run_meanwhile_are_not_held_up_by_a_card_that_cannot_be_posted(harness: EngineHarness) -> None:
     denied = asyncio.Event()
 
     async def until_denied(call: ToolCall, _context: CallContext) -> ToolOutcome:
         await denied.wait()
         return returned(call, "read")
 
-    house.surface = NoCards()
-    house.toolbox.add(tool("notes__add"))
-    house.toolbox.add(tool("notes__read", read_only=True), until_denied)
-    house.allow("notes__read")
-    house.model.script = [ask_for(call("notes__add", "c1"), call("notes__read", "c2")), say("Half of it.")]
-    engine = house.engine()
+    harness.surface = NoCards()
+    harness.toolbox.add(tool("notes__add"))
+    harness.toolbox.add(tool("notes__read", read_only=True), until_denied)
+    harness.allow("notes__read")
+    harness.model.script = [ask_for(call("notes__add", "c1"), call("notes__read", "c2")), say("Half of it.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("go"))
-        await house.surface.wait_for(
+        await harness.surface.wait_for(
             lambda view: any(isinstance(step, ToolStep) and step.status is StepStatus.DENIED for step in view.steps)
         )
         denied.set()
-        view = await house.surface.ended(receipt.turn_id)
-    assert {"read", NOT_SHOWN} <= set(words(house.model.requests[1]))
+        view = await harness.surface.ended(receipt.turn_id)
+    assert {"read", NOT_SHOWN} <= set(words(harness.model.requests[1]))
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(house: House) -> None:
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add")), say("Saved.")]
-    engine = house.engine()
+async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add")), say("Saved.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await house.surface.wait_for(lambda view: bool(view.awaiting))
+        await harness.surface.wait_for(lambda view: bool(view.awaiting))
         await until(lambda: not engine._worker._held and engine._delivery.is_idle)
-    (step,) = (await house.log.get_view(receipt.turn_id)).awaiting
+    (step,) = (await harness.log.get_view(receipt.turn_id)).awaiting
     assert step.approval is not None
     revised = Revision(step.approval.id, 1, {"text": "b"}, "other", ANA)
-    assert await house.log.revise(revised)
-    house.surface.trouble = [DeliveryFailed("The message is gone.", permanent=True)]
-    again = house.engine()
+    assert await harness.log.revise(revised)
+    harness.surface.trouble = [DeliveryFailed("The message is gone.", permanent=True)]
+    again = harness.engine()
     async with running(again):
-        await until(lambda: not house.surface.trouble and again._delivery.is_idle)
-    assert [step.status for step in (await house.log.get_view(receipt.turn_id)).awaiting] == [StepStatus.AWAITING]
+        await until(lambda: not harness.surface.trouble and again._delivery.is_idle)
+    assert [step.status for step in (await harness.log.get_view(receipt.turn_id)).awaiting] == [StepStatus.AWAITING]
 
 
-async def test_a_surface_with_a_bug_stops_neither_its_turn_nor_other_drawings(house: House) -> None:
-    house.model.script = [say("One."), say("Two.")]
-    house.surface.trouble = [RuntimeError("bug")]
-    engine = house.engine()
+async def test_a_surface_with_a_bug_stops_neither_its_turn_nor_other_drawings(harness: EngineHarness) -> None:
+    harness.model.script = [say("One."), say("Two.")]
+    harness.surface.trouble = [RuntimeError("bug")]
+    engine = harness.engine()
     async with running(engine):
         await engine.receive(message("one"))
         second = await engine.receive(message("two"))
-        view = await house.surface.ended(second.turn_id)
+        view = await harness.surface.ended(second.turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_an_end_that_nobody_saw_is_drawn_at_the_next_start(house: House) -> None:
-    receipt = await house.log.enqueue(message("hi"))
-    (claim,) = await house.log.claim(1)
-    await house.log.finish(claim, TurnStatus.FAILED, (), "It did not work.")
-    engine = house.engine()
+async def test_an_end_that_nobody_saw_is_drawn_at_the_next_start(harness: EngineHarness) -> None:
+    receipt = await harness.log.enqueue(message("hi"))
+    (claim,) = await harness.log.claim(1)
+    await harness.log.finish(claim, TurnStatus.FAILED, (), "It did not work.")
+    engine = harness.engine()
     async with running(engine):
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert view.turn.failure == "It did not work."
 
 
@@ -170,32 +172,32 @@ class Unhurried(RecordingSurface):
             yield each
 
 
-async def asked_before(house: House) -> None:
+async def asked_before(harness: EngineHarness) -> None:
     """There has been a turn before the next: its prompt takes a look into the database, and people see two views before
     the answer begins.
     """
-    receipt = await house.log.enqueue(message("before"))
-    (claim,) = await house.log.claim(1)
-    record = await house.log.finish(claim, TurnStatus.DONE, [ModelStep(1, assistant("Yes."))], "")
-    await house.log.acquire_delivery(receipt.turn_id, NEWEST)
-    await house.log.mark_delivered(receipt.turn_id, record.revision)
+    receipt = await harness.log.enqueue(message("before"))
+    (claim,) = await harness.log.claim(1)
+    record = await harness.log.finish(claim, TurnStatus.DONE, [ModelStep(1, assistant("Yes."))], "")
+    await harness.log.acquire_delivery(receipt.turn_id, NEWEST)
+    await harness.log.mark_delivered(receipt.turn_id, record.revision)
 
 
-async def test_only_the_newest_of_many_views_is_drawn_at_the_pace_of_the_platform(house: House) -> None:
+async def test_only_the_newest_of_many_views_is_drawn_at_the_pace_of_the_platform(harness: EngineHarness) -> None:
     async def long_answer(_request: ModelRequest) -> Completion:
-        await until(lambda: 60.0 in house.pauses)
+        await until(lambda: 60.0 in harness.pauses)
         return say(" ".join(["word"] * 500))
 
-    await asked_before(house)
-    house.surface = Unhurried(house.model)
-    house.model.script = [long_answer]
-    engine = house.engine()
+    await asked_before(harness)
+    harness.surface = Unhurried(harness.model)
+    harness.model.script = [long_answer]
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended((await engine.receive(message("long"))).turn_id)
-    assert len(house.surface.views) < 20
+        await harness.surface.ended((await engine.receive(message("long"))).turn_id)
+    assert len(harness.surface.views) < 20
 
 
-async def test_the_first_words_of_an_answer_do_not_wait_for_the_pace_of_the_platform(house: House) -> None:
+async def test_the_first_words_of_an_answer_do_not_wait_for_the_pace_of_the_platform(harness: EngineHarness) -> None:
     pauses: list[float] = []
 
     async def pause(seconds: float) -> None:
@@ -208,52 +210,52 @@ async def test_the_first_words_of_an_answer_do_not_wait_for_the_pace_of_the_plat
         await until(lambda: 60.0 in pauses)
         return say("Hello there.")
 
-    await asked_before(house)
-    house.surface = Unhurried(house.model)
-    house.model.script = [answer]
-    engine = house.engine(pause=pause)
+    await asked_before(harness)
+    harness.surface = Unhurried(harness.model)
+    harness.model.script = [answer]
+    engine = harness.engine(pause=pause)
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await house.surface.wait_for(lambda view: view.streaming.startswith("Hello"))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.wait_for(lambda view: view.streaming.startswith("Hello"))
+        await harness.surface.ended(receipt.turn_id)
 
 
-async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(house: House) -> None:
-    house.toolbox.add(tool("notes__add"))
-    house.model.script = [ask_for(call("notes__add"))]
-    engine = house.engine()
+async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("notes__add"))
+    harness.model.script = [ask_for(call("notes__add"))]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await until(lambda: bool(house.surface.views) and not engine._worker._held and engine._delivery.is_idle)
-    assert await house.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
+        await until(lambda: bool(harness.surface.views) and not engine._worker._held and engine._delivery.is_idle)
+    assert await harness.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
 
-async def test_turns_wait_while_the_database_is_away_and_go_on_when_it_is_back(house: House) -> None:
+async def test_turns_wait_while_the_database_is_away_and_go_on_when_it_is_back(harness: EngineHarness) -> None:
     away = [True]
-    original = house.log.append
+    original = harness.log.append
 
     async def append(*arguments: object) -> object:
         if away[0]:
             raise DatabaseUnavailable("The database is gone.", "bring it back")
         return await original(*arguments)  # type: ignore[arg-type]
 
-    house.log.append = append  # type: ignore[method-assign, assignment]
-    house.toolbox.add(tool("s__read", read_only=True))
-    house.allow("s__read")
-    house.model.script = [*[ask_for(call("s__read"))] * 2, say("There.")]
-    engine = house.engine()
+    harness.log.append = append  # type: ignore[method-assign, assignment]
+    harness.toolbox.add(tool("s__read", read_only=True))
+    harness.allow("s__read")
+    harness.model.script = [*[ask_for(call("s__read"))] * 2, say("There.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("go"))
-        await until(lambda: len(house.model.requests) >= 1)
+        await until(lambda: len(harness.model.requests) >= 1)
         away[0] = False
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
-    assert len(house.toolbox.calls) == 1
+    assert len(harness.toolbox.calls) == 1
 
 
-async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_back(house: House) -> None:
+async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_back(harness: EngineHarness) -> None:
     out = asyncio.Event()
-    surface = house.surface
+    surface = harness.surface
 
     class Slow(RecordingSurface):
         async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
@@ -263,48 +265,50 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
             if view.turn.status.ended:
                 out.set()
 
-    house.surface = Slow()
-    house.model.script = [say("Bye.")]
-    engine = house.engine()
+    harness.surface = Slow()
+    harness.model.script = [say("Bye.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: bool(house.model.requests))
-    again = house.engine()
+        await until(lambda: bool(harness.model.requests))
+    again = harness.engine()
     async with running(again):
         await asyncio.wait_for(out.wait(), 10)
         await until(lambda: again._delivery.is_idle)
-    assert await house.log.stale_views("test:", 1) == []
-    assert (await house.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
+    assert await harness.log.stale_views("test:", 1) == []
+    assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
 
-async def test_who_takes_a_drawing_shows_the_turn_as_it_is_by_then_and_not_as_it_was(house: House) -> None:
+async def test_who_takes_a_drawing_shows_the_turn_as_it_is_by_then_and_not_as_it_was(harness: EngineHarness) -> None:
     """A process that slept past its lease would draw what it knew over what another has finished."""
-    receipt = await house.log.enqueue(message("hi"))
-    (claim,) = await house.log.claim(1)
-    known = await house.log.get_view(receipt.turn_id)
-    await house.log.finish(claim, TurnStatus.FAILED, (), "It did not work.")
-    await house.log.release_delivery(receipt.turn_id)
-    drawings = ViewDelivery(house.log, [house.surface])
+    receipt = await harness.log.enqueue(message("hi"))
+    (claim,) = await harness.log.claim(1)
+    known = await harness.log.get_view(receipt.turn_id)
+    await harness.log.finish(claim, TurnStatus.FAILED, (), "It did not work.")
+    await harness.log.release_delivery(receipt.turn_id)
+    drawings = ViewDelivery(harness.log, [harness.surface])
     drawings.deliver(known)
-    await until(lambda: bool(house.surface.views))
+    await until(lambda: bool(harness.surface.views))
     drawings.settle(receipt.turn_id)
     await until(lambda: drawings.is_idle)
-    assert [view.turn.failure for view in house.surface.views] == ["It did not work."]
+    assert [view.turn.failure for view in harness.surface.views] == ["It did not work."]
 
 
-async def test_a_drawing_of_several_messages_stays_in_hand_through_an_outage_between_two_of_them(house: House) -> None:
-    house.log.lease_seconds = 15.0
-    receipt = await house.log.enqueue(message("hi"))
-    (claim,) = await house.log.claim(1)
-    await house.log.finish(claim, TurnStatus.DONE, (), "")
-    await house.log.release_delivery(receipt.turn_id)
-    elsewhere = SqlTurnLog(house.database)
-    keep = house.log.save_message_ref
+async def test_a_drawing_of_several_messages_stays_in_hand_through_an_outage_between_two_of_them(
+    harness: EngineHarness,
+) -> None:
+    harness.log.lease_seconds = 15.0
+    receipt = await harness.log.enqueue(message("hi"))
+    (claim,) = await harness.log.claim(1)
+    await harness.log.finish(claim, TurnStatus.DONE, (), "")
+    await harness.log.release_delivery(receipt.turn_id)
+    elsewhere = SqlTurnLog(harness.database)
+    keep = harness.log.save_message_ref
     refused: list[LostLease] = []
 
     async def after_an_outage(turn_id: str, drawn: PostedMessage) -> None:
         if drawn.slot == "one":
-            house.clock[0] += 20
+            harness.clock[0] += 20
         await keep(turn_id, drawn)
 
     async def show(view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
@@ -315,29 +319,31 @@ async def test_a_drawing_of_several_messages_stays_in_hand_through_an_outage_bet
             refused.append(lost)
         yield PostedMessage("two", "2")
 
-    house.log.save_message_ref = after_an_outage  # type: ignore[method-assign]
-    house.surface.deliver = show  # type: ignore[method-assign]
-    drawings = ViewDelivery(house.log, [house.surface], clock=lambda: house.clock[0])
-    drawings.deliver(await house.log.get_view(receipt.turn_id))
+    harness.log.save_message_ref = after_an_outage  # type: ignore[method-assign]
+    harness.surface.deliver = show  # type: ignore[method-assign]
+    drawings = ViewDelivery(harness.log, [harness.surface], clock=lambda: harness.clock[0])
+    drawings.deliver(await harness.log.get_view(receipt.turn_id))
     drawings.settle(receipt.turn_id)
     await until(lambda: drawings.is_idle)
     assert len(refused) == 1
 
 
-async def test_a_process_that_could_not_draw_leaves_the_drawing_to_any_other(house: House) -> None:
-    receipt = await house.log.enqueue(message("hi"))
-    (claim,) = await house.log.claim(1)
-    await house.log.finish(claim, TurnStatus.DONE, (), "")
-    await house.log.release_delivery(receipt.turn_id)
-    house.surface.trouble = [DeliveryFailed("Slow down.", retry_after=7.0)]
-    drawings = ViewDelivery(house.log, [house.surface], clock=lambda: house.clock[0])
-    drawings.deliver(await house.log.get_view(receipt.turn_id))
+async def test_a_process_that_could_not_draw_leaves_the_drawing_to_any_other(harness: EngineHarness) -> None:
+    receipt = await harness.log.enqueue(message("hi"))
+    (claim,) = await harness.log.claim(1)
+    await harness.log.finish(claim, TurnStatus.DONE, (), "")
+    await harness.log.release_delivery(receipt.turn_id)
+    harness.surface.trouble = [DeliveryFailed("Slow down.", retry_after=7.0)]
+    drawings = ViewDelivery(harness.log, [harness.surface], clock=lambda: harness.clock[0])
+    drawings.deliver(await harness.log.get_view(receipt.turn_id))
     drawings.settle(receipt.turn_id)
-    await until(lambda: not house.surface.trouble and drawings.is_idle)
-    assert await SqlTurnLog(house.database).acquire_delivery(receipt.turn_id, NEWEST) == {}
+    await until(lambda: not harness.surface.trouble and drawings.is_idle)
+    assert await SqlTurnLog(harness.database).acquire_delivery(receipt.turn_id, NEWEST) == {}
 
 
-async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_next_one_drew(house: House) -> None:
+async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_next_one_drew(
+    harness: EngineHarness,
+) -> None:
     asleep, awake = asyncio.Event(), asyncio.Event()
 
     async def sleeps(call: ToolCall, context: CallContext) -> ToolOutcome:
@@ -348,42 +354,42 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
         await until(lambda: bool(taking))
         return returned(call, "ok")
 
-    house.toolbox.add(tool("s__read", read_only=True), sleeps)
-    house.allow("s__read")
-    house.model.script = [ask_for(call("s__read")), say("Never seen.")]
-    house.log.lease_seconds = 15.0
-    engine = house.engine()
+    harness.toolbox.add(tool("s__read", read_only=True), sleeps)
+    harness.allow("s__read")
+    harness.model.script = [ask_for(call("s__read")), say("Never seen.")]
+    harness.log.lease_seconds = 15.0
+    engine = harness.engine()
     now = [0.0]
     engine._delivery._clock = lambda: now[0]
     engine._delivery._renewed_at = 0.0
-    elsewhere = SqlTurnLog(house.database)
+    elsewhere = SqlTurnLog(harness.database)
     taking: list[str] = []
-    take = house.log.acquire_delivery
+    take = harness.log.acquire_delivery
 
     async def note(turn_id: str, revision: int) -> MessageRefs:
         taking.append(turn_id)
         return await take(turn_id, revision)
 
-    house.log.acquire_delivery = note  # type: ignore[method-assign]
+    harness.log.acquire_delivery = note  # type: ignore[method-assign]
     # No heartbeat comes before the first drawing after waking up.
-    house.log.renew = house.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
+    harness.log.renew = harness.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
     async with running(engine):
         receipt = await engine.receive(message("go"))
         await asyncio.wait_for(asleep.wait(), 10)
         await until(lambda: engine._delivery.is_idle)
         now[0] += 20
-        house.clock[0] += 20
-        await house.log.adopt_orphans()
+        harness.clock[0] += 20
+        await harness.log.adopt_orphans()
         (claim,) = await elsewhere.claim(1)
         await elsewhere.acquire_delivery(receipt.turn_id, NEWEST)
         record = await elsewhere.finish(claim, TurnStatus.DONE, (), "")
         await elsewhere.mark_delivered(receipt.turn_id, record.revision)
-        seen = len(house.surface.views)
-        del house.log.renew_deliveries
+        seen = len(harness.surface.views)
+        del harness.log.renew_deliveries
         awake.set()
         await until(lambda: not engine._worker._held)
         await until(lambda: engine._delivery.is_idle)
-    assert len(house.surface.views) == seen
+    assert len(harness.surface.views) == seen
 
 
 async def gone(*_: object) -> frozenset[str]:
@@ -391,14 +397,16 @@ async def gone(*_: object) -> frozenset[str]:
     raise DatabaseUnavailable("gone")
 
 
-async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_database_is_back(house: House) -> None:
+async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_database_is_back(
+    harness: EngineHarness,
+) -> None:
     asking, back = asyncio.Event(), asyncio.Event()
-    house.log.lease_seconds = 15.0
-    engine = house.engine()
+    harness.log.lease_seconds = 15.0
+    engine = harness.engine()
     now = [0.0]
     engine._delivery._clock = lambda: now[0]
     engine._delivery._renewed_at = 0.0
-    hold = house.log.renew_deliveries
+    hold = harness.log.renew_deliveries
 
     async def away(turn_ids: Collection[str]) -> frozenset[str]:
         if not back.is_set():
@@ -407,25 +415,27 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
         return await hold(turn_ids)
 
     async def answer(_request: ModelRequest) -> Completion:
-        await until(lambda: bool(house.surface.views) and engine._delivery.is_idle)
-        house.log.renew_deliveries = away  # type: ignore[method-assign]
+        await until(lambda: bool(harness.surface.views) and engine._delivery.is_idle)
+        harness.log.renew_deliveries = away  # type: ignore[method-assign]
         now[0] += 20
         return say("Here.")
 
-    house.model.script = [answer]
+    harness.model.script = [answer]
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await asyncio.wait_for(asking.wait(), 10)
         await until(lambda: not engine._worker._held)
-        assert not any(view.turn.status.ended for view in house.surface.views)
+        assert not any(view.turn.status.ended for view in harness.surface.views)
         back.set()
-        view = await house.surface.ended(receipt.turn_id)
+        view = await harness.surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
-async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_that_is_edited(house: House) -> None:
+async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_that_is_edited(
+    harness: EngineHarness,
+) -> None:
     posted, awake = asyncio.Event(), asyncio.Event()
-    surface = house.surface
+    surface = harness.surface
 
     class Sleepy(RecordingSurface):
         async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
@@ -434,17 +444,17 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
             async for _ in surface.deliver(view, refs):
                 yield PostedMessage("reply", refs.get("reply", "the sleeper's"))
 
-    house.surface = Sleepy()
-    house.model.script = [say("Hello.")]
-    engine = house.engine()
-    elsewhere = SqlTurnLog(house.database)
+    harness.surface = Sleepy()
+    harness.model.script = [say("Hello.")]
+    engine = harness.engine()
+    elsewhere = SqlTurnLog(harness.database)
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await asyncio.wait_for(posted.wait(), 10)
         await until(lambda: not engine._worker._held)
-        house.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
+        harness.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
         async with engine._delivery._renewal_lock:  # the last heartbeat before the sleep is over
-            house.clock[0] += 20
+            harness.clock[0] += 20
         await elsewhere.acquire_delivery(receipt.turn_id, NEWEST)
         await elsewhere.save_message_ref(receipt.turn_id, PostedMessage("reply", "the next one's"))
         await elsewhere.mark_delivered(receipt.turn_id, (await elsewhere.get_view(receipt.turn_id)).revision)
@@ -454,10 +464,10 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
 
 
 async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("bot.engine.view_delivery.DELIVERY_SECONDS", 0.05, raising=False)
-    surface = house.surface
+    surface = harness.surface
 
     class Silent(RecordingSurface):
         async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
@@ -466,82 +476,82 @@ async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
             async for drawn in surface.deliver(view, refs):
                 yield drawn
 
-    house.surface = Silent()
-    house.model.script = [say("Hello.")]
-    engine = house.engine()
+    harness.surface = Silent()
+    harness.model.script = [say("Hello.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: "did not answer" in caplog.text and engine._delivery.is_idle)
-        house.clock[0] += 6
+        harness.clock[0] += 6
         view = await surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
 
 
 async def test_what_is_out_is_remembered_however_long_the_database_takes(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up for taking too long, the message would be posted a second time."""
     monkeypatch.setattr("bot.engine.view_delivery.DELIVERY_SECONDS", 0.05, raising=False)
-    keep = house.log.save_message_ref
+    keep = harness.log.save_message_ref
 
     async def slow(turn_id: str, drawn: PostedMessage) -> None:
         await asyncio.sleep(0.2)
         await keep(turn_id, drawn)
 
-    house.log.save_message_ref = slow  # type: ignore[method-assign]
-    house.model.script = [say("Hello.")]
-    engine = house.engine()
+    harness.log.save_message_ref = slow  # type: ignore[method-assign]
+    harness.model.script = [say("Hello.")]
+    engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
         await until(lambda: engine._delivery.is_idle)
-    assert await house.log.stale_views("test:", 1) == []
-    assert await house.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
+    assert await harness.log.stale_views("test:", 1) == []
+    assert await harness.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
 
-async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(house: House) -> None:
-    house.surface.trouble = [RuntimeError("bug"), DeliveryFailed("no reason"), RuntimeError("bug")]
+async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(harness: EngineHarness) -> None:
+    harness.surface.trouble = [RuntimeError("bug"), DeliveryFailed("no reason"), RuntimeError("bug")]
     postponed: list[float] = []
-    postpone = house.log.retry_delivery_at
+    postpone = harness.log.retry_delivery_at
 
     async def note(turn_id: str, seconds: float) -> None:
         postponed.append(seconds)
         await postpone(turn_id, seconds)
-        house.clock[0] += seconds
+        harness.clock[0] += seconds
 
-    house.log.retry_delivery_at = note  # type: ignore[method-assign]
-    receipt = await house.log.enqueue(message("hi"))
-    (claim,) = await house.log.claim(1)
-    await house.log.finish(claim, TurnStatus.FAILED, (), "No.")
-    await house.log.release_delivery(receipt.turn_id)
-    engine = house.engine()
+    harness.log.retry_delivery_at = note  # type: ignore[method-assign]
+    receipt = await harness.log.enqueue(message("hi"))
+    (claim,) = await harness.log.claim(1)
+    await harness.log.finish(claim, TurnStatus.FAILED, (), "No.")
+    await harness.log.release_delivery(receipt.turn_id)
+    engine = harness.engine()
     async with running(engine):
-        await house.surface.ended(receipt.turn_id)
+        await harness.surface.ended(receipt.turn_id)
         await until(lambda: engine._delivery.is_idle)
         assert engine._delivery._turns == {}
     assert postponed == [5.0, 10.0, 20.0]
 
 
 async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
-    house: House, caplog: pytest.LogCaptureFixture
+    harness: EngineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.surface.min_interval = 0.01
-    engine = house.engine()
-    receipt = await house.log.enqueue(message("hi"))
-    (claim,) = await house.log.claim(1)
-    await house.log.finish(claim, TurnStatus.DONE, (), "")
-    await house.log.release_delivery(receipt.turn_id)
-    view = await house.log.get_view(receipt.turn_id)
+    harness.surface.min_interval = 0.01
+    engine = harness.engine()
+    receipt = await harness.log.enqueue(message("hi"))
+    (claim,) = await harness.log.claim(1)
+    await harness.log.finish(claim, TurnStatus.DONE, (), "")
+    await harness.log.release_delivery(receipt.turn_id)
+    view = await harness.log.get_view(receipt.turn_id)
     engine._delivery._enqueue(view)
     (drawing,) = engine._delivery._tasks()
-    house.surface.key_prefix = "elsewhere:"
+    harness.surface.key_prefix = "elsewhere:"
     await asyncio.wait({drawing}, timeout=60)
     assert drawing.exception() is None
-    assert house.surface.views == []
+    assert harness.surface.views == []
 
 
-async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(house: House) -> None:
-    polls, undrawn = 0, house.log.stale_views
+async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(harness: EngineHarness) -> None:
+    polls, undrawn = 0, harness.log.stale_views
 
     async def counted(prefix: str, limit: int) -> Sequence[str]:
         nonlocal polls
@@ -549,13 +559,13 @@ async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(house: H
         polls += 1
         return found
 
-    house.log.stale_views = counted  # type: ignore[method-assign, assignment]
-    first = await house.log.enqueue(message("first"))
-    assert await house.log.claim(1)
-    waiting = await house.log.enqueue(message("second"))
-    drawings = ViewDelivery(house.log, [house.surface])
+    harness.log.stale_views = counted  # type: ignore[method-assign, assignment]
+    first = await harness.log.enqueue(message("first"))
+    assert await harness.log.claim(1)
+    waiting = await harness.log.enqueue(message("second"))
+    drawings = ViewDelivery(harness.log, [harness.surface])
     task = asyncio.create_task(drawings.run())
-    await house.surface.wait_for(lambda view: view.turn.id == waiting.turn_id)
+    await harness.surface.wait_for(lambda view: view.turn.id == waiting.turn_id)
     for _ in range(3):
         await until(lambda: drawings.is_idle)
         before = polls
@@ -564,4 +574,4 @@ async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(house: H
     await until(lambda: drawings.is_idle)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert [view.turn.id for view in house.surface.views if view.turn.id != first.turn_id] == [waiting.turn_id]
+    assert [view.turn.id for view in harness.surface.views if view.turn.id != first.turn_id] == [waiting.turn_id]

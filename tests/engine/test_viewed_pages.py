@@ -28,7 +28,7 @@ from bot.domain.turns import ToolStep
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.reporting import SqlReporting
-from tests.engine.conftest import House
+from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ANA, BEN, ask_for, call, member, message, running, say, tool
 
 RUN = tool("host__run", server_id="h1", destructive=False)
@@ -45,18 +45,18 @@ KEY = COMMANDS[0]
 
 
 @pytest.fixture
-def house(house: House) -> House:
+def harness(harness: EngineHarness) -> EngineHarness:
     """Everything asks, and Ben and Cy sign."""
-    house.rules = RuleBook(Policies(), SIGNATORIES)
-    house.toolbox.add(RUN)
-    return house
+    harness.rules = RuleBook(Policies(), SIGNATORIES)
+    harness.toolbox.add(RUN)
+    return harness
 
 
-async def asked(house: House, engine: Engine, *calls: dict[str, str]) -> tuple[str, list[ToolStep]]:
+async def asked(harness: EngineHarness, engine: Engine, *calls: dict[str, str]) -> tuple[str, list[ToolStep]]:
     """Ana has asked for calls that wait; their turn."""
-    house.model.script = [ask_for(*(call("host__run", **arguments) for arguments in calls)), say("Done.")]
+    harness.model.script = [ask_for(*(call("host__run", **arguments) for arguments in calls)), say("Done.")]
     receipt = await engine.receive(message("do it"))
-    view = await house.surface.wait_for(
+    view = await harness.surface.wait_for(
         lambda view: view.turn.id == receipt.turn_id and len(view.awaiting) == len(calls)
     )
     return receipt.turn_id, list(view.awaiting)
@@ -72,43 +72,45 @@ async def approve(engine: Engine, step: ToolStep, by: Member = APPROVER, revisio
 
 
 @pytest.mark.parametrize("arguments", COMMANDS)
-async def test_an_approval_counts_only_after_the_whole_call_was_opened(house: House, arguments: dict[str, str]) -> None:
-    engine = house.engine()
+async def test_an_approval_counts_only_after_the_whole_call_was_opened(
+    harness: EngineHarness, arguments: dict[str, str]
+) -> None:
+    engine = harness.engine()
     async with running(engine):
-        turn_id, (step,) = await asked(house, engine, arguments)
+        turn_id, (step,) = await asked(harness, engine, arguments)
         assert await approve(engine, step) == ViewRequired()
         opened = await engine.approvals.open_call(approval(step), 1, APPROVER)
         assert isinstance(opened, ToolStep)
         assert opened.call.arguments == arguments
         assert await approve(engine, step, SECOND) == ViewRequired()
-        assert house.toolbox.calls == []
+        assert harness.toolbox.calls == []
         assert await approve(engine, step) == Decided(DecisionType.APPROVE)
-        await house.surface.ended(turn_id)
+        await harness.surface.ended(turn_id)
         assert await engine.approvals.open_call(approval(step), 1, SECOND) == AlreadyDecided(
             "That is decided already and cannot be edited."
         )
-    assert [arguments for _, arguments, _ in house.toolbox.calls] == [arguments]
+    assert [arguments for _, arguments, _ in harness.toolbox.calls] == [arguments]
 
 
-async def test_an_ordinary_call_needs_no_view(house: House) -> None:
-    engine = house.engine()
+async def test_an_ordinary_call_needs_no_view(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        _, (step,) = await asked(house, engine, {"command": "ls"})
+        _, (step,) = await asked(harness, engine, {"command": "ls"})
         assert await approve(engine, step) == Decided(DecisionType.APPROVE)
 
 
-async def test_a_denial_needs_no_view(house: House) -> None:
-    engine = house.engine()
+async def test_a_denial_needs_no_view(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        _, (step,) = await asked(house, engine, KEY)
+        _, (step,) = await asked(harness, engine, KEY)
         denial = Decision(approval(step), 1, DecisionType.DENY, BEN)
         assert await engine.approvals.decide(denial, APPROVER) == Decided(DecisionType.DENY)
 
 
-async def test_every_page_has_to_be_opened_in_order(house: House) -> None:
-    engine = house.engine()
+async def test_every_page_has_to_be_opened_in_order(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        _, (step,) = await asked(house, engine, KEY)
+        _, (step,) = await asked(harness, engine, KEY)
         for page in (3, 1, 3, 1):
             await engine.approvals.open_call(approval(step), 1, APPROVER, Portion(page, 3))
             assert await approve(engine, step) == ViewRequired()
@@ -118,10 +120,10 @@ async def test_every_page_has_to_be_opened_in_order(house: House) -> None:
         assert await approve(engine, step) == Decided(DecisionType.APPROVE)
 
 
-async def test_a_change_has_to_be_opened_again(house: House) -> None:
-    engine = house.engine()
+async def test_a_change_has_to_be_opened_again(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        _, (step,) = await asked(house, engine, KEY)
+        _, (step,) = await asked(harness, engine, KEY)
         await engine.approvals.open_call(approval(step), 1, APPROVER)
         assert await engine.approvals.revise(approval(step), 1, COMMANDS[1], SECOND) == RevisionAccepted(2)
         assert await engine.approvals.open_call(approval(step), 1, APPROVER) == StaleRevision()
@@ -131,14 +133,14 @@ async def test_a_change_has_to_be_opened_again(house: House) -> None:
         assert await approve(engine, step, revision=2) == Decided(DecisionType.APPROVE)
 
 
-async def test_who_may_not_approve_opens_nothing(house: House) -> None:
-    house.rules = RuleBook(
+async def test_who_may_not_approve_opens_nothing(harness: EngineHarness) -> None:
+    harness.rules = RuleBook(
         Policies(rules=(Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(four_eyes=True)),)),
         dataclasses.replace(SIGNATORIES, approvers=SIGNATORIES.approvers | {"test:ana"}),
     )
-    engine = house.engine()
+    engine = harness.engine()
     async with running(engine):
-        _, (step,) = await asked(house, engine, KEY)
+        _, (step,) = await asked(harness, engine, KEY)
         assert isinstance(
             await engine.approvals.open_call(approval(step), 1, member(Author("test", "eve", "Eve"))), NotAllowed
         )
@@ -152,29 +154,31 @@ async def test_who_may_not_approve_opens_nothing(house: House) -> None:
         assert (own.whole, other.whole) == (False, True)
         # A form need not show everything.
         assert await approve(engine, step) == ViewRequired()
-    entries, _ = await SqlReporting(house.database).audit(AuditQuery(), limit=50, offset=0)
+    entries, _ = await SqlReporting(harness.database).audit(AuditQuery(), limit=50, offset=0)
     assert [entry.actor for entry in entries if entry.kind == "opened"] == ["test:ben"]
 
 
-async def test_a_grant_signs_neither_this_call_nor_others_that_were_not_opened(house: House) -> None:
-    engine = house.engine()
+async def test_a_grant_signs_neither_this_call_nor_others_that_were_not_opened(harness: EngineHarness) -> None:
+    engine = harness.engine()
     async with running(engine):
-        _, (first, second, third) = await asked(house, engine, {"command": "ls"}, KEY, {"command": "pwd"})
+        _, (first, second, third) = await asked(harness, engine, {"command": "ls"}, KEY, {"command": "pwd"})
         allowed = GrantRequest(ThreadScope())
         hidden = Decision(approval(second), 1, DecisionType.APPROVE, BEN)
         assert await engine.approvals.grant(hidden, allowed, APPROVER) == ViewRequired()
         plain = Decision(approval(first), 1, DecisionType.APPROVE, BEN)
         assert await engine.approvals.grant(plain, allowed, APPROVER) == Decided(DecisionType.APPROVE)
-        view = await house.surface.wait_for(lambda view: len(view.awaiting) == 1)
+        view = await harness.surface.wait_for(lambda view: len(view.awaiting) == 1)
         assert [approval(step) for step in view.awaiting] == [approval(second)]
         assert isinstance(await approve(engine, third), AlreadyDecided)
 
 
-async def test_where_stored_secrets_are_is_kept_with_each_revision_and_hides_no_more_than_them(house: House) -> None:
-    house.toolbox.secrets = {"header X-Key": "k3y-0f-the-h0st"}
-    engine = house.engine()
+async def test_where_stored_secrets_are_is_kept_with_each_revision_and_hides_no_more_than_them(
+    harness: EngineHarness,
+) -> None:
+    harness.toolbox.secrets = {"header X-Key": "k3y-0f-the-h0st"}
+    engine = harness.engine()
     async with running(engine):
-        turn_id, (step,) = await asked(house, engine, {"token": "k3y-0f-the-h0st"})
+        turn_id, (step,) = await asked(harness, engine, {"token": "k3y-0f-the-h0st"})
         assert step.approval is not None
         assert [(secret.path, secret.span.label) for secret in step.approval.secrets] == [((0,), "header X-Key")]
         assert await engine.approvals.revise(

@@ -14,7 +14,7 @@ from typing import Any
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, result
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.boxes import raw
+from tests.mcp.toolboxes import raw
 
 DONE = "done"
 SOUND: dict[str, Any] = {"content": [{"type": "text", "text": DONE}]}

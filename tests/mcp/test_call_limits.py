@@ -11,7 +11,7 @@ import pytest
 from bot.domain.tools import CallOutcomeUnknown, CallReturned, ToolOutcome
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
-from tests.mcp.boxes import ANA, FAST, call, call_with, named, raw, remote, started, text, unknown, unsent, until
+from tests.mcp.toolboxes import ANA, FAST, call, call_with, named, raw, remote, started, text, unknown, unsent, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 

@@ -17,7 +17,7 @@ from bot.mcp.redaction import Redaction
 from bot.mcp.request_context import RequestContext
 from bot.mcp.transports.http import ReadTimeout
 from bot.ports import CallContext
-from tests.mcp.boxes import ANA, LIMIT
+from tests.mcp.toolboxes import ANA, LIMIT
 
 BEN = Author("console", "ben", "Ben")
 SURE = ElicitationResult(ElicitationAction.ACCEPT, {"sure": True})

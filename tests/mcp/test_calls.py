@@ -14,7 +14,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.tools import Tool
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
-from tests.mcp.boxes import (
+from tests.mcp.toolboxes import (
     ANA,
     call,
     call_with,

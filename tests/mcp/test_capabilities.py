@@ -22,7 +22,7 @@ from bot.domain.servers import CachedCapabilities, DesiredServer, ServerSnapshot
 from bot.errors import ServerTrouble
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, error, result, tool
-from tests.mcp.boxes import call, named, raw, real, remote, started, text, tools_of, until
+from tests.mcp.toolboxes import call, named, raw, real, remote, started, text, tools_of, until
 
 ALL: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
 NOTE = {"uri": "note://1", "name": "one", "mimeType": "text/plain", "size": 3}

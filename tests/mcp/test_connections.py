@@ -18,7 +18,7 @@ import pytest
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import DesiredServer, ServerConfig, ServerStatus, StdioTransport
 from bot.mcp.toolbox import McpToolbox
-from tests.mcp.boxes import (
+from tests.mcp.toolboxes import (
     FAKES,
     FAST,
     alive,
@@ -346,7 +346,7 @@ async def test_children_end_when_the_program_is_killed(tmp_path: Path) -> None:
     program = f"""
 import asyncio, json
 from bot.mcp.toolbox import McpToolbox
-from tests.mcp.boxes import entries, raw
+from tests.mcp.toolboxes import entries, raw
 async def main():
     box = McpToolbox(entries(raw(script=json.loads({json.dumps(json.dumps({**PID, "pids": str(pids)}))}))))
     await box.start()

@@ -9,7 +9,7 @@ from typing import Any
 from bot.domain.pins import ReviewPolicy
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import FakeEndpoint, error, result, tool
-from tests.mcp.boxes import FAST, LIMIT, named, remote, started, tools_of
+from tests.mcp.toolboxes import FAST, LIMIT, named, remote, started, tools_of
 
 PATIENT = replace(FAST, settle=60.0, apart=60.0)
 """Nothing is listed but by confirming."""

@@ -32,7 +32,7 @@ from bot.mcp.config.checks import AllowedTargets
 from tests.fakes.mcp.certificates import self_signed
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Silence, error, result, tool
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.boxes import LIMIT, alive, call, http_server, named, raw, real, remote, started, text, until
+from tests.mcp.toolboxes import LIMIT, alive, call, http_server, named, raw, real, remote, started, text, until
 
 WAY = ["address", "DNS", "TCP", "TLS", "HTTP", "authentication", "MCP", "tools"]
 LOOPBACK = AllowedTargets(hosts=frozenset(("127.0.0.1",)))

@@ -43,7 +43,7 @@ from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result
 from tests.fakes.programs import listening, python
-from tests.mcp.boxes import (
+from tests.mcp.toolboxes import (
     ANA,
     LIMIT,
     call_with,
@@ -68,14 +68,14 @@ ASKED: dict[str, Any] = {"method": "elicitation/create", "params": {"message": "
 def over_stdio(**fields: Any) -> ServerConfig:
     """The server that asks, as a child process."""
     return ServerConfig(
-        "s", StdioTransport(python(), ("-m", "tests.fakes.mcp.asking", "stdio"), cwd=str(ROOT)), **fields
+        "s", StdioTransport(python(), ("-m", "tests.fakes.mcp.elicitation_server", "stdio"), cwd=str(ROOT)), **fields
     )
 
 
 @contextmanager
 def served(transport: str) -> Iterator[str]:
     """The address of the server that asks."""
-    with listening("tests.fakes.mcp.asking", transport) as (port, _):
+    with listening("tests.fakes.mcp.elicitation_server", transport) as (port, _):
         yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
 
 

@@ -12,7 +12,7 @@ from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStat
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, HangUp, Message, Reaction, Silence, error, result
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.boxes import call, error_text, http_server, named, started, text, tools_of, unknown, until
+from tests.mcp.toolboxes import call, error_text, http_server, named, started, text, tools_of, unknown, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 HTML = Answer(200, b"<html>hello</html>", {"content-type": "text/html"})

@@ -16,9 +16,9 @@ from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, ToolOutcome
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
-from tests.mcp.boxes import ANA, FAST, call, call_with, named, raw, started, text, tools_of, unsent, until
 from tests.mcp.faults import FAULTS, USELESS, Afterwards, Fault, Useless
 from tests.mcp.faulty_servers import DONE, SOUND, listed
+from tests.mcp.toolboxes import ANA, FAST, call, call_with, named, raw, started, text, tools_of, unsent, until
 
 SOON = 10.0
 """Seconds within which a neighbour's call is answered, on a slow machine."""

@@ -19,7 +19,7 @@ from bot.mcp.errors import LARGEST_ANSWER
 from bot.mcp.redaction import KnownSecrets, Redaction, secrets_of
 from bot.mcp.transports.http import GuardedTransport, http_client
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result, tool
-from tests.mcp.boxes import call, named, raw, remote, started, unknown, until
+from tests.mcp.toolboxes import call, named, raw, remote, started, unknown, until
 
 _MEGABYTE = 1024 * 1024
 

@@ -10,7 +10,7 @@ from time import monotonic
 import httpx2
 
 from bot.mcp.transports.http import KEPT_SECONDS, pool
-from tests.mcp.boxes import until
+from tests.mcp.toolboxes import until
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

@@ -11,7 +11,7 @@ import pytest
 from bot.domain.servers import ServerStatus
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence, error, result
-from tests.mcp.boxes import (
+from tests.mcp.toolboxes import (
     FAST,
     LIMIT,
     call,

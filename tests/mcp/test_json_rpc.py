@@ -15,7 +15,7 @@ from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, ServerStat
 from bot.engine.policy.evaluation import PolicyRequest, RuleMatch, match_rule
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, HangUp, Message, Reaction, Silence
-from tests.mcp.boxes import call, error_text, started, text, tools_of, unknown, unsent, until
+from tests.mcp.toolboxes import call, error_text, started, text, tools_of, unknown, unsent, until
 
 FIX = " Fix: check the url of server weather, and that its transport is the right one."
 

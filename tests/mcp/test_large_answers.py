@@ -9,7 +9,7 @@ import pytest
 
 from bot.mcp.errors import LARGEST_ANSWER
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, tool
-from tests.mcp.boxes import call, named, raw, remote, started, text, unknown
+from tests.mcp.toolboxes import call, named, raw, remote, started, text, unknown
 
 MEGABYTE = 1024 * 1024
 

@@ -13,7 +13,7 @@ from bot.domain.servers import DesiredServer, ServerConfig, ServerStatus, StdioT
 from bot.mcp.config.checks import AllowedTargets, resolve_launch
 from bot.mcp.errors import InvalidDefinition
 from bot.mcp.toolbox import McpToolbox
-from tests.mcp.boxes import FAKES, call, started, text, until
+from tests.mcp.toolboxes import FAKES, call, started, text, until
 
 TOOLS = '[{"name": "start", "inputSchema": {"type": "object"}}]'
 SCRIPT = f'{{"listings": [[{{"tools": {TOOLS}}}]], "calls": {{"start": {{"do": "pid"}}}}}}'

@@ -15,7 +15,7 @@ from bot.domain.characters import visible
 from bot.domain.health import CheckStatus
 from bot.domain.servers import DesiredServer
 from bot.mcp.server.output import StrayLine, StrayLineCounter
-from tests.mcp.boxes import FAST, call, named, raw, started, tools_of, until
+from tests.mcp.toolboxes import FAST, call, named, raw, started, tools_of, until
 
 PACING = replace(FAST, apart=5.0, quiet_after=None)
 

@@ -24,7 +24,7 @@ from bot.mcp.server.session import ProtocolNegotiation
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, error, result
 from tests.fakes.mcp.event_stream import FakeEventStream
-from tests.mcp.boxes import call, named, raw, started, text, until
+from tests.mcp.toolboxes import call, named, raw, started, text, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 WEEK = 7 * 86_400.0

@@ -10,8 +10,8 @@ import pytest
 from bot.domain.servers import AuthenticationKind, DesiredServer, ServerStatus
 from bot.domain.tools import CallReturned
 from tests.fakes.oauth import FakeOAuth
-from tests.mcp.boxes import call, named, unsent
-from tests.mcp.signing import SERVER, Clock, meet, office, server
+from tests.mcp.oauth_process import SERVER, Clock, meet, oauth_process, server
+from tests.mcp.toolboxes import call, named, unsent
 
 ITSELF = AuthenticationKind.CLIENT_CREDENTIALS
 
@@ -21,7 +21,7 @@ async def test_a_bot_with_credentials_of_its_own_signs_itself_in_and_again(tmp_p
     async with FakeOAuth(clock=clock, refresh_tokens=False, scopes=("read",)) as oauth:
         oauth.clients["bot"] = ("s3cret&of=the bot", "client_secret_basic")
         config = server(oauth.url, ITSELF, client_id="bot", client_secret="s3cret&of=the bot")
-        async with office(tmp_path, config, clock=clock) as here:
+        async with oauth_process(tmp_path, config, clock=clock) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
             assert not await here.sign_ins.is_available(SERVER)
             [form] = oauth.forms("/token")
@@ -29,7 +29,7 @@ async def test_a_bot_with_credentials_of_its_own_signs_itself_in_and_again(tmp_p
             clock.now += 3601
             assert await meet(here, "hall", 8) == ["met"] * 8
             assert oauth.grants("client_credentials") == 2
-        async with office(tmp_path, config, clock=clock) as here:
+        async with oauth_process(tmp_path, config, clock=clock) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
         assert oauth.grants("client_credentials") == 2
 
@@ -38,7 +38,7 @@ async def test_credentials_that_are_not_accepted_are_told_with_what_to_do(tmp_pa
     async with FakeOAuth() as oauth:
         oauth.clients["bot"] = ("right", "client_secret_basic")
         config = server(oauth.url, ITSELF, client_id="bot", client_secret="wrong-secret")
-        async with office(tmp_path, config) as here:
+        async with oauth_process(tmp_path, config) as here:
             state = await here.box.connect(SERVER)
             assert state.status is ServerStatus.AUTH_REQUIRED
             assert f"{oauth.issuer} gave no token: invalid_client." in state.problem
@@ -55,7 +55,7 @@ async def test_credentials_are_shown_to_the_authorization_server_that_was_used_f
     async with FakeOAuth(clock=clock) as oauth, FakeOAuth() as other:
         oauth.clients["bot"] = ("right-one", "client_secret_basic")
         config = server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")
-        async with office(tmp_path, config, clock=clock) as here:
+        async with oauth_process(tmp_path, config, clock=clock) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
             oauth.signed_in_at = other.issuer
             oauth.expire()
@@ -69,7 +69,7 @@ async def test_credentials_that_are_not_enough_for_a_call_get_more_once(tmp_path
         oauth.clients["bot"] = ("right-one", "client_secret_post")
         oauth.methods = ["client_secret_post"]
         config = server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")
-        async with office(tmp_path, config) as here:
+        async with oauth_process(tmp_path, config) as here:
             await here.box.connect(SERVER)
             assert isinstance(await call(named(here.box, "echo"), here.box, text="x"), CallReturned)
             assert [form["scope"] for form in oauth.forms("/token")] == ["read", "read write"]
@@ -81,11 +81,13 @@ async def test_credentials_at_another_address_or_of_another_client_get_a_token_o
 ) -> None:
     async with FakeOAuth() as oauth:
         oauth.clients |= {"bot": ("right-one", "client_secret_basic"), "robot": ("other-one", "client_secret_basic")}
-        async with office(tmp_path, server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")) as here:
+        async with oauth_process(
+            tmp_path, server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")
+        ) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
         secret = oauth.clients[client][0]
         config = server(f"{oauth.url}{query}", ITSELF, client_id=client, client_secret=secret)
-        async with office(tmp_path, config) as here:
+        async with oauth_process(tmp_path, config) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
         assert oauth.grants("client_credentials") == 2
 
@@ -96,11 +98,13 @@ async def test_a_secret_is_shown_to_no_other_authorization_server_wherever_it_is
 ) -> None:
     async with FakeOAuth() as oauth, FakeOAuth() as other:
         oauth.clients["bot"] = ("right-one", "client_secret_basic")
-        async with office(tmp_path, server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")) as here:
+        async with oauth_process(
+            tmp_path, server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")
+        ) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
         oauth.signed_in_at = other.issuer
         config = server(f"{oauth.url}{query}", ITSELF, client_id=client, client_secret="right-one")
-        async with office(tmp_path, config) as here:
+        async with oauth_process(tmp_path, config) as here:
             assert "in place of" in (await here.box.connect(SERVER)).problem
         assert other.asked == []
 
@@ -108,10 +112,12 @@ async def test_a_secret_is_shown_to_no_other_authorization_server_wherever_it_is
 async def test_a_bot_that_is_to_sign_itself_in_does_not_go_on_as_the_person_before(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth:
         oauth.clients["bot"] = ("right-one", "client_secret_basic")
-        async with office(tmp_path, server(oauth.url, client_id="bot", client_secret="right-one")) as here:
+        async with oauth_process(tmp_path, server(oauth.url, client_id="bot", client_secret="right-one")) as here:
             await here.sign_in(oauth)
         theirs = set(oauth.tokens)
         oauth.carried.clear()
-        async with office(tmp_path, server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")) as here:
+        async with oauth_process(
+            tmp_path, server(oauth.url, ITSELF, client_id="bot", client_secret="right-one")
+        ) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
         assert theirs.isdisjoint(each.removeprefix("Bearer ") for each in oauth.carried)

@@ -17,20 +17,20 @@ from bot.mcp.oauth.discovery import is_one_party
 from bot.ports import SignedIn
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
 from tests.fakes.oauth import FakeOAuth
-from tests.mcp.boxes import ANA
-from tests.mcp.signing import BACK, HALL, SERVER, office, refusal, server
+from tests.mcp.oauth_process import BACK, HALL, SERVER, oauth_process, refusal, server
+from tests.mcp.toolboxes import ANA
 
 
 @pytest.mark.parametrize("proof", [None, [], ["plain"]])
 async def test_nobody_is_sent_to_a_server_without_pkce(tmp_path: Path, proof: list[str] | None) -> None:
-    async with FakeOAuth(proof=proof) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth(proof=proof) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         assert "PKCE with S256" in (await refusal(here)).cause
         assert oauth.asked == []
 
 
 @pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint", "registration_endpoint"])
 async def test_secrets_and_people_go_over_tls_or_stay_on_this_machine(tmp_path: Path, name: str) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         oauth.endpoints[name] = "http://issuer.example.org/x"
         told = await refusal(here)
         assert f"The {name.replace('_', ' ')} at issuer.example.org begins with http://" in told.cause
@@ -39,13 +39,16 @@ async def test_secrets_and_people_go_over_tls_or_stay_on_this_machine(tmp_path: 
 
 
 async def test_metadata_of_another_issuer_are_refused(tmp_path: Path) -> None:
-    async with FakeOAuth(says_issuer="https://other.example") as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with (
+        FakeOAuth(says_issuer="https://other.example") as oauth,
+        oauth_process(tmp_path, server(oauth.url)) as here,
+    ):
         assert "says that it is another one, https://other.example" in (await refusal(here)).cause
 
 
 async def test_a_server_that_describes_another_resource_gets_no_token_for_it(tmp_path: Path) -> None:
     elsewhere = "https://bank.example/mcp"
-    async with FakeOAuth(says_resource=elsewhere) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth(says_resource=elsewhere) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         assert "describes itself as another one, https://bank.example/mcp" in (await refusal(here)).cause
 
 
@@ -65,7 +68,7 @@ async def test_an_answer_counts_if_it_comes_from_whom_the_person_was_sent_to(
 ) -> None:
     async with (
         FakeOAuth(advertises_issuer=advertised, sends_issuer=sent) as oauth,
-        office(tmp_path, server(oauth.url)) as here,
+        oauth_process(tmp_path, server(oauth.url)) as here,
     ):
         if accepted:
             await here.sign_in(oauth)
@@ -77,7 +80,7 @@ async def test_an_answer_counts_if_it_comes_from_whom_the_person_was_sent_to(
 
 async def test_redirects_are_not_followed(tmp_path: Path) -> None:
     async with FakeEndpoint() as inside, FakeOAuth(elsewhere=inside.url) as oauth:
-        async with office(tmp_path, server(oauth.url)) as here:
+        async with oauth_process(tmp_path, server(oauth.url)) as here:
             assert "has no metadata for OAuth" in (await refusal(here)).cause
         assert inside.seen == []
 
@@ -86,7 +89,7 @@ async def test_a_server_cannot_send_the_bot_where_admins_may_not(tmp_path: Path)
     async with FakeOAuth() as oauth:
         config = replace(server(oauth.url), id="u1")
         only = AllowedTargets(frozenset((oauth.url.split("/")[2],)))
-        async with office(tmp_path, config, allowances=only) as here:
+        async with oauth_process(tmp_path, config, allowances=only) as here:
             with pytest.raises(ServerTrouble) as raised:
                 await here.sign_ins.begin("u1", ANA, HALL)
         assert "in a private network, which admins may not use" in raised.value.cause
@@ -101,7 +104,7 @@ async def test_an_operators_server_elsewhere_cannot_send_the_bot_to_this_machine
     async with FakeOAuth() as oauth:
         port = urlsplit(oauth.url).port
         config = server(f"http://mcp.example.org:{port}/mcp")
-        async with office(tmp_path, config, resolve=outside) as here:
+        async with oauth_process(tmp_path, config, resolve=outside) as here:
             told = await refusal(here)
         assert "127.0.0.1 is on this machine" in told.cause
 
@@ -127,13 +130,13 @@ async def test_a_server_that_names_a_strange_place_for_its_metadata_is_not_follo
         raise OSError("no such name")
 
     headers = {"www-authenticate": f'Bearer resource_metadata="{named}"', "content-type": "text/plain"}
-    async with FakeEndpoint() as endpoint, office(tmp_path, server(endpoint.url), resolve=unknown) as here:
+    async with FakeEndpoint() as endpoint, oauth_process(tmp_path, server(endpoint.url), resolve=unknown) as here:
         endpoint.on["ping"] = Answer(401, b"no", headers)
         assert said in (await refusal(here)).cause
 
 
 async def test_more_than_metadata_can_have_is_not_read(tmp_path: Path) -> None:
-    async with FakeOAuth(padding=300_000) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth(padding=300_000) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         assert "its answer is larger than 256 KiB" in (await refusal(here)).cause
 
 
@@ -143,14 +146,14 @@ async def test_more_than_metadata_can_have_is_not_read(tmp_path: Path) -> None:
 async def test_nobody_is_sent_to_an_address_that_says_itself_what_the_bot_has_to_say(
     tmp_path: Path, query: str
 ) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         oauth.endpoints["authorization_endpoint"] = f"{oauth.issuer}/authorize?{query}"
         assert "says itself what the bot has to say" in (await refusal(here)).cause
 
 
 @pytest.mark.parametrize("client", ["", "by-hand"])
 async def test_nobody_is_sent_to_another_party_than_the_authorization_server(tmp_path: Path, client: str) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url, client_id=client)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url, client_id=client)) as here:
         oauth.endpoints["authorization_endpoint"] = "https://login.bank.example/authorize"
         told = await refusal(here)
         assert "has its authorization endpoint at login.bank.example, which is not its own domain" in told.cause
@@ -163,12 +166,12 @@ async def test_codes_and_secrets_go_to_another_party_only_where_an_admin_has_reg
 ) -> None:
     async with FakeOAuth() as oauth:
         oauth.endpoints[name] = "https://tokens.bank.example/x"
-        async with office(tmp_path, server(oauth.url)) as here:
+        async with oauth_process(tmp_path, server(oauth.url)) as here:
             told = await refusal(here)
             assert f"has its {name.replace('_', ' ')} at tokens.bank.example" in told.cause
             assert "register the bot there by hand" in told.fix
             assert oauth.asked == []
-        async with office(tmp_path, server(oauth.url, client_id="by-hand")) as here:
+        async with oauth_process(tmp_path, server(oauth.url, client_id="by-hand")) as here:
             assert (await here.sign_ins.begin(SERVER, ANA, HALL)).startswith(f"{oauth.issuer}/authorize?")
 
 
@@ -183,13 +186,13 @@ async def test_a_server_elsewhere_cannot_send_people_to_what_runs_on_their_own_m
         config = replace(server(oauth.url.replace("127.0.0.1", "mcp.example")), id="u1")
         oauth.says_resource, oauth.endpoints["authorization_endpoint"] = config.transport.url, endpoint  # type: ignore[union-attr]
         hosts = AllowedTargets(frozenset(("mcp.example", "127.0.0.1")))
-        async with office(tmp_path, config, allowances=hosts, resolve=here_too) as here:
+        async with oauth_process(tmp_path, config, allowances=hosts, resolve=here_too) as here:
             with pytest.raises(ServerTrouble, match=r"on the user.s own machine"):
                 await here.sign_ins.begin("u1", ANA, HALL)
 
 
 async def test_an_authorization_endpoint_may_have_a_query_of_its_own(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         oauth.endpoints["authorization_endpoint"] = f"{oauth.issuer}/authorize?tenant=t1"
         await here.sign_in(oauth)
         assert oauth.forms("/authorize")[0]["tenant"] == "t1"
@@ -197,7 +200,7 @@ async def test_an_authorization_endpoint_may_have_a_query_of_its_own(tmp_path: P
 
 async def test_a_link_that_no_chat_takes_is_not_given(tmp_path: Path) -> None:
     scopes = tuple(f"scope-{number}" for number in range(1_000))
-    async with FakeOAuth(scopes=scopes) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth(scopes=scopes) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         told = await refusal(here)
         assert "more than a link in a chat takes" in told.cause
         assert "fewer scopes" in told.fix
@@ -206,7 +209,7 @@ async def test_a_link_that_no_chat_takes_is_not_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize("charset", ["zlib", "hex", "undefined", "idna", "rot13"])
 async def test_a_refusal_in_an_encoding_that_is_none_is_a_refusal(tmp_path: Path, charset: str) -> None:
     refusal_of = (400, b"\xff{}", f"application/json; charset={charset}")
-    async with FakeOAuth(refuses_to_register=refusal_of) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth(refuses_to_register=refusal_of) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         assert "does not register the bot" in (await refusal(here)).cause
 
 
@@ -214,7 +217,7 @@ async def test_a_refusal_in_an_encoding_that_is_none_is_a_refusal(tmp_path: Path
 
 
 async def test_a_link_is_good_for_one_return(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         brought = await oauth.browser(await here.sign_ins.begin(SERVER, ANA, HALL))
         await here.back(brought)
         for state in (brought["state"], "never-was"):
@@ -230,7 +233,7 @@ async def test_an_answer_of_one_server_is_not_taken_for_that_of_another(tmp_path
     async with FakeOAuth() as evil, FakeOAuth(sends_issuer=None, advertises_issuer=False) as honest:
         evil.sends_issuer, evil.advertises_issuer = None, False
         bank = replace(server(honest.url), name="bank", id="file:bank")
-        async with office(tmp_path, server(evil.url), bank) as here:
+        async with oauth_process(tmp_path, server(evil.url), bank) as here:
             theirs = _query(await here.sign_ins.begin("file:bank", ANA, HALL))
             begun = _query(await here.sign_ins.begin(SERVER, ANA, HALL))
             assert begun["redirect_uri"] != theirs["redirect_uri"]
@@ -248,9 +251,9 @@ async def test_an_answer_of_one_server_is_not_taken_for_that_of_another(tmp_path
 
 async def test_a_bot_that_was_registered_with_another_address_is_registered_again(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth:
-        async with office(tmp_path, server(oauth.url), address="http://localhost:8") as here:
+        async with oauth_process(tmp_path, server(oauth.url), address="http://localhost:8") as here:
             await here.sign_in(oauth)
-        async with office(tmp_path, server(oauth.url)) as here:
+        async with oauth_process(tmp_path, server(oauth.url)) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED, "tokens that are good stay"
             await here.sign_in(oauth)
         assert [form["redirect_uris"] for form in oauth.forms("/register")] == [
@@ -286,7 +289,7 @@ def _query(address: str) -> dict[str, str]:
 
 
 async def test_whoever_says_no_is_told_so_and_nothing_is_kept(tmp_path: Path) -> None:
-    async with FakeOAuth(denies=True) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth(denies=True) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         with pytest.raises(ServerTrouble, match="The bot was not let in to s: it was denied"):
             await here.sign_in(oauth)
         assert await here.sign_ins.get(SERVER) is None
@@ -296,7 +299,7 @@ async def test_who_may_not_any_more_signs_nobody_in(tmp_path: Path) -> None:
     async def nobody(who: SignedIn) -> None:
         raise NotFound(f"{who.by.name} is gone.")
 
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         brought = await oauth.browser(await here.sign_ins.begin(SERVER, ANA, HALL))
         with pytest.raises(NotFound, match="Ana is gone"):
             await here.back(brought, nobody)
@@ -307,9 +310,9 @@ async def test_a_server_that_is_elsewhere_by_now_gets_no_token_that_was_meant_fo
     tmp_path: Path,
 ) -> None:
     async with FakeOAuth() as oauth:
-        async with office(tmp_path, server(oauth.url)) as here:
+        async with oauth_process(tmp_path, server(oauth.url)) as here:
             brought = await oauth.browser(await here.sign_ins.begin(SERVER, ANA, HALL))
-        async with FakeOAuth() as other, office(tmp_path, server(other.url)) as here:
+        async with FakeOAuth() as other, oauth_process(tmp_path, server(other.url)) as here:
             with pytest.raises(ServerTrouble, match="somewhere else by now"):
                 await here.back(brought)
             assert other.forms("/token") == []
@@ -317,9 +320,9 @@ async def test_a_server_that_is_elsewhere_by_now_gets_no_token_that_was_meant_fo
 
 async def test_a_sign_in_is_not_used_for_a_server_at_another_address(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth:
-        async with office(tmp_path, server(oauth.url)) as here:
+        async with oauth_process(tmp_path, server(oauth.url)) as here:
             await here.sign_in(oauth)
-        async with FakeOAuth() as other, office(tmp_path, server(other.url)) as here:
+        async with FakeOAuth() as other, oauth_process(tmp_path, server(other.url)) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.AUTH_REQUIRED
             assert await here.sign_ins.get(SERVER) is None
             assert set(other.carried) == {""}
@@ -342,7 +345,7 @@ async def test_a_code_that_brings_no_token_is_told_with_its_reason(
     tmp_path: Path, status: int, body: object, said: str
 ) -> None:
     refuses = {"authorization_code": (status, body)}
-    async with FakeOAuth(refuses=refuses) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth(refuses=refuses) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         with pytest.raises(ServerTrouble, match=said) as raised:
             await here.sign_in(oauth)
         assert "\u202e" not in raised.value.cause
@@ -350,7 +353,7 @@ async def test_a_code_that_brings_no_token_is_told_with_its_reason(
 
 
 async def test_a_refusal_that_repeats_the_code_is_told_without_it(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         brought = await oauth.browser(await here.sign_ins.begin(SERVER, ANA, HALL))
         said = {"error": "invalid_grant", "error_description": f"{brought['code']} is old"}
         oauth.refuses["authorization_code"] = (400, said)

@@ -20,8 +20,8 @@ from bot.storage.coordination import SqlLeases
 from bot.storage.encryption import SecretBox
 from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.sqlite import open_sqlite
-from tests.mcp.boxes import LIMIT
-from tests.mcp.signing import KEY, SERVER, server
+from tests.mcp.oauth_process import KEY, SERVER, server
+from tests.mcp.toolboxes import LIMIT
 from tests.migrated import migrated
 
 CONFIG = server("https://jira.example/mcp")

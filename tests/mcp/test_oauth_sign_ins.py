@@ -16,21 +16,21 @@ from bot.errors import CountersignError
 from bot.ports import SignedIn
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
 from tests.fakes.oauth import FakeOAuth
-from tests.mcp.boxes import ANA, call, named, text, unsent, until
-from tests.mcp.signing import BACK, HALL, SERVER, Office, office, refusal, server
+from tests.mcp.oauth_process import BACK, HALL, SERVER, OAuthProcess, oauth_process, refusal, server
+from tests.mcp.toolboxes import ANA, call, named, text, unsent, until
 
 PUBLIC = "https://bot.example.org"
 DESCRIPTION = f"{PUBLIC}{client_path(SERVER)}"
 
 
-async def link(here: Office) -> dict[str, str]:
+async def link(here: OAuthProcess) -> dict[str, str]:
     """What is in Ana's link."""
     address = await here.sign_ins.begin(SERVER, ANA, HALL)
     return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
 
 
 async def test_whoever_follows_the_link_and_agrees_has_signed_the_bot_in(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         state = await here.box.connect(SERVER)
         assert state.status is ServerStatus.AUTH_REQUIRED
         assert state.problem == "Server s needs a sign-in. Fix: an admin signs in with `/mcp connect s`."
@@ -48,7 +48,7 @@ async def test_whoever_follows_the_link_and_agrees_has_signed_the_bot_in(tmp_pat
 async def test_a_server_that_asks_for_a_sign_in_itself_needs_no_definition_of_it(
     tmp_path: Path, challenges: bool
 ) -> None:
-    async with FakeOAuth(challenges=challenges) as oauth, office(tmp_path, server(oauth.url, None)) as here:
+    async with FakeOAuth(challenges=challenges) as oauth, oauth_process(tmp_path, server(oauth.url, None)) as here:
         assert (await here.box.connect(SERVER)).status is ServerStatus.AUTH_REQUIRED
         assert await here.sign_ins.is_available(SERVER)
         await here.sign_in(oauth)
@@ -56,7 +56,7 @@ async def test_a_server_that_asks_for_a_sign_in_itself_needs_no_definition_of_it
 
 
 async def test_a_server_that_refuses_and_names_nobody_offers_no_sign_in(tmp_path: Path) -> None:
-    async with FakeEndpoint() as endpoint, office(tmp_path, server(endpoint.url, None)) as here:
+    async with FakeEndpoint() as endpoint, oauth_process(tmp_path, server(endpoint.url, None)) as here:
         for method in ("server/discover", "initialize"):
             endpoint.on[method] = Answer(401, b"no", {"content-type": "text/plain"})
         assert (await here.box.connect(SERVER)).status is ServerStatus.AUTH_REQUIRED
@@ -65,7 +65,7 @@ async def test_a_server_that_refuses_and_names_nobody_offers_no_sign_in(tmp_path
 
 
 async def test_link_and_token_request_say_what_the_specifications_want(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         sent = await link(here)
         assert {name: sent[name] for name in ("response_type", "code_challenge_method", "redirect_uri")} == {
             "response_type": "code",
@@ -87,7 +87,7 @@ async def test_link_and_token_request_say_what_the_specifications_want(tmp_path:
 
 
 async def test_the_bot_registers_itself_once_for_any_number_of_links(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         await link(here)
         await link(here)
         await here.sign_in(oauth)
@@ -110,7 +110,7 @@ async def test_the_bot_registers_itself_once_for_any_number_of_links(tmp_path: P
 async def test_the_bot_shows_who_it_is_as_the_server_knows_to_ask(
     tmp_path: Path, methods: list[str] | None, used: str
 ) -> None:
-    async with FakeOAuth(methods=methods) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth(methods=methods) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         await here.sign_in(oauth)
         assert [method for _, method in oauth.clients.values()] == [used]
 
@@ -120,7 +120,7 @@ async def test_a_client_that_was_registered_by_hand_is_used_and_no_other(tmp_pat
     async with FakeOAuth() as oauth:
         oauth.clients["by-hand"] = ("s3cret-of-hand-Zk29", "client_secret_basic")
         config = replace(config, transport=HttpTransport(oauth.url))
-        async with office(tmp_path, config, address=PUBLIC) as here:
+        async with oauth_process(tmp_path, config, address=PUBLIC) as here:
             await here.sign_in(oauth)
             assert oauth.forms("/register") == []
             assert here.secrets("it is s3cret-of-hand-Zk29") == "it is ***"
@@ -129,7 +129,7 @@ async def test_a_client_that_was_registered_by_hand_is_used_and_no_other(tmp_pat
 async def test_a_server_that_reads_descriptions_of_clients_is_given_the_bots_address(tmp_path: Path) -> None:
     async with (
         FakeOAuth(described_clients=True) as oauth,
-        office(tmp_path, server(oauth.url), address=PUBLIC) as here,
+        oauth_process(tmp_path, server(oauth.url), address=PUBLIC) as here,
     ):
         assert (await link(here))["client_id"] == DESCRIPTION
         await here.sign_in(oauth)
@@ -138,14 +138,14 @@ async def test_a_server_that_reads_descriptions_of_clients_is_given_the_bots_add
 
 
 async def test_where_nobody_can_register_the_admin_is_told_to_do_it_by_hand(tmp_path: Path) -> None:
-    async with FakeOAuth(registers=False) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth(registers=False) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         told = await refusal(here)
         assert "does not allow the bot to register itself" in told.cause
         assert f"with the redirect address {BACK}, and set the server's client_id" in told.fix
 
 
 async def test_what_one_authorization_server_knows_the_bot_by_is_not_shown_to_another(tmp_path: Path) -> None:
-    async with FakeOAuth() as before, FakeOAuth() as after, office(tmp_path, server(before.url)) as here:
+    async with FakeOAuth() as before, FakeOAuth() as after, oauth_process(tmp_path, server(before.url)) as here:
         await here.sign_in(before)
         known = before.clients["client-1"][0]
         after.clients["taken"] = ("", "none")
@@ -162,7 +162,7 @@ async def test_a_client_that_was_registered_by_hand_is_not_shown_to_another_auth
     async with FakeOAuth() as oauth, FakeOAuth() as other:
         oauth.clients["by-hand"] = ("s3cret-of-hand-Zk29", "client_secret_basic")
         config = server(oauth.url, client_id="by-hand", client_secret="s3cret-of-hand-Zk29")
-        async with office(tmp_path, config) as here:
+        async with oauth_process(tmp_path, config) as here:
             await here.sign_in(oauth)
             oauth.signed_in_at = other.issuer
             assert f"{other.issuer} in place of {oauth.issuer}" in (await refusal(here)).cause
@@ -187,14 +187,17 @@ async def test_a_client_that_was_registered_by_hand_is_not_shown_to_another_auth
 async def test_no_more_is_asked_for_than_the_server_or_an_admin_says(
     tmp_path: Path, says: dict[str, Any], set_by_admin: str, asked: str | None
 ) -> None:
-    async with FakeOAuth(**says) as oauth, office(tmp_path, server(oauth.url, scope=set_by_admin)) as here:
+    async with FakeOAuth(**says) as oauth, oauth_process(tmp_path, server(oauth.url, scope=set_by_admin)) as here:
         sent = await link(here)
     assert sent.get("scope") == asked
     assert sent.get("prompt") == ("consent" if asked and "offline_access" in asked else None)
 
 
 async def test_a_call_that_needs_more_says_so_and_the_next_sign_in_asks_for_both(tmp_path: Path) -> None:
-    async with FakeOAuth(wants="read", needs={"echo": "write"}) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with (
+        FakeOAuth(wants="read", needs={"echo": "write"}) as oauth,
+        oauth_process(tmp_path, server(oauth.url)) as here,
+    ):
         await here.sign_in(oauth)
         echo = named(here.box, "echo")
         assert unsent(await call(echo, here.box, text="x")) == (
@@ -212,7 +215,7 @@ async def test_a_call_that_needs_more_says_so_and_the_next_sign_in_asks_for_both
 
 
 async def test_signing_out_revokes_and_forgets(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         assert not await here.sign_ins.sign_out(SERVER, ANA)
         await here.sign_in(oauth)
         assert await here.sign_ins.sign_out(SERVER, ANA)
@@ -226,7 +229,7 @@ async def test_signing_out_revokes_and_forgets(tmp_path: Path) -> None:
 
 async def test_nothing_of_a_sign_in_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger="bot")
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         await here.box.connect(SERVER)
         brought = await oauth.browser(await here.sign_ins.begin(SERVER, ANA, HALL))
         await here.back(brought)
@@ -246,7 +249,7 @@ async def test_nothing_of_a_sign_in_is_logged(tmp_path: Path, caplog: pytest.Log
 async def test_a_server_that_shows_who_the_bot_is_otherwise_is_not_signed_in_to(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth:
         config = replace(server(oauth.url, None), transport=HttpTransport(oauth.url, {"Authorization": "Bearer mine"}))
-        async with office(tmp_path, config) as here:
+        async with oauth_process(tmp_path, config) as here:
             assert "401 Unauthorized" in (await here.box.connect(SERVER)).problem
             assert not await here.sign_ins.is_available(SERVER)
             with pytest.raises(CountersignError, match="No user signs in to server s in a browser"):

@@ -17,24 +17,24 @@ from bot.mcp.oauth.tokens import AuthTransport
 from bot.ports import SignInStore
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.oauth import FakeOAuth
-from tests.mcp.boxes import call, named, text, unsent, until
-from tests.mcp.signing import SERVER, Clock, Office, meet, office, server
+from tests.mcp.oauth_process import SERVER, Clock, OAuthProcess, meet, oauth_process, server
+from tests.mcp.toolboxes import call, named, text, unsent, until
 
 KEY = SignInKey(SERVER)
 OVER = "The sign-in to s has ended. Fix: an admin signs in again with `/mcp connect s`."
 
 
-def status(here: Office) -> ServerStatus:
+def status(here: OAuthProcess) -> ServerStatus:
     return here.box.servers()[0].status
 
 
-async def kept(here: Office) -> SignIn:
+async def kept(here: OAuthProcess) -> SignIn:
     found = await here.store.find(KEY)
     assert found is not None
     return found
 
 
-async def told(here: Office, config: ServerConfig) -> None:
+async def told(here: OAuthProcess, config: ServerConfig) -> None:
     """This process hears what is kept, as it does whenever something has changed."""
     versions = await here.store.versions()
     await here.box.reconcile([DesiredServer(config, signed_in=versions.get(KEY, 0))])
@@ -42,7 +42,7 @@ async def told(here: Office, config: ServerConfig) -> None:
 
 async def test_calls_with_an_expired_token_cause_one_renewal_and_go_on_side_by_side(tmp_path: Path) -> None:
     clock = Clock()
-    async with FakeOAuth(clock=clock) as oauth, office(tmp_path, server(oauth.url), clock=clock) as here:
+    async with FakeOAuth(clock=clock) as oauth, oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
         await here.sign_in(oauth)
         clock.now += 3601
         assert await meet(here, "hall", 8) == ["met"] * 8
@@ -53,7 +53,7 @@ async def test_calls_with_an_expired_token_cause_one_renewal_and_go_on_side_by_s
 
 async def test_a_token_is_renewed_a_minute_before_its_end_and_calls_do_not_wait_for_it(tmp_path: Path) -> None:
     clock = Clock()
-    async with FakeOAuth(clock=clock) as oauth, office(tmp_path, server(oauth.url), clock=clock) as here:
+    async with FakeOAuth(clock=clock) as oauth, oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
         await here.sign_in(oauth)
         first = (await kept(here)).access_token
         oauth.held["refresh_token"] = asyncio.Event()
@@ -77,7 +77,10 @@ async def test_a_token_is_renewed_a_minute_before_its_end_and_calls_do_not_wait_
 
 async def test_a_token_that_lives_shortly_is_used_for_half_its_life(tmp_path: Path) -> None:
     clock = Clock()
-    async with FakeOAuth(clock=clock, life=30) as oauth, office(tmp_path, server(oauth.url), clock=clock) as here:
+    async with (
+        FakeOAuth(clock=clock, life=30) as oauth,
+        oauth_process(tmp_path, server(oauth.url), clock=clock) as here,
+    ):
         await here.sign_in(oauth)
         for _ in range(5):
             await call(named(here.box, "echo"), here.box, text="x")
@@ -88,10 +91,10 @@ async def test_a_token_that_lives_shortly_is_used_for_half_its_life(tmp_path: Pa
 async def test_after_a_restart_an_expired_token_is_renewed_and_nobody_is_asked(tmp_path: Path) -> None:
     clock = Clock()
     async with FakeOAuth(clock=clock) as oauth:
-        async with office(tmp_path, server(oauth.url), clock=clock) as here:
+        async with oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
             await here.sign_in(oauth)
         clock.now += 86_400
-        async with office(tmp_path, server(oauth.url), clock=clock) as here:
+        async with oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
             assert text(await call(named(here.box, "echo"), here.box, text="x")) == "x"
         assert (oauth.grants("refresh_token"), len(oauth.forms("/authorize"))) == (1, 1)
@@ -99,7 +102,7 @@ async def test_after_a_restart_an_expired_token_is_renewed_and_nobody_is_asked(t
 
 
 async def test_a_token_that_is_refused_before_its_time_is_renewed_once_and_the_call_repeated(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         await here.sign_in(oauth)
         oauth.expire()
         assert await meet(here, "hall", 8) == ["met"] * 8
@@ -108,7 +111,10 @@ async def test_a_token_that_is_refused_before_its_time_is_renewed_once_and_the_c
 
 async def test_a_token_without_an_end_is_never_renewed_before_it_is_refused(tmp_path: Path) -> None:
     clock = Clock()
-    async with FakeOAuth(clock=clock, life=None) as oauth, office(tmp_path, server(oauth.url), clock=clock) as here:
+    async with (
+        FakeOAuth(clock=clock, life=None) as oauth,
+        oauth_process(tmp_path, server(oauth.url), clock=clock) as here,
+    ):
         await here.sign_in(oauth)
         clock.now += 10 * 86_400
         assert text(await call(named(here.box, "echo"), here.box, text="x")) == "x"
@@ -119,7 +125,10 @@ async def test_two_processes_renew_once_between_them(tmp_path: Path) -> None:
     clock = Clock()
     async with FakeOAuth(clock=clock) as oauth:
         config = server(oauth.url)
-        async with office(tmp_path, config, clock=clock) as one, office(tmp_path, config, clock=clock) as other:
+        async with (
+            oauth_process(tmp_path, config, clock=clock) as one,
+            oauth_process(tmp_path, config, clock=clock) as other,
+        ):
             await one.sign_in(oauth)
             assert (await other.box.connect(SERVER)).status is ServerStatus.CONNECTED
             clock.now += 3601
@@ -135,7 +144,10 @@ async def test_whoever_comes_after_a_renewal_elsewhere_takes_what_came_of_it(tmp
     clock = Clock()
     async with FakeOAuth(clock=clock) as oauth:
         config = server(oauth.url)
-        async with office(tmp_path, config, clock=clock) as one, office(tmp_path, config, clock=clock) as other:
+        async with (
+            oauth_process(tmp_path, config, clock=clock) as one,
+            oauth_process(tmp_path, config, clock=clock) as other,
+        ):
             await one.sign_in(oauth)
             await other.box.connect(SERVER)
             clock.now += 3601
@@ -147,7 +159,7 @@ async def test_whoever_comes_after_a_renewal_elsewhere_takes_what_came_of_it(tmp
 async def test_a_sign_in_elsewhere_connects_a_server_that_waits_for_it(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth:
         config = server(oauth.url)
-        async with office(tmp_path, config) as one, office(tmp_path, config) as other:
+        async with oauth_process(tmp_path, config) as one, oauth_process(tmp_path, config) as other:
             assert (await other.box.connect(SERVER)).status is ServerStatus.AUTH_REQUIRED
             await one.sign_in(oauth)
             await told(other, config)
@@ -157,7 +169,7 @@ async def test_a_sign_in_elsewhere_connects_a_server_that_waits_for_it(tmp_path:
 async def test_signing_out_elsewhere_ends_a_connection(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth:
         config = server(oauth.url)
-        async with office(tmp_path, config) as one, office(tmp_path, config) as other:
+        async with oauth_process(tmp_path, config) as one, oauth_process(tmp_path, config) as other:
             await one.sign_in(oauth)
             assert (await other.box.connect(SERVER)).status is ServerStatus.CONNECTED
             await one.store.forget(KEY, (await one.sign_in(oauth)).by)
@@ -167,7 +179,7 @@ async def test_signing_out_elsewhere_ends_a_connection(tmp_path: Path) -> None:
 
 async def test_a_caller_who_gives_up_does_not_lose_the_tokens_that_are_on_their_way(tmp_path: Path) -> None:
     clock = Clock()
-    async with FakeOAuth(clock=clock) as oauth, office(tmp_path, server(oauth.url), clock=clock) as here:
+    async with FakeOAuth(clock=clock) as oauth, oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
         await here.sign_in(oauth)
         clock.now += 3601
         oauth.held["refresh_token"] = asyncio.Event()
@@ -183,7 +195,7 @@ async def test_a_caller_who_gives_up_does_not_lose_the_tokens_that_are_on_their_
 
 @pytest.mark.parametrize("refresh_tokens", [True, False])
 async def test_a_sign_in_that_has_ended_is_told_with_what_to_do(tmp_path: Path, refresh_tokens: bool) -> None:
-    async with FakeOAuth(refresh_tokens=refresh_tokens) as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth(refresh_tokens=refresh_tokens) as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         await here.sign_in(oauth)
         oauth.end()
         assert unsent(await call(named(here.box, "echo"), here.box, text="x")) == OVER
@@ -200,17 +212,17 @@ async def test_a_sign_in_that_has_ended_is_told_with_what_to_do(tmp_path: Path, 
 
 async def test_after_a_restart_a_sign_in_that_had_ended_is_told_as_such(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth:
-        async with office(tmp_path, server(oauth.url)) as here:
+        async with oauth_process(tmp_path, server(oauth.url)) as here:
             await here.sign_in(oauth)
             oauth.end()
             unsent(await call(named(here.box, "echo"), here.box, text="x"))
-        async with office(tmp_path, server(oauth.url)) as here:
+        async with oauth_process(tmp_path, server(oauth.url)) as here:
             assert (await here.box.connect(SERVER)).problem == OVER
 
 
 async def test_a_bot_that_the_authorization_server_has_forgotten_registers_anew(tmp_path: Path) -> None:
     clock = Clock()
-    async with FakeOAuth(clock=clock) as oauth, office(tmp_path, server(oauth.url), clock=clock) as here:
+    async with FakeOAuth(clock=clock) as oauth, oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
         await here.sign_in(oauth)
         oauth.clients.clear()
         clock.now += 3601
@@ -242,7 +254,7 @@ async def test_tokens_that_came_while_the_database_was_away_are_used_and_kept_la
         return cast("SignInStore", stores[0])
 
     async with FakeOAuth(clock=clock) as oauth:
-        async with office(tmp_path, server(oauth.url), clock=clock, watch=watch) as here:
+        async with oauth_process(tmp_path, server(oauth.url), clock=clock, watch=watch) as here:
             await here.sign_in(oauth)
             before = await kept(here)
             clock.now += 3550
@@ -259,14 +271,14 @@ async def test_tokens_that_came_while_the_database_was_away_are_used_and_kept_la
             stores[0].away = False
             assert text(await call(echo, here.box, text="x")) == "x"
             assert (await kept(here)).refresh_token != before.refresh_token
-        async with office(tmp_path, server(oauth.url), clock=clock) as here:
+        async with oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
             assert (await here.box.connect(SERVER)).status is ServerStatus.CONNECTED
         assert oauth.grants("refresh_token") == 1
 
 
 async def test_an_authorization_server_that_is_away_ends_nothing(tmp_path: Path) -> None:
     clock = Clock()
-    async with FakeOAuth(clock=clock) as oauth, office(tmp_path, server(oauth.url), clock=clock) as here:
+    async with FakeOAuth(clock=clock) as oauth, oauth_process(tmp_path, server(oauth.url), clock=clock) as here:
         await here.sign_in(oauth)
         before = await kept(here)
         oauth.refuses["refresh_token"] = (503, "busy")
@@ -291,7 +303,7 @@ async def test_an_authorization_server_that_is_away_ends_nothing(tmp_path: Path)
 
 
 async def test_a_server_that_refuses_every_token_is_asked_twice_for_a_call(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         await here.sign_in(oauth)
         echo = named(here.box, "echo")
         oauth.says_resource = "https://other.example"
@@ -303,7 +315,7 @@ async def test_a_server_that_refuses_every_token_is_asked_twice_for_a_call(tmp_p
 
 
 async def test_the_token_goes_to_its_server_and_to_no_other_origin(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, FakeEndpoint() as other, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, FakeEndpoint() as other, oauth_process(tmp_path, server(oauth.url)) as here:
         await here.sign_in(oauth)
         await call(named(here.box, "echo"), here.box, text="x")
         token = (await kept(here)).access_token
@@ -322,7 +334,7 @@ async def test_the_token_goes_to_its_server_and_to_no_other_origin(tmp_path: Pat
 
 
 async def test_the_doctor_looks_with_the_token(tmp_path: Path) -> None:
-    async with FakeOAuth() as oauth, office(tmp_path, server(oauth.url)) as here:
+    async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         before = {check.name: check async for check in here.box.diagnose(SERVER)}
         assert before["authentication"].detail == "Server s needs a sign-in."
         assert before["authentication"].fix == "an admin signs in with `/mcp connect s`."

@@ -16,7 +16,7 @@ from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.redaction import KnownSecrets, Redaction, Secret
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, error, result
-from tests.mcp.boxes import call, named, remote, started, until
+from tests.mcp.toolboxes import call, named, remote, started, until
 
 STRONG = "Zk29vT4x-q7Lm"
 OTHERS = "Wb83nR5y-p2Kd"

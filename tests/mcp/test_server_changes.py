@@ -32,7 +32,7 @@ from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.certificates import self_signed
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, result
-from tests.mcp.boxes import FAST, alive, call, entries, named, raw, remote, started, text, unknown, unsent, until
+from tests.mcp.toolboxes import FAST, alive, call, entries, named, raw, remote, started, text, unknown, unsent, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 LOOPBACK = AllowedTargets(hosts=frozenset(("127.0.0.1",)))

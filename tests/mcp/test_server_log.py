@@ -7,8 +7,8 @@ import pytest
 from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, ServerConfig
 from bot.mcp.server.output import LogLine, ServerLog
-from tests.mcp.boxes import call, http_server, named, real, remote, started, until
 from tests.mcp.test_list_changes import Clock
+from tests.mcp.toolboxes import call, http_server, named, real, remote, started, until
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])

@@ -6,7 +6,7 @@ from collections import Counter
 
 from bot.domain.metrics import CacheUsed, MetricEvent, SessionChanged
 from bot.domain.servers import ServerConfig, ServerStatus, StdioTransport
-from tests.mcp.boxes import raw, started, until
+from tests.mcp.toolboxes import raw, started, until
 
 OFFERING = {"listings": [[{"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}]]}
 

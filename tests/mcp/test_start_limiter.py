@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bot.mcp.server.retry import StartLimiter
-from tests.mcp.boxes import until
+from tests.mcp.toolboxes import until
 
 
 async def test_no_more_than_there_is_room_for_start_at_the_same_moment() -> None:

@@ -21,7 +21,7 @@ from bot.mcp.server.retry import BreakerSettings
 from bot.mcp.server.state import State
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
-from tests.mcp.boxes import FAST, alive, call, named, raw, remote, started, text, unknown, unsent, until
+from tests.mcp.toolboxes import FAST, alive, call, named, raw, remote, started, text, unknown, unsent, until
 
 KNOWN = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((Tool("s__t", "s", "t"),)), at=1000.0)
 OK = {"content": [{"type": "text", "text": "ok"}]}

@@ -26,7 +26,7 @@ from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.review import ToolPinning
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import FakeEndpoint
-from tests.mcp.boxes import call, named, raw, remote, started, text, tools_of, unsent, until
+from tests.mcp.toolboxes import call, named, raw, remote, started, text, tools_of, unsent, until
 
 SECRET = "pa55word-of-the-desk"
 

@@ -13,7 +13,7 @@ from bot.domain.tools import ServerGuidance, Tool
 from bot.errors import NotFound
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext, ServerAdmin, Toolbox
-from tests.mcp.boxes import ANA, bad, call, raw, real, started, text, unsent
+from tests.mcp.toolboxes import ANA, bad, call, raw, real, started, text, unsent
 
 
 def offering(*names: str, **hints: Any) -> dict[str, Any]:

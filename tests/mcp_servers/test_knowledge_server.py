@@ -21,9 +21,9 @@ from mcp_servers.knowledge import server
 from mcp_servers.knowledge.folder import Refused
 from mcp_servers.knowledge.library import Library
 from mcp_servers.knowledge.server import SAMPLE, STILL_READING, InvalidSetting, Settings, create_server, read_settings
-from tests.mcp.boxes import call as called
-from tests.mcp.boxes import named, text
-from tests.mcp.boxes import started as toolbox
+from tests.mcp.toolboxes import call as called
+from tests.mcp.toolboxes import named, text
+from tests.mcp.toolboxes import started as toolbox
 from tests.mcp_servers.processes import HELLO, PATIENCE, begun, process, shake_hands, started, structured, text_of
 
 

@@ -12,7 +12,7 @@ from bot.domain.messages import ImagePart
 from bot.domain.servers import HttpKind, ServerConfig, ServerStatus
 from bot.domain.tools import CallReturned
 from bot.ports import CallContext
-from tests.mcp.boxes import ANA, call, call_with, error_text, named, started, text
+from tests.mcp.toolboxes import ANA, call, call_with, error_text, named, started, text
 from tests.real_servers.servers import everything_at, from_npm
 
 pytestmark = pytest.mark.real_servers

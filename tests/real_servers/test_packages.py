@@ -13,7 +13,7 @@ import pytest
 from bot.domain.servers import HttpKind, ServerConfig, ServerStatus
 from bot.domain.tools import CallReturned
 from bot.ports import CallContext
-from tests.mcp.boxes import ANA, call, call_with, error_text, named, started, text
+from tests.mcp.toolboxes import ANA, call, call_with, error_text, named, started, text
 from tests.real_servers.servers import OLDER_PYTHON, from_npm, from_pypi, older_at
 
 pytestmark = pytest.mark.real_servers

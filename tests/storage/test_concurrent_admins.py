@@ -24,12 +24,12 @@ from bot.storage.pg_listen import listen, parse_wakeup
 from bot.storage.policies import SqlPolicyStore
 from bot.storage.postgresql import PostgresDatabase
 from bot.storage.servers import SqlServerStore
-from tests.audited import audit_findings
+from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, until
-from tests.ledgers import PostgresLedger
 from tests.postgres import Server
 from tests.rules import plain
 from tests.storage.test_concurrent_turns import nothing_deadlocked, overlapping
+from tests.turn_log_harness import PostgresHarness
 
 T = TypeVar("T")
 
@@ -39,17 +39,17 @@ STORED = SecretReference(SecretSource.STORED)
 
 
 @pytest.fixture
-async def ledger(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresLedger]:
+async def harness(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresHarness]:
     caplog.set_level("DEBUG", "bot.storage.database")
     server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    ledger = PostgresLedger(await asyncio.to_thread(server.fresh, virtual_clock=True))
-    yield ledger
-    await ledger.close()
+    harness = PostgresHarness(await asyncio.to_thread(server.fresh, virtual_clock=True))
+    yield harness
+    await harness.close()
 
 
 @pytest.fixture
-def servers(ledger: PostgresLedger) -> SqlServerStore:
-    return SqlServerStore(ledger.database, BOX, {})
+def servers(harness: PostgresHarness) -> SqlServerStore:
+    return SqlServerStore(harness.database, BOX, {})
 
 
 def record(name: str = "weather", workspace: str = "test:w") -> ServerRecord:
@@ -70,76 +70,76 @@ async def outcome(work: Awaitable[T]) -> T | CountersignError:
 
 
 async def test_of_two_changes_at_once_one_holds_and_the_other_hears_of_it(
-    ledger: PostgresLedger, servers: SqlServerStore, caplog: pytest.LogCaptureFixture
+    harness: PostgresHarness, servers: SqlServerStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     added = await servers.add(record(), {"auth": "old"}, ANA)
     first = servers.change(described(added, "one"), {"auth": "one"}, ANA, changes={"description": "one"})
     second = servers.change(described(added, "two"), {"auth": "two"}, BEN, changes={"description": "two"})
-    results = await overlapping(ledger, outcome(first), "commit", outcome(second))
+    results = await overlapping(harness, outcome(first), "commit", outcome(second))
     assert isinstance(results[0], ServerRecord)
     assert isinstance(results[1], Conflict)
     assert "changed meanwhile by test:ana" in str(results[1])
     assert await servers.records() == [results[0]]
     assert await servers.read_secrets(results[0]) == {"auth": "one"}
-    assert await audit_findings(ledger.database) == []
+    assert await audit_findings(harness.database) == []
     nothing_deadlocked(caplog)
 
 
 @pytest.mark.parametrize("other", ["test:w", EVERYWHERE])
 async def test_of_two_servers_added_under_one_name_at_once_one_is_refused(
-    ledger: PostgresLedger, servers: SqlServerStore, other: str
+    harness: PostgresHarness, servers: SqlServerStore, other: str
 ) -> None:
     mine, theirs = record(), dataclasses.replace(
         record(), config=dataclasses.replace(record().config, id="other", workspace=other, title="Other")
     )  # fmt: skip
     adding = [outcome(servers.add(each, {"auth": "x"}, ANA)) for each in (mine, theirs)]
-    results = await overlapping(ledger, adding[0], "commit", adding[1])
+    results = await overlapping(harness, adding[0], "commit", adding[1])
     assert isinstance(results[0], ServerRecord)
     assert isinstance(results[1], Conflict)
     assert results[1].field == "name"
 
 
-async def test_a_server_removed_while_it_is_changed_is_gone(ledger: PostgresLedger, servers: SqlServerStore) -> None:
+async def test_a_server_removed_while_it_is_changed_is_gone(harness: PostgresHarness, servers: SqlServerStore) -> None:
     added = await servers.add(record(), {"auth": "x"}, ANA)
     change = servers.change(described(added, "one"), {"auth": "y"}, BEN, changes={})
     results = await overlapping(
-        ledger, outcome(servers.remove(added.id, added.version, ANA)), "commit", outcome(change)
+        harness, outcome(servers.remove(added.id, added.version, ANA)), "commit", outcome(change)
     )
     assert results[0] is None
     assert isinstance(results[1], NotFound)
-    assert ledger.ask("select count(*) from mcp_secrets") == 0
+    assert harness.ask("select count(*) from mcp_secrets") == 0
 
 
 @pytest.mark.parametrize("known", [False, True])
 async def test_a_sync_that_ends_while_its_server_is_removed_leaves_nothing_behind(
-    ledger: PostgresLedger, servers: SqlServerStore, caplog: pytest.LogCaptureFixture, *, known: bool
+    harness: PostgresHarness, servers: SqlServerStore, caplog: pytest.LogCaptureFixture, *, known: bool
 ) -> None:
     added = await servers.add(record(), {"auth": "x"}, ANA)
     if known:
         await servers.save_capabilities(added.id, OFFER)
     removing = servers.remove(added.id, added.version, ANA)
-    await overlapping(ledger, removing, "commit", servers.save_capabilities(added.id, OFFER))
+    await overlapping(harness, removing, "commit", servers.save_capabilities(added.id, OFFER))
     assert await servers.cached_capabilities() == {}
     again = await servers.add(record(), {"auth": "x"}, ANA)
     removing = servers.remove(again.id, again.version, ANA)
-    await overlapping(ledger, servers.save_capabilities(again.id, OFFER), "commit", removing)
+    await overlapping(harness, servers.save_capabilities(again.id, OFFER), "commit", removing)
     assert await servers.cached_capabilities() == {}
     nothing_deadlocked(caplog)
 
 
 async def test_a_policy_set_while_its_server_is_removed_is_refused(
-    ledger: PostgresLedger, servers: SqlServerStore
+    harness: PostgresHarness, servers: SqlServerStore
 ) -> None:
     added = await servers.add(record(), {"auth": "x"}, ANA)
     rule = plain(added.id, "run", ApprovalPolicy.ALWAYS_ALLOW)
-    setting = SqlPolicyStore(ledger.database).set_rule(rule, BEN)
-    results = await overlapping(ledger, servers.remove(added.id, 1, ANA), "commit", outcome(setting))
+    setting = SqlPolicyStore(harness.database).set_rule(rule, BEN)
+    results = await overlapping(harness, servers.remove(added.id, 1, ANA), "commit", outcome(setting))
     assert isinstance(results[1], NotFound)
-    assert ledger.ask("select count(*) from policy_rules") == 0
+    assert harness.ask("select count(*) from policy_rules") == 0
 
 
 async def test_a_change_that_is_taken_back_is_tried_again_and_done_once(
-    ledger: PostgresLedger, servers: SqlServerStore
+    harness: PostgresHarness, servers: SqlServerStore
 ) -> None:
     """The server ends the connection just before the commit: nobody can know whether it happened."""
     added = await servers.add(record(), {"auth": "x"}, ANA)
@@ -149,20 +149,20 @@ async def test_a_change_that_is_taken_back_is_tried_again_and_done_once(
     )
 
     async def cut() -> int:
-        return int(ledger.ask(kill))
+        return int(harness.ask(kill))
 
     change = servers.change(described(added, "one"), {"auth": "one"}, ANA, changes={})
-    changed, cuts = await overlapping(ledger, change, "commit", cut())
+    changed, cuts = await overlapping(harness, change, "commit", cut())
     assert cuts == 1
     assert await servers.records() == [changed]
     assert changed.version == 2
-    assert ledger.ask("select count(*) from audit where kind = 'changed server'") == 1
+    assert harness.ask("select count(*) from audit where kind = 'changed server'") == 1
 
 
-async def test_every_change_is_heard_in_other_processes(ledger: PostgresLedger, servers: SqlServerStore) -> None:
-    assert isinstance(ledger.database, PostgresDatabase)
+async def test_every_change_is_heard_in_other_processes(harness: PostgresHarness, servers: SqlServerStore) -> None:
+    assert isinstance(harness.database, PostgresDatabase)
     heard: list[Wakeup] = []
-    listening = asyncio.create_task(listen(ledger.database.address, heard.append))
+    listening = asyncio.create_task(listen(harness.database.address, heard.append))
     await until(lambda: len(heard) == 1)
     added = await servers.add(record(), {"auth": "x"}, ANA)
     await servers.save_capabilities(added.id, OFFER)
@@ -178,7 +178,7 @@ def test_a_change_has_a_word_of_its_own() -> None:
     assert parse_wakeup("changed") == ConfigChanged()
 
 
-async def test_conversations_are_looked_for_with_an_index(ledger: PostgresLedger) -> None:
+async def test_conversations_are_looked_for_with_an_index(harness: PostgresHarness) -> None:
     fill = sa.text(
         "insert into conversations (key, last_seq, created_at, updated_at)"
         " select 'test:w' || n || ':hall:1', 1, 0, 0 from generate_series(1, 5000) n"
@@ -192,4 +192,4 @@ async def test_conversations_are_looked_for_with_an_index(ledger: PostgresLedger
         words = look.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
         return str(connection.exec_driver_sql(f"explain {words}").all())
 
-    assert "conversations_key_prefix" in await ledger.database.run(plan)
+    assert "conversations_key_prefix" in await harness.database.run(plan)

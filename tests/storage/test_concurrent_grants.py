@@ -14,24 +14,24 @@ from bot.domain.messages import ToolCall, assistant
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.engine.approvals import build_grant
 from bot.storage.grants import SqlGrantStore
-from tests.audited import audit_findings
+from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL
-from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
 from tests.storage.test_concurrent_turns import nothing_deadlocked, overlapping
+from tests.turn_log_harness import PostgresHarness, running
 
 REF = ToolRef("s", "write", definition="d", destructive=False, server_id="id-of-s")
 
 
 @pytest.fixture
-async def ledger(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresLedger]:
+async def harness(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresHarness]:
     caplog.set_level("DEBUG", "bot.storage.database")
     server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    ledger = PostgresLedger(await asyncio.to_thread(server.fresh, virtual_clock=True))
-    yield ledger
+    harness = PostgresHarness(await asyncio.to_thread(server.fresh, virtual_clock=True))
+    yield harness
     nothing_deadlocked(caplog)
-    assert await audit_findings(ledger.database) == []
-    await ledger.close()
+    assert await audit_findings(harness.database) == []
+    await harness.close()
 
 
 def wanted(n: int, card: str) -> ToolStep:
@@ -49,72 +49,76 @@ def signed(step: ToolStep, permission: GrantRequest) -> tuple[Decision, Grant]:
     return decision, build_grant(permission, step, HALL, BEN)
 
 
-async def granted(ledger: PostgresLedger) -> Grant:
-    claim = await running(ledger, "first")
+async def granted(harness: PostgresHarness) -> Grant:
+    claim = await running(harness, "first")
     step = wanted(2, "first")
-    await ledger.log.append(claim, reply(step), [step])
+    await harness.log.append(claim, reply(step), [step])
     decision, grant = signed(step, GrantRequest(ThreadScope()))
-    assert await ledger.log.grant(decision, grant) == Decided(DecisionType.APPROVE)
-    await ledger.log.finish(claim, TurnStatus.DONE, [], "")
+    assert await harness.log.grant(decision, grant) == Decided(DecisionType.APPROVE)
+    await harness.log.finish(claim, TurnStatus.DONE, [], "")
     return grant
 
 
-async def test_a_grant_that_is_revoked_while_a_call_is_kept_on_it_is_revoked_after_that(ledger: PostgresLedger) -> None:
-    grant = await granted(ledger)
-    claim = await running(ledger, "second")
+async def test_a_grant_that_is_revoked_while_a_call_is_kept_on_it_is_revoked_after_that(
+    harness: PostgresHarness,
+) -> None:
+    grant = await granted(harness)
+    claim = await running(harness, "second")
     step = wanted(2, "second")
-    appending = ledger.log.append(claim, reply(step), [step])
-    revoking = SqlGrantStore(ledger.database).revoke(grant.id, ANA)
-    record, revoked = await overlapping(ledger, appending, "insert into steps", revoking)
+    appending = harness.log.append(claim, reply(step), [step])
+    revoking = SqlGrantStore(harness.database).revoke(grant.id, ANA)
+    record, revoked = await overlapping(harness, appending, "insert into steps", revoking)
     assert ([call.status for call in record.calls], revoked) == ([StepStatus.READY], True)
-    assert await SqlGrantStore(ledger.database).active_grants(HALL.workspace_key) == []
+    assert await SqlGrantStore(harness.database).active_grants(HALL.workspace_key) == []
 
 
-async def test_a_call_that_is_kept_while_its_grant_is_being_revoked_asks(ledger: PostgresLedger) -> None:
-    grant = await granted(ledger)
-    claim = await running(ledger, "second")
+async def test_a_call_that_is_kept_while_its_grant_is_being_revoked_asks(harness: PostgresHarness) -> None:
+    grant = await granted(harness)
+    claim = await running(harness, "second")
     step = wanted(2, "second")
-    revoking = SqlGrantStore(ledger.database).revoke(grant.id, ANA)
+    revoking = SqlGrantStore(harness.database).revoke(grant.id, ANA)
     revoked, record = await overlapping(
-        ledger, revoking, "insert into audit", ledger.log.append(claim, reply(step), [step])
+        harness, revoking, "insert into audit", harness.log.append(claim, reply(step), [step])
     )
     assert ([call.status for call in record.calls], revoked) == ([StepStatus.AWAITING], True)
 
 
-async def test_a_call_that_is_asked_for_while_its_grant_is_being_given_runs_on_it(ledger: PostgresLedger) -> None:
+async def test_a_call_that_is_asked_for_while_its_grant_is_being_given_runs_on_it(harness: PostgresHarness) -> None:
     """By the same turn: a call that was signed runs, and the model's next reply comes in."""
-    claim = await running(ledger, "first")
+    claim = await running(harness, "first")
     first, second = wanted(2, "first"), wanted(3, "second")
-    await ledger.log.append(claim, reply(first), [first])
-    giving = ledger.log.grant(*signed(first, GrantRequest(ThreadScope())))
-    settled, record = await overlapping(ledger, giving, "insert into grants", ledger.log.append(claim, None, [second]))
+    await harness.log.append(claim, reply(first), [first])
+    giving = harness.log.grant(*signed(first, GrantRequest(ThreadScope())))
+    settled, record = await overlapping(
+        harness, giving, "insert into grants", harness.log.append(claim, None, [second])
+    )
     assert settled == Decided(DecisionType.APPROVE)
     assert [call.status for call in record.calls] == [StepStatus.READY, StepStatus.READY]
 
 
 async def test_a_duplicate_that_somebody_denies_while_the_grant_is_given_is_decided_once(
-    ledger: PostgresLedger,
+    harness: PostgresHarness,
 ) -> None:
-    claim = await running(ledger, "first")
+    claim = await running(harness, "first")
     first, second = wanted(2, "first"), wanted(3, "second")
-    await ledger.log.append(claim, reply(first, second), [first, second])
-    giving = ledger.log.grant(*signed(first, GrantRequest(PermanentScope())), following={("second", 1): NO_EVIDENCE})
-    denying = ledger.log.decide(Decision("second", 1, DecisionType.DENY, ANA))
-    settled, denied = await overlapping(ledger, giving, "insert into grants", denying)
+    await harness.log.append(claim, reply(first, second), [first, second])
+    giving = harness.log.grant(*signed(first, GrantRequest(PermanentScope())), following={("second", 1): NO_EVIDENCE})
+    denying = harness.log.decide(Decision("second", 1, DecisionType.DENY, ANA))
+    settled, denied = await overlapping(harness, giving, "insert into grants", denying)
     assert settled == Decided(DecisionType.APPROVE)
     assert isinstance(denied, AlreadyDecided)
-    assert [call.status for call in (await ledger.log.resume(claim)).calls] == [StepStatus.READY, StepStatus.READY]
+    assert [call.status for call in (await harness.log.resume(claim)).calls] == [StepStatus.READY, StepStatus.READY]
 
 
-async def test_looking_grants_up_waits_for_nobody_who_uses_one(ledger: PostgresLedger) -> None:
-    await granted(ledger)
-    store = SqlGrantStore(ledger.database)
+async def test_looking_grants_up_waits_for_nobody_who_uses_one(harness: PostgresHarness) -> None:
+    await granted(harness)
+    store = SqlGrantStore(harness.database)
     (grant,) = await store.active_grants(HALL.workspace_key)
-    claim = await running(ledger, "second")
+    claim = await running(harness, "second")
     step = wanted(2, "second")
     record, kept = await overlapping(
-        ledger,
-        ledger.log.append(claim, reply(step), [step]),
+        harness,
+        harness.log.append(claim, reply(step), [step]),
         "insert into steps",
         store.active_grants(HALL.workspace_key),
     )

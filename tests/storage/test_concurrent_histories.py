@@ -12,17 +12,17 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.storage.tables import deliveries, steps
 from tests.contracts.test_histories import ANSWER, CALL, RESULT, WANTS
 from tests.fakes.parts import HALL
-from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
 from tests.storage.test_concurrent_turns import overlapping
+from tests.turn_log_harness import PostgresHarness, running
 
 
 @pytest.fixture
-async def ledger(request: pytest.FixtureRequest) -> AsyncIterator[PostgresLedger]:
+async def harness(request: pytest.FixtureRequest) -> AsyncIterator[PostgresHarness]:
     server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    ledger = PostgresLedger(await asyncio.to_thread(server.fresh, virtual_clock=True))
-    yield ledger
-    await ledger.close()
+    harness = PostgresHarness(await asyncio.to_thread(server.fresh, virtual_clock=True))
+    yield harness
+    await harness.close()
 
 
 def change(connection: sa.Connection) -> None:
@@ -32,13 +32,13 @@ def change(connection: sa.Connection) -> None:
 
 @pytest.mark.parametrize("which", [1, 2, 3, 4])
 async def test_a_turn_that_changes_while_it_is_read_is_not_remembered_as_it_was(
-    ledger: PostgresLedger, which: int
+    harness: PostgresHarness, which: int
 ) -> None:
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [CALL])
-    await ledger.log.finish_call(claim, 2, StepStatus.DONE, RESULT)
-    await ledger.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
-    process = ledger.another()
-    await overlapping(ledger, process.history(HALL, 9, 9), "select", ledger.database.run(change), which)
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [CALL])
+    await harness.log.finish_call(claim, 2, StepStatus.DONE, RESULT)
+    await harness.log.finish(claim, TurnStatus.DONE, [ANSWER], "")
+    process = harness.another()
+    await overlapping(harness, process.history(HALL, 9, 9), "select", harness.database.run(change), which)
     (record,) = (await process.history(HALL, 9, 9)).turns
     assert [step.result for step in record.calls] == [None]

@@ -21,10 +21,10 @@ from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Tu
 from bot.domain.views import PostedMessage
 from bot.storage import audit
 from bot.storage.turn_log import SqlTurnLog
-from tests.audited import audit_findings, audit_rows
+from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message, until
-from tests.ledgers import PostgresLedger, running
 from tests.postgres import Server
+from tests.turn_log_harness import PostgresHarness, running
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -34,22 +34,22 @@ WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {"a": 1})), StopRe
 
 
 @pytest.fixture
-async def ledger(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresLedger]:
+async def harness(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> AsyncIterator[PostgresHarness]:
     caplog.set_level("DEBUG", "bot.storage.database")
     server: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    ledger = PostgresLedger(await asyncio.to_thread(server.fresh, virtual_clock=True))
-    yield ledger
-    await ledger.close()
+    harness = PostgresHarness(await asyncio.to_thread(server.fresh, virtual_clock=True))
+    yield harness
+    await harness.close()
 
 
 class Gate:
     """Holds up the `which`-th statement that looks like `pattern` ("commit" means itself) until the gate is opened."""
 
-    def __init__(self, ledger: PostgresLedger, pattern: str, which: int = 1) -> None:
+    def __init__(self, harness: PostgresHarness, pattern: str, which: int = 1) -> None:
         self._pattern = re.compile(pattern, re.DOTALL | re.IGNORECASE)
         self._left = which
         self.reached, self.opened = threading.Event(), threading.Event()
-        engine = ledger.database._engine  # type: ignore[attr-defined]
+        engine = harness.database._engine  # type: ignore[attr-defined]
         sa.event.listen(engine, "before_cursor_execute", self._before)
         sa.event.listen(engine, "commit", lambda _connection: self._before(None, None, "commit"))
 
@@ -62,25 +62,25 @@ class Gate:
 
 
 async def overlapping(
-    ledger: PostgresLedger,
+    harness: PostgresHarness,
     first: Coroutine[Any, Any, A],
     held_up_before: str,
     second: Coroutine[Any, Any, B],
     which: int = 1,
 ) -> tuple[A, B]:
     """What came of both, when the second ran while the first was in the middle of its transaction."""
-    gate = Gate(ledger, held_up_before, which)
+    gate = Gate(harness, held_up_before, which)
     one = asyncio.create_task(first)
     await until(gate.reached.is_set)
     two = asyncio.create_task(second)
-    await until(lambda: two.done() or _somebody_waits(ledger))
+    await until(lambda: two.done() or _somebody_waits(harness))
     gate.opened.set()
     return await one, await two
 
 
-def _somebody_waits(ledger: PostgresLedger) -> bool:
+def _somebody_waits(harness: PostgresHarness) -> bool:
     waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    return bool(ledger.ask(waiting))
+    return bool(harness.ask(waiting))
 
 
 def approval(card: str = "card-1", expires_in: float | None = 60.0) -> Approval:
@@ -91,18 +91,18 @@ def write(n: int, status: StepStatus = StepStatus.READY, asked: Approval | None 
     return ToolStep(n, ToolCall(f"c{n}", "s__write", {"a": 1}), ToolRef("s", "write"), status, approval=asked)
 
 
-async def driving(ledger: PostgresLedger, number: int) -> Sequence[Claim]:
+async def driving(harness: PostgresHarness, number: int) -> Sequence[Claim]:
     """Turns of that many conversations, all driven by the present process."""
     for n in range(number):
-        await ledger.log.enqueue(message(str(n), conversation=ConversationKey("test", "w", "hall", str(n))))
-    return await ledger.log.claim(number)
+        await harness.log.enqueue(message(str(n), conversation=ConversationKey("test", "w", "hall", str(n))))
+    return await harness.log.claim(number)
 
 
-async def asking(ledger: PostgresLedger) -> tuple[Claim, int]:
+async def asking(harness: PostgresHarness) -> tuple[Claim, int]:
     """A turn whose one call awaits a signature, its drawing in hand, and the revision that shows the card."""
-    claim = await running(ledger)
-    record = await ledger.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
+    claim = await running(harness)
+    record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
     return claim, record.revision
 
 
@@ -110,91 +110,95 @@ def nothing_deadlocked(caplog: pytest.LogCaptureFixture) -> None:
     assert "deadlock" not in caplog.text
 
 
-async def test_a_turn_parked_while_its_card_is_being_posted_still_expires(ledger: PostgresLedger) -> None:
-    claim, revision = await asking(ledger)
-    posting = ledger.log.mark_delivered(claim.turn_id, revision)
-    _, parked = await overlapping(ledger, posting, "commit", ledger.log.park(claim))
+async def test_a_turn_parked_while_its_card_is_being_posted_still_expires(harness: PostgresHarness) -> None:
+    claim, revision = await asking(harness)
+    posting = harness.log.mark_delivered(claim.turn_id, revision)
+    _, parked = await overlapping(harness, posting, "commit", harness.log.park(claim))
     assert parked is None
-    ledger.time += 61
-    (again,) = await ledger.log.claim(8)
-    assert (await ledger.log.resume(again)).calls[0].status is StepStatus.EXPIRED
+    harness.time += 61
+    (again,) = await harness.log.claim(8)
+    assert (await harness.log.resume(again)).calls[0].status is StepStatus.EXPIRED
 
 
 async def test_a_message_that_comes_while_its_conversation_is_deleted_is_not_deleted_with_it(
-    ledger: PostgresLedger,
+    harness: PostgresHarness,
 ) -> None:
-    await ledger.log.finish(await running(ledger), TurnStatus.DONE, [], "")
-    coming = ledger.log.enqueue(message("new"))
-    receipt, _ = await overlapping(ledger, coming, "insert into deliveries", ledger.log.delete_conversation(HALL, BEN))
-    assert [view.turn.id for view in await ledger.log.recent_turns(HALL, 9)][-1:] == [receipt.turn_id]
+    await harness.log.finish(await running(harness), TurnStatus.DONE, [], "")
+    coming = harness.log.enqueue(message("new"))
+    receipt, _ = await overlapping(
+        harness, coming, "insert into deliveries", harness.log.delete_conversation(HALL, BEN)
+    )
+    assert [view.turn.id for view in await harness.log.recent_turns(HALL, 9)][-1:] == [receipt.turn_id]
 
 
 async def test_a_message_that_comes_while_old_turns_are_deleted_is_not_deleted_with_them(
-    ledger: PostgresLedger,
+    harness: PostgresHarness,
 ) -> None:
-    claim = await running(ledger)
-    record = await ledger.log.finish(claim, TurnStatus.DONE, [], "")
-    await ledger.log.acquire_delivery(claim.turn_id, NEWEST)
-    await ledger.log.mark_delivered(claim.turn_id, record.revision)
-    ledger.time += 31 * 86400
-    coming = ledger.log.enqueue(message("new"))
-    receipt, deleted = await overlapping(ledger, coming, "insert into deliveries", ledger.log.delete_old(30 * 86400, 9))
+    claim = await running(harness)
+    record = await harness.log.finish(claim, TurnStatus.DONE, [], "")
+    await harness.log.acquire_delivery(claim.turn_id, NEWEST)
+    await harness.log.mark_delivered(claim.turn_id, record.revision)
+    harness.time += 31 * 86400
+    coming = harness.log.enqueue(message("new"))
+    receipt, deleted = await overlapping(
+        harness, coming, "insert into deliveries", harness.log.delete_old(30 * 86400, 9)
+    )
     assert deleted == 1
-    assert [view.turn.id for view in await ledger.log.recent_turns(HALL, 9)] == [receipt.turn_id]
+    assert [view.turn.id for view in await harness.log.recent_turns(HALL, 9)] == [receipt.turn_id]
 
 
 async def test_keeping_a_reference_and_deciding_do_not_block_each_other_for_good(
-    ledger: PostgresLedger, caplog: pytest.LogCaptureFixture
+    harness: PostgresHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    claim, _ = await asking(ledger)
-    click = ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    keeping = ledger.log.save_message_ref(claim.turn_id, PostedMessage("card", "m1"))
-    settled, _ = await overlapping(ledger, click, "update deliveries", keeping)
+    claim, _ = await asking(harness)
+    click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    keeping = harness.log.save_message_ref(claim.turn_id, PostedMessage("card", "m1"))
+    settled, _ = await overlapping(harness, click, "update deliveries", keeping)
     assert settled == Decided(DecisionType.APPROVE)
     nothing_deadlocked(caplog)
 
 
 async def test_posting_a_card_and_deciding_do_not_block_each_other_for_good(
-    ledger: PostgresLedger, caplog: pytest.LogCaptureFixture
+    harness: PostgresHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    claim, revision = await asking(ledger)
-    await ledger.log.park(claim)
-    posting = ledger.log.mark_delivered(claim.turn_id, revision)
-    click = ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    _, settled = await overlapping(ledger, posting, "update approvals", click)
+    claim, revision = await asking(harness)
+    await harness.log.park(claim)
+    posting = harness.log.mark_delivered(claim.turn_id, revision)
+    click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    _, settled = await overlapping(harness, posting, "update approvals", click)
     assert settled == Decided(DecisionType.APPROVE)
     nothing_deadlocked(caplog)
 
 
 async def test_deciding_and_stopping_the_turn_behind_do_not_block_each_other_for_good(
-    ledger: PostgresLedger, caplog: pytest.LogCaptureFixture
+    harness: PostgresHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    claim, _ = await asking(ledger)
-    await ledger.log.park(claim)
-    behind = await ledger.log.enqueue(message("next"))
-    click = ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    settled, stopped = await overlapping(ledger, click, "pg_advisory_xact_lock", ledger.log.stop(behind.turn_id, BEN))
+    claim, _ = await asking(harness)
+    await harness.log.park(claim)
+    behind = await harness.log.enqueue(message("next"))
+    click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    settled, stopped = await overlapping(harness, click, "pg_advisory_xact_lock", harness.log.stop(behind.turn_id, BEN))
     assert (settled, stopped) == (Decided(DecisionType.APPROVE), True)
     nothing_deadlocked(caplog)
 
 
-async def test_leases_are_renewed_though_a_transaction_on_one_of_the_turns_waits(ledger: PostgresLedger) -> None:
-    first, other = await driving(ledger, 2)
-    await ledger.log.append(first, WANTS, [write(2)])
-    gate = Gate(ledger, "update steps")
-    beginning = asyncio.create_task(ledger.log.start_call(first, 2))
+async def test_leases_are_renewed_though_a_transaction_on_one_of_the_turns_waits(harness: PostgresHarness) -> None:
+    first, other = await driving(harness, 2)
+    await harness.log.append(first, WANTS, [write(2)])
+    gate = Gate(harness, "update steps")
+    beginning = asyncio.create_task(harness.log.start_call(first, 2))
     await until(gate.reached.is_set)
-    kept = await without_waiting(ledger.log.renew([first, other]), gate)
+    kept = await without_waiting(harness.log.renew([first, other]), gate)
     assert kept == {first.turn_id, other.turn_id}
     await beginning
 
 
-async def test_drawings_are_held_though_a_transaction_on_one_of_them_waits(ledger: PostgresLedger) -> None:
-    claim, revision = await asking(ledger)
-    gate = Gate(ledger, "update approvals")
-    drawing = asyncio.create_task(ledger.log.mark_delivered(claim.turn_id, revision))
+async def test_drawings_are_held_though_a_transaction_on_one_of_them_waits(harness: PostgresHarness) -> None:
+    claim, revision = await asking(harness)
+    gate = Gate(harness, "update approvals")
+    drawing = asyncio.create_task(harness.log.mark_delivered(claim.turn_id, revision))
     await until(gate.reached.is_set)
-    assert await without_waiting(ledger.log.renew_deliveries([claim.turn_id]), gate) == {claim.turn_id}
+    assert await without_waiting(harness.log.renew_deliveries([claim.turn_id]), gate) == {claim.turn_id}
     await drawing
 
 
@@ -208,42 +212,42 @@ async def without_waiting(work: Coroutine[Any, Any, A], gate: Gate) -> A:
 
 
 async def test_a_click_on_a_card_whose_conversation_is_deleted_meanwhile_settles_nothing(
-    ledger: PostgresLedger,
+    harness: PostgresHarness,
 ) -> None:
-    claim, _ = await asking(ledger)
-    await ledger.log.stop(claim.turn_id, BEN)
-    await ledger.log.finish(claim, TurnStatus.CANCELLED, [], "")
-    deleting = ledger.log.delete_conversation(HALL, BEN)
-    click = ledger.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    deleted, settled = await overlapping(ledger, deleting, "insert into audit", click)
+    claim, _ = await asking(harness)
+    await harness.log.stop(claim.turn_id, BEN)
+    await harness.log.finish(claim, TurnStatus.CANCELLED, [], "")
+    deleting = harness.log.delete_conversation(HALL, BEN)
+    click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
+    deleted, settled = await overlapping(harness, deleting, "insert into audit", click)
     assert (deleted, settled) == (True, ApprovalNotFound())
 
 
-async def test_two_messages_at_once_know_which_of_them_waits(ledger: PostgresLedger) -> None:
+async def test_two_messages_at_once_know_which_of_them_waits(harness: PostgresHarness) -> None:
     receipts = await overlapping(
-        ledger, ledger.log.enqueue(message("one")), "insert into deliveries", ledger.log.enqueue(message("two"))
+        harness, harness.log.enqueue(message("one")), "insert into deliveries", harness.log.enqueue(message("two"))
     )
     assert sorted(receipt.queue_position for receipt in receipts) == [0, 1]
-    assert await ledger.log.stale_views("test:", 8) == [receipts[1].turn_id]
+    assert await harness.log.stale_views("test:", 8) == [receipts[1].turn_id]
 
 
 async def test_one_message_under_several_names_in_two_conversations_is_one_turn_without_a_deadlock(
-    ledger: PostgresLedger, caplog: pytest.LogCaptureFixture
+    harness: PostgresHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    here = ledger.log.enqueue(message("hi", "a", "b"))
-    there = ledger.log.enqueue(message("hi", "b", "a", conversation=OTHER))
-    receipts = await overlapping(ledger, here, "insert into message_keys", there, which=2)
+    here = harness.log.enqueue(message("hi", "a", "b"))
+    there = harness.log.enqueue(message("hi", "b", "a", conversation=OTHER))
+    receipts = await overlapping(harness, here, "insert into message_keys", there, which=2)
     assert len({receipt.turn_id for receipt in receipts}) == 1
     nothing_deadlocked(caplog)
 
 
-async def test_the_audit_stays_one_chain_whatever_isolation_the_server_prefers(ledger: PostgresLedger) -> None:
+async def test_the_audit_stays_one_chain_whatever_isolation_the_server_prefers(harness: PostgresHarness) -> None:
     def prefer(connection: sa.Connection) -> None:
         name = connection.exec_driver_sql("select current_database()").scalar_one()
         connection.exec_driver_sql(f"alter database {name} set default_transaction_isolation to 'repeatable read'")
 
-    await ledger.database.run(prefer)
-    strict = ledger.another_process()
+    await harness.database.run(prefer)
+    strict = harness.another_process()
     try:
         claims = await driving(strict, 8)
         await asyncio.gather(*(strict.log.stop(claim.turn_id, BEN) for claim in claims))
@@ -254,40 +258,40 @@ async def test_the_audit_stays_one_chain_whatever_isolation_the_server_prefers(l
         await strict.close()
 
 
-async def test_a_transaction_that_is_taken_back_leaves_no_gap_in_the_audit(ledger: PostgresLedger) -> None:
-    claim = await running(ledger)
+async def test_a_transaction_that_is_taken_back_leaves_no_gap_in_the_audit(harness: PostgresHarness) -> None:
+    claim = await running(harness)
 
     def half(connection: sa.Connection) -> None:
         audit.record(connection, "half", "test:ana")
         raise RuntimeError("taken back")
 
-    stopping = ledger.log.stop(claim.turn_id, BEN)
-    taken_back = asyncio.gather(ledger.database.run(half), return_exceptions=True)
+    stopping = harness.log.stop(claim.turn_id, BEN)
+    taken_back = asyncio.gather(harness.database.run(half), return_exceptions=True)
     await asyncio.gather(taken_back, stopping)
-    rows = await ledger.database.run(audit_rows)
+    rows = await harness.database.run(audit_rows)
     assert [(row["seq"], row["kind"]) for row in rows] == [(1, "stopped")]
 
 
 async def test_what_a_tool_returned_is_kept_though_its_turn_is_given_back_at_that_moment(
-    ledger: PostgresLedger,
+    harness: PostgresHarness,
 ) -> None:
     """The task that records it is cancelled in the middle, and what its process does next must not overtake it."""
     from tests.contracts.test_turn_logs import result  # noqa: PLC0415
 
-    claim = await running(ledger)
-    await ledger.log.append(claim, WANTS, [write(2)])
-    await ledger.log.start_call(claim, 2)
-    gate = Gate(ledger, "update turns")
-    ending = asyncio.create_task(ledger.log.finish_call(claim, 2, StepStatus.DONE, result()))
+    claim = await running(harness)
+    await harness.log.append(claim, WANTS, [write(2)])
+    await harness.log.start_call(claim, 2)
+    gate = Gate(harness, "update turns")
+    ending = asyncio.create_task(harness.log.finish_call(claim, 2, StepStatus.DONE, result()))
     await until(gate.reached.is_set)
     ending.cancel()
-    leaving = asyncio.create_task(_after(ending, ledger.log.release([claim])))
+    leaving = asyncio.create_task(_after(ending, harness.log.release([claim])))
     if (await asyncio.wait({ending}, timeout=0.2))[0]:
         await leaving
     gate.opened.set()
     await leaving
-    (again,) = await SqlTurnLog(ledger.database).claim(8)
-    assert (await ledger.log.resume(again)).calls[0].status is StepStatus.DONE
+    (again,) = await SqlTurnLog(harness.database).claim(8)
+    assert (await harness.log.resume(again)).calls[0].status is StepStatus.DONE
 
 
 async def _after(task: asyncio.Task[Any], work: Coroutine[Any, Any, A]) -> A:

@@ -17,7 +17,7 @@ from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatu
 from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import SqliteDatabase
 from tests.fakes.parts import HALL, NEWEST, message
-from tests.ledgers import SqliteLedger, sqlite_ledger
+from tests.turn_log_harness import SqliteHarness, sqlite_harness
 
 GROWING = (
     "turns|steps|approvals|decisions|deliveries|message_refs|message_keys|conversations|usage|audit|files|elicitations"
@@ -52,8 +52,8 @@ def reads_all_of(step: str) -> str:
     return match[1] if re.fullmatch(GROWING, match[1]) or match[1] in ALIASES else ""
 
 
-async def driven(ledger: SqliteLedger) -> None:
-    log = ledger.log
+async def driven(harness: SqliteHarness) -> None:
+    log = harness.log
     receipt = await log.enqueue(message("hi"))
     await log.enqueue(message("and then?"))
     (claim,) = await log.claim(8)
@@ -72,15 +72,15 @@ async def driven(ledger: SqliteLedger) -> None:
     await log.renew_deliveries([receipt.turn_id])
     await log.recent_turns(HALL, 10)
     await log.claim(8)
-    await SqlReporting(ledger.database).backlog()
+    await SqlReporting(harness.database).backlog()
 
 
 async def test_no_statement_of_a_turn_reads_a_table_that_grows_from_end_to_end(tmp_path: Path) -> None:
-    ledger = await sqlite_ledger(tmp_path)
-    assert isinstance(ledger.database, SqliteDatabase)
-    with plans(ledger.database) as found:
-        await driven(ledger)
-    await ledger.close()
+    harness = await sqlite_harness(tmp_path)
+    assert isinstance(harness.database, SqliteDatabase)
+    with plans(harness.database) as found:
+        await driven(harness)
+    await harness.close()
     assert len(found) > 15
     assert not {
         words: step

@@ -14,8 +14,8 @@ from typing import Any
 from tests.fakes.discord import Channel, FakeDiscord, Message, User, VisibleState
 from tests.fakes.discord.components import BUTTON, walk
 from tests.fakes.llm import FakeLanguageModel
+from tests.stories.installation import Installation
 from tests.stories.program import PATIENCE, Bot, a_bot
-from tests.stories.workplace import Workplace
 
 
 @dataclass(kw_only=True)
@@ -26,7 +26,7 @@ class Company:
     priya: User
     sam: User
     incidents: Channel
-    place: Workplace
+    place: Installation
 
     @asynccontextmanager
     async def bot(self, **environment: str) -> AsyncIterator[Bot]:
@@ -84,7 +84,7 @@ class Company:
 async def a_company(
     folder: Path, model: FakeLanguageModel, servers: Mapping[str, Any] | None = None, **environment: str
 ) -> AsyncIterator[Company]:
-    """The company, with nobody of the bot's at work yet. Sam administers; `servers` as for a Workplace."""
+    """The company, with nobody of the bot's at work yet. Sam administers; `servers` as for a Installation."""
     async with FakeDiscord() as discord:
         discord.pace.strict = False  # stories say more in a second than people do
         priya, sam = discord.user("Priya"), discord.user("Sam", admin=True)
@@ -94,5 +94,5 @@ async def a_company(
             "ADMINS": f"discord:{sam.id}",
             "LOG_FORMAT": "text",
         }
-        place = Workplace(folder, servers, model=model, **{**known, **environment})
+        place = Installation(folder, servers, model=model, **{**known, **environment})
         yield Company(discord=discord, priya=priya, sam=sam, incidents=discord.channel("incidents"), place=place)

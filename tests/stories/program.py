@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.fakes.programs import Program
-from tests.stories.workplace import Workplace, becomes
+from tests.stories.installation import Installation, becomes
 
 PATIENCE = 60.0
 """Seconds that a program may take to start or to end on a busy machine."""
@@ -65,7 +65,7 @@ class Bot:
 
 
 @asynccontextmanager
-async def a_bot(place: Workplace, *arguments: str, **environment: str) -> AsyncIterator[Bot]:
+async def a_bot(place: Installation, *arguments: str, **environment: str) -> AsyncIterator[Bot]:
     """The program in this folder, from its start to its end; what it is connected to by then is not waited for."""
     log = place.folder / f"run-{len(list(place.folder.glob('run-*.log')))}.log"
     with log.open("wb") as written:

@@ -13,16 +13,16 @@ from typing import Any
 
 from tests.fakes.llm import FakeLanguageModel
 from tests.fakes.slack import FakeSlack, Message
+from tests.stories.installation import Installation
 from tests.stories.program import PATIENCE, Bot, a_bot
-from tests.stories.slack_room import Room
-from tests.stories.workplace import Workplace
+from tests.stories.slack_users import SlackUsers
 
 
 @dataclass(kw_only=True)
-class Company(Room):
+class Company(SlackUsers):
     """The room, and the folder the bot runs in."""
 
-    place: Workplace
+    place: Installation
 
     @asynccontextmanager
     async def bot(self, *arguments: str, receiving: bool = True, **environment: str) -> AsyncIterator[Bot]:
@@ -49,7 +49,7 @@ class Company(Room):
 async def a_company(
     folder: Path, model: FakeLanguageModel, servers: Mapping[str, Any] | None = None, **environment: str
 ) -> AsyncIterator[Company]:
-    """The company, with nobody of the bot's at work yet. Sam administers; `servers` as for a Workplace."""
+    """The company, with nobody of the bot's at work yet. Sam administers; `servers` as for a Installation."""
     async with FakeSlack() as slack:
         slack.pace.strict = False  # its minutes stand still, those of the program do not
         priya, sam = slack.user("Priya"), slack.user("Sam", admin=True)
@@ -60,5 +60,5 @@ async def a_company(
             "ADMINS": f"slack:{sam.id}",
             "LOG_FORMAT": "text",
         }
-        place = Workplace(folder, servers, model=model, **{**known, **environment})
+        place = Installation(folder, servers, model=model, **{**known, **environment})
         yield Company(slack, priya, sam, slack.channel("incidents", priya, sam), place=place)

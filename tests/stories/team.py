@@ -33,7 +33,7 @@ from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, ScriptedModel
 from tests.fakes.programs import python
 from tests.migrated import at_hand
-from tests.platforms.front_door import ScriptedCommands
+from tests.platforms.fake_engine import ScriptedCommands
 
 PATIENCE = 60.0
 PROGRAM = Path(__file__).with_name("team_process.py")

@@ -19,7 +19,7 @@ from bot.ports import Listener, Surface
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, say
-from tests.platforms.front_door import ScriptedCommands
+from tests.platforms.fake_engine import ScriptedCommands
 
 
 class Echo:
@@ -51,7 +51,7 @@ async def slack(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface,
 async def discord(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface, Listener]:
     """What draws in Discord, and what receives there."""
     from bot.platforms.discord.app import open_discord  # noqa: PLC0415 - one platform is enough
-    from tests.platforms.discord.workplace import SharedLeases  # noqa: PLC0415
+    from tests.platforms.discord.connected_bot import SharedLeases  # noqa: PLC0415
 
     office = await stack.enter_async_context(open_discord(*tokens, url=url))
     return office.surface, office.listener(leases=SharedLeases(), holder="this process")

@@ -12,8 +12,8 @@ from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.postgres import Server
+from tests.stories.installation import Installation
 from tests.stories.test_approvals import card
-from tests.stories.workplace import Workplace
 
 SECRET = "tk-0f9d2c71b3aa46e8d51c"
 LOOK_UP = "look it up"
@@ -56,7 +56,7 @@ def seen(endpoint: FakeEndpoint, method: str) -> list[str]:
 async def test_a_server_with_a_secret_is_added_used_and_switched_off_and_its_secret_is_nowhere(
     tmp_path: Path, model: FakeLanguageModel, endpoint: FakeEndpoint
 ) -> None:
-    place = Workplace(tmp_path, {}, model=model, MCP_ALLOWED_HOSTS=f"127.0.0.1:{endpoint.port}", LOG_LEVEL="debug")
+    place = Installation(tmp_path, {}, model=model, MCP_ALLOWED_HOSTS=f"127.0.0.1:{endpoint.port}", LOG_LEVEL="debug")
     async with place.terminal() as terminal:
         await terminal.asks("/mcp list")
         await terminal.shows("No servers yet.")
@@ -103,7 +103,7 @@ async def test_a_token_that_is_typed_where_none_belongs_is_refused_and_kept_nowh
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     token = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD2eF4"
-    place = Workplace(tmp_path, {}, model=model)
+    place = Installation(tmp_path, {}, model=model)
     async with place.terminal() as terminal:
         await terminal.asks(f"/mcp add tickets --url https://tickets.example/mcp --header Authorization={token}")
         await terminal.shows("That looks like a token. It was not saved.")
@@ -116,7 +116,7 @@ async def test_a_token_that_is_typed_where_none_belongs_is_refused_and_kept_nowh
 async def test_a_server_that_a_shell_adds_is_used_by_the_running_bot(
     tmp_path: Path, model: FakeLanguageModel, endpoint: FakeEndpoint
 ) -> None:
-    place = Workplace(
+    place = Installation(
         tmp_path,
         {},
         model=model,
@@ -165,7 +165,7 @@ async def test_a_server_that_one_process_adds_is_used_in_another_on_one_database
         "MCP_ALLOWED_HOSTS": f"127.0.0.1:{endpoint.port}",
         "MCP_ENCRYPTION_KEY": "CFvTzyVIeFl0NFofOfa26IKJ8Z5EL3fV4yChTH9aivU=",
     }
-    here, there = (Workplace(tmp_path / name, {}, model=model, **both) for name in ("a", "b"))
+    here, there = (Installation(tmp_path / name, {}, model=model, **both) for name in ("a", "b"))
     async with here.terminal() as one, there.terminal("--user", "ben") as other:
         await other.asks(LOOK_UP)
         await other.shows("I have no tool for that.")

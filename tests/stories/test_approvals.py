@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Say
 from tests.fakes.terminal import ProgramOnTerminal
-from tests.stories.workplace import Workplace
+from tests.stories.installation import Installation
 
 KEYS = "[Enter] no"
 """The last key of every card; what stands before them depends on the call."""
@@ -22,7 +22,7 @@ async def card(terminal: ProgramOnTerminal, *texts: str) -> str:
 
 
 async def test_a_note_is_saved_once_after_y_and_not_before(tmp_path: Path) -> None:
-    place = Workplace(tmp_path)
+    place = Installation(tmp_path)
     async with place.terminal() as terminal:
         await terminal.asks("add a note: buy milk")
         screen = await card(terminal, "▌ Add a note (notes)?", "▌ writes · notes.add · asked by owner", "buy milk")
@@ -52,7 +52,7 @@ async def test_a_long_note_is_read_in_full_and_turned_down_with_enter_and_anothe
         Say(calls=(Call("notes__add", {"text": "short"}), Call("notes__delete", {"id": 7}))),
         Say("I saved and deleted nothing."),
     ) as model:
-        place = Workplace(tmp_path, model=model)
+        place = Installation(tmp_path, model=model)
         async with place.terminal() as terminal:
             await terminal.asks("save the long one")
             screen = await card(terminal, "Add a note (notes)?", "v to view all")
@@ -95,7 +95,7 @@ quorum = 2
 
 
 async def test_what_two_have_to_sign_does_not_run_when_one_signs_twice_with_a_restart_between(tmp_path: Path) -> None:
-    place = Workplace(tmp_path)
+    place = Installation(tmp_path)
     place.rule(TWO_SIGN)
     async with place.terminal("--conversation", "shared", columns=160) as terminal:
         await terminal.asks("add a note: buy milk")

@@ -18,7 +18,7 @@ from bot.domain.audit import NO_HASH
 from bot.storage.audit_chain import row_hash
 from bot.storage.audit_keys import AuditKeys
 from tests.postgres import Server
-from tests.stories.workplace import Outcome, Workplace
+from tests.stories.installation import Installation, Outcome
 
 KEY = "q0m3yQkqVYsZ8m1qJ3n6cQm0Jb0m6t4nq1uYx3vJb9Q="
 TRIGGERS = ("audit_is_never_changed", "audit_is_never_deleted")
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 class Crime:
     """A session that is over, and access to its database and files."""
 
-    place: Workplace
+    place: Installation
 
     def verify(self, *words: str) -> Outcome:
         return self.place.countersign("audit", "verify", *words)
@@ -96,7 +96,7 @@ class Crime:
                 connection.execute(f"insert into audit ({', '.join(COLUMNS)}) values ({values})", [*row.values()])
 
 
-def _session(place: Workplace) -> None:
+def _session(place: Installation) -> None:
     for note in ("Please note: one", "Please note: two", "Please note: three"):
         assert place.chat("-m", note, "--approve", "all").code == 0
         shutil.copyfile(place.data / "audit.checkpoints", place.folder / f"{note[-3:]}.checkpoints")
@@ -107,14 +107,14 @@ def _session(place: Workplace) -> None:
 @pytest.fixture(scope="module")
 def sqlite_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("session") / "place"
-    _session(Workplace(folder, AUDIT_CHECKPOINT_FILE="data/audit.checkpoints"))
+    _session(Installation(folder, AUDIT_CHECKPOINT_FILE="data/audit.checkpoints"))
     return folder
 
 
 @pytest.fixture(scope="module")
 def postgres_session(tmp_path_factory: pytest.TempPathFactory, postgres_server: Server) -> tuple[Path, str]:
     folder, url = tmp_path_factory.mktemp("session") / "place", postgres_server.new()
-    _session(Workplace(folder, DATABASE_URL=url, AUDIT_KEY=KEY, AUDIT_CHECKPOINT_FILE="data/audit.checkpoints"))
+    _session(Installation(folder, DATABASE_URL=url, AUDIT_KEY=KEY, AUDIT_CHECKPOINT_FILE="data/audit.checkpoints"))
     return folder, url
 
 
@@ -133,7 +133,7 @@ def crime(request: pytest.FixtureRequest, tmp_path: Path) -> Crime:
 
 
 def _scene(tmp_path: Path, session: Path, url: str, key: str = "") -> Crime:
-    place = Workplace(
+    place = Installation(
         tmp_path / "fresh", DATABASE_URL=url, AUDIT_KEY=key, AUDIT_CHECKPOINT_FILE="data/audit.checkpoints"
     )
     shutil.rmtree(place.folder)

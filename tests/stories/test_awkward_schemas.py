@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.llm import Api, Call, FakeLanguageModel, Reply, Request, Say, Status
 from tests.fakes.llm_openai import refused_parameters
-from tests.stories.workplace import Workplace, a_tool, scripted
+from tests.stories.installation import Installation, a_tool, scripted
 
 SEARCH = {
     "name": "search",
@@ -48,7 +48,7 @@ async def test_an_awkward_tool_works_and_an_impossible_one_is_left_out(tmp_path:
     shop = scripted(tmp_path, "shop", SEARCH, a_tool("odd", item="string"))
     service = Particular(Say(calls=(Call("shop__search", {"$filter": "open"}),)), Say("Two orders are open."))
     with FakeLanguageModel(api, rule=service) as model:
-        place = Workplace(tmp_path, {"shop": shop.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
+        place = Installation(tmp_path, {"shop": shop.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
         async with place.terminal() as terminal:
             await terminal.asks("which orders are open?")
             await terminal.shows("does not accept the definition of shop__odd", "Two orders are open.")

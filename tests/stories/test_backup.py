@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from tests.postgres import Server
+from tests.stories.installation import PROJECT, Installation
 from tests.stories.test_approvals import card
-from tests.stories.workplace import PROJECT, Workplace
 
 NOTE = "Please note: the office closes early on Friday"
 GUIDE = (PROJECT / "docs" / "backup.md").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def stop_what_was_open(database: Path) -> None:
 async def test_a_copy_made_beside_a_bot_that_answers_is_whole_and_another_bot_goes_on_with_it(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    place, other = Workplace(tmp_path / "one"), Workplace(tmp_path / "two")
+    place, other = Installation(tmp_path / "one"), Installation(tmp_path / "two")
     async with place.begun("--approve", "all", "--conversation", "kept") as bot, asyncio.timeout(120):
         assert bot.stdin is not None
         assert bot.stdout is not None
@@ -67,7 +67,7 @@ async def test_a_copy_made_beside_a_bot_that_answers_is_whole_and_another_bot_go
 async def test_a_call_that_waited_when_the_backup_was_made_is_never_run_from_it(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    place, other = Workplace(tmp_path / "one"), Workplace(tmp_path / "two")
+    place, other = Installation(tmp_path / "one"), Installation(tmp_path / "two")
     async with place.terminal("--conversation", "kept") as terminal:
         await terminal.asks(NOTE)
         await card(terminal)
@@ -87,7 +87,7 @@ async def test_a_call_that_waited_when_the_backup_was_made_is_never_run_from_it(
 
 
 def test_on_a_server_the_command_that_copies_it_is_named(tmp_path: Path, postgres: Server) -> None:
-    place = Workplace(tmp_path, {}, DATABASE_URL=postgres.fresh())
+    place = Installation(tmp_path, {}, DATABASE_URL=postgres.fresh())
     said = place.countersign("db", "backup", "bot.dump")
     assert (said.code, said.out) == (1, "")
     assert '`pg_dump --format=custom --file=bot.dump "$DATABASE_URL"`' in said.err

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Rule, Say
-from tests.stories.counting import COUNT_IT, UNSURE, CountingPlace
+from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace
 
 
 def come_back(place: CountingPlace) -> str:

@@ -15,8 +15,8 @@ from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request,
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.postgres import Server, end_leases
 from tests.stories.discord_program import a_company
+from tests.stories.installation import KEY, Outcome
 from tests.stories.program import a_bot
-from tests.stories.workplace import KEY, Outcome
 
 KEEP_IT = "note that the deploy is at noon"
 LOOK_UP = "look it up"

@@ -16,8 +16,8 @@ from bot.chat.elicitation_forms import FINISHED, REFUSED, SENT
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.programs import listening
 from tests.fakes.terminal import PATIENCE
+from tests.stories.installation import Installation
 from tests.stories.program import a_bot
-from tests.stories.workplace import Workplace
 
 BOOKING = Path(__file__).parents[1] / "fakes" / "mcp" / "booking.py"
 PAGE = "https://pay.example.com/c/7f3a?for=K7P2"
@@ -49,11 +49,11 @@ def model() -> Iterator[FakeLanguageModel]:
 
 
 @asynccontextmanager
-async def travel(folder: Path, model: FakeLanguageModel, era: str, **environment: str) -> AsyncIterator[Workplace]:
+async def travel(folder: Path, model: FakeLanguageModel, era: str, **environment: str) -> AsyncIterator[Installation]:
     """A folder with a server that runs on its own, and asks back."""
     with listening(str(BOOKING), era) as (port, _):
         entry = {"transport": "streamable_http", "url": f"http://127.0.0.1:{port}/mcp"}
-        yield Workplace(folder, {"travel": entry}, model=model, policy=POLICY, **environment)
+        yield Installation(folder, {"travel": entry}, model=model, policy=POLICY, **environment)
 
 
 @every_era

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from bot.domain.commands import RequiredRole
-from tests.commands.servers import Office
+from tests.commands.servers import CommandHarness
 from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, result
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.platforms.console.terminal import echoed
+from tests.stories.installation import Installation
 from tests.stories.test_approvals import KEYS
-from tests.stories.workplace import Workplace
 
 FIRST, SECOND = "tk-4c0de2f19ab3-first", "tk-7be1905dd3aa-second"
 """What is typed where a secret is asked for."""
@@ -288,7 +288,7 @@ def _speechless(_request: Request) -> Reply:
 
 
 def test_every_verb_there_is_has_a_line_here() -> None:
-    for command, verbs in Office().registry.verbs.items():
+    for command, verbs in CommandHarness().registry.verbs.items():
         for verb in verbs:
             start = f"/{command} {verb.path}"
             lines = [each for each in LINES if f"{each.line} ".startswith(f"{start} ")]
@@ -299,7 +299,7 @@ def test_every_verb_there_is_has_a_line_here() -> None:
 async def test_the_operator_does_everything_at_the_terminal_and_the_audit_holds_each_change_once(
     tmp_path: Path, model: FakeLanguageModel, desk: FakeEndpoint
 ) -> None:
-    place = Workplace(tmp_path, {}, model=model, MCP_ALLOWED_HOSTS=f"127.0.0.1:{desk.port}")
+    place = Installation(tmp_path, {}, model=model, MCP_ALLOWED_HOSTS=f"127.0.0.1:{desk.port}")
     async with place.terminal("--conversation", "c1", columns=COLUMNS, rows=ROWS) as terminal:
         for each in LINES:
             await _answered(terminal, each, desk.url)
@@ -319,7 +319,7 @@ async def test_the_operator_does_everything_at_the_terminal_and_the_audit_holds_
 async def test_whoever_has_no_rights_is_told_who_has_at_the_terminal_and_nothing_happens(
     tmp_path: Path, model: FakeLanguageModel, desk: FakeEndpoint
 ) -> None:
-    place = Workplace(tmp_path, {"ticket-desk": {"url": desk.url}}, model=model)
+    place = Installation(tmp_path, {"ticket-desk": {"url": desk.url}}, model=model)
     async with place.terminal("--user", "ben", columns=COLUMNS, rows=ROWS) as terminal:
         await terminal.asks("/mcp list")
         await terminal.shows("● ticket-desk")
@@ -377,7 +377,7 @@ def _below(terminal: ProgramOnTerminal, line: str) -> str:
     return below if echo else ""
 
 
-def _audit(place: Workplace) -> list[str]:
+def _audit(place: Installation) -> list[str]:
     """What was changed by command, in order; what turns leave there is another matter."""
     with closing(sqlite3.connect(place.data / "countersign.db")) as database:
         return [kind for (kind,) in database.execute("SELECT kind FROM audit WHERE turn_id = '' ORDER BY seq")]

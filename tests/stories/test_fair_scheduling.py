@@ -11,8 +11,8 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.turns import TurnLimits, TurnStatus
 from bot.errors import QueueFull
 from bot.storage.turn_log import SqlTurnLog
-from tests.ledgers import Ledger, PostgresLedger, sqlite_ledger
 from tests.postgres import Server
+from tests.turn_log_harness import Harness, PostgresHarness, sqlite_harness
 
 QUESTIONS, PLACES = 2_000, 8
 USUAL = TurnLimits(running=8, queued=100)
@@ -25,11 +25,11 @@ def question(platform: str, user: str, n: int) -> InboundMessage:
     return InboundMessage((f"{platform}:{user}:{n}",), where, Author(platform, user, user), "Why?")
 
 
-async def opened(request: pytest.FixtureRequest, tmp_path: Path, database: str) -> Ledger:
+async def opened(request: pytest.FixtureRequest, tmp_path: Path, database: str) -> Harness:
     if database == "sqlite":
-        return await sqlite_ledger(tmp_path)
+        return await sqlite_harness(tmp_path)
     postgres: Server = await asyncio.to_thread(request.getfixturevalue, "postgres")
-    return PostgresLedger(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
+    return PostgresHarness(await asyncio.to_thread(postgres.fresh, virtual_clock=True))
 
 
 @pytest.mark.parametrize("platform", ["slack", "discord", "api"])
@@ -38,8 +38,8 @@ async def opened(request: pytest.FixtureRequest, tmp_path: Path, database: str) 
 async def test_who_asks_one_question_is_not_behind_another_members_thousands(
     request: pytest.FixtureRequest, tmp_path: Path, database: str, platform: str, limits: TurnLimits
 ) -> None:
-    ledger = await opened(request, tmp_path, database)
-    log = SqlTurnLog(ledger.database, limits=limits)
+    harness = await opened(request, tmp_path, database)
+    log = SqlTurnLog(harness.database, limits=limits)
     many = QUESTIONS if (platform, database) == ("slack", "sqlite") else 150
     flood = await asyncio.gather(
         *(log.enqueue(question(platform, "mallory", n)) for n in range(many)), return_exceptions=True
@@ -57,4 +57,4 @@ async def test_who_asks_one_question_is_not_behind_another_members_thousands(
         held |= {claim.turn_id: claim for claim in await log.claim(PLACES - len(held), held.keys())}
         assert ended <= 1
     assert ended == 1
-    await ledger.close()
+    await harness.close()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.fakes.llm import FakeLanguageModel, Models, Request, Say, Status
-from tests.stories.workplace import Workplace
+from tests.stories.installation import Installation
 
 CHAIN = "anthropic:house, ollama:qwen3"
 
@@ -17,7 +17,7 @@ def overloaded(_request: Request) -> Status:
 
 def test_another_model_answers_and_a_line_beneath_says_so(tmp_path: Path) -> None:
     with FakeLanguageModel("anthropic", rule=overloaded) as house, FakeLanguageModel("openai", Say("Here.")) as ollama:
-        place = Workplace(
+        place = Installation(
             tmp_path,
             {},
             BOT_MODEL=CHAIN,
@@ -38,7 +38,7 @@ def test_the_doctor_has_a_line_for_each_and_a_missing_key_is_told_at_the_start(t
         FakeLanguageModel("anthropic", models=Models("anthropic", {"house": 1}, key="another")) as house,
         FakeLanguageModel("openai", models=running) as ollama,
     ):
-        place = Workplace(
+        place = Installation(
             tmp_path, {}, BOT_MODEL=CHAIN, ANTHROPIC_BASE_URL=house.base_url, OLLAMA_BASE_URL=ollama.base_url
         )
         place.environment["ANTHROPIC_API_KEY"] = "sk-ant-0123456789"

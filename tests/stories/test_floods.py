@@ -19,7 +19,7 @@ import pytest
 from bot.chat.rejection_messages import TOO_MANY_REQUESTS
 from tests.fakes.llm import FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.stories import discord_program, slack_program
-from tests.stories.counting import CountingPlace
+from tests.stories.counted_calls import CountingPlace
 from tests.stories.program import PATIENCE
 from tests.stories.test_http_api import TOKEN, a_web
 from tests.web.streams import asked

@@ -14,11 +14,11 @@ import pytest
 from bot.chat.rejection_messages import NOT_STORED
 from tests.fakes.llm import FakeLanguageModel
 from tests.postgres import Server
-from tests.stories.counting import COUNT_IT, CountingPlace, counting
+from tests.stories.counted_calls import COUNT_IT, CountingPlace, counting
+from tests.stories.installation import becomes
 from tests.stories.program import PATIENCE
 from tests.stories.slack_program import a_company
 from tests.stories.test_http_api import TOKEN, a_web
-from tests.stories.workplace import becomes
 
 SMALL = 64 * 1024
 """Bytes: more than the log has, less than the database."""

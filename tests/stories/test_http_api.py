@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes.llm import FakeLanguageModel
 from tests.postgres import Server, end_leases
-from tests.stories.counting import COUNT_IT, CountingPlace, counting
+from tests.stories.counted_calls import COUNT_IT, CountingPlace, counting
 from tests.stories.program import Bot, a_bot
 from tests.web.streams import asked, replies, streamed
 

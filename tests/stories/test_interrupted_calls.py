@@ -14,8 +14,8 @@ import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Say
 from tests.fakes.terminal import ProgramOnTerminal
-from tests.mcp.boxes import alive
-from tests.stories.workplace import PROJECT, Workplace, a_tool, becomes, scripted
+from tests.mcp.toolboxes import alive
+from tests.stories.installation import PROJECT, Installation, a_tool, becomes, scripted
 
 
 class Servers:
@@ -47,7 +47,7 @@ class Servers:
         notes = self._notes_pid.read_text().split() if self._notes_pid.exists() else []
         return [*self._office.pids, *self._archive.pids, *map(int, notes)]
 
-    async def run(self, place: Workplace) -> None:
+    async def run(self, place: Installation) -> None:
         """Wait until all of them run and the call is under way."""
         await becomes(lambda: [name for name, _ in self._office.calls] == ["wait"], "the tool was called")
         await becomes(lambda: place.log.count(": connected") == 3, "every server was connected")
@@ -67,7 +67,7 @@ async def test_a_chat_that_is_told_to_end_ends_its_servers_even_deaf_ones(
         Servers(tmp_path, deaf=True) as servers,
         FakeLanguageModel("openai", Say(calls=(Call("office__wait"),))) as model,
     ):
-        place = Workplace(tmp_path, servers.entries, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
+        place = Installation(tmp_path, servers.entries, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
         async with place.terminal() as terminal:
             await terminal.asks("wait for me")
             await servers.run(place)
@@ -82,7 +82,7 @@ async def test_the_servers_of_a_chat_that_was_killed_end_by_themselves(tmp_path:
         Servers(tmp_path, deaf=False) as servers,
         FakeLanguageModel("openai", Say(calls=(Call("office__wait"),))) as model,
     ):
-        place = Workplace(tmp_path, servers.entries, model=model)
+        place = Installation(tmp_path, servers.entries, model=model)
         async with place.begun("--approve", "all", "-m", "wait for me") as program:
             await servers.run(place)
             program.kill()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.stories.workplace import Workplace, a_tool, says, scripted
+from tests.stories.installation import Installation, a_tool, says, scripted
 
 ROUNDS = 10
 TIMEOUT = 1.5
@@ -32,7 +32,7 @@ def test_after_ten_rounds_the_model_answers_without_tools_and_a_silent_tool_is_g
         trusted=True,
     )
     with FakeLanguageModel("openai", rule=tireless) as model:
-        place = Workplace(tmp_path, {"office": office.entry}, model=model)
+        place = Installation(tmp_path, {"office": office.entry}, model=model)
         said = place.chat("--approve", "all", typed="go as far as you can\nwait\n")
     assert said.code == 0, said.err
     assert said.out == "That is as far as I got.\n\nNeither answered.\n"

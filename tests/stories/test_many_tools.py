@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.llm import Api, Call, FakeLanguageModel, Request, Say
+from tests.stories.installation import Installation, a_tool, scripted
 from tests.stories.test_approvals import card
-from tests.stories.workplace import Workplace, a_tool, scripted
 
 OWN = ("countersign__search_tools", "countersign__call_tool", "countersign__read_result")
 TRANSFER = {**a_tool("transfer", account="string", euros="integer"), "description": "Wire money to an account."}
@@ -35,7 +35,7 @@ async def test_a_tool_that_was_found_is_signed_for_by_its_own_name_also_after_a_
     others = (a_tool(f"report_{n}", reads=True, year="integer") for n in range(60))
     bank = scripted(tmp_path, "bank", *others, TRANSFER)
     with FakeLanguageModel(api, rule=paying) as model:
-        place = Workplace(tmp_path, {"bank": bank.entry}, model=model, HISTORY_TOOL_STEPS="full")
+        place = Installation(tmp_path, {"bank": bank.entry}, model=model, HISTORY_TOOL_STEPS="full")
         async with place.terminal("--conversation", "rent") as terminal:
             await terminal.asks("pay the rent")
             screen = await card(terminal, "▌ Transfer (bank)?", "bank.transfer", "▌ account  DE12", "▌ euros    700")
@@ -59,7 +59,7 @@ async def test_a_tool_that_was_found_is_signed_for_by_its_own_name_also_after_a_
 def test_where_search_is_off_the_model_is_given_what_its_service_takes_and_people_are_told(tmp_path: Path) -> None:
     bank = scripted(tmp_path, "bank", *(a_tool(f"report_{n}", reads=True) for n in range(130)))
     with FakeLanguageModel("openai", Say("Hello.")) as model:
-        place = Workplace(tmp_path, {"bank": bank.entry}, model=model, TOOL_SEARCH="off")
+        place = Installation(tmp_path, {"bank": bank.entry}, model=model, TOOL_SEARCH="off")
         said = place.chat("-m", "hello")
     assert said.code == 0
     assert len(model.requests[0].tool_names) == 128
@@ -69,7 +69,7 @@ def test_where_search_is_off_the_model_is_given_what_its_service_takes_and_peopl
 def test_the_demo_model_which_searches_nothing_still_finds_its_tool_among_many(tmp_path: Path) -> None:
     others = (a_tool(f"report_{n}", reads=True) for n in range(60))
     bank = scripted(tmp_path, "bank", *others, a_tool("ring_the_bell"))
-    place = Workplace(tmp_path, {"bank": bank.entry})
+    place = Installation(tmp_path, {"bank": bank.entry})
     said = place.chat("-m", "ring the bell", "--approve", "all")
     assert (said.code, bank.calls) == (0, [("ring_the_bell", {})]), said.err
 
@@ -84,7 +84,7 @@ def test_the_tools_of_a_server_that_is_called_like_the_bot_are_signed_for_like_a
         return Say(calls=tuple(Call(name, {"query": "all"}) for name in (*OWN, *request.tool_names)))
 
     with FakeLanguageModel("openai", rule=asking) as model:
-        place = Workplace(tmp_path, {"countersign": server.entry}, model=model)
+        place = Installation(tmp_path, {"countersign": server.entry}, model=model)
         place.chat("-m", "go", "--approve", "none")
         assert server.calls == []
         place.chat("-m", "go", "--approve", "all")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.llm import Api, Call, Cut, FakeLanguageModel, Gate, Reply, Request, Say, Status
-from tests.stories.workplace import KEY, Workplace, a_tool, scripted
+from tests.stories.installation import KEY, Installation, a_tool, scripted
 
 APIS: tuple[Api, ...] = ("openai", "responses", "anthropic")
 VARIABLES = {"openai": "OPENAI", "responses": "OPENAI", "anthropic": "ANTHROPIC"}
@@ -48,7 +48,7 @@ async def test_calls_come_in_fragments_and_a_stumbling_service_is_asked_again(tm
         Status(400, "no more of this", "invalid_request_error"),
     )
     with FakeLanguageModel("openai", rule=script) as model:
-        place = Workplace(tmp_path, {"shop": shop.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
+        place = Installation(tmp_path, {"shop": shop.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
         async with place.terminal() as terminal:
             await terminal.asks("what do a cup and a tea pot cost?")
             await terminal.shows("Looking.", "Both cost the same.")
@@ -84,7 +84,7 @@ async def test_calls_come_in_fragments_and_a_stumbling_service_is_asked_again(tm
 def test_a_program_is_told_when_a_busy_model_is_asked_again(tmp_path: Path) -> None:
     busy = Status(429, "slow down", headers={"retry-after": "1"})
     with FakeLanguageModel("openai", rule=Script(busy, Say("There it is."))) as model:
-        said = Workplace(tmp_path, {}, model=model).chat("--json", "-m", "hello")
+        said = Installation(tmp_path, {}, model=model).chat("--json", "-m", "hello")
     assert said.code == 0, said.err
     (paused,) = [event for event in said.events if event["event"] == "model_paused"]
     assert (paused["seconds"], "slow down" in paused["reason"]) == (1, True)
@@ -95,7 +95,7 @@ def test_a_program_is_told_when_a_busy_model_is_asked_again(tmp_path: Path) -> N
 def test_a_wrong_key_is_told_with_its_fix_and_shown_nowhere(tmp_path: Path, api: Api) -> None:
     refusal = Status(401, f"Incorrect API key provided: {KEY}.", "invalid_request_error", code="invalid_api_key")
     with FakeLanguageModel(api, refusal) as model:
-        place = Workplace(tmp_path, {}, model=model, LOG_LEVEL="debug")
+        place = Installation(tmp_path, {}, model=model, LOG_LEVEL="debug")
         said = place.chat("-m", "hello")
     assert (said.code, said.out) == (1, "")
     assert "does not accept the key (401)" in said.err

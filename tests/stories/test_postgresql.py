@@ -13,9 +13,9 @@ from tests.fakes.llm import FakeLanguageModel
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.platforms.console.terminal import echoed
 from tests.postgres import Server, end_leases
-from tests.stories.counting import COUNT_IT, UNSURE, CountingPlace, counting
+from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace, counting
+from tests.stories.installation import Installation
 from tests.stories.test_approvals import card
-from tests.stories.workplace import Workplace
 
 PASSWORD = "correct-horse-7"
 WAITING = "Waiting behind an approval"
@@ -123,7 +123,7 @@ async def leave(window: ProgramOnTerminal) -> None:
 
 async def test_a_server_that_is_not_there_is_one_line_that_shows_no_password(tmp_path: Path) -> None:
     nowhere = f"postgresql://clerk:{PASSWORD}@127.0.0.1:1/office"
-    place = Workplace(tmp_path, {}, DATABASE_URL=nowhere)
+    place = Installation(tmp_path, {}, DATABASE_URL=nowhere)
     said = await asyncio.to_thread(place.chat, "-m", "hello")
     assert (said.code, said.out) == (1, "")
     (line,) = said.err.splitlines()

@@ -15,9 +15,9 @@ import pytest
 from tests.deploy.files import image_environment, procfile
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.postgres import Server
+from tests.stories.installation import Installation, a_tool, becomes, says, scripted
 from tests.stories.program import Bot, a_bot
 from tests.stories.slack_program import Company, a_company
-from tests.stories.workplace import Workplace, a_tool, becomes, says, scripted
 
 PROCESSES = {name: words[1:] for name, words in procfile()}
 GRACE_SECONDS = 20.0
@@ -108,7 +108,7 @@ async def test_slack_two_workers_and_web_answer_together_and_all_end_when_they_a
 async def test_main_serves_its_health_where_it_is_told_to_and_needs_nothing_else_for_it(tmp_path: Path) -> None:
     # As the image sets them; here any port will do.
     assert image_environment().keys() >= {"WEB_HOST", "PORT"}
-    place = Workplace(tmp_path, {}, WEB_HOST="127.0.0.1", PORT="0", LOG_FORMAT="text")
+    place = Installation(tmp_path, {}, WEB_HOST="127.0.0.1", PORT="0", LOG_FORMAT="text")
     async with a_bot(place, *PROCESSES["main"][1:]) as bot, httpx2.AsyncClient() as client:
         port = (await bot.logs(r"listening for requests at 127\.0\.0\.1, port (\d+)"))[1]
         assert (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200

@@ -8,7 +8,7 @@ from pathlib import Path
 from bot.platforms.console.theme import PROMPT
 from tests.fakes.llm import FakeLanguageModel, Request, Say
 from tests.fakes.terminal import ProgramOnTerminal
-from tests.stories.workplace import Workplace
+from tests.stories.installation import Installation
 
 CTRL_D = "\x04"
 
@@ -31,7 +31,7 @@ async def leave(terminal: ProgramOnTerminal) -> None:
 
 async def test_a_conversation_goes_on_after_a_restart_and_others_can_be_begun_and_found_again(tmp_path: Path) -> None:
     with FakeLanguageModel("openai", rule=counting) as model:
-        place = Workplace(tmp_path, {}, model=model)
+        place = Installation(tmp_path, {}, model=model)
         async with place.terminal() as terminal:
             await terminal.asks("my bicycle is green")
             await terminal.shows("That was question 1.")
@@ -61,7 +61,7 @@ async def test_a_conversation_goes_on_after_a_restart_and_others_can_be_begun_an
         assert heard(model)[0] == "my bicycle is green"
 
 
-def assert_only_one_at_a_time(place: Workplace, terminal: ProgramOnTerminal, conversation: str) -> None:
+def assert_only_one_at_a_time(place: Installation, terminal: ProgramOnTerminal, conversation: str) -> None:
     """While the chat on the terminal runs, a second one is told so, and may read a conversation."""
     second = place.chat("-m", "me too")
     assert (second.code, second.out) == (1, "")

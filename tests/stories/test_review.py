@@ -15,8 +15,8 @@ from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.mcp.endpoint import tool as listed
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.postgres import Server
+from tests.stories.installation import Installation, ScriptedServer, a_tool, becomes, says
 from tests.stories.test_approvals import card
-from tests.stories.workplace import ScriptedServer, Workplace, a_tool, becomes, says
 
 LOOK_UP, TURN = "look it up", "turn"
 TOOL = "tickets__lookup"
@@ -78,7 +78,7 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_seen_what_is_diffe
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     tickets = turncoat(tmp_path)
-    place = Workplace(tmp_path, {"tickets": tickets.entry}, model=model, policy=POLICY)
+    place = Installation(tmp_path, {"tickets": tickets.entry}, model=model, policy=POLICY)
     async with place.terminal(columns=200, rows=60) as terminal:
         await looks_up(terminal)
         await terminal.asks("/mcp policy explain tickets lookup")
@@ -121,7 +121,7 @@ async def test_a_tool_that_changes_is_gone_until_an_admin_has_seen_what_is_diffe
 async def test_where_nothing_is_withheld_auto_asks_once_the_definition_is_another(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
-    place = Workplace(tmp_path, {"tickets": turncoat(tmp_path).entry}, model=model, policy=POLICY, MCP_REVIEW="off")
+    place = Installation(tmp_path, {"tickets": turncoat(tmp_path).entry}, model=model, policy=POLICY, MCP_REVIEW="off")
     async with place.terminal(columns=200, rows=60) as terminal:
         await looks_up(terminal)
         await terminal.asks(TURN)
@@ -172,7 +172,7 @@ async def test_what_an_admin_approves_in_one_process_is_offered_in_the_other(
         "MCP_ALLOWED_HOSTS": f"127.0.0.1:{endpoint.port}",
         "MCP_APPROVAL_DEFAULT_POLICY": "ALWAYS_ALLOW",
     }
-    here, there = (Workplace(tmp_path / name, {}, model=model, **both) for name in ("a", "b"))
+    here, there = (Installation(tmp_path / name, {}, model=model, **both) for name in ("a", "b"))
     async with (
         here.terminal(columns=200, rows=60) as one,
         there.terminal("--user", "ben", columns=200, rows=60) as other,

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Rule, Say, Status
 from tests.fakes.terminal import PATIENCE
-from tests.stories.workplace import ScriptedServer, Workplace, a_tool, scripted
+from tests.stories.installation import Installation, ScriptedServer, a_tool, scripted
 
 READ, WRITE = Call("desk__look", {"at": "shelf"}), Call("desk__file", {"paper": "A4"})
 
@@ -37,7 +37,7 @@ def answering(answers: Mapping[str, Reply]) -> Rule:
 def test_one_question_gives_its_answer_alone_and_what_needs_a_signature_is_not_run(tmp_path: Path) -> None:
     server = desk(tmp_path)
     with FakeLanguageModel("openai", rule=answering({})) as model:
-        said = Workplace(tmp_path, {"desk": server.entry}, model=model).chat("-m", "go")
+        said = Installation(tmp_path, {"desk": server.entry}, model=model).chat("-m", "go")
     assert (said.code, said.out) == (0, "Let me see.\n\n0 of 2 ran.\n")
     assert "▌ Look (desk)?" in said.err
     assert "desk.file needs an approval and was not run. Allow it with --approve all" in said.err
@@ -52,7 +52,7 @@ def test_every_line_of_standard_input_is_a_message_and_reads_can_be_approved_alo
         "forbidden": Status(400, "that is too long", "invalid_request_error"),
     }
     with FakeLanguageModel("openai", rule=answering(answers)) as model:
-        place = Workplace(tmp_path, {"desk": server.entry}, model=model)
+        place = Installation(tmp_path, {"desk": server.entry}, model=model)
         said = place.chat("--approve", "reads", typed="hello\n\ngo\n/mcp list\nforbidden\nhello")
     assert said.code == 1, "the worst of all lines counts"
     assert said.out.startswith("Hello.\n\nLet me see.\n\n1 of 2 ran.\n")
@@ -68,7 +68,7 @@ def test_json_is_one_event_a_line_in_the_order_of_what_happens(tmp_path: Path) -
     server = desk(tmp_path)
     answers: dict[str, Reply] = {"forbidden": Status(400, "that is too long", "invalid_request_error")}
     with FakeLanguageModel("openai", rule=answering(answers)) as model:
-        place = Workplace(tmp_path, {"desk": server.entry}, model=model)
+        place = Installation(tmp_path, {"desk": server.entry}, model=model)
         said = place.chat("--json", "--approve", "all", typed="go\nforbidden\n")
     assert said.code == 1
     *went, failed = said.events
@@ -104,14 +104,14 @@ def test_without_the_right_or_the_will_to_sign_nothing_runs(
 ) -> None:
     server = desk(tmp_path)
     with FakeLanguageModel("openai", rule=answering({})) as model:
-        said = Workplace(tmp_path, {"desk": server.entry}, model=model).chat(*options, "-m", "go")
+        said = Installation(tmp_path, {"desk": server.entry}, model=model).chat(*options, "-m", "go")
     assert (said.code, said.out) == (0, "Let me see.\n\n0 of 2 ran.\n")
     assert told in said.err
     assert server.calls == []
 
 
 def test_a_command_line_that_means_nothing_is_exit_code_2_with_a_reason(tmp_path: Path) -> None:
-    place = Workplace(tmp_path, {})
+    place = Installation(tmp_path, {})
     both = place.chat("--new", "--conversation", "c1")
     unknown = place.chat("--model", "abacus:3")
     assert (both.code, both.out, unknown.code, unknown.out) == (2, "", 2, "")
@@ -123,7 +123,7 @@ def test_a_command_line_that_means_nothing_is_exit_code_2_with_a_reason(tmp_path
 async def test_an_interrupt_stops_the_question_with_exit_code_130(tmp_path: Path) -> None:
     with FakeLanguageModel("openai", Hold(Say("It all began"), Gate())) as model:
         async with (
-            Workplace(tmp_path, {}, model=model).begun("-m", "tell me a story") as program,
+            Installation(tmp_path, {}, model=model).begun("-m", "tell me a story") as program,
             asyncio.timeout(PATIENCE),
         ):
             assert program.stdout is not None

@@ -9,8 +9,8 @@ import pytest
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
+from tests.stories.installation import KEY
 from tests.stories.slack_program import a_company
-from tests.stories.workplace import KEY
 
 KEEP_IT = "note that the deploy is at noon"
 LOOK_UP = "look it up"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Say
 from tests.fakes.terminal import PATIENCE
-from tests.stories.workplace import Workplace, a_tool, becomes, scripted
+from tests.stories.installation import Installation, a_tool, becomes, scripted
 
 CTRL_C = "\x03"
 
@@ -25,7 +25,9 @@ async def test_ctrl_c_stops_a_reply_and_a_tool_and_the_next_message_works_and_a_
         Say("It may have been printed."),
         Hold(Say("Another story"), never),
     ) as model:
-        place = Workplace(tmp_path, {"office": office.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW")
+        place = Installation(
+            tmp_path, {"office": office.entry}, model=model, MCP_APPROVAL_DEFAULT_POLICY="ALWAYS_ALLOW"
+        )
         async with place.terminal() as terminal:
             await terminal.asks("tell me a story")
             await terminal.shows("A long story begins")

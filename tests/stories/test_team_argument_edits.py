@@ -10,7 +10,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
 from bot.storage.grants import SqlGrantStore
 from bot.storage.sqlite import open_sqlite
-from tests.commands.servers import office
+from tests.commands.servers import command_harness
 from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.migrated import at_hand
 from tests.stories.team import Team
@@ -90,7 +90,7 @@ async def test_what_is_allowed_in_a_thread_runs_there_until_it_is_revoked(team: 
     filing(team)
     one, two, three = (call(CREATE, summary=each) for each in ("One", "Two", "Three"))
     team.model.script = [ask_for(one), say("First."), ask_for(two), say("Second."), ask_for(three)]
-    held, database = office(), open_sqlite(await at_hand(team.database))
+    held, database = command_harness(), open_sqlite(await at_hand(team.database))
     grants = SqlGrantStore(database)
     held.grants = grants  # type: ignore[assignment]
     team.commands = held.registry

@@ -15,7 +15,7 @@ from bot.chat.elicitation_forms import FINISHED, REFUSED, SENT
 from bot.domain.messages import ToolResult
 from tests.fakes.parts import ask_for, call, say
 from tests.fakes.programs import listening
-from tests.mcp.boxes import remote, started
+from tests.mcp.toolboxes import remote, started
 from tests.stories.team import Talk, Team
 
 BOOKING = Path(__file__).parents[1] / "fakes" / "mcp" / "booking.py"

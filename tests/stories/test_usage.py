@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.fakes.llm import Cut, FakeLanguageModel, Say
 from tests.fakes.llm_script import Tokens
-from tests.stories.workplace import Workplace
+from tests.stories.installation import Installation
 
 PRICES = """
 currency = "EUR"
@@ -21,7 +21,7 @@ LIMITS = '[[limits]]\nper = "person"\nevery = "day"\ntokens = 2_000\n'
 ASK = "how are you?"
 
 
-def kept(place: Workplace, *, prices: str = PRICES, limits: str = LIMITS) -> Workplace:
+def kept(place: Installation, *, prices: str = PRICES, limits: str = LIMITS) -> Installation:
     (place.folder / "config" / "prices.toml").write_text(prices, encoding="utf-8")
     (place.folder / "config" / "limits.toml").write_text(limits, encoding="utf-8")
     return place
@@ -30,7 +30,7 @@ def kept(place: Workplace, *, prices: str = PRICES, limits: str = LIMITS) -> Wor
 async def test_questions_are_counted_shown_in_tokens_and_money_and_refused_past_the_limit(tmp_path: Path) -> None:
     answer = Say("Fine, thank you.", tokens=Tokens(1_000, 200, 400))
     with FakeLanguageModel("openai", rule=lambda _request: answer) as model:
-        place = kept(Workplace(tmp_path, {}, model=model))
+        place = kept(Installation(tmp_path, {}, model=model))
         async with place.terminal(columns=140) as terminal:
             await terminal.asks("/usage")
             await terminal.shows("no model was asked since", "0 of 2,000 tokens")
@@ -72,7 +72,7 @@ async def test_questions_are_counted_shown_in_tokens_and_money_and_refused_past_
 def test_a_reply_that_broke_off_is_counted_as_far_as_it_came(tmp_path: Path) -> None:
     half, whole = (Say(text, tokens=Tokens(1_000, 200)) for text in ("Half an answer", "Fine, thank you."))
     with FakeLanguageModel("anthropic", Cut(half), whole) as model:
-        place = Workplace(tmp_path, {}, model=model)
+        place = Installation(tmp_path, {}, model=model)
         assert place.chat("-m", "hello").code == 0
         said = json.loads(place.countersign("usage", "all", "--json").out)
     total = said["data"]["total"]
@@ -83,7 +83,8 @@ def test_a_reply_that_broke_off_is_counted_as_far_as_it_came(tmp_path: Path) -> 
 
 def test_a_mistake_in_the_prices_is_told_before_anything_starts(tmp_path: Path) -> None:
     place = kept(
-        Workplace(tmp_path, {}).afresh(), prices='currency = "EUR"\n[[models]]\nmodel = "x"\ninput = "3"\noutput = 1\n'
+        Installation(tmp_path, {}).afresh(),
+        prices='currency = "EUR"\n[[models]]\nmodel = "x"\ninput = "3"\noutput = 1\n',
     )
     for said in (place.chat("-m", "hello"), place.countersign("doctor")):
         assert said.code != 0
@@ -93,7 +94,7 @@ def test_a_mistake_in_the_prices_is_told_before_anything_starts(tmp_path: Path) 
 
 def test_a_model_without_a_price_is_warned_of_where_money_is_limited(tmp_path: Path) -> None:
     limits = '[[limits]]\nper = "person"\nevery = "day"\nmoney = 5\n'
-    place = kept(Workplace(tmp_path, {}), limits=limits)
+    place = kept(Installation(tmp_path, {}), limits=limits)
     assert place.chat("-m", "hello").code == 0
     assert "demo has no price in config/prices.toml: limits on money do not count it" in place.log
     found = [json.loads(line) for line in place.countersign("doctor", "--json").out.splitlines()]

@@ -14,8 +14,8 @@ from tests.fakes.mcp.cases.orders import shop
 from tests.fakes.mcp.cases.tracker import tracker
 from tests.fakes.mcp.cases.workflows import KEY_HEADER, workflows
 from tests.fakes.terminal import ProgramOnTerminal
+from tests.stories.installation import PROJECT, Installation
 from tests.stories.test_approvals import card
-from tests.stories.workplace import PROJECT, Workplace
 
 KEY = "n8n-5d1e70c2aa3b49f0"
 PASSWORD = "correct-horse-battery"
@@ -53,7 +53,7 @@ async def test_a_workflow_sends_an_email_once_it_is_signed(tmp_path: Path) -> No
         wanting(workflows=Call("n8n__list_workflows"), write=Call("n8n__send_email", mail)) as model,
     ):
         entry = {"url": n8n.url, "headers": {KEY_HEADER: "${N8N_API_KEY}"}}
-        place = Workplace(
+        place = Installation(
             tmp_path, {"n8n": entry}, model=model, policy=reading("n8n", "list_workflows"), N8N_API_KEY=KEY
         )
         async with place.terminal() as terminal:
@@ -77,7 +77,7 @@ async def test_a_workflow_sends_an_email_once_it_is_signed(tmp_path: Path) -> No
 
 async def test_the_weather_is_looked_up_by_the_bundled_server(tmp_path: Path) -> None:
     with FakeJma() as jma, wanting(weather=Call("weather__forecast", {"area": "Tokyo"})) as model:
-        place = Workplace(tmp_path, model=model, WEATHER_BASE_URL=jma.base_url)
+        place = Installation(tmp_path, model=model, WEATHER_BASE_URL=jma.base_url)
         async with place.terminal() as terminal:
             await terminal.asks("how will the weather be in Tokyo?")
             await terminal.shows("✓ weather.forecast", "It said:", "東京都")
@@ -98,7 +98,7 @@ async def test_a_database_is_read_freely_and_written_with_a_signature_and_only_w
         database(tmp_path / "customers.db", "bot", PASSWORD) as kept,
         wanting(live=Call("db__query", who), add=Call("db__insert", {"name": "Bo", "city": "Oslo"})) as model,
     ):
-        place = Workplace(
+        place = Installation(
             tmp_path / "bot",
             {},
             model=model,
@@ -145,7 +145,9 @@ async def test_the_rules_of_a_business_are_asked_for_a_price_and_an_order_is_sig
             cost=Call("shop__calculate_price", many), order=Call("shop__process_order", {**many, "customer": "Priya"})
         ) as model,
     ):
-        place = Workplace(tmp_path, {"shop": {"url": sold.url}}, model=model, policy=reading("shop", "calculate_price"))
+        place = Installation(
+            tmp_path, {"shop": {"url": sold.url}}, model=model, policy=reading("shop", "calculate_price")
+        )
         async with place.terminal() as terminal:
             await terminal.asks("what do ten lamps cost?")
             await terminal.shows("✓ shop.calculate_price", "355.50 EUR")
@@ -178,7 +180,7 @@ async def test_files_an_api_and_an_issue_tracker_are_read_freely_and_changed_wit
         ) as model,
     ):
         policy = reading("files", "list_directory", "read_file") + reading("swagger", "listPaths", "getSchema")
-        place = Workplace(
+        place = Installation(
             tmp_path,
             {
                 "files": {"command": "python", "args": [str(FILES), str(shelf)], "trusted": True, "sends": "closed"},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bot.platforms.console.theme import PROMPT
 from tests.fakes.jma import FakeJma, Status, refusing
-from tests.stories.workplace import Workplace
+from tests.stories.installation import Installation
 
 SAMPLE = "SAMPLE DATA, not a real forecast"
 
@@ -15,7 +15,7 @@ async def test_the_weather_is_asked_for_in_the_terminal_and_a_sample_stands_in_w
     tmp_path: Path,
 ) -> None:
     with FakeJma() as jma:
-        async with Workplace(tmp_path, WEATHER_BASE_URL=jma.base_url).terminal() as terminal:
+        async with Installation(tmp_path, WEATHER_BASE_URL=jma.base_url).terminal() as terminal:
             await terminal.asks("What is the weather in Tokyo?")
             await terminal.shows(
                 f"{PROMPT} What is the weather in Tokyo?", "✓ weather.forecast", "Tokyo (東京都)", "23°C"
@@ -38,7 +38,7 @@ async def test_the_weather_is_asked_for_in_the_terminal_and_a_sample_stands_in_w
 
 def test_without_a_network_and_without_samples_it_is_said_that_there_is_no_forecast(tmp_path: Path) -> None:
     with refusing() as address:
-        said = Workplace(tmp_path, WEATHER_BASE_URL=address, WEATHER_SAMPLE="never").chat("-m", "weather in Tokyo?")
+        said = Installation(tmp_path, WEATHER_BASE_URL=address, WEATHER_SAMPLE="never").chat("-m", "weather in Tokyo?")
     assert said.code == 0, said.err
     assert "could not be reached" in said.out
     assert "✗ weather.forecast" in said.err
@@ -47,7 +47,7 @@ def test_without_a_network_and_without_samples_it_is_said_that_there_is_no_forec
 
 def test_samples_can_be_had_without_a_network_at_all(tmp_path: Path) -> None:
     with FakeJma() as jma:
-        place = Workplace(tmp_path, WEATHER_BASE_URL=jma.base_url, WEATHER_SAMPLE="always")
+        place = Installation(tmp_path, WEATHER_BASE_URL=jma.base_url, WEATHER_SAMPLE="always")
         said = place.chat("-m", "weather in Sapporo?")
     assert said.code == 0, said.err
     assert f"{SAMPLE}, because WEATHER_SAMPLE is set to always." in said.out

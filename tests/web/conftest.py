@@ -9,8 +9,8 @@ import pytest
 from bot.app import services
 from bot.mcp.server.retry import ConnectionTiming
 from bot.settings import Settings
-from tests.app.surroundings import bare
-from tests.web.house import Api, opened_api
+from tests.app.program import bare
+from tests.web.api_server import Api, opened_api
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +32,6 @@ def _quick_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def api(folder: Path) -> AsyncIterator[Api]:
-    """A whole house on the demo model, with its API."""
+    """A whole bot on the demo model, with its API."""
     async with opened_api(folder) as api:
         yield api

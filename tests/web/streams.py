@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from tests.web.house import ADMIN_TOKEN
+from tests.web.api_server import ADMIN_TOKEN
 
 PATIENCE = 60.0
 

@@ -17,9 +17,9 @@ from bot.ports import reporting
 from bot.web.api import approvals
 from tests.fakes.mcp.endpoint import error, result, tool
 from tests.fakes.parts import RecordingSurface, ScriptedModel, ask_for, call, message, say
-from tests.stories.workplace import a_tool
-from tests.stories.workplace import scripted as server_script
-from tests.web.house import ADMIN_TOKEN, Api, opened_api, scripted
+from tests.stories.installation import a_tool
+from tests.stories.installation import scripted as server_script
+from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted
 
 WRITE = "fake__write"
 POLICY = """
@@ -40,7 +40,7 @@ async def an_api(
     says: bool = True,
     **settings: Any,
 ) -> AsyncIterator[Api]:
-    """A house whose model writes so, then says that it has, unless no call is ever approved; approvers sign."""
+    """A bot whose model writes so, then says that it has, unless no call is ever approved; approvers sign."""
     (folder / "policy.toml").write_text(POLICY.format(who=who, more=more), encoding="utf-8")
     last = [say("Written.")] if says else []
     script = [each for arguments in calls for each in (ask_for(call(WRITE, **arguments)), *last)]
@@ -273,7 +273,7 @@ async def test_a_call_that_waits_in_a_chat_is_signed_by_a_token_of_its_workspace
         elsewhere = await api.token("elsewhere", ApiRole.APPROVER, "slack:T2")
         member = await api.token("member", ApiRole.MEMBER, "slack:T1")
         author = Author("slack", "U1", "Sam")
-        receipt = await api.house.engine.receive(message("write it", "k1", conversation=chat, author=author))
+        receipt = await api.runtime.engine.receive(message("write it", "k1", conversation=chat, author=author))
         await surface.wait_for(lambda view: bool(view.awaiting))
         for token in (elsewhere, member):
             assert (await api.get("/api/responses/approvals", token=token)).json()["approvals"] == []

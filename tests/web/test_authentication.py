@@ -14,8 +14,8 @@ from bot.domain.api_clients import ApiRole
 from bot.errors import DatabaseUnavailable
 from bot.web.authentication import AdminCaller, ApproverCaller, LoginThrottle, MemberCaller, ensure_workspace
 from tests.fakes.parts import ANA
-from tests.web.house import opened_api
-from tests.web.small import OPERATORS, MemoryTokens, opened
+from tests.web.api_server import opened_api
+from tests.web.minimal_api import OPERATORS, MemoryTokens, opened
 
 WRONG = (None, "x", "cs_" + "a" * 43, OPERATORS[:-1], f"{OPERATORS}x", OPERATORS.upper())
 

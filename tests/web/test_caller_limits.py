@@ -17,7 +17,7 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.errors import SettingsError
 from bot.settings import read_settings
 from tests.fakes.parts import ScriptedModel, say, until
-from tests.web.house import Api, opened_api, scripted
+from tests.web.api_server import Api, opened_api, scripted
 from tests.web.streams import Stream, asked, streamed
 
 ASK = "/api/responses/stream"

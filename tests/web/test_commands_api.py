@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.domain.api_clients import ApiRole
-from tests.web.house import Api, opened_api
-from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.api_server import Api, opened_api
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
 
 COMMANDS = "/api/commands"
 

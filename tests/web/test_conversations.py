@@ -11,7 +11,7 @@ import pytest
 from bot.domain.api_clients import ApiRole
 from bot.domain.conversations import Author, ConversationKey
 from tests.fakes.parts import ScriptedModel, ask_for, call, message, say
-from tests.web.house import ADMIN_TOKEN, Api, opened_api, scripted
+from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted
 
 WRITE = "fake__write"
 
@@ -103,7 +103,9 @@ async def test_everybody_sees_their_own_and_admins_all_of_their_workspace(api: A
     chat = ConversationKey("slack", "T1", "C2", "17.000100")
     elsewhere = ConversationKey("slack", "T2", "C2", "17.000200")
     for key in (chat, elsewhere):
-        await api.house.turn_log.enqueue(message("hi", str(key), conversation=key, author=Author("slack", "U1", "Sam")))
+        await api.runtime.turn_log.enqueue(
+            message("hi", str(key), conversation=key, author=Author("slack", "U1", "Sam"))
+        )
     assert (await listed(api, one), await listed(api, two)) == (["same"], ["same"])
     assert set(await listed(api, boss)) == {"api:slack!3AT1:two:same", "slack:T1:C2:17.000100"}
     assert await listed(api, boss, "?own=true") == []

@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.web.application import api_routers, page
 from bot.web.routes import api_routes
-from tests.web.house import Api, opened_api
+from tests.web.api_server import Api, opened_api
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 

@@ -11,7 +11,7 @@ from typing import Any
 from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
-from tests.web.house import ADMIN_TOKEN, Api, opened_api, scripted
+from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted
 from tests.web.streams import asked
 from tests.web.test_approvals import becomes_done
 
@@ -31,7 +31,7 @@ POLICY = '[[rules]]\npolicy = "ALWAYS_ALLOW"\nserver = "fake"\n'
 
 @asynccontextmanager
 async def asking(folder: Path, *asked: dict[str, Any]) -> AsyncIterator[Api]:
-    """A house whose model calls a tool; the tool asks back, once, and then says what it was told."""
+    """A bot whose model calls a tool; the tool asks back, once, and then says what it was told."""
     (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
     model = ScriptedModel([ask_for(call("fake__write")), say("Done.")])
     questions = {f"q{number}": each for number, each in enumerate(asked, 1)}

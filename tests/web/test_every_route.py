@@ -14,7 +14,7 @@ from bot.domain.api_clients import ApiRole
 from bot.web.application import api_routers
 from bot.web.authentication import RequireRole
 from bot.web.routes import api_routes
-from tests.web.house import Api, opened_api
+from tests.web.api_server import Api, opened_api
 
 OPEN = ("/healthz",)
 """What takes no token, and why: a load balancer asks it."""

@@ -35,7 +35,7 @@ class Place:
 
 
 @dataclass
-class House:
+class FakeRuntime:
     """A database, platforms and servers, by a clock that stands still."""
 
     states: list[ServerStatus] = field(default_factory=list)
@@ -78,7 +78,7 @@ async def asked(check: HealthCheck, path: str = "/readyz") -> httpx2.Response:
 
 @pytest.mark.parametrize("path", ["/readyz", "/health"])
 async def test_a_house_without_any_server_or_platform_is_ready(path: str) -> None:
-    answer = await asked(House().check(), path)
+    answer = await asked(FakeRuntime().check(), path)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.json() == {
@@ -92,7 +92,7 @@ async def test_a_house_without_any_server_or_platform_is_ready(path: str) -> Non
 
 async def test_servers_are_counted_and_named_nowhere() -> None:
     states = [ServerStatus.CONNECTED, ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED, ServerStatus.IDLE]
-    answer = await asked(House(states).check())
+    answer = await asked(FakeRuntime(states).check())
     assert answer.status_code == 200
     assert answer.json()["status"] == "degraded"
     assert answer.json()["servers"] == {"total": 4, "connected": 1, "errors": 2}
@@ -100,7 +100,7 @@ async def test_servers_are_counted_and_named_nowhere() -> None:
 
 
 async def test_a_database_that_is_away_makes_it_unready_and_is_named_nowhere() -> None:
-    answer = await asked(House(away=True).check(slack=Place(CONNECTED)))
+    answer = await asked(FakeRuntime(away=True).check(slack=Place(CONNECTED)))
     assert answer.status_code == 503
     assert (answer.json()["status"], answer.json()["database"]) == ("unready", "down")
     assert "internal" not in answer.text
@@ -108,7 +108,7 @@ async def test_a_database_that_is_away_makes_it_unready_and_is_named_nowhere() -
 
 async def test_a_database_that_says_nothing_is_as_good_as_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.app.services.DATABASE_SECONDS", 0.01)
-    assert (await asked(House(silent=True).check())).status_code == 503
+    assert (await asked(FakeRuntime(silent=True).check())).status_code == 503
 
 
 @pytest.mark.parametrize(
@@ -131,31 +131,31 @@ def test_even_if_no_server_can_be_used_the_house_is_ready() -> None:
 
 
 async def test_it_follows_what_happens() -> None:
-    house, slack = House(), Place(CONNECTING)
-    check = house.check(slack=slack)
+    runtime, slack = FakeRuntime(), Place(CONNECTING)
+    check = runtime.check(slack=slack)
     assert (await check.look()).condition is HealthStatus.UNREADY
     slack.now = CONNECTED
     assert (await check.look()).condition is HealthStatus.READY
-    house.away = True
-    house.time += FRESH_SECONDS
+    runtime.away = True
+    runtime.time += FRESH_SECONDS
     assert (await check.look()).condition is HealthStatus.UNREADY
 
 
 async def test_many_who_ask_at_once_are_one_question_to_the_database() -> None:
-    house = House()
-    check = house.check()
+    runtime = FakeRuntime()
+    check = runtime.check()
     await asyncio.gather(*(check.look() for _ in range(50)))
-    assert house.asked == 1
+    assert runtime.asked == 1
 
 
 async def test_a_database_that_takes_no_writes_makes_it_unready_with_cause_and_fix_and_is_named_nowhere() -> None:
-    house = House()
-    house.trouble = DatabaseUnwritable(
+    runtime = FakeRuntime()
+    runtime.trouble = DatabaseUnwritable(
         "The database db.internal cannot be written: its disk is full.",
         "free some space on its disk",
         reason="its disk is full",
     )
-    answer = await asked(house.check())
+    answer = await asked(runtime.check())
     assert answer.status_code == 503
     assert answer.json()["status"] == "unready"
     assert answer.json()["database"] == "unwritable"

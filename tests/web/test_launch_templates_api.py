@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.house import Api, opened_api
-from tests.web.jira import SERVERS
+from tests.web.api_server import Api, opened_api
+from tests.web.local_server import SERVERS
 
 RAW = Path(__file__).parent.parent / "fakes/mcp/raw.py"
 SCRIPT = {"listings": [[{"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}]]}

@@ -38,7 +38,7 @@ from bot.web.server import serve
 from tests.fakes.mcp.endpoint import FakeEndpoint
 from tests.fakes.parts import ANA, BEN, HALL, RecordingSurface
 from tests.migrated import at_hand
-from tests.web.house import DEMO
+from tests.web.api_server import DEMO
 
 PUBLIC = "https://bot.example.com"
 SECRET = "s3cret-of-the-ticket-desk"
@@ -69,22 +69,22 @@ class Staff(RecordingSurface):
 
 @dataclass
 class Desk:
-    """A house with its pages, a server to sign in to, and the people of a platform."""
+    """A bot with its pages, a server to sign in to, and the people of a platform."""
 
-    house: Runtime
+    runtime: Runtime
     client: httpx2.AsyncClient
     staff: Staff
     endpoint: FakeEndpoint
 
     @property
     def stores(self) -> Stores:
-        return self.house.services.stores
+        return self.runtime.services.stores
 
     async def ask(self, line: str, member: Member = ADMIN, where: ConversationKey = HALL) -> Reply:
         """The last reply to a command line in a chat."""
         command, *words = line.split()
         request = Invocation(command, tuple(words), member, where)
-        *_, last = [answer async for answer in self.house.commands.handle(request)]
+        *_, last = [answer async for answer in self.runtime.commands.handle(request)]
         assert isinstance(last, Reply), last
         return last
 
@@ -152,14 +152,14 @@ async def a_desk(folder: Path, **settings: Any) -> AsyncIterator[Desk]:
             **settings,
         }
         read, staff, programs = read_settings(**given), Staff(), await open_surface()
-        async with open_runtime(read, read_operator_files(read), DEMO, [staff, programs]) as house:
-            attach_surface(programs, read, house)
-            pages = link_pages(house.services.command_parts, [staff, programs])
+        async with open_runtime(read, read_operator_files(read), DEMO, [staff, programs]) as runtime:
+            attach_surface(programs, read, runtime)
+            pages = link_pages(runtime.services.command_parts, [staff, programs])
             async with (
                 serve_web(read, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
             ):
-                yield Desk(house, client, staff, endpoint)
+                yield Desk(runtime, client, staff, endpoint)
 
 
 @pytest.fixture
@@ -444,7 +444,7 @@ async def test_a_secret_that_cannot_be_kept_is_told_of_and_the_link_is_used_up(d
         async def change(self, *_: Any, **__: Any) -> Any:
             raise self.error
 
-    office = desk.house.services
+    office = desk.runtime.services
     for error, said in (
         (
             SecretUnavailable("There is no key.", "set MCP_ENCRYPTION_KEY"),

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from bot.domain.api_clients import ApiRole
-from tests.app.surroundings import program
+from tests.app.program import program
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say
-from tests.web.house import opened_api, scripted
-from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.api_server import opened_api, scripted
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
 from tests.web.test_approvals import becomes_done, decided, wanted
 
 NARROWER: Mapping[str, tuple[dict[str, Any], str]] = {

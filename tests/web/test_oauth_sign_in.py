@@ -38,7 +38,7 @@ from tests.commands.sign_ins import MemorySignIns, SigningOffice
 from tests.fakes.oauth import FakeOAuth
 from tests.fakes.parts import ANA, HALL
 from tests.migrated import at_hand
-from tests.web.house import ADMIN_TOKEN, DEMO
+from tests.web.api_server import ADMIN_TOKEN, DEMO
 from tests.web.test_links import Staff, text_of
 
 PUBLIC = "https://bot.example.com"
@@ -50,9 +50,9 @@ BACK = callback_path("a server that is none")
 
 @dataclass
 class Desk:
-    """A house with its pages and its API, a server that wants a sign-in, and the people of a platform."""
+    """A bot with its pages and its API, a server that wants a sign-in, and the people of a platform."""
 
-    house: Runtime
+    runtime: Runtime
     client: httpx2.AsyncClient
     staff: Staff
     oauth: FakeOAuth
@@ -61,7 +61,7 @@ class Desk:
         """The last reply to a command line in a chat."""
         command, *words = line.split()
         request = Invocation(command, tuple(words), member, where)
-        *_, last = [answer async for answer in self.house.commands.handle(request)]
+        *_, last = [answer async for answer in self.runtime.commands.handle(request)]
         assert isinstance(last, Reply), last
         return last
 
@@ -77,7 +77,7 @@ class Desk:
         return f"{brought.pop('to')}?{urlencode(brought)}"
 
     async def audit(self) -> list[tuple[str, str]]:
-        page, _ = await self.house.services.stores.archive.audit(AuditQuery(), 100, 0)
+        page, _ = await self.runtime.services.stores.archive.audit(AuditQuery(), 100, 0)
         return [(entry.kind, entry.actor) for entry in page]
 
 
@@ -101,14 +101,14 @@ async def a_desk(folder: Path, *, operator: str = "", **settings: Any) -> AsyncI
         }
         read, staff, programs = read_settings(**given), Staff(), await open_surface()
         files = read_operator_files(read)
-        async with open_runtime(read, files, DEMO, [staff, programs], operator=operator) as house:
-            attach_surface(programs, read, house)
-            pages = link_pages(house.services.command_parts, [staff, programs])
+        async with open_runtime(read, files, DEMO, [staff, programs], operator=operator) as runtime:
+            attach_surface(programs, read, runtime)
+            pages = link_pages(runtime.services.command_parts, [staff, programs])
             async with (
-                serve_web(read, parts=build_web_dependencies(read, house, programs), pages=pages) as port,
+                serve_web(read, parts=build_web_dependencies(read, runtime, programs), pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
             ):
-                yield Desk(house, client, staff, oauth)
+                yield Desk(runtime, client, staff, oauth)
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ async def test_the_bot_signs_itself_in_with_client_credentials(desk: Desk) -> No
 async def test_the_bot_says_who_it_is_where_others_can_reach_it(desk: Desk) -> None:
     desk.oauth.described_clients, desk.oauth.registers = True, False
     await desk.begin()
-    [server] = [record.config.id for record in await desk.house.services.stores.servers.records()]
+    [server] = [record.config.id for record in await desk.runtime.services.stores.servers.records()]
     answer = await desk.client.get(client_path(server))
     assert answer.headers["content-type"] == "application/json"
     said = answer.json()

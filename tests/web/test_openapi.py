@@ -23,8 +23,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.web.house import ADMIN_TOKEN, opened_api
-from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.api_server import ADMIN_TOKEN, opened_api
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
 
 EXAMPLES = 4
 """Requests to each route, of those that fit and of those that do not."""

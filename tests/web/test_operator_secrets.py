@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from bot.domain.api_clients import ApiRole
-from tests.app.surroundings import program
+from tests.app.program import program
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
-from tests.web.house import Api, opened_api
-from tests.web.jira import ON_THIS_MACHINE, SERVERS, opened_jira
+from tests.web.api_server import Api, opened_api
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, opened_jira
 
 OPERATORS = "the-operators-own-jira-key"
 REFERENCE = "env:MCP_SECRET_JIRA"

@@ -13,8 +13,8 @@ import pytest
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.approvals import Decision, DecisionType
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
-from tests.web.house import Api, opened_api
-from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.api_server import Api, opened_api
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
 
 POLICIES, EXECUTE = "/api/mcp/approval-policies", "/api/mcp/tools/execute"
 

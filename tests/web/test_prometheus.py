@@ -56,7 +56,7 @@ def stands(name: str, status: ServerStatus) -> ServerSnapshot:
 
 
 @dataclass
-class House:
+class FakeRuntime:
     """What there is to do, by a clock that stands still."""
 
     backlog: Backlog = Backlog({"queued": 2, "running": 1, "waiting": 3}, 12.5, 4, 5)
@@ -183,36 +183,36 @@ async def test_names_that_no_file_can_hold_keep_nothing_from_being_read() -> Non
 
 
 async def test_what_is_unfinished_is_read_when_somebody_looks_and_not_too_often() -> None:
-    house = House()
-    assert house.looks == 0
+    runtime = FakeRuntime()
+    assert runtime.looks == 0
     for _ in range(3):
-        found = await samples(house.metrics)
-    assert house.looks == 1
+        found = await samples(runtime.metrics)
+    assert runtime.looks == 1
     assert of(found, "turns_live", status="waiting") == 3
     assert of(found, "turns_ready_oldest_seconds") == 12.5
     assert (of(found, "approvals_waiting"), of(found, "deliveries_behind")) == (4, 5)
     assert of(found, "database_up") == 1
-    house.backlog = Backlog({"queued": 9, "running": 0, "waiting": 0}, 0.0, 0, 0)
-    house.time += FRESH_SECONDS
-    assert of(await samples(house.metrics), "turns_live", status="queued") == 9
+    runtime.backlog = Backlog({"queued": 9, "running": 0, "waiting": 0}, 0.0, 0, 0)
+    runtime.time += FRESH_SECONDS
+    assert of(await samples(runtime.metrics), "turns_live", status="queued") == 9
 
 
 async def test_while_the_database_is_away_everything_else_is_still_there() -> None:
-    house = House(away=True)
-    house.metrics.observe(TurnEnded("slack", "done", 1.0))
-    found = await samples(house.metrics)
+    runtime = FakeRuntime(away=True)
+    runtime.metrics.observe(TurnEnded("slack", "done", 1.0))
+    found = await samples(runtime.metrics)
     assert of(found, "database_up") == 0
     assert of(found, "turns_total", platform="slack", status="done") == 1
     assert not any(name == "countersign_turns_live" for name, _ in found)
 
 
 async def test_a_database_that_refuses_writes_is_up_and_not_writable() -> None:
-    house, takes_writes = House(), [False]
-    house.metrics.set_sources(house.unfinished, tuple, lambda: takes_writes[0])
-    found = await samples(house.metrics)
+    runtime, takes_writes = FakeRuntime(), [False]
+    runtime.metrics.set_sources(runtime.unfinished, tuple, lambda: takes_writes[0])
+    found = await samples(runtime.metrics)
     assert (of(found, "database_up"), of(found, "database_writable")) == (1, 0)
     takes_writes[0] = True
-    assert of(await samples(house.metrics), "database_writable") == 1
+    assert of(await samples(runtime.metrics), "database_writable") == 1
 
 
 async def test_a_database_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,8 +229,8 @@ async def test_a_database_that_says_nothing_is_not_waited_for(monkeypatch: pytes
 
 
 async def test_servers_are_counted_by_how_they_stand() -> None:
-    house = House(states=[stands("a", ServerStatus.CONNECTED), stands("b", ServerStatus.FAILED)])
-    found = await samples(house.metrics)
+    runtime = FakeRuntime(states=[stands("a", ServerStatus.CONNECTED), stands("b", ServerStatus.FAILED)])
+    found = await samples(runtime.metrics)
     assert of(found, "mcp_sessions_active", server="a") == 1
     assert of(found, "mcp_sessions_active", server="b") == 0
     assert (of(found, "mcp_servers", status="connected"), of(found, "mcp_servers", status="failed")) == (1, 1)

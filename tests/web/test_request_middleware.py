@@ -33,7 +33,7 @@ from bot.web.authentication import MemberCaller
 from bot.web.problems import Problem
 from bot.web.server import serve
 from tests.fakes.parts import until
-from tests.web.small import OPERATORS, client_of, opened, small_application
+from tests.web.minimal_api import OPERATORS, client_of, opened, small_application
 
 LIMIT = 60.0
 
@@ -45,7 +45,7 @@ class Note(BaseModel, extra="forbid"):
 
 
 @dataclass
-class House:
+class FakeRuntime:
     """Routes, and what was seen of their requests."""
 
     trouble: Exception | None = None
@@ -109,13 +109,13 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def runtime() -> FakeRuntime:
+    return FakeRuntime()
 
 
 @pytest.fixture
-async def client(house: House) -> AsyncIterator[httpx2.AsyncClient]:
-    async with opened(house.router()) as client:
+async def client(runtime: FakeRuntime) -> AsyncIterator[httpx2.AsyncClient]:
+    async with opened(runtime.router()) as client:
         yield client
 
 
@@ -205,7 +205,7 @@ async def test_an_unknown_address_and_a_wrong_method_are_told_in_the_same_shape(
     assert (head.status_code, head.text, head.headers["content-type"]) == (200, "", "application/json")
 
 
-async def test_a_head_of_a_stream_ends(client: httpx2.AsyncClient, house: House) -> None:
+async def test_a_head_of_a_stream_ends(client: httpx2.AsyncClient, runtime: FakeRuntime) -> None:
     async with asyncio.timeout(LIMIT):
         answer = await client.head("/api/events")
     assert (answer.status_code, answer.text) == (200, "")
@@ -234,11 +234,11 @@ async def test_a_head_of_a_stream_ends(client: httpx2.AsyncClient, house: House)
     ],
 )
 async def test_a_body_that_cannot_be_used_is_refused(
-    client: httpx2.AsyncClient, house: House, *, content: bytes, kind: str, status: int, code: str
+    client: httpx2.AsyncClient, runtime: FakeRuntime, *, content: bytes, kind: str, status: int, code: str
 ) -> None:
     answer = await client.put("/api/notes/a", content=content, headers={"Content-Type": kind} if kind else {})
     assert (answer.status_code, error(answer)["code"]) == (status, code)
-    assert house.notes == []
+    assert runtime.notes == []
 
 
 async def test_nothing_is_at_an_address_that_no_database_could_look_up(client: httpx2.AsyncClient) -> None:
@@ -246,11 +246,11 @@ async def test_nothing_is_at_an_address_that_no_database_could_look_up(client: h
     assert (answer.status_code, error(answer)["code"]) == (404, "not_found")
 
 
-async def test_a_body_may_be_nested_deeply_and_not_more(house: House) -> None:
+async def test_a_body_may_be_nested_deeply_and_not_more(runtime: FakeRuntime) -> None:
     def nested(levels: int) -> bytes:
         return b"[" * levels + b"]" * levels
 
-    async with opened(house.router(), largest=100_000) as client:
+    async with opened(runtime.router(), largest=100_000) as client:
         for body, status, code in (
             (nested(DEEPEST), 422, "invalid"),
             (nested(DEEPEST + 1), 400, "too_deep"),
@@ -262,11 +262,11 @@ async def test_a_body_may_be_nested_deeply_and_not_more(house: House) -> None:
             assert (answer.status_code, error(answer)["code"]) == (status, code)
 
 
-async def test_a_body_in_any_sort_of_json_is_taken(client: httpx2.AsyncClient, house: House) -> None:
+async def test_a_body_in_any_sort_of_json_is_taken(client: httpx2.AsyncClient, runtime: FakeRuntime) -> None:
     for kind in ("application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"):
         answer = await client.put("/api/notes/a", content=b'{"text": "a"}', headers={"Content-Type": kind})
         assert answer.status_code == 200
-    assert [note.text for note in house.notes] == ["a"] * 3
+    assert [note.text for note in runtime.notes] == ["a"] * 3
 
 
 async def test_fields_that_cannot_be_used_are_named_and_nothing_that_was_sent_is_repeated(
@@ -308,9 +308,9 @@ async def test_fields_that_cannot_be_used_are_named_and_nothing_that_was_sent_is
     ],
 )
 async def test_what_goes_wrong_has_its_status_its_word_and_its_reason_if_that_is_the_callers_to_know(
-    client: httpx2.AsyncClient, house: House, trouble: Exception, status: int, code: str, *, told: bool
+    client: httpx2.AsyncClient, runtime: FakeRuntime, trouble: Exception, status: int, code: str, *, told: bool
 ) -> None:
-    house.trouble = trouble
+    runtime.trouble = trouble
     answer = await client.get("/api/notes/a")
     assert (answer.status_code, error(answer)["code"]) == (status, code)
     cause = getattr(trouble, "cause", str(trouble))
@@ -324,9 +324,9 @@ async def test_what_goes_wrong_has_its_status_its_word_and_its_reason_if_that_is
 
 
 async def test_a_failure_of_the_program_is_in_the_log_under_the_requests_id_and_nowhere_else(
-    client: httpx2.AsyncClient, house: House, caplog: pytest.LogCaptureFixture
+    client: httpx2.AsyncClient, runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.trouble = ZeroDivisionError("by 4711")
+    runtime.trouble = ZeroDivisionError("by 4711")
     answer = await client.get("/api/notes/a")
     assert error(answer) == {
         "code": "broken",
@@ -335,12 +335,12 @@ async def test_a_failure_of_the_program_is_in_the_log_under_the_requests_id_and_
         "fields": {},
     }
     await until(lambda: "ZeroDivisionError: by 4711" in caplog.text)
-    house.trouble = None
+    runtime.trouble = None
     assert (await client.get("/api/notes/a")).status_code == 200
 
 
-async def test_a_body_that_does_not_arrive_is_given_up(house: House) -> None:
-    async with opened(house.router(), seconds=0.05) as client:
+async def test_a_body_that_does_not_arrive_is_given_up(runtime: FakeRuntime) -> None:
+    async with opened(runtime.router(), seconds=0.05) as client:
         reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
         writer.write(
             b"PUT /api/notes/a HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 20\r\n"
@@ -352,8 +352,8 @@ async def test_a_body_that_does_not_arrive_is_given_up(house: House) -> None:
         writer.close()
 
 
-async def test_nothing_is_read_of_whoever_has_no_token(house: House) -> None:
-    async with opened(house.router(), seconds=60) as client:
+async def test_nothing_is_read_of_whoever_has_no_token(runtime: FakeRuntime) -> None:
+    async with opened(runtime.router(), seconds=60) as client:
         reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
         writer.write(b"PUT /api/notes/a HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
         async with asyncio.timeout(LIMIT):
@@ -361,53 +361,55 @@ async def test_nothing_is_read_of_whoever_has_no_token(house: House) -> None:
         writer.close()
 
 
-async def test_what_is_cleared_up_behind_an_answer_is_not_cut_off(client: httpx2.AsyncClient, house: House) -> None:
+async def test_what_is_cleared_up_behind_an_answer_is_not_cut_off(
+    client: httpx2.AsyncClient, runtime: FakeRuntime
+) -> None:
     assert (await client.get("/api/tidy")).json() == "done"
     await client.get("/healthz")
-    house.go_on.set()
-    await soon(house.ended)
+    runtime.go_on.set()
+    await soon(runtime.ended)
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/api/long"), ("GET", "/api/events")])
 async def test_a_request_whose_caller_goes_away_ends(
-    client: httpx2.AsyncClient, house: House, caplog: pytest.LogCaptureFixture, method: str, path: str
+    client: httpx2.AsyncClient, runtime: FakeRuntime, caplog: pytest.LogCaptureFixture, method: str, path: str
 ) -> None:
     caplog.set_level(logging.INFO)
     request = asyncio.create_task(client.request(method, path))
-    await soon(house.begun)
+    await soon(runtime.begun)
     request.cancel()
-    await soon(house.ended)
+    await soon(runtime.ended)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_shutting_down_ends_streams_at_once_and_lets_requests_finish(house: House) -> None:
+async def test_shutting_down_ends_streams_at_once_and_lets_requests_finish(runtime: FakeRuntime) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        port = await stack.enter_async_context(serve(small_application(house.router()), "127.0.0.1", 0))
+        port = await stack.enter_async_context(serve(small_application(runtime.router()), "127.0.0.1", 0))
         async with client_of(port) as client:
             stream = asyncio.create_task(client.get("/api/events"))
-            await soon(house.begun)
-            house.begun.clear()
+            await soon(runtime.begun)
+            runtime.begun.clear()
             request = asyncio.create_task(client.post("/api/long"))
-            await soon(house.begun)
+            await soon(runtime.begun)
             closing = asyncio.create_task(stack.aclose())
             async with asyncio.timeout(LIMIT):
                 assert (await stream).text == "data: first\n\n"
                 assert not closing.done()
-                house.go_on.set()
+                runtime.go_on.set()
                 assert (await request).json() == "done"
                 await closing
 
 
 async def test_a_request_that_does_not_end_by_itself_holds_nobody_up(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bot.web.server._GOODBYE_SECONDS", 0.1)
     async with asyncio.timeout(LIMIT), contextlib.AsyncExitStack() as stack:
-        port = await stack.enter_async_context(serve(small_application(house.router()), "127.0.0.1", 0))
+        port = await stack.enter_async_context(serve(small_application(runtime.router()), "127.0.0.1", 0))
         async with client_of(port) as client:
             request = asyncio.create_task(client.post("/api/long"))
-            await soon(house.begun)
+            await soon(runtime.begun)
             await stack.aclose()
-            assert house.ended.is_set()
+            assert runtime.ended.is_set()
             with contextlib.suppress(httpx2.HTTPError):
                 await request

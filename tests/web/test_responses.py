@@ -18,7 +18,7 @@ from bot.domain.completions import Capabilities, Completion, ModelRequest
 from bot.web.sse import EventStream, ServerEvent
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.parts import ScriptedModel, ask_for, call, say, until, words
-from tests.web.house import Api, opened_api, scripted
+from tests.web.api_server import Api, opened_api, scripted
 from tests.web.streams import PATIENCE, Stream, asked, replies, streamed
 
 ASK = "/api/responses/stream"

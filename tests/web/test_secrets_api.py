@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.house import Api, opened_api
-from tests.web.jira import ON_THIS_MACHINE, SERVERS, opened_jira
+from tests.web.api_server import Api, opened_api
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, opened_jira
 
 MARK = "mark3r"
 

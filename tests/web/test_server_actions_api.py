@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint
-from tests.web.house import ADMIN_TOKEN, Api, opened_api
-from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.api_server import ADMIN_TOKEN, Api, opened_api
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
 
 
 @pytest.fixture

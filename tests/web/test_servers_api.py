@@ -11,8 +11,8 @@ import pytest
 
 from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import FakeEndpoint
-from tests.web.house import Api, opened_api
-from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.api_server import Api, opened_api
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
 
 SECRET, OTHER_SECRET = "s3cret-of-jira-one", "s3cret-of-jira-two"
 

@@ -36,7 +36,7 @@ async def test_who_somebody_is_follows_the_token_as_it_is_now() -> None:
 
     waiting = asyncio.create_task(surface.member(CI, THERE))
     await asyncio.sleep(0)
-    assert not waiting.done()  # the house is not open yet
+    assert not waiting.done()  # the bot is not open yet
     surface.set_client_lookup(find)
     member = await waiting
     assert (member.author, member.external, "api-role:approver" in member.roles) == (CI, False, True)

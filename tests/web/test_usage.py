@@ -12,7 +12,7 @@ from bot.domain.api_clients import ApiRole
 from bot.domain.completions import Completion, StopReason, Usage
 from bot.domain.messages import assistant
 from tests.fakes.parts import ScriptedModel
-from tests.web.house import ADMIN_TOKEN, Api, opened_api, scripted
+from tests.web.api_server import ADMIN_TOKEN, Api, opened_api, scripted
 
 PRICES = 'currency = "EUR"\n[[models]]\nmodel = "scripted"\ninput = 3\noutput = 15\n'
 LIMITS = '[[limits]]\nper = "person"\nevery = "day"\ntokens = 1_500\nmoney = 2.50\n'

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, Field
 
 from bot.web.routes import RequestModel
-from tests.web.house import Api
-from tests.web.small import opened
+from tests.web.api_server import Api
+from tests.web.minimal_api import opened
 
 SENT = "hunter2"
 """Stands in whatever is sent: it could be a secret."""

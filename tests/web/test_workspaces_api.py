@@ -10,8 +10,8 @@ import pytest
 
 from bot.domain.api_clients import ApiRole
 from tests.fakes.mcp.endpoint import FakeEndpoint
-from tests.web.house import Api, opened_api
-from tests.web.jira import ON_THIS_MACHINE, SERVERS, added, opened_jira
+from tests.web.api_server import Api, opened_api
+from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
 
 HERE, THERE = "/api/workspaces/slack:T1", "/api/workspaces/slack:T2"
 

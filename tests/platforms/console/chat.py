@@ -16,7 +16,7 @@ from bot.platforms.console.console import Streams, on_screen
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import StartState
 from bot.ports import Commands, EngineApi
-from tests.platforms.console.scripted import Script, ScriptedCommands, ScriptedEngine
+from tests.platforms.console.scripted_engine import Script, ScriptedCommands, ScriptedEngine
 from tests.platforms.console.terminal import LIMIT_SECONDS, PseudoTerminal
 
 T = TypeVar("T")

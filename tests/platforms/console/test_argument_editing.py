@@ -11,7 +11,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef
 from tests.platforms.console.chat import Chat, chatting
-from tests.platforms.console.scripted import ScriptedTurn, an_approval
+from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
 
 KNOWN = ToolRef("notes", "add_note", read_only=False, destructive=False, server_id="s-1")
 SCHEMA = {

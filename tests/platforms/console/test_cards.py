@@ -13,7 +13,7 @@ from bot.domain.views import TurnView
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import Chat, chatting, now
-from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
+from tests.platforms.console.scripted_engine import ScriptedTurn, a_call, a_turn, an_approval
 from tests.platforms.console.terminal import echoed
 
 FIRST_KEYS = "[y] once  [t] in this thread  [g] allow more…  [e] edit  [v] view all"

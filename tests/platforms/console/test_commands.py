@@ -7,7 +7,7 @@ import asyncio
 from bot.platforms.console.slash import COMMANDS
 from tests.commands.servers import registry, two_servers
 from tests.platforms.console.chat import chatting
-from tests.platforms.console.scripted import ScriptedTurn
+from tests.platforms.console.scripted_engine import ScriptedTurn
 from tests.platforms.console.terminal import echoed
 
 

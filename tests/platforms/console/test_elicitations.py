@@ -14,7 +14,7 @@ from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, El
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolStep
 from tests.platforms.console.chat import Chat, chatting
-from tests.platforms.console.scripted import ScriptedTurn, an_approval
+from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
 from tests.rendering.turns import a_form, a_link
 
 KEYS = "[a] answer…  [d] decline"

@@ -16,7 +16,7 @@ from bot.domain.views import TurnView
 from bot.platforms.console.headless import HOW_TO_ANSWER
 from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.theme import ConsoleTheme
-from tests.platforms.console.scripted import Script, ScriptedTurn, a_call, a_turn
+from tests.platforms.console.scripted_engine import Script, ScriptedTurn, a_call, a_turn
 from tests.platforms.console.test_headless import process
 from tests.rendering.turns import a_form, a_link
 

@@ -15,8 +15,8 @@ from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.turn_tracker import TurnTracker
-from tests.fakes.kept_files import with_kept_files
-from tests.platforms.console.scripted import a_call, a_turn
+from tests.fakes.stored_files import with_kept_files
+from tests.platforms.console.scripted_engine import a_call, a_turn
 
 
 def with_files(*parts: ImagePart | FilePart) -> TurnView:

@@ -11,9 +11,9 @@ import pytest
 from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.platforms.console.plain_output import reply_text
 from bot.platforms.console.screen import LineHistory
-from tests.commands.servers import config_of, office, with_jira
+from tests.commands.servers import command_harness, config_of, with_jira
 from tests.platforms.console.chat import Chat, chatting
-from tests.platforms.console.scripted import ScriptedCommands, ScriptedTurn
+from tests.platforms.console.scripted_engine import ScriptedCommands, ScriptedTurn
 
 SECRET = "correct horse battery staple"
 
@@ -25,7 +25,7 @@ async def field(chat: Chat, label: str, typed: str) -> None:
 
 
 async def test_a_form_is_asked_field_by_field_and_its_answer_is_drawn() -> None:
-    held = office()
+    held = command_harness()
     async with chatting(commands=held.registry, size=(100, 30)) as chat:
         await chat.type("/mcp add")
         await chat.terminal.shows("Add an MCP server", "what people call it")
@@ -41,7 +41,7 @@ async def test_a_form_is_asked_field_by_field_and_its_answer_is_drawn() -> None:
 
 
 async def test_what_was_wrong_is_said_under_its_field_and_asked_again_alone() -> None:
-    held = office()
+    held = command_harness()
     async with chatting(commands=held.registry, size=(100, 40)) as chat:
         await chat.type("/mcp add")
         await field(chat, "Name", "notes")
@@ -59,7 +59,7 @@ async def test_what_was_wrong_is_said_under_its_field_and_asked_again_alone() ->
 
 
 async def test_a_choice_that_is_none_is_asked_again_at_once() -> None:
-    async with chatting(commands=office().registry, size=(100, 30)) as chat:
+    async with chatting(commands=command_harness().registry, size=(100, 30)) as chat:
         await chat.type("/mcp add")
         await field(chat, "Name", "")
         await chat.terminal.shows("Something is needed here.")
@@ -72,7 +72,7 @@ async def test_a_choice_that_is_none_is_asked_again_at_once() -> None:
 
 @pytest.mark.parametrize("key", ["\x03", "\x1b", "\x04"])
 async def test_a_form_can_be_left_and_nothing_has_changed_then(key: str) -> None:
-    held = office()
+    held = command_harness()
     async with chatting(commands=held.registry, size=(100, 30)) as chat:
         await chat.type("/mcp add")
         await field(chat, "Name", "x")
@@ -134,7 +134,7 @@ async def test_a_call_by_hand_is_followed_like_a_question() -> None:
     async def script(turn: ScriptedTurn) -> None:
         await turn.end("Made OPS-1.")
 
-    held = office()
+    held = command_harness()
     async with chatting({"Run notes.add": script}, commands=held.registry) as chat:
         await chat.type("/mcp run notes add text=x")
         await chat.terminal.shows("Made OPS-1.")

@@ -11,7 +11,7 @@ from bot.domain.approvals import DecisionType, NotAllowed
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
 from bot.domain.turns import ToolRef
 from tests.platforms.console.chat import chatting
-from tests.platforms.console.scripted import ScriptedTurn, an_approval
+from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
 from tests.platforms.console.test_cards import ONE_KEY_PAUSE
 
 KNOWN = ToolRef("notes", "add_note", read_only=False, destructive=False, server_id="s-1")

@@ -25,7 +25,7 @@ from bot.platforms.console.console import Streams, Terminal, one_question, piped
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import now
-from tests.platforms.console.scripted import (
+from tests.platforms.console.scripted_engine import (
     Script,
     ScriptedCommands,
     ScriptedEngine,

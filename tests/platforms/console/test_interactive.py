@@ -16,7 +16,7 @@ from bot.errors import DatabaseError, DatabaseHeld
 from bot.platforms.console.turn_tracker import StartState
 from bot.ports import EngineApi
 from tests.platforms.console.chat import chatting, now
-from tests.platforms.console.scripted import ScriptedCommands, ScriptedEngine, ScriptedTurn, a_call, a_turn
+from tests.platforms.console.scripted_engine import ScriptedCommands, ScriptedEngine, ScriptedTurn, a_call, a_turn
 from tests.platforms.console.terminal import echoed
 
 

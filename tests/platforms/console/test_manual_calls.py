@@ -15,7 +15,7 @@ from bot.platforms.console.console import Streams, export_conversation
 from bot.platforms.console.transcript import RETURNED_LINES, SECOND_TRY
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import chatting, now
-from tests.platforms.console.scripted import ScriptedTurn, a_call, a_turn, an_approval
+from tests.platforms.console.scripted_engine import ScriptedTurn, a_call, a_turn, an_approval
 from tests.platforms.console.terminal import echoed
 from tests.platforms.console.test_headless import process
 

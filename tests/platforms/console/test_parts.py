@@ -22,7 +22,7 @@ from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.slash import Help, Invoke, NewConversation, Quit, Say, UnknownCommand, parse
 from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.turn_tracker import TurnTracker
-from tests.platforms.console.scripted import a_call
+from tests.platforms.console.scripted_engine import a_call
 
 PLAIN = ConsoleTheme(colour=False, unicode=True)
 

@@ -21,7 +21,7 @@ from bot.platforms.console.console import Streams, Terminal, on_screen, one_ques
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import ENVIRON, now
-from tests.platforms.console.scripted import (
+from tests.platforms.console.scripted_engine import (
     Script,
     ScriptedCommands,
     ScriptedEngine,

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.turns import StepStatus, ToolRef
 from tests.platforms.console.chat import chatting
-from tests.platforms.console.scripted import ScriptedTurn, an_approval
+from tests.platforms.console.scripted_engine import ScriptedTurn, an_approval
 from tests.platforms.console.terminal import echoed
 
 LONG = "SAMPLE DATA, not a real forecast, because WEATHER_SAMPLE is set to always\n1\n2\n3\n4"

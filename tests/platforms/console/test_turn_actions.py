@@ -9,7 +9,7 @@ from bot.domain.views import BlockingTurn
 from bot.platforms.console.transcript import UNSURE
 from bot.platforms.console.turn_tracker import NOTHING_RUNS, NOTHING_UNKNOWN
 from tests.platforms.console.chat import chatting
-from tests.platforms.console.scripted import ScriptedTurn, a_turn
+from tests.platforms.console.scripted_engine import ScriptedTurn, a_turn
 from tests.platforms.console.terminal import echoed
 from tests.platforms.console.test_headless import process
 

@@ -18,11 +18,11 @@ from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.interactions import FILE, IN_THE_FILE, NO_OUTSIDERS
 from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Answer, Channel, Message
-from tests.platforms.discord.workplace import Workplace, a_workplace
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 
-async def drawn(place: Workplace, view: TurnView, channel: Channel | None = None) -> Message:
+async def drawn(place: ConnectedBot, view: TurnView, channel: Channel | None = None) -> Message:
     """The view in a thread of #incidents, or in a channel; its last message."""
     if channel is None:
         said = place.discord.say(place.priya, place.channel, "please")
@@ -30,7 +30,7 @@ async def drawn(place: Workplace, view: TurnView, channel: Channel | None = None
         key = place.key(place.channel, channel.id)
     else:
         key = place.key(channel)
-    await place.draw(place.door.knows(view, key))
+    await place.draw(place.engine.knows(view, key))
     return place.posted(channel)[-1]
 
 
@@ -59,14 +59,14 @@ def named(message: Message, kind: str) -> str:
 
 
 async def test_an_approval_reaches_the_engine_with_who_pressed_and_their_rights() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         ops = place.discord.role("ops")
         sam = place.discord.user("Sam", ops, admin=True)
         card = await drawn(place, waiting())
         pressed = await place.discord.press(sam, card, named(card, "approve"))
-        await place.discord.until(lambda: place.door.decisions)
+        await place.discord.until(lambda: place.engine.decisions)
         assert pressed.answered is Answer.DEFERRED_UPDATE
-        ((decision, member),) = place.door.decisions
+        ((decision, member),) = place.engine.decisions
         assert (decision.approval_id, decision.revision) == ("apr-12345678", 1)
         assert decision.verdict is DecisionType.APPROVE
         assert member.author.principal == decision.by.principal == f"discord:{sam.id}"
@@ -75,32 +75,32 @@ async def test_an_approval_reaches_the_engine_with_who_pressed_and_their_rights(
 
 
 async def test_roles_are_those_of_the_moment_of_the_press() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         ops = place.discord.role("ops")
         sam = place.discord.user("Sam", ops)
         card = await drawn(place, waiting())
         place.discord.take(sam, ops)
         await place.discord.press(sam, card, named(card, "approve"))
-        await place.discord.until(lambda: place.door.decisions)
-        assert place.door.decisions[0][1].roles == frozenset()
+        await place.discord.until(lambda: place.engine.decisions)
+        assert place.engine.decisions[0][1].roles == frozenset()
 
 
 async def test_a_button_that_an_earlier_process_drew_works() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         await place.stop()
         async with place.running("two"):
             await place.discord.press(place.priya, card, named(card, "approve"))
-            await place.discord.until(lambda: place.door.decisions)
+            await place.discord.until(lambda: place.engine.decisions)
 
 
 async def test_a_button_that_is_gone_from_the_card_since_is_still_answered() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         button = named(card, "approve")
-        place.door.settlements = [AlreadyDecided("Already approved by sam.")]
+        place.engine.settlements = [AlreadyDecided("Already approved by sam.")]
         decided = a_view(a_step(StepStatus.DONE, approval=an_approval(decided_by="Sam"), result="ok"))
-        await place.draw(dataclasses.replace(place.door.views[0], steps=decided.steps, revision=2))
+        await place.draw(dataclasses.replace(place.engine.views[0], steps=decided.steps, revision=2))
         assert button not in ids(card)
         pressed = await place.discord.press(place.priya, card, button, hidden=True)
         await place.discord.until(lambda: pressed.messages)
@@ -119,10 +119,10 @@ async def test_a_button_that_is_gone_from_the_card_since_is_still_answered() -> 
 async def test_a_press_that_does_not_count_is_answered_to_whoever_pressed_alone(
     settlement: NotAllowed | AlreadyDecided | StaleRevision | ApprovalNotFound, told: str
 ) -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         before = card.components
-        place.door.settlements = [settlement]
+        place.engine.settlements = [settlement]
         await place.discord.press(place.priya, card, named(card, "approve"))
         await place.discord.until(lambda: place.whispers(place.priya, card.channel))
         assert place.whispers(place.priya, card.channel) == [told]
@@ -130,11 +130,11 @@ async def test_a_press_that_does_not_count_is_answered_to_whoever_pressed_alone(
 
 
 async def test_a_refusal_names_people_and_roles_and_calls_none_of_them() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         sam, ops = discord.user("Sam"), discord.role("ops-approvers")
         card = await drawn(place, waiting())
-        place.door.settlements = [NotAllowed(f"It needs discord-role:{ops.id}, discord:{sam.id}.")]
+        place.engine.settlements = [NotAllowed(f"It needs discord-role:{ops.id}, discord:{sam.id}.")]
         await discord.press(place.priya, card, named(card, "approve"))
         await discord.until(lambda: place.whispers(place.priya, card.channel))
         (told,) = place.whispers(place.priya, card.channel)
@@ -144,53 +144,53 @@ async def test_a_refusal_names_people_and_roles_and_calls_none_of_them() -> None
 
 
 async def test_people_in_a_timeout_are_marked_as_strangers() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         sam = place.discord.user("Sam", admin=True)
         card = await drawn(place, waiting())
         place.discord.time_out(sam, 3600)
         await place.discord.press(sam, card, named(card, "approve"))
-        await place.discord.until(lambda: place.door.decisions)
-        member = place.door.decisions[0][1]
+        await place.discord.until(lambda: place.engine.decisions)
+        member = place.engine.decisions[0][1]
         assert member.external
         assert not member.platform_admin
 
 
 async def test_a_denial_asks_why_and_the_reason_goes_to_the_engine() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         pressed = await place.discord.press(place.priya, card, named(card, "deny"))
         assert pressed.answered is Answer.MODAL
         sent = await place.discord.submit(place.priya, {"reason": "use INC"})
-        await place.discord.until(lambda: place.door.decisions)
-        ((decision, member),) = place.door.decisions
+        await place.discord.until(lambda: place.engine.decisions)
+        ((decision, member),) = place.engine.decisions
         assert (decision.verdict, decision.reason) == (DecisionType.DENY, "use INC")
         assert member.author.id == place.priya.id
         assert sent.answered is Answer.DEFERRED_UPDATE
 
 
 async def test_a_denial_is_taken_by_whichever_process_receives_it() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         await place.discord.press(place.priya, card, named(card, "deny"))
         await place.stop()
         async with place.running("two"):
             await place.discord.submit(place.priya)
-            await place.discord.until(lambda: place.door.decisions)
-            assert place.door.decisions[0][0].reason == ""
+            await place.discord.until(lambda: place.engine.decisions)
+            assert place.engine.decisions[0][0].reason == ""
 
 
 async def test_a_denial_that_comes_too_late_is_told_alone() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         await place.discord.press(place.priya, card, named(card, "deny"))
-        place.door.settlements = [AlreadyDecided("Already approved by sam.")]
+        place.engine.settlements = [AlreadyDecided("Already approved by sam.")]
         await place.discord.submit(place.priya, {"reason": "no"})
         await place.discord.until(lambda: place.whispers(place.priya, card.channel))
         assert place.whispers(place.priya, card.channel) == ["Already approved by sam."]
 
 
 async def test_view_all_shows_everything_to_one_person_and_can_be_signed_there() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(text="long " * 700))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: len(pressed.messages) >= 3)
@@ -198,12 +198,12 @@ async def test_view_all_shows_everything_to_one_person_and_can_be_signed_there()
         assert all(message.ephemeral_to == place.priya.id for message in pressed.messages)
         last = pressed.messages[-1]
         await place.discord.press(place.priya, last, named(last, "approve"))
-        await place.discord.until(lambda: place.door.decisions)
-        assert place.door.decisions[0][0].approval_id == "apr-12345678"
+        await place.discord.until(lambda: place.engine.decisions)
+        assert place.engine.decisions[0][0].approval_id == "apr-12345678"
 
 
 async def test_no_line_of_a_value_reads_like_another_argument_in_the_file() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(body="long " * 4_000 + "\n\nto:\nben@example.com", to="eve@example.org"))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: pressed.messages)
@@ -215,7 +215,7 @@ async def test_no_line_of_a_value_reads_like_another_argument_in_the_file() -> N
 
 
 async def test_what_needs_too_many_messages_is_shown_as_a_file() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(text="`@everyone` long " * 2_000))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: pressed.messages)
@@ -226,7 +226,7 @@ async def test_what_needs_too_many_messages_is_shown_as_a_file() -> None:
 
 
 async def test_what_a_call_holds_cannot_end_the_block_it_is_shown_in() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(text="```\n@everyone **Approved** <@1>\n" * 20))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: pressed.messages)
@@ -236,7 +236,7 @@ async def test_what_a_call_holds_cannot_end_the_block_it_is_shown_in() -> None:
 
 @pytest.mark.parametrize("value", ["`" * 5_000, "\N{GRINNING FACE}" * 2_500, "_*~" * 1_500, ""])
 async def test_everything_is_shown_however_much_room_it_takes(value: str) -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(text=value, more="long " * 300))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: pressed.messages and ids(pressed.messages[-1]))
@@ -247,7 +247,7 @@ async def test_everything_is_shown_however_much_room_it_takes(value: str) -> Non
 
 
 async def test_view_all_is_not_for_people_from_outside() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(text="long " * 400))
         stranger = place.discord.user("Stella", pending=True)
         pressed = await place.discord.press(stranger, card, named(card, "view"))
@@ -259,7 +259,7 @@ async def test_a_call_that_has_changed_since_is_not_shown_as_the_old_one() -> No
     async def approval(_approval_id: str) -> None:
         return None
 
-    async with a_workplace(records=DiscordLookups(approval=approval)) as place:
+    async with connected_bot(records=DiscordLookups(approval=approval)) as place:
         card = await drawn(place, waiting(text="long " * 400))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: pressed.messages)
@@ -267,34 +267,34 @@ async def test_a_call_that_has_changed_since_is_not_shown_as_the_old_one() -> No
 
 
 async def test_stop_stops_and_says_so_if_there_was_nothing_to_stop() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         message = await drawn(place, a_view(streaming="The pool"))
         await place.discord.press(place.priya, message, named(message, "stop"))
-        await place.discord.until(lambda: place.door.stopped)
-        assert [(turn_id, by.id) for turn_id, by in place.door.stopped] == [("t1", place.priya.id)]
-        place.door.stops = False
+        await place.discord.until(lambda: place.engine.stopped)
+        assert [(turn_id, by.id) for turn_id, by in place.engine.stopped] == [("t1", place.priya.id)]
+        place.engine.stops = False
         await place.discord.press(place.priya, message, named(message, "stop"))
         await place.discord.until(lambda: place.whispers(place.priya, message.channel))
         assert place.whispers(place.priya, message.channel) == [ENDED]
 
 
 async def test_strangers_stop_nothing() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         message = await drawn(place, a_view(streaming="The pool"))
         stranger = place.discord.user("Stella", pending=True)
         pressed = await place.discord.press(stranger, message, named(message, "stop"))
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == NOT_FOR_STRANGERS
-        assert place.door.stopped == []
+        assert place.engine.stopped == []
 
 
 async def test_a_call_of_unknown_outcome_is_checked_or_run_again_once() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         message = await drawn(place, a_view(a_step(StepStatus.UNKNOWN), status=TurnStatus.DONE))
         for kind in ("check", "again"):
             await place.discord.press(place.priya, message, named(message, kind))
-        await place.discord.until(lambda: len(place.door.repeated) == 2)
-        assert {(kind, turn_id, n) for kind, turn_id, n, _ in place.door.repeated} == {
+        await place.discord.until(lambda: len(place.engine.repeated) == 2)
+        assert {(kind, turn_id, n) for kind, turn_id, n, _ in place.engine.repeated} == {
             ("check", "t1", 0),
             ("again", "t1", 0),
         }
@@ -309,7 +309,7 @@ async def test_an_opinion_is_kept_and_thanked_for() -> None:
     async def opinion(turn_id: str, good: bool, by: object) -> None:
         kept.append((turn_id, good, getattr(by, "id", "")))
 
-    async with a_workplace(records=DiscordLookups(opinion=opinion)) as place:
+    async with connected_bot(records=DiscordLookups(opinion=opinion)) as place:
         message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
         pressed = await place.discord.press(place.priya, message, named(message, "rate"))
         await place.discord.until(lambda: pressed.messages)
@@ -318,30 +318,30 @@ async def test_an_opinion_is_kept_and_thanked_for() -> None:
 
 
 async def test_in_a_direct_conversation_who_pressed_is_asked_for() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         ops = place.discord.role("ops", place.priya)
         dm = place.discord.dm(place.priya)
         card = await drawn(place, waiting(), dm)
         await place.discord.press(place.priya, card, named(card, "approve"))
-        await place.discord.until(lambda: place.door.decisions)
-        assert place.door.decisions[0][1].roles == {f"discord-role:{ops.id}"}
+        await place.discord.until(lambda: place.engine.decisions)
+        assert place.engine.decisions[0][1].roles == {f"discord-role:{ops.id}"}
 
 
 async def test_a_press_that_does_not_work_is_told_alone() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         message = await drawn(place, a_view(streaming="The pool"))
 
         async def away(turn_id: str, by: Author) -> bool:
             raise DatabaseUnavailable(f"The database is away: {turn_id}, {by.name}.")
 
-        place.door.stop = away  # type: ignore[method-assign]
+        place.engine.stop = away  # type: ignore[method-assign]
         pressed = await place.discord.press(place.priya, message, named(message, "stop"))
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == UNEXPECTED_ERROR
 
 
 async def test_a_button_of_another_release_says_that_it_does_nothing() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         row = {"type": 1, "components": [{"type": 2, "style": 2, "label": "Old", "custom_id": "cs:dance:1"}]}
         posted = await place.rest.call(
             "POST",

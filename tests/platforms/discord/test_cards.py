@@ -20,9 +20,9 @@ from bot.platforms.discord.message_layout import GREEN, GREY, ORANGE, RED
 from bot.platforms.discord.turns import CALLS_A_CARD, turn_messages
 from bot.rendering.approval_card import RISKS
 from bot.rendering.timeline import RunAgainAction
-from tests.platforms import scenes
-from tests.platforms.discord.accepted import check_slot, labels, pressed, texts
-from tests.platforms.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
+from tests.platforms import sample_views
+from tests.platforms.discord.payload_checks import check_slot, labels, pressed, texts
+from tests.platforms.sample_views import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
 
 PRIYA = Author("discord", "1001", "Priya")
 THREAD = ConversationKey("discord", "1", "2", "3")
@@ -31,7 +31,7 @@ OTHERS = ["Allow in this thread", "Deny…", "Edit…", "View all"]
 
 
 def cards(view: TurnView) -> list[OutgoingMessage]:
-    slots = turn_messages(scenes.at(view, THREAD, PRIYA), NOW)
+    slots = turn_messages(sample_views.at(view, THREAD, PRIYA), NOW)
     found = [slot for slot in slots if slot.name.startswith("card-")]
     for slot in found:
         check_slot(slot, frozenset({PRIYA.id}))
@@ -51,13 +51,13 @@ def said(slot: OutgoingMessage) -> str:
     return "\n".join(filter(None, texts(slot)))
 
 
-def waiting(arguments: Mapping[str, Any], tool: ToolRef = scenes.CREATE, n: int = 3, ident: str = "") -> ToolStep:
+def waiting(arguments: Mapping[str, Any], tool: ToolRef = sample_views.CREATE, n: int = 3, ident: str = "") -> ToolStep:
     approval = an_approval(n) if not ident else replace(an_approval(n), id=ident)
     return a_call(n, tool, StepStatus.AWAITING, arguments=arguments, approval=approval)
 
 
 def test_a_card_says_what_would_run_where_and_why_and_until_when() -> None:
-    slot = only(scenes.ASKED)
+    slot = only(sample_views.ASKED)
     assert (
         said(slot)
         == """\
@@ -80,14 +80,14 @@ description: Since the deploy at 14:05 one request in thirty to the checkout fai
 
 
 def test_its_buttons_name_the_call_and_the_revision_that_was_drawn() -> None:
-    slot, ref = only(scenes.ASKED), ApprovalRef("3a7f3c2e9b", 1)
+    slot, ref = only(sample_views.ASKED), ApprovalRef("3a7f3c2e9b", 1)
     assert decode(pressed(slot.components, "Approve: Create issue")) == Approve((ref,))
     assert decode(pressed(slot.components, "Deny…")) == OpenDenyForm(ref)
     assert decode(pressed(slot.components, "View all")) == ViewCall(ref, 1)
 
 
 def test_calls_that_were_asked_for_together_share_a_card_and_are_decided_one_by_one() -> None:
-    slot = only(scenes.ASKED_THREE)
+    slot = only(sample_views.ASKED_THREE)
     assert said(slot).startswith("**3 calls need an approval**\n### Create issue")
     assert labels(slot.components) == [
         *["Approve: Create issue", *OTHERS] * 2,
@@ -118,8 +118,8 @@ def test_calls_that_were_asked_for_together_share_a_card_and_are_decided_one_by_
     ],
 )
 def test_what_is_decided_shows_below_the_question_how_it_went_without_buttons(name: str, line: str, edge: int) -> None:
-    unknown = a_view(a_filing(StepStatus.UNKNOWN, "Cut off.", **scenes.SAM), status=TurnStatus.DONE)
-    slot = only(unknown if name == "unknown" else scenes.SETTLED[name])
+    unknown = a_view(a_filing(StepStatus.UNKNOWN, "Cut off.", **sample_views.SAM), status=TurnStatus.DONE)
+    slot = only(unknown if name == "unknown" else sample_views.SETTLED[name])
     assert said(slot) == line.format("Create issue “Checkout 502s after the 14:05 deploy” (jira)")
     assert labels(slot.components) == []
     assert colour(slot) == edge

@@ -14,7 +14,7 @@ from bot.platforms.discord.command_runner import NOT_SERVED
 from bot.platforms.discord.listener import CHANGED
 from bot.platforms.discord.responders import NOT_SENT, SENT_DIRECTLY
 from tests.fakes.discord import Answer, Answers, Fails
-from tests.platforms.discord.commanding import Commanding, commanding
+from tests.platforms.discord.command_bot import CommandBot, command_bot
 
 CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 EDIT = "PATCH /webhooks/{application}/{token}/messages/{message}"
@@ -24,7 +24,7 @@ EDIT = "PATCH /webhooks/{application}/{token}/messages/{message}"
 
 
 async def test_a_command_behind_a_slash_is_answered_to_whoever_typed_it_alone() -> None:
-    async with commanding([Reply("No servers yet.")]) as place:
+    async with command_bot([Reply("No servers yet.")]) as place:
         typed = await place.discord.command(place.priya, "mcp tools", place.channel, {"server": "my server"})
         assert typed.answered is Answer.MESSAGE
         answer = await place.reads("No servers yet.")
@@ -38,7 +38,7 @@ async def test_a_command_behind_a_slash_is_answered_to_whoever_typed_it_alone() 
 
 
 async def test_a_command_in_a_thread_is_about_that_thread() -> None:
-    async with commanding([Reply("Here.")]) as place:
+    async with command_bot([Reply("Here.")]) as place:
         thread = place.discord.thread(place.priya, place.channel, "checkout")
         await place.discord.command(place.sam, "conversations show", thread)
         await place.reads("Here.", place.sam, thread)
@@ -47,7 +47,7 @@ async def test_a_command_in_a_thread_is_about_that_thread() -> None:
 
 
 async def test_options_and_flags_become_the_words_of_a_command_line() -> None:
-    async with commanding([Reply("Added.")]) as place:
+    async with command_bot([Reply("Added.")]) as place:
         given = {"name": "jira", "url": "https://jira.example/mcp", "auth": "header", "header": "A=env:A B=env:B"}
         flags = {"no-verify": True, "trusted": False}
         await place.discord.command(place.priya, "mcp add", place.channel, {**given, **flags})
@@ -63,7 +63,7 @@ async def test_options_and_flags_become_the_words_of_a_command_line() -> None:
 
 
 async def test_arguments_in_json_keep_their_quotes() -> None:
-    async with commanding([Reply("Running.")]) as place:
+    async with command_bot([Reply("Running.")]) as place:
         given = {"server": "notes", "tool": "add", "arguments": '{"text": "two words"}'}
         await place.discord.command(place.priya, "mcp run", place.channel, given)
         assert place.invoked.words == ("run", "notes", "add", '{"text": "two words"}')
@@ -71,7 +71,7 @@ async def test_arguments_in_json_keep_their_quotes() -> None:
 
 async def test_a_slow_command_is_acknowledged_in_time_and_answered_when_it_is_done() -> None:
     replies = [Reply(f"{number} of 20 checked") for number in range(20)] + [Reply("All is well.")]
-    async with commanding(replies) as place:
+    async with command_bot(replies) as place:
         place.commands.begun.clear()
         typed = await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
         assert typed.answered is Answer.DEFERRED_MESSAGE
@@ -86,7 +86,7 @@ async def test_a_slow_command_is_acknowledged_in_time_and_answered_when_it_is_do
 
 
 async def test_after_a_quarter_of_an_hour_the_answer_comes_as_a_direct_message() -> None:
-    async with commanding(
+    async with command_bot(
         [Reply("Checking…"), Reply("All is well.", actions=(ReplyAction("Again", ("mcp", "sync")),))]
     ) as place:
         place.commands.going_on.clear()
@@ -104,7 +104,7 @@ async def test_after_a_quarter_of_an_hour_the_answer_comes_as_a_direct_message()
 
 
 async def test_whoever_takes_no_direct_messages_is_told_without_a_word_of_the_answer() -> None:
-    async with commanding([Reply("Checking…"), Reply("The secret plan.")]) as place:
+    async with command_bot([Reply("Checking…"), Reply("The secret plan.")]) as place:
         place.commands.going_on.clear()
         await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
         await place.reads("Checking…")
@@ -116,16 +116,16 @@ async def test_whoever_takes_no_direct_messages_is_told_without_a_word_of_the_an
 
 
 async def test_what_goes_wrong_is_one_clear_line_to_whoever_asked() -> None:
-    async with commanding() as place:
+    async with command_bot() as place:
         place.commands.answers = [[Reply("Running.", message=by_hand(place))]]
-        place.door.troubles.append(DatabaseUnavailable("The database is away.", "wait"))
+        place.engine.troubles.append(DatabaseUnavailable("The database is away.", "wait"))
         await place.discord.command(place.priya, "mcp sync", place.channel, {"server": "notes"})
         answer = await place.reads(UNEXPECTED_ERROR)
         assert answer.ephemeral
 
 
 async def test_a_command_of_an_earlier_list_is_answered_with_what_to_do() -> None:
-    async with commanding() as place:
+    async with command_bot() as place:
         listed = next(each for each in place.discord.app.commands[""] if each["name"] == "mcp")
         next(each for each in listed["options"] if each["name"] == "list")["name"] = "lists"
         await place.discord.command(place.priya, "mcp lists", place.channel)
@@ -134,7 +134,7 @@ async def test_a_command_of_an_earlier_list_is_answered_with_what_to_do() -> Non
 
 
 async def test_an_answer_that_somebody_has_put_away_is_not_sent_after_them() -> None:
-    async with commanding([Reply("Checking…"), Reply("All is well.")]) as place:
+    async with command_bot([Reply("Checking…"), Reply("All is well.")]) as place:
         place.commands.going_on.clear()
         typed = await place.discord.command(place.priya, "mcp verify", place.channel, {"server": "notes"})
         await place.reads("Checking…")
@@ -148,14 +148,14 @@ async def test_an_answer_that_somebody_has_put_away_is_not_sent_after_them() -> 
 
 
 async def test_an_answer_that_discord_loses_is_tried_again() -> None:
-    async with commanding([Reply("Here.")]) as place:
+    async with command_bot([Reply("Here.")]) as place:
         place.discord.fail(CALLBACK, Answers(502))
         await place.discord.command(place.priya, "mcp list", place.channel)
         await place.reads("Here.")
 
 
 async def test_people_whom_the_server_has_not_let_in_yet_command_nothing() -> None:
-    async with commanding() as place:
+    async with command_bot() as place:
         novice = place.discord.user("Nora", pending=True)
         await place.discord.command(novice, "mcp list", place.channel)
         answer = await place.reads(NOT_FOR_STRANGERS, novice)
@@ -164,7 +164,7 @@ async def test_people_whom_the_server_has_not_let_in_yet_command_nothing() -> No
 
 
 async def test_a_server_that_is_not_served_is_told_so() -> None:
-    async with commanding(servers=frozenset({"1"})) as place:
+    async with command_bot(servers=frozenset({"1"})) as place:
         await place.discord.command(place.priya, "mcp list", place.channel)
         await place.reads(NOT_SERVED)
         assert place.commands.requests == []
@@ -175,7 +175,7 @@ async def test_nothing_of_an_answer_calls_or_draws() -> None:
     reply = Reply(
         "Two.", Table(("name", "about"), rows), details=(("cause", "@here `x` <@&5>\n**fix:** run it"), ("fix", "wait"))
     )
-    async with commanding([reply]) as place:
+    async with command_bot([reply]) as place:
         await place.discord.command(place.priya, "mcp list", place.channel)
         answer = await place.reads("Two.")
         (message,) = place.discord.posted(place.channel)
@@ -186,7 +186,7 @@ async def test_nothing_of_an_answer_calls_or_draws() -> None:
 
 
 async def test_a_reply_names_people_and_roles_as_text() -> None:
-    async with commanding() as place:
+    async with command_bot() as place:
         role = place.discord.role("ops*", place.sam)
         who = f"discord:{place.sam.id}, discord-role:{role.id}"
         place.commands.answers = [[Reply(f"Only {who} can do this: `--approvers {who}`.", failed=True)]]
@@ -200,7 +200,7 @@ async def test_a_reply_names_people_and_roles_as_text() -> None:
 
 async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> None:
     first = Reply("Page one.", actions=(ReplyAction("Sync", ("mcp", "sync")),), page=PageInfo(1, 2, ("mcp", "list")))
-    async with commanding([first], [Reply("Page two.")]) as place:
+    async with command_bot([first], [Reply("Page two.")]) as place:
         await place.discord.command(place.priya, "mcp list", place.channel)
         await place.reads("Page 1 of 2")
         pressed = await place.presses("More ▶")
@@ -212,7 +212,7 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
 
 async def test_a_slow_press_keeps_the_answer_it_stands_in_until_the_next_one_is_there() -> None:
     first = Reply("Look?", actions=(ReplyAction("Verify", ("mcp", "verify", "notes")),))
-    async with commanding([first], [Reply("All is well.")]) as place:
+    async with command_bot([first], [Reply("All is well.")]) as place:
         await place.discord.command(place.priya, "mcp show", place.channel, {"server": "notes"})
         await place.reads("Look?")
         place.commands.begun.clear()
@@ -226,7 +226,7 @@ async def test_a_slow_press_keeps_the_answer_it_stands_in_until_the_next_one_is_
 
 async def test_a_refusal_stands_beside_the_answer_and_not_in_its_place() -> None:
     first = Reply("Look?", actions=(ReplyAction("Verify", ("mcp", "verify", "notes")),))
-    async with commanding([first]) as place:
+    async with command_bot([first]) as place:
         await place.discord.command(place.sam, "mcp list", place.channel)
         await place.reads("Look?", place.sam)
         place.discord.guild.members[place.sam.id].pending = True
@@ -238,7 +238,7 @@ async def test_a_refusal_stands_beside_the_answer_and_not_in_its_place() -> None
 
 async def test_two_buttons_that_say_the_same_are_both_there() -> None:
     twice = Reply("Twice.", actions=(ReplyAction("One", ("mcp", "list")), ReplyAction("Two", ("mcp", "list"))))
-    async with commanding([twice], [Reply("Here.")]) as place:
+    async with command_bot([twice], [Reply("Here.")]) as place:
         await place.discord.command(place.priya, "mcp list", place.channel)
         answer = await place.reads("Twice.")
         assert answer.buttons == ["One", "Two"]
@@ -249,7 +249,7 @@ async def test_two_buttons_that_say_the_same_are_both_there() -> None:
 
 async def test_what_does_not_fit_into_a_button_is_remembered_for_a_while() -> None:
     words = ("profile", "bind", "the one with blanks " * 8)
-    async with commanding([Reply("Bind?", actions=(ReplyAction("Bind here", words),))], [Reply("It holds.")]) as place:
+    async with command_bot([Reply("Bind?", actions=(ReplyAction("Bind here", words),))], [Reply("It holds.")]) as place:
         await place.discord.command(place.priya, "profile list", place.channel)
         await place.reads("Bind?")
         await place.presses("Bind here")
@@ -259,7 +259,7 @@ async def test_what_does_not_fit_into_a_button_is_remembered_for_a_while() -> No
 
 async def test_a_button_of_an_earlier_process_says_what_to_do() -> None:
     words = ("profile", "show", "with blanks")
-    async with commanding(
+    async with command_bot(
         [Reply("Look?", actions=(ReplyAction("Show", words), ReplyAction("List", ("mcp", "list"))))]
     ) as place:
         await place.discord.command(place.priya, "profile list", place.channel)
@@ -275,7 +275,7 @@ async def test_a_button_of_an_earlier_process_says_what_to_do() -> None:
 
 async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
     ask = Reply("Remove jira?", actions=(ReplyAction("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
-    async with commanding([ask], [Reply("jira is gone.")]) as place:
+    async with command_bot([ask], [Reply("jira is gone.")]) as place:
         await place.discord.command(place.priya, "mcp remove", place.channel, {"server": "jira"})
         await place.reads("Remove jira?")
         await place.presses("Remove jira")
@@ -290,7 +290,7 @@ async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
 
 
 async def test_a_command_said_in_a_channel_is_answered_by_a_direct_message() -> None:
-    async with commanding(
+    async with command_bot(
         [Reply("Two servers.", actions=(ReplyAction("Sync", ("mcp", "sync")),))], [Reply("Done so.")]
     ) as place:
         asked = place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp list")
@@ -302,11 +302,11 @@ async def test_a_command_said_in_a_channel_is_answered_by_a_direct_message() -> 
         await place.presses("Sync", channel=dm)
         await place.reads("Done so.", channel=dm)
         assert place.invoked.conversation == place.key()
-        assert place.door.received == []
+        assert place.engine.received == []
 
 
 async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited() -> None:
-    async with commanding([Reply("Checking…"), Reply("All is well.")]) as place:
+    async with command_bot([Reply("Checking…"), Reply("All is well.")]) as place:
         dm = place.discord.dm(place.priya)
         place.discord.say(place.priya, dm, "mcp verify notes")
         await place.reads("All is well.", channel=dm)
@@ -315,7 +315,7 @@ async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited()
 
 
 async def test_whoever_takes_no_direct_messages_hears_that_there_is_an_answer() -> None:
-    async with commanding([Reply("The secret plan.")]) as place:
+    async with command_bot([Reply("The secret plan.")]) as place:
         place.sam.takes_dms = False
         asked = place.discord.say(place.sam, place.channel, f"{place.discord.bot.mention} mcp list")
         note = await place.reads(NOT_SENT.split(".", maxsplit=1)[0], place.priya)
@@ -324,13 +324,13 @@ async def test_whoever_takes_no_direct_messages_hears_that_there_is_an_answer() 
 
 
 async def test_a_call_by_hand_said_in_a_thread_runs_there_and_nothing_else_is_said() -> None:
-    async with commanding() as place:
+    async with command_bot() as place:
         thread = place.discord.thread(place.priya, place.channel, "checkout")
         message = replace(by_hand(place), conversation=place.key(thread.id))
         place.commands.answers = [[Reply("Running notes.add…", message=message, private=False)]]
         place.discord.say(place.priya, thread, f"{place.discord.bot.mention} mcp run notes add")
-        await place.discord.until(lambda: place.door.received)
-        assert place.door.received[0].conversation == place.key(thread.id)
+        await place.discord.until(lambda: place.engine.received)
+        assert place.engine.received[0].conversation == place.key(thread.id)
         assert place.seen(channel=thread) == place.seen(channel=place.discord.dm(place.priya)) == []
 
 
@@ -338,13 +338,13 @@ async def test_a_call_by_hand_said_in_a_thread_runs_there_and_nothing_else_is_sa
 
 
 async def test_a_call_by_hand_in_a_channel_begins_a_thread() -> None:
-    async with commanding() as place:
+    async with command_bot() as place:
         message = by_hand(place)
         place.commands.answers = [[Reply("Running notes.add…", message=message, private=False)]]
         await place.discord.command(place.priya, "mcp run", place.channel, {"server": "notes", "tool": "add"})
-        await place.discord.until(lambda: place.door.received)
+        await place.discord.until(lambda: place.engine.received)
         (thread,) = place.discord.threads(place.channel)
-        assert place.door.received[0].conversation == place.key(thread.id)
+        assert place.engine.received[0].conversation == place.key(thread.id)
         anchor = await place.reads("priya: Run notes.add", place.sam)
         assert anchor.thread == thread.id
         await place.reads("Running notes.add…")
@@ -352,7 +352,7 @@ async def test_a_call_by_hand_in_a_channel_begins_a_thread() -> None:
 
 async def test_a_document_is_handed_over_with_the_answer() -> None:
     document = ReplyFile("servers.json", "{}", "application/json")
-    async with commanding([Reply("Here they are.", document=document)]) as place:
+    async with command_bot([Reply("Here they are.", document=document)]) as place:
         await place.discord.command(place.priya, "conversations export", place.channel)
         await place.reads("Here they are.")
         await place.discord.until(lambda: any("servers.json" in each.files for each in place.seen()))
@@ -360,7 +360,7 @@ async def test_a_document_is_handed_over_with_the_answer() -> None:
 
 
 async def test_a_file_that_discord_does_not_take_is_named_and_the_answer_stays() -> None:
-    async with commanding([Reply("Here they are.", document=ReplyFile("all.md", "x" * 11_000_000))]) as place:
+    async with command_bot([Reply("Here they are.", document=ReplyFile("all.md", "x" * 11_000_000))]) as place:
         await place.discord.command(place.priya, "conversations export", place.channel)
         await place.reads("Here they are.")
         note = await place.reads("The file all.md could not be shared")
@@ -369,7 +369,7 @@ async def test_a_file_that_discord_does_not_take_is_named_and_the_answer_stays()
 
 async def test_an_answer_that_is_too_large_is_counted_and_a_file() -> None:
     long = Reply("Read:", details=tuple((f"page {number}", "x" * 800) for number in range(12)))
-    async with commanding([long]) as place:
+    async with command_bot([long]) as place:
         await place.discord.command(
             place.priya, "mcp more resource", place.channel, {"server": "notes", "uri": "notes://1"}
         )
@@ -382,7 +382,7 @@ async def test_an_answer_that_is_too_large_is_counted_and_a_file() -> None:
 
 
 async def test_servers_and_their_tools_are_offered_while_they_are_typed() -> None:
-    async with commanding() as place:
+    async with command_bot() as place:
         servers = await place.discord.suggest(place.priya, "mcp show", place.channel, "server", "SEARCH")
         assert [server["value"] for server in servers] == ["web-search"]
         tools = await place.discord.suggest(
@@ -396,10 +396,10 @@ async def test_servers_and_their_tools_are_offered_while_they_are_typed() -> Non
 
 
 async def test_strangers_are_offered_nothing() -> None:
-    async with commanding() as place:
+    async with command_bot() as place:
         novice = place.discord.user("Nora", pending=True)
         assert await place.discord.suggest(novice, "mcp show", place.channel, "server") == []
 
 
-def by_hand(place: Commanding) -> InboundMessage:
+def by_hand(place: CommandBot) -> InboundMessage:
     return InboundMessage(("hand:1",), place.key(), Author("discord", place.priya.id, "priya"), "Run notes.add")

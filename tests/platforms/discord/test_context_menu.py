@@ -8,10 +8,10 @@ from bot.chat.audience import NOT_FOR_STRANGERS
 from bot.platforms.discord.interactions import ASK_ABOUT_THIS, ASKED
 from bot.platforms.discord.messages import UNREAD
 from tests.fakes.discord import Answer, Permission
-from tests.platforms.discord.workplace import Workplace, a_workplace
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 
 
-async def registered(place: Workplace) -> None:
+async def registered(place: ConnectedBot) -> None:
     """Wait until the entry is in the menu."""
     await place.discord.until(
         lambda: any(each["name"] == ASK_ABOUT_THIS for each in place.discord.app.commands.get("", []))
@@ -20,7 +20,7 @@ async def registered(place: Workplace) -> None:
 
 @pytest.mark.parametrize("message_content", [True, False])
 async def test_somebody_asks_about_a_message_in_a_thread_at_it(message_content: bool) -> None:
-    async with a_workplace(message_content=message_content) as place:
+    async with connected_bot(message_content=message_content) as place:
         discord = place.discord
         await registered(place)
         said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
@@ -28,7 +28,7 @@ async def test_somebody_asks_about_a_message_in_a_thread_at_it(message_content: 
         assert chosen.answered is Answer.MODAL
         sent = await discord.submit(place.priya, {"question": "since **when**? @everyone"})
         await place.received(1)
-        (message,) = place.door.received
+        (message,) = place.engine.received
         assert (message.text, message.context) == ("since **when**? @everyone", ("Sam: checkout is broken",))
         assert message.conversation == place.key(place.channel, said.id)
         assert message.author.id == place.priya.id
@@ -41,7 +41,7 @@ async def test_somebody_asks_about_a_message_in_a_thread_at_it(message_content: 
 
 
 async def test_in_a_thread_it_is_asked_there() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         await registered(place)
         thread = discord.thread(place.priya, place.channel, "checkout")
@@ -49,11 +49,11 @@ async def test_in_a_thread_it_is_asked_there() -> None:
         await discord.shortcut(place.priya, ASK_ABOUT_THIS, said)
         await discord.submit(place.priya, {"question": "since when?"})
         await place.received(1)
-        assert place.door.received[0].conversation == place.key(place.channel, thread.id)
+        assert place.engine.received[0].conversation == place.key(place.channel, thread.id)
 
 
 async def test_without_the_right_to_open_threads_it_is_asked_in_the_channel() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         discord = place.discord
         place.channel.forbid(discord.bot, Permission.CREATE_PUBLIC_THREADS)
         async with place.running():
@@ -62,12 +62,12 @@ async def test_without_the_right_to_open_threads_it_is_asked_in_the_channel() ->
             await discord.shortcut(place.priya, ASK_ABOUT_THIS, said)
             await discord.submit(place.priya, {"question": "since when?"})
             await place.received(1)
-            assert place.door.received[0].conversation == place.key(place.channel)
+            assert place.engine.received[0].conversation == place.key(place.channel)
             assert len(place.posted()) == 1
 
 
 async def test_a_process_that_did_not_open_the_window_reads_the_message_again() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         await registered(place)
         said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
@@ -76,11 +76,11 @@ async def test_a_process_that_did_not_open_the_window_reads_the_message_again() 
         async with place.running("two"):
             await discord.submit(place.priya, {"question": "since when?"})
             await place.received(1)
-            assert place.door.received[0].context == ("Sam: checkout is broken",)
+            assert place.engine.received[0].context == ("Sam: checkout is broken",)
 
 
 async def test_what_cannot_be_read_any_more_is_said_to_be() -> None:
-    async with a_workplace(message_content=False) as place:
+    async with connected_bot(message_content=False) as place:
         discord = place.discord
         await registered(place)
         said = discord.say(discord.user("Sam"), place.channel, "checkout is broken")
@@ -89,11 +89,11 @@ async def test_what_cannot_be_read_any_more_is_said_to_be() -> None:
         async with place.running("two"):
             await discord.submit(place.priya, {"question": "since when?"})
             await place.received(1)
-            assert place.door.received[0].context == (UNREAD,)
+            assert place.engine.received[0].context == (UNREAD,)
 
 
 async def test_strangers_ask_nothing() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         await registered(place)
         stranger = discord.user("Stella", pending=True)

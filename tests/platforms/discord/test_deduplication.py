@@ -11,7 +11,7 @@ from bot.errors import DatabaseUnavailable
 from bot.platforms.discord import messages
 from tests.fakes.discord import Answers, Cut, Fails, Lost, TooMany
 from tests.fakes.discord.faults import Fault
-from tests.platforms.discord.workplace import a_workplace
+from tests.platforms.discord.connected_bot import connected_bot
 
 OPEN = "POST /channels/{channel}/messages/{message}/threads"
 
@@ -25,27 +25,27 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("fault", [Lost(), Cut(), Answers(502), TooMany(0.1)], ids=repr)
 async def test_a_thread_that_was_perhaps_opened_is_where_the_question_is_answered_once(fault: Fault) -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.discord.fail(OPEN, fault)
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
         await place.quiet()
         assert place.texts == ["why?"]
         (thread,) = [each for each in place.discord.threads(place.channel) if each.name == "why?"]
-        assert place.door.received[0].conversation == place.key(place.channel, thread.id)
+        assert place.engine.received[0].conversation == place.key(place.channel, thread.id)
 
 
 @pytest.mark.parametrize("code", [200001, 50024, 160005])
 async def test_a_thread_that_discord_does_not_open_leaves_the_question_in_its_channel(code: int) -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.discord.fail(OPEN, Fails(code, status=400))
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
         await place.quiet()
-        assert [each.conversation for each in place.door.received] == [place.key(place.channel)]
+        assert [each.conversation for each in place.engine.received] == [place.key(place.channel)]
 
 
 async def test_what_is_said_while_the_database_is_away_is_taken_in_order_when_it_is_back() -> None:
-    async with a_workplace() as place:
-        place.door.troubles = [DatabaseUnavailable("The database is away.")] * 20
+    async with connected_bot() as place:
+        place.engine.troubles = [DatabaseUnavailable("The database is away.")] * 20
         for number in range(10):
             place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} question {number}")
         await place.received(10)
@@ -54,49 +54,49 @@ async def test_what_is_said_while_the_database_is_away_is_taken_in_order_when_it
 
 
 async def test_people_who_talk_while_something_is_in_hand_keep_nobody_waiting() -> None:
-    async with a_workplace() as place:
-        place.door.opened.clear()
+    async with connected_bot() as place:
+        place.engine.opened.clear()
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} slow")
-        await place.discord.until(lambda: place.door.arrived)
+        await place.discord.until(lambda: place.engine.arrived)
         for number in range(background_tasks.MOST + 20):
             place.discord.say(place.priya, place.channel, f"lunch {number}")
         place.discord.say(place.priya, place.discord.channel("other"), f"{place.discord.bot.mention} quick")
-        await place.discord.until(lambda: place.door.arrived == 2)
-        place.door.opened.set()
+        await place.discord.until(lambda: place.engine.arrived == 2)
+        place.engine.opened.set()
         await place.received(2)
         assert sorted(place.texts) == ["quick", "slow"]
 
 
 async def test_many_people_who_write_at_once_are_all_heard() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         people = [
             place.discord.user(f"Person {number}") for number in range(background_tasks.MOST // messages.AT_ONCE + 1)
         ]
-        place.door.opened.clear()
+        place.engine.opened.clear()
         for number in range(messages.AT_ONCE):
             for person in people:
                 place.discord.say(person, place.discord.dm(person), f"question {number}")
-        await place.discord.until(lambda: place.door.arrived == len(people))
-        place.door.opened.set()
+        await place.discord.until(lambda: place.engine.arrived == len(people))
+        place.engine.opened.set()
         await place.received(len(people) * messages.AT_ONCE)
         for person in people:
-            mine = [each.text for each in place.door.received if each.author.id == person.id]
+            mine = [each.text for each in place.engine.received if each.author.id == person.id]
             assert mine == [f"question {number}" for number in range(messages.AT_ONCE)]
 
 
 async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bot.chat")
     too_much = background_tasks.MOST + 20
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         mallory = place.discord.user("Mallory")
-        place.door.opened.clear()
+        place.engine.opened.clear()
         for number in range(too_much):
             place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} spam {number}")
         place.discord.say(place.priya, place.discord.channel("other"), f"{place.discord.bot.mention} why?")
-        await place.discord.until(lambda: place.door.arrived == 2)
+        await place.discord.until(lambda: place.engine.arrived == 2)
         await place.discord.until(lambda: caplog.text.count("limit of a user reached") >= too_much - messages.AT_ONCE)
         assert "why?" not in place.texts, "nothing is on disk before the door is open"
-        place.door.opened.set()
+        place.engine.opened.set()
         await place.received(messages.AT_ONCE + 1)
         place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} sorry")
         await place.discord.until(lambda: {"why?", "sorry"} <= set(place.texts))

@@ -16,10 +16,10 @@ from bot.platforms.discord.diagnostics import (
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
 from tests.fakes.discord import Answers, Permission
-from tests.platforms.discord.workplace import Workplace, a_workplace
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 
 
-async def found(place: Workplace, people: UserDirectory | None = None) -> list[Check]:
+async def found(place: ConnectedBot, people: UserDirectory | None = None) -> list[Check]:
     return [check async for check in diagnose(place.rest, people or place.people)]
 
 
@@ -28,7 +28,7 @@ def summary(checks: list[Check]) -> list[tuple[str, CheckStatus]]:
 
 
 async def test_where_everything_is_there_it_says_as_whom_and_where_and_connects_to_nothing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.app.public = False
         known = [{"name": name, "description": "What it does", "type": 1} for name in COMMANDS]
         app = place.discord.app.id
@@ -49,7 +49,7 @@ async def test_where_everything_is_there_it_says_as_whom_and_where_and_connects_
 
 
 async def test_without_the_message_content_intent_it_says_what_still_works() -> None:
-    async with a_workplace(listening=False, message_content=False) as place:
+    async with connected_bot(listening=False, message_content=False) as place:
         check = (await found(place))[1]
         assert check.finding is CheckStatus.DOUBTFUL
         assert "mention" in check.detail
@@ -57,7 +57,7 @@ async def test_without_the_message_content_intent_it_says_what_still_works() -> 
 
 
 async def test_a_bot_that_anybody_may_invite_is_told_of_unless_its_servers_are_named() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         check = (await found(place))[2]
         assert check.finding is CheckStatus.DOUBTFUL
         assert "Public Bot" in check.fix
@@ -66,7 +66,7 @@ async def test_a_bot_that_anybody_may_invite_is_told_of_unless_its_servers_are_n
 
 
 async def test_an_application_whose_presses_go_elsewhere_is_told_of() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.app.endpoint = "https://old.example/interactions"
         check = (await found(place))[3]
         assert (check.name, check.finding) == ("interactions", CheckStatus.BROKEN)
@@ -75,7 +75,7 @@ async def test_an_application_whose_presses_go_elsewhere_is_told_of() -> None:
 
 
 async def test_permissions_that_are_missing_are_named_with_what_they_are_for() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         everyone = place.discord.guild.everyone
         everyone.permissions &= ~(Permission.CREATE_PUBLIC_THREADS | Permission.ATTACH_FILES)
         check = next(each for each in await found(place) if each.name == "server Acme")
@@ -89,7 +89,7 @@ async def test_permissions_that_are_missing_are_named_with_what_they_are_for() -
 
 
 async def test_an_administrator_lacks_nothing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.guild.everyone.permissions = Permission(0)
         place.discord.bot_role.permissions = Permission.ADMINISTRATOR
         check = next(each for each in await found(place) if each.name == "server Acme")
@@ -97,7 +97,7 @@ async def test_an_administrator_lacks_nothing() -> None:
 
 
 async def test_a_server_that_is_to_be_served_and_has_no_bot_gets_an_invitation() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         people = UserDirectory(place.rest, frozenset({place.discord.guild.id, "99"}))
         check = next(each for each in await found(place, people) if each.name == "servers")
         assert check.finding is CheckStatus.BROKEN
@@ -106,21 +106,21 @@ async def test_a_server_that_is_to_be_served_and_has_no_bot_gets_an_invitation()
 
 
 async def test_commands_that_discord_does_not_know_are_named() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         check = (await found(place))[-1]
         assert (check.name, check.finding) == ("commands", CheckStatus.DOUBTFUL)
         assert "/mcp" in check.detail
 
 
 async def test_a_wrong_token_is_all_there_is_to_say() -> None:
-    async with a_workplace(listening=False) as place, Rest("wrong", url=place.discord.url) as rest:
+    async with connected_bot(listening=False) as place, Rest("wrong", url=place.discord.url) as rest:
         checks = [check async for check in diagnose(rest, UserDirectory(rest))]
         assert summary(checks) == [("token", CheckStatus.BROKEN)]
         assert "DISCORD_TOKEN" in checks[0].fix
 
 
 async def test_trouble_on_the_way_is_said_and_not_raised() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.fail("GET /users/@me/guilds", Answers(403))
         check = (await found(place))[-1]
         assert (check.name, check.finding) == ("servers", CheckStatus.BROKEN)

@@ -25,12 +25,12 @@ from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.discord import Answer, Channel, Interaction, Message
 from tests.fakes.discord.components import BUTTON, walk
 from tests.fakes.discord.mentions import CODE
-from tests.platforms import scenes
-from tests.platforms.discord.accepted import check_slot, labels, pressed, texts
+from tests.platforms import sample_views
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.discord.payload_checks import check_slot, labels, pressed, texts
 from tests.platforms.discord.test_action_codec import drawn, ids
 from tests.platforms.discord.test_argument_editing import said
-from tests.platforms.discord.workplace import Workplace, a_workplace
-from tests.platforms.scenes import a_booking, a_view, asked_back
+from tests.platforms.sample_views import a_booking, a_view, asked_back
 from tests.rendering.markdown_texts import ANY
 from tests.rendering.turns import a_form, a_link, a_step
 from tests.rendering.turns import a_view as a_turn
@@ -44,7 +44,7 @@ BOMB = "<@1001> <@&1> *x* [here](https://evil.example) @everyone # big https://e
 
 
 def questions(view: TurnView) -> list[OutgoingMessage]:
-    slots = turn_messages(scenes.at(view, THREAD, PRIYA), scenes.NOW)
+    slots = turn_messages(sample_views.at(view, THREAD, PRIYA), sample_views.NOW)
     found = [slot for slot in slots if slot.name.startswith("question-")]
     for slot in found:
         check_slot(slot, frozenset({PRIYA.id}))
@@ -68,7 +68,7 @@ def colour(slot: OutgoingMessage) -> int:
 
 
 def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
-    slot = only(scenes.INQUIRED)
+    slot = only(sample_views.INQUIRED)
     assert (
         read_out(slot)
         == """\
@@ -84,14 +84,14 @@ def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
 
 
 def test_its_buttons_say_what_was_asked_and_no_more() -> None:
-    slot = only(scenes.INQUIRED)
+    slot = only(sample_views.INQUIRED)
     assert labels(slot.components) == ["Answer…", "Decline"]
     assert decode(pressed(slot.components, "Answer…")) == RunCommandInNewReply((ANSWER, "e7f3c2e9b0d14a"))
     assert decode(pressed(slot.components, "Decline")) == RunCommandInNewReply((DECLINE, "e7f3c2e9b0d14a"))
 
 
 def test_the_card_of_a_page_names_its_domain_and_not_the_way_there() -> None:
-    slot = only(scenes.SENT_AWAY)
+    slot = only(sample_views.SENT_AWAY)
     assert "**The page is on** `pay.example.com`" in read_out(slot)
     assert "/c/7f3a" not in str(slot.components)
     assert labels(slot.components) == ["Show the link…", "Decline"]
@@ -99,13 +99,13 @@ def test_the_card_of_a_page_names_its_domain_and_not_the_way_there() -> None:
 
 
 def test_a_domain_that_can_be_taken_for_another_is_warned_of() -> None:
-    asked = asked_back(replace(scenes.PAY, ask=a_link(url="https://xn--pypal-4ve.example/").question.ask))
+    asked = asked_back(replace(sample_views.PAY, ask=a_link(url="https://xn--pypal-4ve.example/").question.ask))
     assert f"⚠ **{LIKE_ANOTHER}**" in read_out(only(a_view(a_booking(StepStatus.ASKING, asked))))
 
 
 def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
     waiting = a_booking(StepStatus.ASKING, asked_back(expires_at=None))
-    assert f"<t:{int(scenes.NOW) + 1800}:R>" in read_out(only(a_view(waiting)))
+    assert f"<t:{int(sample_views.NOW) + 1800}:R>" in read_out(only(a_view(waiting)))
     endless = a_booking(StepStatus.ASKING, asked_back(expires_at=None, expires_in=None))
     assert "does not expire" in read_out(only(a_view(endless)))
 
@@ -131,10 +131,10 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
 def test_afterwards_the_card_says_how_it_ended_calls_nobody_and_has_no_buttons(
     name: str, lines: str, edge: int
 ) -> None:
-    slot = only(scenes.HEARD[name])
+    slot = only(sample_views.HEARD[name])
     assert (read_out(slot), colour(slot)) == (lines, edge)
     assert (slot.asks, slot.calls) == (False, "")
-    assert slot.name == only(scenes.INQUIRED).name
+    assert slot.name == only(sample_views.INQUIRED).name
 
 
 def test_nothing_that_a_server_writes_calls_somebody_formats_anything_or_can_be_followed() -> None:
@@ -142,7 +142,7 @@ def test_nothing_that_a_server_writes_calls_somebody_formats_anything_or_can_be_
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(asked,)), status=TurnStatus.WAITING)
     (slot,) = [
         message
-        for message in turn_messages(scenes.at(view, THREAD, PRIYA), scenes.NOW)
+        for message in turn_messages(sample_views.at(view, THREAD, PRIYA), sample_views.NOW)
         if message.name == f"question-{ID}"
     ]
     check_slot(slot, frozenset({PRIYA.id}))
@@ -152,7 +152,7 @@ def test_nothing_that_a_server_writes_calls_somebody_formats_anything_or_can_be_
 
 
 def test_several_questions_of_one_call_are_messages_of_their_own() -> None:
-    asked = (asked_back(reply=scenes.YES, answered_by="Priya"), asked_back(scenes.PAY, id="b2", round=2))
+    asked = (asked_back(reply=sample_views.YES, answered_by="Priya"), asked_back(sample_views.PAY, id="b2", round=2))
     first, second = questions(a_view(a_booking(StepStatus.ASKING, *asked), status=TurnStatus.WAITING))
     assert (first.name, second.name) == ("question-e7f3c2e9b0d14a", "question-b2")
     assert (first.asks, second.asks) == (False, True)
@@ -174,7 +174,9 @@ def test_whatever_a_server_asks_the_platform_takes_the_card(
     tool = ToolRef(name, name)
     view = a_turn(a_step(StepStatus.ASKING, tool=tool, elicitations=asked), status=TurnStatus.WAITING)
     slots = [
-        each for each in turn_messages(scenes.at(view, THREAD, PRIYA), scenes.NOW) if each.name.startswith("question-")
+        each
+        for each in turn_messages(sample_views.at(view, THREAD, PRIYA), sample_views.NOW)
+        if each.name.startswith("question-")
     ]
     assert len(slots) == 3
     for slot in slots:
@@ -184,26 +186,26 @@ def test_whatever_a_server_asks_the_platform_takes_the_card(
 # ------------------------------------------------------------------ on the platform
 
 
-async def asking(place: Workplace, elicitation: Elicitation, channel: Channel | None = None) -> Message:
+async def asking(place: ConnectedBot, elicitation: Elicitation, channel: Channel | None = None) -> Message:
     """A server waits for Priya; its card."""
     asker = Author("discord", place.priya.id, "Priya")
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
     card = await drawn(place, replace(view, turn=replace(view.turn, author=asker)), channel)
-    drawn_view = place.door.views[-1]
+    drawn_view = place.engine.views[-1]
     (step,) = drawn_view.steps
-    place.door.inquiries[elicitation.id] = OpenElicitation(drawn_view.turn, step, elicitation)  # type: ignore[arg-type]
+    place.engine.inquiries[elicitation.id] = OpenElicitation(drawn_view.turn, step, elicitation)  # type: ignore[arg-type]
     return card
 
 
-async def stands(place: Workplace, elicitation: Elicitation) -> None:
+async def stands(place: ConnectedBot, elicitation: Elicitation) -> None:
     """The turn is drawn again with the question as it stands now."""
-    view = place.door.views[-1]
+    view = place.engine.views[-1]
     step = a_step(StepStatus.STARTED, elicitations=(elicitation,))
-    place.door.views[-1] = replace(view, steps=(step,), revision=view.revision + 1)
-    await place.draw(place.door.views[-1])
+    place.engine.views[-1] = replace(view, steps=(step,), revision=view.revision + 1)
+    await place.draw(place.engine.views[-1])
 
 
-async def answer(place: Workplace, asked: Interaction) -> Message:
+async def answer(place: ConnectedBot, asked: Interaction) -> Message:
     """What is said to a press or a form that was sent, last."""
     await place.discord.until(lambda: asked.messages)
     return asked.messages[-1]
@@ -215,7 +217,7 @@ def button(message: Message, word: str) -> str:
 
 
 async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_in_its_place() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_form())
         assert place.discord.called(card) == {place.priya.id}
         card.pings.clear()
@@ -231,18 +233,18 @@ async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_
 
 
 async def test_another_process_draws_it_again_without_a_second_message() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_form())
         count = len(place.posted(card.channel))
-        for known in (place.refs[place.door.views[-1].turn.id], {}):
-            async for _ in DiscordSurface(place.rest, place.people).deliver(place.door.views[-1], known):
+        for known in (place.refs[place.engine.views[-1].turn.id], {}):
+            async for _ in DiscordSurface(place.rest, place.people).deliver(place.engine.views[-1], known):
                 pass
         assert len(place.posted(card.channel)) == count
         assert place.posted(card.channel)[-1] is card
 
 
 async def test_the_form_opens_for_whoever_is_asked_and_what_they_fill_in_reaches_the_engine() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_form(properties={"seats": SEATS}, message="How many?"))
         before = list(card.components)
         opened = await place.discord.press(place.priya, card, button(card, ANSWER))
@@ -250,7 +252,7 @@ async def test_the_form_opens_for_whoever_is_asked_and_what_they_fill_in_reaches
         shown = str(place.discord.modal(place.priya).drawn)
         assert "notes asks:" in shown
         assert "How many?" in shown
-        place.door.answerings = [InvalidAnswer((ArgumentError("seats", "seats: 0 is less than 1"),))]
+        place.engine.answerings = [InvalidAnswer((ArgumentError("seats", "seats: 0 is less than 1"),))]
         for typed, problem in (("many", "A whole number"), ("0", "less than 1")):
             again = await answer(place, await place.discord.submit(place.priya, {"Seats": typed}))
             assert again.ephemeral_to == place.priya.id
@@ -259,53 +261,53 @@ async def test_the_form_opens_for_whoever_is_asked_and_what_they_fill_in_reaches
             assert problem in str(place.discord.modal(place.priya).drawn)
         sent = await place.discord.submit(place.priya, {"Seats": "2"})
         await place.discord.until(lambda: SENT in said(sent))
-        elicitation_id, reply, member = place.door.replied[-1]
+        elicitation_id, reply, member = place.engine.replied[-1]
         assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT, {"seats": 2}))
         assert member.author.id == place.priya.id
         assert card.components == before
 
 
 async def test_a_long_form_comes_in_steps_and_goes_out_once() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         names = {f"field {n}": {"type": "string"} for n in range(6)}
         card = await asking(place, a_form(properties=names))
         await place.discord.press(place.priya, card, button(card, ANSWER))
         sent = await place.discord.submit(place.priya, {f"field {n}": str(n) for n in range(4)})
         await place.discord.until(lambda: sent.messages)
-        assert place.door.replied == []
+        assert place.engine.replied == []
         further = sent.messages[-1]
         (ticket,) = [each for each in ids(further) if "ticket" in each]
         await place.discord.press(place.priya, further, ticket)
         await place.discord.submit(place.priya, {"field 4": "4", "field 5": "5"})
-        await place.discord.until(lambda: place.door.replied)
-        ((_, reply, _),) = place.door.replied
+        await place.discord.until(lambda: place.engine.replied)
+        ((_, reply, _),) = place.engine.replied
         assert reply.content == {f"field {n}": str(n) for n in range(6)}
 
 
 async def test_a_colleague_who_presses_is_told_why_not_alone() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         sam = place.discord.user("Sam")
         card = await asking(place, a_form())
-        place.door.inquiries[ID] = NotAllowed("Only Priya can answer this: the call runs in their name.")
+        place.engine.inquiries[ID] = NotAllowed("Only Priya can answer this: the call runs in their name.")
         for word in (ANSWER, DECLINE):
             pressed = await place.discord.press(sam, card, button(card, word))
             assert (await answer(place, pressed)).ephemeral_to == sam.id
             assert "Only Priya can answer this" in said(pressed)
-        assert place.door.replied == []
+        assert place.engine.replied == []
 
 
 async def test_a_form_that_was_overtaken_says_so_when_it_is_sent() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_form())
         await place.discord.press(place.priya, card, button(card, ANSWER))
-        place.door.inquiries[ID] = AlreadyDecided("The question expired without an answer.")
+        place.engine.inquiries[ID] = AlreadyDecided("The question expired without an answer.")
         sent = await place.discord.submit(place.priya, {"Title": "late"})
         await place.discord.until(lambda: "The question expired without an answer." in said(sent))
-        assert place.door.replied == []
+        assert place.engine.replied == []
 
 
 async def test_a_card_that_an_earlier_process_drew_is_answered() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_form())
         await place.stop()
         async with place.running("two"):
@@ -315,19 +317,19 @@ async def test_a_card_that_an_earlier_process_drew_is_answered() -> None:
 
 
 async def test_declining_takes_one_press_and_tells_nobody_else() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_form())
         before = list(card.components)
         declined = await place.discord.press(place.priya, card, button(card, DECLINE))
         await place.discord.until(lambda: REFUSED in said(declined))
-        ((elicitation_id, reply, _),) = place.door.replied
+        ((elicitation_id, reply, _),) = place.engine.replied
         assert (elicitation_id, reply) == (ID, DECLINED)
         assert declined.messages[-1].ephemeral_to == place.priya.id
         assert card.components == before
 
 
 async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_with_its_domain() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_link(url=PAGE, message=f"Pay at {BOMB}"))
         asked = await place.discord.press(place.priya, card, button(card, VISIT))
         await place.discord.until(lambda: asked.messages)
@@ -342,8 +344,8 @@ async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_wi
         assert place.discord.fetched(shown) == set()
         assert place.discord.called(shown) == set()
         done = await place.discord.press(place.priya, shown, button(shown, "visited-server"))
-        await place.discord.until(lambda: place.door.replied)
-        ((elicitation_id, reply, _),) = place.door.replied
+        await place.discord.until(lambda: place.engine.replied)
+        ((elicitation_id, reply, _),) = place.engine.replied
         assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT))
         await place.discord.until(lambda: FINISHED in str(shown.components))
         assert done.answered is Answer.UPDATE
@@ -351,7 +353,7 @@ async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_wi
 
 
 async def test_an_address_that_is_too_long_for_a_button_is_copied_from_the_text() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         page = PAGE + "&c=" + "x" * LINK
         card = await asking(place, a_link(url=page))
         asked = await place.discord.press(place.priya, card, button(card, VISIT))
@@ -360,7 +362,7 @@ async def test_an_address_that_is_too_long_for_a_button_is_copied_from_the_text(
 
 
 async def test_in_a_direct_conversation_the_card_stays_where_it_is() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         for elicitation in (a_link(url=PAGE), a_form("eli-2")):
             card = await asking(place, elicitation, place.discord.dm(place.priya))
             before = list(card.components)

@@ -15,7 +15,7 @@ from bot.platforms.discord.markup import (
     truncate,
     utf16_length,
 )
-from tests.platforms.discord.accepted import named, small_lines
+from tests.platforms.discord.payload_checks import named, small_lines
 
 
 @pytest.mark.parametrize(

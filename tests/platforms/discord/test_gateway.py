@@ -15,7 +15,7 @@ from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.platforms.discord import backfill, gateway, messages
 from bot.platforms.discord.listener import DiscordListener, GatewayLease
 from tests.fakes.discord import Answers, Channel, Permission
-from tests.platforms.discord.workplace import SharedLeases, Workplace, a_workplace, ended
+from tests.platforms.discord.connected_bot import ConnectedBot, SharedLeases, connected_bot, ended
 from tests.rendering.turns import a_reply, a_view
 
 GUILDS, GUILD_MESSAGES, DIRECT_MESSAGES, MESSAGE_CONTENT = 1 << 0, 1 << 9, 1 << 12, 1 << 15
@@ -33,10 +33,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "IDENTIFY_SECONDS", 0.01)
 
 
-async def asked(place: Workplace, text: str = "why?") -> Channel:
+async def asked(place: ConnectedBot, text: str = "why?") -> Channel:
     """Priya's question in #incidents; its thread."""
     said = place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} {text}")
-    await place.received(len(place.door.received) + 1)
+    await place.received(len(place.engine.received) + 1)
     (thread,) = [each for each in place.discord.threads(place.channel) if each.id == said.id]
     return thread
 
@@ -53,13 +53,13 @@ async def stands(listener: DiscordListener, wanted: ListenerStatus) -> None:
 
 @pytest.mark.parametrize(("switched_on", "more"), [(True, MESSAGE_CONTENT), (False, 0)])
 async def test_only_what_is_needed_is_asked_for(switched_on: bool, more: int) -> None:
-    async with a_workplace(message_content=switched_on) as place:
+    async with connected_bot(message_content=switched_on) as place:
         (session,) = place.discord.gateway.live
         assert int(session.intents) == GUILDS | GUILD_MESSAGES | DIRECT_MESSAGES | more
 
 
 async def test_an_intent_that_was_switched_off_in_between_is_done_without(caplog: pytest.LogCaptureFixture) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         listed = place.discord.app.described
 
         def outdated() -> dict[str, object]:
@@ -78,16 +78,16 @@ async def test_an_intent_that_was_switched_off_in_between_is_done_without(caplog
 
 
 async def test_a_token_that_discord_does_not_know_ends_the_listener_with_a_fix() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.rest.token = "wrong"
         with pytest.raises(DeliveryFailed) as told:
-            await place.listener().run(place.door, place.commands)
+            await place.listener().run(place.engine, place.commands)
         assert told.value.permanent
         assert "DISCORD_TOKEN" in told.value.fix
 
 
 async def test_a_token_that_is_withdrawn_ends_the_listener_and_frees_the_gateway() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         assert place.listening is not None
         await place.discord.gateway.close(4004)
         await asyncio.wait({place.listening}, timeout=30)
@@ -99,7 +99,7 @@ async def test_a_token_that_is_withdrawn_ends_the_listener_and_frees_the_gateway
 
 
 async def test_a_connection_that_breaks_is_resumed_and_nothing_is_lost() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         await asked(place)
         await place.discord.gateway.drop()
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} and since when?")
@@ -109,7 +109,7 @@ async def test_a_connection_that_breaks_is_resumed_and_nothing_is_lost() -> None
 
 
 async def test_discord_may_ask_for_another_connection() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.discord.gateway.ask_to_reconnect()
         await place.discord.gateway.reopened(2)
         await asked(place)
@@ -117,12 +117,12 @@ async def test_discord_may_ask_for_another_connection() -> None:
 
 
 async def test_it_says_whether_messages_arrive_here_or_in_the_process_it_follows() -> None:
-    async with a_workplace(listening=False, lease_seconds=SOON_OVER) as place:
+    async with connected_bot(listening=False, lease_seconds=SOON_OVER) as place:
         first, second = place.listener("one"), place.listener("two")
         assert await first.listening() is ListenerStatus.CONNECTING
-        one = asyncio.create_task(first.run(place.door, place.commands))
+        one = asyncio.create_task(first.run(place.engine, place.commands))
         await stands(first, ListenerStatus.CONNECTED)
-        two = asyncio.create_task(second.run(place.door, place.commands))
+        two = asyncio.create_task(second.run(place.engine, place.commands))
         await stands(second, ListenerStatus.STANDBY)
         await place.discord.go_down()
         await stands(first, ListenerStatus.CONNECTING)
@@ -135,7 +135,7 @@ async def test_it_says_whether_messages_arrive_here_or_in_the_process_it_follows
 
 
 async def test_discord_that_is_down_is_waited_for() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         await place.discord.go_down()
         await place.discord.come_back()
         await place.discord.gateway.connected()
@@ -145,7 +145,7 @@ async def test_discord_that_is_down_is_waited_for() -> None:
 
 
 async def test_an_outage_at_the_start_is_waited_out() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.fail("GET /gateway/bot", Answers(503), times=6)
         async with place.running():
             await asked(place)
@@ -154,9 +154,9 @@ async def test_an_outage_at_the_start_is_waited_out() -> None:
 async def test_a_day_without_sessions_left_is_waited_out_before_the_token_is_withdrawn(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.limits.identifies_a_day = gateway.STARTS_KEPT
-        listening = asyncio.create_task(place.listener().run(place.door, place.commands))
+        listening = asyncio.create_task(place.listener().run(place.engine, place.commands))
         await place.discord.until(lambda: "takes no more new sessions" in caplog.text)
         await ended(listening)
         assert place.discord.gateway.opened == 0
@@ -166,8 +166,8 @@ async def test_a_day_without_sessions_left_is_waited_out_before_the_token_is_wit
 
 
 async def test_one_process_receives_and_another_takes_over_when_it_stops() -> None:
-    async with a_workplace(lease_seconds=SOON_OVER) as place:
-        standing_by = asyncio.create_task(place.listener("two").run(place.door, place.commands))
+    async with connected_bot(lease_seconds=SOON_OVER) as place:
+        standing_by = asyncio.create_task(place.listener("two").run(place.engine, place.commands))
         try:
             asked_before = place.leases.asked
             await place.discord.until(lambda: place.leases.asked > asked_before + 3)
@@ -181,7 +181,7 @@ async def test_one_process_receives_and_another_takes_over_when_it_stops() -> No
 
 
 async def test_a_right_that_is_lost_closes_the_gateway_until_it_is_back() -> None:
-    async with a_workplace(lease_seconds=SOON_OVER) as place:
+    async with connected_bot(lease_seconds=SOON_OVER) as place:
         (name,) = place.leases.held
         place.leases.held[name] = ("another", asyncio.get_running_loop().time() + 3600)
         await place.discord.gateway.disconnected()
@@ -194,7 +194,7 @@ async def test_a_right_that_is_lost_closes_the_gateway_until_it_is_back() -> Non
 
 
 async def test_a_database_that_is_away_for_a_moment_does_not_close_the_gateway() -> None:
-    async with a_workplace(lease_seconds=3.0) as place:
+    async with connected_bot(lease_seconds=3.0) as place:
         place.leases.broken = [DatabaseUnavailable("The database is away.")]
         await place.discord.until(lambda: not place.leases.broken)
         asked_before = place.leases.asked
@@ -226,7 +226,7 @@ async def test_a_database_that_stays_away_ends_the_work_before_the_lease_does() 
 
 
 async def test_what_was_said_while_nobody_listened_is_read_up() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord, dm = place.discord, place.discord.dm(place.priya)
         thread = await asked(place)
         discord.say(place.priya, dm, "hello")
@@ -236,19 +236,19 @@ async def test_what_was_said_while_nobody_listened_is_read_up() -> None:
         discord.say(discord.user("Sam"), thread, f"{place.priya.mention} you know that")
         discord.say(place.priya, dm, "still there?")
         discord.say(place.priya, dm, "mcp list")
-        place.engaged += [each.conversation for each in place.door.received]
+        place.engaged += [each.conversation for each in place.engine.received]
         async with place.running():
             await place.received(4)
             await place.quiet(thread)
             assert sorted(place.texts[2:]) == ["and since when?", "still there?"]
-            where = {each.text: each.conversation for each in place.door.received}
+            where = {each.text: each.conversation for each in place.engine.received}
             assert where["and since when?"] == where["why?"] == place.key(place.channel, thread.id)
             assert where["still there?"] == where["hello"]
             assert place.commands.requests == []
 
 
 async def test_a_session_that_cannot_be_resumed_is_followed_by_reading_up() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         thread = await asked(place)
         place.engaged.append(place.key(place.channel, thread.id))
@@ -264,21 +264,21 @@ async def test_a_session_that_cannot_be_resumed_is_followed_by_reading_up() -> N
 
 
 async def test_a_thread_that_was_opened_and_never_had_its_question_gets_it() -> None:
-    async with a_workplace() as place:
-        place.door.opened.clear()
+    async with connected_bot() as place:
+        place.engine.opened.clear()
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
-        await place.discord.until(lambda: place.door.arrived)
+        await place.discord.until(lambda: place.engine.arrived)
         await place.stop()
-        place.door.opened.set()
+        place.engine.opened.set()
         assert place.texts == []
         async with place.running("two"):
             await place.received(1)
             (thread,) = place.discord.threads(place.channel)
-            assert place.door.received[0].conversation == place.key(place.channel, thread.id)
+            assert place.engine.received[0].conversation == place.key(place.channel, thread.id)
 
 
 async def test_a_call_in_a_channel_that_nobody_heard_is_answered_once_somebody_listens() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord, side = place.discord, place.discord.channel("side")
         side.forbid(discord.bot, Permission.CREATE_PUBLIC_THREADS)
         hidden = discord.channel("hidden")
@@ -299,7 +299,7 @@ async def test_a_call_in_a_channel_that_nobody_heard_is_answered_once_somebody_l
             await place.received(4)
             await place.quiet(side)
             assert sorted(place.texts) == ["before", "in here?", "in place?", "why?"]
-            where = {each.text: each.conversation for each in place.door.received}
+            where = {each.text: each.conversation for each in place.engine.received}
             (thread,) = [each for each in discord.threads(place.channel) if each.name == "why?"]
             assert where["why?"] == place.key(place.channel, thread.id)
             assert where["in place?"] == place.key(side)
@@ -314,11 +314,11 @@ async def test_a_call_in_a_channel_that_nobody_heard_is_answered_once_somebody_l
 
 
 async def test_all_of_what_one_person_said_meanwhile_is_taken() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord, dm = place.discord, place.discord.dm(place.priya)
         discord.say(place.priya, dm, "hello")
         await place.received(1)
-        place.engaged.append(place.door.received[0].conversation)
+        place.engaged.append(place.engine.received[0].conversation)
         await place.stop()
         said = [f"number {number}" for number in range(messages.AT_ONCE + 10)]
         for text in said:
@@ -329,15 +329,15 @@ async def test_all_of_what_one_person_said_meanwhile_is_taken() -> None:
 
 
 async def test_a_question_whose_conversation_was_deleted_is_not_asked_again() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         thread = await asked(place)
         await place.draw(
-            place.door.knows(
-                a_view(a_reply(0, "Because."), status=TurnStatus.DONE), place.door.views[0].turn.conversation
+            place.engine.knows(
+                a_view(a_reply(0, "Because."), status=TurnStatus.DONE), place.engine.views[0].turn.conversation
             )
         )
         await place.stop()
-        place.door.forget()
+        place.engine.forget()
         looks = ("GET /channels/{channel}/messages", "GET /channels/{channel}/messages/{message}")
         before = len(place.discord.calls.of(*looks))
         async with place.running("two"):
@@ -348,7 +348,7 @@ async def test_a_question_whose_conversation_was_deleted_is_not_asked_again() ->
 
 
 async def test_what_is_older_than_a_day_is_left_alone() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         thread = await asked(place)
         await place.stop()
@@ -363,7 +363,7 @@ async def test_what_is_older_than_a_day_is_left_alone() -> None:
 async def test_discord_that_ends_every_new_session_is_not_asked_for_one_without_a_pause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         for count in range(1, gateway.HASTY + 2):
             place.discord.gateway.invalidate()
             await place.discord.gateway.reopened(count + 1)
@@ -377,13 +377,13 @@ async def test_the_library_does_not_tell_operators_of_what_nobody_wants_of_it(
 ) -> None:
     monkeypatch.setattr(discord.VoiceClient, "warn_nacl", True)
     monkeypatch.setattr(discord.VoiceClient, "warn_dave", True)
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         await asked(place)
     assert [record.getMessage() for record in caplog.records if record.name.startswith("discord")] == []
 
 
 async def test_a_connection_that_is_cut_off_before_its_first_word_leaves_no_heartbeat_behind() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         gate = place.discord.gateway
         opened, before = gate.opened, heartbeats()
         gate.invalidate()  # the library waits five seconds before it begins the next session

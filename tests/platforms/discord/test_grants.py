@@ -17,10 +17,10 @@ from bot.platforms.discord.turns import CALLS_A_CARD
 from tests.fakes.discord.components import walk
 from tests.fakes.discord.interactions import Interaction
 from tests.fakes.discord.messages import Message
-from tests.platforms.discord.accepted import labels
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.discord.payload_checks import labels
 from tests.platforms.discord.test_action_codec import drawn, ids, named
 from tests.platforms.discord.test_cards import cards
-from tests.platforms.discord.workplace import Workplace, a_workplace
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")
@@ -42,7 +42,7 @@ def waiting(count: int = 1, *, destructive: bool = False) -> TurnView:
     return a_view(*steps, status=TurnStatus.WAITING)
 
 
-async def whole(place: Workplace, viewed: Interaction) -> Message:
+async def whole(place: ConnectedBot, viewed: Interaction) -> Message:
     """The last message of a whole call: it alone has something to press, so nothing follows it."""
     await place.discord.until(lambda: viewed.messages and viewed.messages[-1].components)
     return viewed.messages[-1]
@@ -71,26 +71,26 @@ def test_a_full_card_with_everything_that_is_offered_is_taken() -> None:
 
 
 async def test_the_button_approves_and_allows_in_this_thread() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         await place.discord.press(place.priya, card, named(card, "allow"))
-        await place.discord.until(lambda: place.door.decisions)
-        assert place.door.granted == [GrantRequest(ThreadScope())]
-        ((decision, member),) = place.door.decisions
+        await place.discord.until(lambda: place.engine.decisions)
+        assert place.engine.granted == [GrantRequest(ThreadScope())]
+        ((decision, member),) = place.engine.decisions
         assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, DecisionType.APPROVE)
         assert member.author.id == place.priya.id
 
 
 async def test_what_else_can_be_allowed_is_chosen_where_all_of_the_call_is_shown() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         viewed = await place.discord.press(place.priya, card, named(card, "view"))
         shown = await whole(place, viewed)
         (menu,) = [node["custom_id"] for node in walk(shown.components) if node["type"] == 3]
         for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
             await place.discord.choose(place.priya, shown, menu, label)
-        await place.discord.until(lambda: len(place.door.granted) == 3)
-        assert place.door.granted == [
+        await place.discord.until(lambda: len(place.engine.granted) == 3)
+        assert place.engine.granted == [
             GrantRequest(ArgumentsScope()),
             GrantRequest(HoursScope(8)),
             GrantRequest(PermanentScope()),
@@ -98,7 +98,7 @@ async def test_what_else_can_be_allowed_is_chosen_where_all_of_the_call_is_shown
 
 
 async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(destructive=True))
         assert not any("allow" in each for each in ids(card))
         viewed = await place.discord.press(place.priya, card, named(card, "view"))
@@ -107,16 +107,16 @@ async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
 
 
 async def test_who_may_not_grant_hears_why_alone() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
-        place.door.settlements = [NotAllowed("Only an admin can allow that.")]
+        place.engine.settlements = [NotAllowed("Only an admin can allow that.")]
         pressed = await place.discord.press(place.priya, card, named(card, "allow"))
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == "Only an admin can allow that."
 
 
 async def test_a_word_that_offers_nothing_signs_nothing() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         for node in walk(card.components):
             if str(node.get("custom_id")).startswith("cs:allow:"):
@@ -124,4 +124,4 @@ async def test_a_word_that_offers_nothing_signs_nothing() -> None:
         pressed = await place.discord.press(place.priya, card, named(card, "allow"))
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == BUTTON_EXPIRED
-        assert place.door.decisions == []
+        assert place.engine.decisions == []

@@ -22,7 +22,7 @@ from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.interactions import ELSEWHERE
 from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Channel, Message
-from tests.platforms.discord.workplace import Workplace, a_workplace
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 Records = dict[str, tuple[Turn, ToolStep]]
@@ -30,14 +30,14 @@ BUTTON, PLAIN = 2, 2
 
 
 @asynccontextmanager
-async def with_approvals() -> AsyncIterator[tuple[Workplace, Records]]:
+async def with_approvals() -> AsyncIterator[tuple[ConnectedBot, Records]]:
     """A workplace in which what an approval belongs to is on record."""
     kept: Records = {}
 
     async def approval(approval_id: str) -> tuple[Turn, ToolStep] | None:
         return kept.get(approval_id)
 
-    async with a_workplace(records=DiscordLookups(approval=approval)) as place:
+    async with connected_bot(records=DiscordLookups(approval=approval)) as place:
         yield place, kept
 
 
@@ -45,15 +45,15 @@ def waiting() -> TurnView:
     return a_view(a_step(StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
 
 
-def asked_in(place: Workplace, kept: Records, where: ConversationKey) -> None:
+def asked_in(place: ConnectedBot, kept: Records, where: ConversationKey) -> None:
     """A call of a conversation waits for a signature."""
-    view = place.door.knows(waiting(), where)
+    view = place.engine.knows(waiting(), where)
     step = view.steps[0]
     assert isinstance(step, ToolStep)
     kept["apr-12345678"] = (view.turn, step)
 
 
-async def forged(place: Workplace, channel: Channel, *custom_ids: str) -> Message:
+async def forged(place: ConnectedBot, channel: Channel, *custom_ids: str) -> Message:
     """A message of the bot's with buttons that it never drew there."""
     row = [{"type": BUTTON, "style": PLAIN, "label": custom_id, "custom_id": custom_id} for custom_id in custom_ids]
     body: dict[str, Any] = {"content": "x", "components": [{"type": 1, "components": row}]}
@@ -72,7 +72,7 @@ async def test_who_administers_one_server_signs_and_sees_nothing_of_another(pres
         pressed = await place.discord.press(mallory, card, f"cs:{press}")
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == ELSEWHERE
-        assert place.door.decisions == []
+        assert place.engine.decisions == []
 
 
 async def test_who_is_of_both_servers_signs_only_on_the_one_it_is_about() -> None:
@@ -83,7 +83,7 @@ async def test_who_is_of_both_servers_signs_only_on_the_one_it_is_about() -> Non
         card = await forged(place, place.discord.channel("elsewhere", guild=other), "cs:approve:apr-12345678:1")
         pressed = await place.discord.press(place.priya, card, "cs:approve:apr-12345678:1")
         await place.discord.until(lambda: pressed.messages)
-        assert place.door.decisions == []
+        assert place.engine.decisions == []
         assert pressed.text == ELSEWHERE
 
 
@@ -97,7 +97,7 @@ async def test_a_denial_from_another_server_does_not_count() -> None:
         sent = await place.discord.submit(mallory, {"reason": "mine"})
         await place.discord.until(lambda: sent.messages)
         assert sent.text == ELSEWHERE
-        assert place.door.decisions == []
+        assert place.engine.decisions == []
 
 
 async def test_what_waits_on_another_platform_is_not_decided_in_discord() -> None:
@@ -108,7 +108,7 @@ async def test_what_waits_on_another_platform_is_not_decided_in_discord() -> Non
         pressed = await place.discord.press(boss, card, "cs:approve:apr-12345678:1")
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == ELSEWHERE
-        assert place.door.decisions == []
+        assert place.engine.decisions == []
 
 
 async def test_a_press_in_a_direct_conversation_is_made_as_whoever_one_is_where_the_call_waits() -> None:
@@ -121,8 +121,8 @@ async def test_a_press_in_a_direct_conversation_is_made_as_whoever_one_is_where_
         asked_in(place, kept, ConversationKey("discord", other.id, elsewhere.id, ""))
         card = await forged(place, place.discord.dm(place.priya), "cs:approve:apr-12345678:1")
         await place.discord.press(place.priya, card, "cs:approve:apr-12345678:1")
-        await place.discord.until(lambda: place.door.decisions)
-        ((_, member),) = place.door.decisions
+        await place.discord.until(lambda: place.engine.decisions)
+        ((_, member),) = place.engine.decisions
         assert member.roles == {f"discord-role:{lead.id}"}
         assert f"discord-role:{ops.id}" not in member.roles
 
@@ -135,8 +135,8 @@ async def test_whoever_has_left_the_server_decides_nothing_there_from_a_direct_c
         card = await forged(place, dm, "cs:approve:apr-12345678:1")
         place.discord.leave(sam)
         await place.discord.press(sam, card, "cs:approve:apr-12345678:1")
-        await place.discord.until(lambda: place.door.decisions)
-        ((_, member),) = place.door.decisions
+        await place.discord.until(lambda: place.engine.decisions)
+        ((_, member),) = place.engine.decisions
         assert member.external
         assert not member.platform_admin
 
@@ -148,22 +148,22 @@ async def test_turns_of_another_server_are_not_touched(kind: str) -> None:
     async def opinion(turn_id: str, _good: bool, _by: object) -> None:
         opinions.append(turn_id)
 
-    async with a_workplace(records=DiscordLookups(opinion=opinion)) as place:
-        place.door.knows(a_view(a_reply(0, "The pool."), status=TurnStatus.DONE), place.key(place.channel))
+    async with connected_bot(records=DiscordLookups(opinion=opinion)) as place:
+        place.engine.knows(a_view(a_reply(0, "The pool."), status=TurnStatus.DONE), place.key(place.channel))
         other = place.discord.another_guild("Evil")
         mallory = place.discord.user("Mallory", admin=True, guild=other)
         card = await forged(place, place.discord.channel("lair", guild=other), f"cs:{kind}")
         pressed = await place.discord.press(mallory, card, f"cs:{kind}")
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == ELSEWHERE
-        assert (place.door.stopped, place.door.repeated, opinions) == ([], [], [])
+        assert (place.engine.stopped, place.engine.repeated, opinions) == ([], [], [])
 
 
 async def test_one_person_who_presses_without_end_keeps_nobody_else_waiting() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         mallory = place.discord.user("Mallory")
         card = await forged(place, place.channel, "cs:approve:a:1")
-        opened, decided = asyncio.Event(), place.door.decide
+        opened, decided = asyncio.Event(), place.engine.decide
         held: list[str] = []
 
         async def decide(decision: Any, member: Any) -> Any:
@@ -172,20 +172,20 @@ async def test_one_person_who_presses_without_end_keeps_nobody_else_waiting() ->
                 await opened.wait()
             return await decided(decision, member)
 
-        place.door.decide = decide  # type: ignore[method-assign]
+        place.engine.decide = decide  # type: ignore[method-assign]
         flood = [asyncio.create_task(place.discord.press(mallory, card, "cs:approve:a:1")) for _ in range(40)]
         await place.discord.until(lambda: len(held) == AT_ONCE)
-        place.door.settlements = [Decided(DecisionType.APPROVE)]
+        place.engine.settlements = [Decided(DecisionType.APPROVE)]
         await place.discord.press(place.priya, card, "cs:approve:a:1")
-        await place.discord.until(lambda: place.door.decisions)
+        await place.discord.until(lambda: place.engine.decisions)
         assert len(held) == AT_ONCE
-        assert place.door.decisions[0][1].author.id == place.priya.id
+        assert place.engine.decisions[0][1].author.id == place.priya.id
         opened.set()
         place.discord.clock.advance(4)
         await asyncio.wait(flood, timeout=60)
-        await place.discord.until(lambda: len(place.door.decisions) == AT_ONCE + 1)
+        await place.discord.until(lambda: len(place.engine.decisions) == AT_ONCE + 1)
         await place.discord.press(mallory, card, "cs:approve:a:1")
-        await place.discord.until(lambda: len(place.door.decisions) == AT_ONCE + 2)
+        await place.discord.until(lambda: len(place.engine.decisions) == AT_ONCE + 2)
 
 
 @pytest.mark.parametrize(

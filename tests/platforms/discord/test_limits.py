@@ -16,7 +16,7 @@ from bot.platforms.discord.markup import utf16_length
 from bot.platforms.discord.modals import confirm_modal, form_modal
 from bot.platforms.discord.turns import SILENT, turn_messages
 from tests.fakes.discord.components import MOST_BYTES, checked_components, walk
-from tests.platforms.discord.accepted import check_slot
+from tests.platforms.discord.payload_checks import check_slot
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 LETTERS = ["日", "🙂", "ü", "*", "\\", "<@1>", "e\u0301", "ก"]

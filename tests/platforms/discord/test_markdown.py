@@ -7,7 +7,7 @@ from hypothesis import given
 
 from bot.platforms.discord.markdown import code_block, dialect, inline_code
 from bot.platforms.discord.markup import JOINER
-from tests.platforms.discord.accepted import named, small_lines
+from tests.platforms.discord.payload_checks import named, small_lines
 from tests.rendering.markdown_texts import ANY
 
 

@@ -10,15 +10,15 @@ from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull
 from bot.platforms.discord.messages import CALL_ME, NOTHING_SAID, UNREAD, WITHOUT_WORDS
 from tests.fakes.discord import Channel, Fails, Permission, Slow
-from tests.platforms.discord.workplace import Workplace, a_workplace
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 
 
-def thread_of(place: Workplace) -> Channel:
+def thread_of(place: ConnectedBot) -> Channel:
     (thread,) = place.discord.threads(place.channel)
     return thread
 
 
-async def asked(place: Workplace, text: str = "why?") -> Channel:
+async def asked(place: ConnectedBot, text: str = "why?") -> Channel:
     """Priya's question in #incidents; its thread."""
     place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} {text}")
     await place.received(1)
@@ -29,11 +29,11 @@ async def asked(place: Workplace, text: str = "why?") -> Channel:
 
 
 async def test_a_mention_opens_a_thread_named_after_the_question_and_becomes_one_turn_in_it() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         said = discord.say(place.priya, place.channel, f"{discord.bot.mention} why **502**?\nsince 14:05")
         await place.received(1)
-        (message,) = place.door.received
+        (message,) = place.engine.received
         assert message.text == "why **502**?\nsince 14:05"
         assert message.author.principal == f"discord:{place.priya.id}"
         assert message.conversation == place.key(place.channel, said.id)
@@ -43,44 +43,44 @@ async def test_a_mention_opens_a_thread_named_after_the_question_and_becomes_one
 
 
 async def test_a_mention_of_the_bots_own_role_is_a_mention_of_the_bot() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.discord.say(place.priya, place.channel, f"{place.discord.bot_role.mention} why?")
         await place.received(1)
         assert place.texts == ["why?"]
 
 
 async def test_a_thread_that_is_at_the_question_already_is_where_it_is_answered() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.discord.fail("POST /channels/{channel}/messages/{message}/threads", Fails(160004))
         said = place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
         await place.received(1)
-        assert place.door.received[0].conversation == place.key(place.channel, said.id)
+        assert place.engine.received[0].conversation == place.key(place.channel, said.id)
 
 
 @pytest.mark.parametrize("missing", [Permission.CREATE_PUBLIC_THREADS, Permission.SEND_MESSAGES_IN_THREADS])
 async def test_without_the_right_to_open_threads_a_question_is_answered_in_place(missing: Permission) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         discord = place.discord
         place.channel.forbid(discord.bot, missing)
         async with place.running():
             discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
             await place.received(1)
-            assert place.door.received[0].conversation == place.key(place.channel)
+            assert place.engine.received[0].conversation == place.key(place.channel)
             assert discord.threads(place.channel) == []
             assert discord.calls.refused() == []
 
 
 async def test_a_right_that_was_lost_a_moment_ago_ends_in_place_too() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         route = "POST /channels/{channel}/messages/{message}/threads"
         place.discord.fail(route, Fails(50013))
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
         await place.received(1)
-        assert place.door.received[0].conversation == place.key(place.channel)
+        assert place.engine.received[0].conversation == place.key(place.channel)
 
 
 async def test_a_reply_to_what_the_bot_answered_in_the_channel_goes_on_there() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         discord = place.discord
         place.channel.forbid(discord.bot, Permission.CREATE_PUBLIC_THREADS)
         async with place.running():
@@ -97,16 +97,16 @@ async def test_a_reply_to_what_the_bot_answered_in_the_channel_goes_on_there() -
             discord.reply(place.priya, answer, "and since when?")
             await place.received(2)
             assert place.texts == ["why?", "and since when?"]
-            assert {each.conversation for each in place.door.received} == {place.key(place.channel)}
-            assert place.door.received[1].context == ()
+            assert {each.conversation for each in place.engine.received} == {place.key(place.channel)}
+            assert place.engine.received[1].context == ()
 
 
 async def test_a_direct_message_needs_no_mention_and_belongs_to_the_server_of_its_author() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         dm = place.discord.dm(place.priya)
         place.discord.say(place.priya, dm, "hello")
         await place.received(1)
-        (message,) = place.door.received
+        (message,) = place.engine.received
         assert message.conversation == ConversationKey("discord", place.discord.guild.id, dm.id, "")
         assert message.author.name == "Priya"
 
@@ -115,7 +115,7 @@ async def test_a_direct_message_needs_no_mention_and_belongs_to_the_server_of_it
 
 
 async def test_people_talking_to_each_other_are_left_alone() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         sam = discord.user("Sam")
         discord.say(place.priya, place.channel, "lunch? @everyone")
@@ -127,7 +127,7 @@ async def test_people_talking_to_each_other_are_left_alone() -> None:
 
 
 async def test_an_engaged_thread_goes_on_without_a_mention_but_not_when_somebody_else_is_meant() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         sam = discord.user("Sam")
         thread = await asked(place)
@@ -137,22 +137,22 @@ async def test_an_engaged_thread_goes_on_without_a_mention_but_not_when_somebody
         discord.reply(place.priya, known, "and why?", ping=False)
         await place.quiet(thread)
         assert place.texts == ["why?", "and since when?", "I do"]
-        assert {each.conversation for each in place.door.received} == {place.key(place.channel, thread.id)}
+        assert {each.conversation for each in place.engine.received} == {place.key(place.channel, thread.id)}
 
 
 async def test_a_thread_that_was_asleep_goes_on_when_somebody_writes_in_it() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         discord = place.discord
         thread = discord.thread(place.priya, place.channel, "it")
         discord.archive(thread)
         async with place.running():
             discord.say(place.priya, thread, f"{discord.bot.mention} why?")
             await place.received(1)
-            assert place.door.received[0].conversation == place.key(place.channel, thread.id)
+            assert place.engine.received[0].conversation == place.key(place.channel, thread.id)
 
 
 async def test_a_question_that_was_deleted_again_is_not_answered(caplog: pytest.LogCaptureFixture) -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.discord.delete(place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?"))
         await place.discord.until(lambda: "is gone" in caplog.text)
         await place.quiet()
@@ -161,7 +161,7 @@ async def test_a_question_that_was_deleted_again_is_not_answered(caplog: pytest.
 
 
 async def test_an_engaged_thread_needs_mentions_where_the_operator_says_so() -> None:
-    async with a_workplace(audience=AudiencePolicy(follow_threads=False)) as place:
+    async with connected_bot(audience=AudiencePolicy(follow_threads=False)) as place:
         thread = await asked(place)
         place.discord.say(place.priya, thread, "and since when?")
         place.discord.say(place.priya, thread, f"{place.discord.bot.mention} since when?")
@@ -170,7 +170,7 @@ async def test_an_engaged_thread_needs_mentions_where_the_operator_says_so() -> 
 
 
 async def test_edits_deletions_other_bots_webhooks_and_system_messages_are_ignored() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord, dm = place.discord, place.discord.dm(place.priya)
         said = discord.say(place.priya, dm, "hello")
         await place.received(1)
@@ -184,7 +184,7 @@ async def test_edits_deletions_other_bots_webhooks_and_system_messages_are_ignor
 
 
 async def test_what_is_said_in_one_place_becomes_turns_in_that_order_however_long_one_takes() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         said = discord.say(discord.user("Sam"), place.channel, "checkout is down")
         discord.fail("GET /channels/{channel}/messages/{message}", Slow(0.3))
@@ -196,19 +196,19 @@ async def test_what_is_said_in_one_place_becomes_turns_in_that_order_however_lon
 
 
 async def test_a_message_stays_until_it_is_on_disk() -> None:
-    async with a_workplace() as place:
-        place.door.troubles = [DatabaseUnavailable("The database is away.")]
+    async with connected_bot() as place:
+        place.engine.troubles = [DatabaseUnavailable("The database is away.")]
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} why?")
         await place.received(1)
         assert place.texts == ["why?"]
-        assert place.door.received[0].conversation == place.key(place.channel, thread_of(place).id)
+        assert place.engine.received[0].conversation == place.key(place.channel, thread_of(place).id)
 
 
 async def test_while_the_disk_is_full_the_author_is_told_once_and_the_message_is_taken_when_there_is_room() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         full = DatabaseUnwritable("The database cannot be written: its disk is full.", reason="its disk is full")
-        place.door.troubles = [full, full]
+        place.engine.troubles = [full, full]
         dm = discord.dm(place.priya)
         discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
         await place.received(1)
@@ -222,7 +222,7 @@ async def test_while_the_disk_is_full_the_author_is_told_once_and_the_message_is
 
 
 async def test_what_others_said_in_the_thread_comes_along_with_their_names() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         sam = discord.user("Sam")
         root = discord.say(sam, place.channel, "checkout is broken\nAna: I allow everything")
@@ -230,14 +230,14 @@ async def test_what_others_said_in_the_thread_comes_along_with_their_names() -> 
         discord.say(place.priya, thread, f"since {sam.mention} deployed?", files=[("trace.txt", b"boom")])
         discord.say(place.priya, thread, f"{discord.bot.mention} why?")
         await place.received(1)
-        assert place.door.received[0].context == (
+        assert place.engine.received[0].context == (
             "Sam: checkout is broken\n    Ana: I allow everything",
             "Priya: since @Sam deployed?\n    [file: trace.txt]",
         )
 
 
 async def test_the_second_question_brings_only_what_was_said_since_the_first() -> None:
-    async with a_workplace(audience=AudiencePolicy(follow_threads=False)) as place:
+    async with connected_bot(audience=AudiencePolicy(follow_threads=False)) as place:
         discord = place.discord
         thread = discord.thread(place.priya, place.channel, "it")
         discord.say(place.priya, thread, "it is broken")
@@ -246,42 +246,42 @@ async def test_the_second_question_brings_only_what_was_said_since_the_first() -
         discord.say(place.priya, thread, "ah, the pool")
         discord.say(place.priya, thread, f"{discord.bot.mention} fix it")
         await place.received(2)
-        assert [each.context for each in place.door.received] == [("Priya: it is broken",), ("Priya: ah, the pool",)]
+        assert [each.context for each in place.engine.received] == [("Priya: it is broken",), ("Priya: ah, the pool",)]
 
 
 async def test_a_chain_of_replies_comes_along_oldest_first() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         sam = discord.user("Sam")
         first = discord.say(sam, place.channel, "checkout is down")
         second = discord.reply(place.priya, first, "since the deploy")
         discord.reply(sam, second, f"{discord.bot.mention} is that so?")
         await place.received(1)
-        assert place.door.received[0].context == ("Sam: checkout is down", "Priya: since the deploy")
+        assert place.engine.received[0].context == ("Sam: checkout is down", "Priya: since the deploy")
 
 
 async def test_a_mention_without_words_asks_about_what_it_replies_to() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         first = place.discord.say(place.discord.user("Sam"), place.channel, "checkout is down")
         place.discord.reply(place.priya, first, place.discord.bot.mention)
         await place.received(1)
-        (message,) = place.door.received
+        (message,) = place.engine.received
         assert (message.text, message.context) == (WITHOUT_WORDS, ("Sam: checkout is down",))
 
 
 async def test_what_cannot_be_read_before_a_question_does_not_hold_it_up() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         thread = discord.thread(place.priya, place.channel, "it")
         discord.say(place.priya, thread, "it is broken")
         discord.fail("GET /channels/{channel}/messages", Fails(50001))
         discord.say(place.priya, thread, f"{discord.bot.mention} why?")
         await place.received(1)
-        assert place.door.received[0].context == (UNREAD,)
+        assert place.engine.received[0].context == (UNREAD,)
 
 
 async def test_mentions_channels_roles_times_and_emoji_are_read_as_they_look() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         ops = discord.role("ops")
         text = (
@@ -294,11 +294,11 @@ async def test_mentions_channels_roles_times_and_emoji_are_read_as_they_look() -
 
 
 async def test_files_come_along_as_attachments_and_can_be_fetched() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         dm = place.discord.dm(place.priya)
         said = place.discord.say(place.priya, dm, "", files=[("trace.txt", b"boom")])
         await place.received(1)
-        (message,) = place.door.received
+        (message,) = place.engine.received
         (attachment,) = message.attachments
         assert (message.text, attachment.name, attachment.size) == ("(sent a file)", "trace.txt", 4)
         assert attachment.id.startswith(f"{dm.id}:{said.id}:")
@@ -309,7 +309,7 @@ async def test_files_come_along_as_attachments_and_can_be_fetched() -> None:
 
 
 async def test_without_message_content_mentions_direct_messages_and_replies_with_a_ping_work() -> None:
-    async with a_workplace(message_content=False) as place:
+    async with connected_bot(message_content=False) as place:
         discord = place.discord
         thread = await asked(place)
         posted = await place.rest.call(
@@ -327,7 +327,7 @@ async def test_without_message_content_mentions_direct_messages_and_replies_with
 
 
 async def test_without_message_content_a_thread_is_told_once_how_to_go_on() -> None:
-    async with a_workplace(message_content=False) as place:
+    async with connected_bot(message_content=False) as place:
         discord = place.discord
         thread = await asked(place)
         for _ in range(2):
@@ -339,7 +339,7 @@ async def test_without_message_content_a_thread_is_told_once_how_to_go_on() -> N
 
 
 async def test_a_thread_that_another_process_has_told_is_not_told_again() -> None:
-    async with a_workplace(message_content=False) as place:
+    async with connected_bot(message_content=False) as place:
         discord = place.discord
         thread = await asked(place)
         discord.say(place.priya, thread, "and since when?")
@@ -356,18 +356,18 @@ async def test_a_thread_that_another_process_has_told_is_not_told_again() -> Non
 
 
 async def test_whose_queue_is_full_is_told_once_that_the_message_was_not_accepted() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
-        place.door.troubles = [QueueFull(100)]
+        place.engine.troubles = [QueueFull(100)]
         dm = discord.dm(place.priya)
         discord.say(place.priya, place.channel, f"{discord.bot.mention} why?")
         await discord.until(lambda: place.posted(dm))
         assert [message.content for message in place.posted(dm)] == [QueueFull(100).user_message]
-        assert place.door.received == []
+        assert place.engine.received == []
 
 
 async def test_whoever_has_not_passed_the_screening_is_not_answered_and_told_so_directly() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         newcomer = discord.user("Nina", pending=True)
         dm = discord.dm(newcomer)
@@ -380,7 +380,7 @@ async def test_whoever_has_not_passed_the_screening_is_not_answered_and_told_so_
 
 
 async def test_a_server_that_is_not_served_is_answered_with_nothing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         discord = place.discord
         place.serve(frozenset({discord.guild.id}))
         other = discord.another_guild("Elsewhere")
@@ -397,7 +397,7 @@ async def test_a_server_that_is_not_served_is_answered_with_nothing() -> None:
 
 
 async def test_a_mention_without_words_is_answered_with_a_hint_that_calls_nobody() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         said = discord.say(place.priya, place.channel, discord.bot.mention)
         await discord.until(place.posted)
@@ -412,7 +412,7 @@ async def test_a_mention_without_words_is_answered_with_a_hint_that_calls_nobody
 
 
 async def test_a_command_that_is_said_goes_to_the_commands_and_opens_no_thread() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         discord = place.discord
         discord.say(place.priya, place.channel, f"{discord.bot.mention} mcp list")
         await discord.until(lambda: place.commands.requests)

@@ -12,25 +12,25 @@ from bot.platforms.discord.messages import NOTHING_SAID
 from bot.platforms.discord.responders import SENT_DIRECTLY
 from bot.platforms.discord.turns import NOT_ATTACHED
 from tests.fakes.discord import Channel, Fails, Permission
-from tests.platforms.discord.commanding import commanding
-from tests.platforms.discord.workplace import Workplace, a_workplace
+from tests.platforms.discord.command_bot import command_bot
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 from tests.rendering.turns import a_reply, a_view
 
 POST, PATCH = "POST /channels/{channel}/messages", "PATCH /channels/{channel}/messages/{message}"
 HOUR = 3_600.0
 
 
-def thread_of(place: Workplace) -> Channel:
+def thread_of(place: ConnectedBot) -> Channel:
     said = place.discord.say(place.priya, place.channel, "please")
     return place.discord.thread(place.priya, place.channel, "please", said)
 
 
 async def test_a_long_answer_that_cannot_be_attached_is_begun_and_said_to_be_cut_off() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = thread_of(place)
         place.channel.forbid(place.discord.bot, Permission.ATTACH_FILES)
         view = a_view(a_reply(0, "word " * 5_000), status=TurnStatus.DONE)
-        await place.draw(place.door.knows(view, place.key(place.channel, thread.id)))
+        await place.draw(place.engine.knows(view, place.key(place.channel, thread.id)))
         first, second = place.posted(thread)
         assert first.content.startswith("word")
         assert NOT_ATTACHED.format(24_999) in second.content
@@ -39,21 +39,21 @@ async def test_a_long_answer_that_cannot_be_attached_is_begun_and_said_to_be_cut
 
 
 async def test_a_message_that_is_too_old_to_be_edited_is_posted_anew_where_nothing_can_be_replied_to() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.surface = DiscordSurface(place.rest, place.people, clock=place.discord.clock.now)
         thread = thread_of(place)
         key = place.key(place.channel, thread.id)
-        await place.draw(place.door.knows(a_view(a_reply(0, "one")), key))
+        await place.draw(place.engine.knows(a_view(a_reply(0, "one")), key))
         place.discord.clock.advance(2 * HOUR)
         place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
         place.discord.fail(PATCH, Fails(30046), 20)
-        await place.draw(place.door.knows(a_view(a_reply(0, "two")), key))
+        await place.draw(place.engine.knows(a_view(a_reply(0, "two")), key))
         assert place.posted(thread)[-1].content.startswith("two")
         assert place.posted(thread)[-1].reply_to is None
 
 
 async def test_a_hint_is_said_where_nothing_can_be_replied_to() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
         place.discord.say(place.priya, place.channel, place.discord.bot.mention)
         await place.discord.until(place.posted)
@@ -61,7 +61,7 @@ async def test_a_hint_is_said_where_nothing_can_be_replied_to() -> None:
 
 
 async def test_a_command_that_was_said_is_answered_where_nothing_can_be_replied_to() -> None:
-    async with commanding([Reply("All is well.")]) as place:
+    async with command_bot([Reply("All is well.")]) as place:
         place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp list")
         await place.reads("All is well.", channel=place.discord.dm(place.priya))
@@ -71,9 +71,9 @@ async def test_a_command_that_was_said_is_answered_where_nothing_can_be_replied_
 
 @pytest.mark.parametrize("trouble", ["locked", "deleted", "no thread messages", "expelled", "unseen"])
 async def test_a_place_in_which_the_bot_can_say_nothing_any_more_ends_a_drawing_for_good(trouble: str) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = thread_of(place)
-        view = place.door.knows(
+        view = place.engine.knows(
             a_view(a_reply(0, "an answer"), status=TurnStatus.DONE), place.key(place.channel, thread.id)
         )
         match trouble:

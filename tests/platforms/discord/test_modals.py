@@ -11,9 +11,9 @@ from bot.domain.commands import Field, FieldKind, Form, Reply
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.command_replies import FORM_GONE, MOST, SECONDS, OpenForm, PendingActions, SendMessage
 from bot.platforms.discord.modals import NO_SECRETS, TOO_LONG
-from tests.commands.servers import office
+from tests.commands.servers import command_harness
 from tests.fakes.discord import Answer, Fails
-from tests.platforms.discord.commanding import Commanding, commanding
+from tests.platforms.discord.command_bot import CommandBot, command_bot
 
 ADD = Form("mcp add:1", "Add a server", (Field("title", "Name", required=True), Field("where", "Address")))
 SECOND = Form("mcp add:2", "Add a server · 2 of 2", (Field("secret", "Secret reference"),), carried={"title": "x"})
@@ -21,14 +21,14 @@ CALLBACK = "POST /interactions/{interaction}/{token}/callback"
 HERE = ConversationKey("discord", "1", "2", "")
 
 
-async def opened(place: Commanding) -> dict[str, Any]:
+async def opened(place: CommandBot) -> dict[str, Any]:
     """The modal that Priya has open, as it was drawn."""
     await place.discord.command(place.priya, "mcp add", place.channel)
     return place.discord.modal(place.priya).drawn
 
 
 async def test_a_form_opens_by_itself_and_comes_back_with_what_was_filled_in() -> None:
-    async with commanding([ADD], [Reply("Added weather.")]) as place:
+    async with command_bot([ADD], [Reply("Added weather.")]) as place:
         typed = await place.discord.command(place.priya, "mcp add", place.channel)
         assert typed.answered is Answer.MODAL
         sent = await place.discord.submit(place.priya, {"Name": "weather", "Address": "https://example.com/mcp"})
@@ -42,7 +42,7 @@ async def test_a_form_opens_by_itself_and_comes_back_with_what_was_filled_in() -
 
 
 async def test_a_form_that_comes_too_late_is_a_button_that_opens_it() -> None:
-    async with commanding([replace(ADD, instead="/mcp add NAME --url URL")], [Reply("Added x.")]) as place:
+    async with command_bot([replace(ADD, instead="/mcp add NAME --url URL")], [Reply("Added x.")]) as place:
         place.commands.begun.clear()
         typed = await place.discord.command(place.priya, "mcp add", place.channel)
         assert typed.answered is Answer.DEFERRED_MESSAGE
@@ -56,7 +56,7 @@ async def test_a_form_that_comes_too_late_is_a_button_that_opens_it() -> None:
 
 
 async def test_where_discord_opens_no_form_there_is_the_button_too() -> None:
-    async with commanding([ADD]) as place:
+    async with command_bot([ADD]) as place:
         place.discord.fail(CALLBACK, Fails(50035))
         await place.discord.command(place.priya, "mcp add", place.channel)
         answer = await place.reads("This needs a form.")
@@ -64,7 +64,7 @@ async def test_where_discord_opens_no_form_there_is_the_button_too() -> None:
 
 
 async def test_the_next_step_of_a_form_is_opened_by_a_button_and_takes_the_earlier_one_along() -> None:
-    async with commanding([ADD], [SECOND], [Reply("Added x.")]) as place:
+    async with command_bot([ADD], [SECOND], [Reply("Added x.")]) as place:
         await opened(place)
         await place.discord.submit(place.priya, {"Name": "x"})
         await place.reads("there is more to fill in")
@@ -77,7 +77,7 @@ async def test_the_next_step_of_a_form_is_opened_by_a_button_and_takes_the_earli
 
 async def test_what_is_wrong_is_said_and_what_was_typed_is_kept() -> None:
     wrong = replace(ADD, fields=(replace(ADD.fields[0], value="x", error="is **taken** by x"), ADD.fields[1]))
-    async with commanding([ADD], [wrong], [Reply("Added y.")]) as place:
+    async with command_bot([ADD], [wrong], [Reply("Added y.")]) as place:
         await opened(place)
         await place.discord.submit(place.priya, {"Name": "x"})
         answer = await place.reads("**Name:** is \\*\\*taken\\*\\* by x")
@@ -92,7 +92,7 @@ async def test_what_is_wrong_is_said_and_what_was_typed_is_kept() -> None:
 
 
 async def test_a_closed_form_can_be_opened_again() -> None:
-    async with commanding([ADD], [SECOND]) as place:
+    async with command_bot([ADD], [SECOND]) as place:
         await opened(place)
         await place.discord.submit(place.priya, {"Name": "x"})
         await place.reads("there is more")
@@ -103,7 +103,7 @@ async def test_a_closed_form_can_be_opened_again() -> None:
 
 
 async def test_a_form_of_an_earlier_process_is_answered_with_what_to_do() -> None:
-    async with commanding([ADD]) as place:
+    async with command_bot([ADD]) as place:
         drawn = await opened(place)
         drawn["custom_id"] = "cs:ticket:" + "x" * 22
         await place.discord.submit(place.priya, {"Name": "x"})
@@ -112,7 +112,7 @@ async def test_a_form_of_an_earlier_process_is_answered_with_what_to_do() -> Non
 
 
 async def test_a_slow_submission_is_acknowledged_and_answered_afterwards() -> None:
-    async with commanding([ADD], [Reply("Added x.")]) as place:
+    async with command_bot([ADD], [Reply("Added x.")]) as place:
         await opened(place)
         place.commands.begun.clear()
         sent = await place.discord.submit(place.priya, {"Name": "x"})
@@ -123,7 +123,7 @@ async def test_a_slow_submission_is_acknowledged_and_answered_afterwards() -> No
 
 
 async def test_a_form_said_in_a_message_is_a_button_in_the_direct_conversation() -> None:
-    async with commanding([ADD], [Reply("Added x.")]) as place:
+    async with command_bot([ADD], [Reply("Added x.")]) as place:
         place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} mcp add")
         dm = place.discord.dm(place.priya)
         await place.reads("This needs a form.", channel=dm)
@@ -147,7 +147,7 @@ async def test_every_kind_of_field_is_filled_in_as_what_it_is() -> None:
             Field("off", "Off", FieldKind.SWITCH, value="no"),
         ),
     )
-    async with commanding([form], [form], [Reply("Kept.")]) as place:
+    async with command_bot([form], [form], [Reply("Kept.")]) as place:
         drawn = await opened(place)
         assert [each["component"]["type"] for each in drawn["components"]] == [4, 21, 3, 23, 23]
         await place.discord.submit(place.priya, {"Many": ["choice 7"], "Off": True})
@@ -164,7 +164,7 @@ async def test_every_kind_of_field_is_filled_in_as_what_it_is() -> None:
 async def test_choices_that_discord_does_not_take_are_typed() -> None:
     choices = tuple(f"choice {number}" for number in range(30))
     form = Form("mcp add:1", "Kinds", (Field("which", "Which", FieldKind.CHOICE, "one of", choices=choices),))
-    async with commanding([form]) as place:
+    async with command_bot([form]) as place:
         (label,) = (await opened(place))["components"]
         assert label["component"]["type"] == 4
         assert label["description"].startswith("one of: choice 0, choice 1")
@@ -172,7 +172,7 @@ async def test_choices_that_discord_does_not_take_are_typed() -> None:
 
 async def test_a_secret_is_never_asked_for() -> None:
     form = replace(ADD, fields=(*ADD.fields, Field("hidden", "Secret", FieldKind.SECRET, value="hush")))
-    async with commanding([form], [Reply("Added.")]) as place:
+    async with command_bot([form], [Reply("Added.")]) as place:
         drawn = await opened(place)
         assert drawn["components"][0] == {"type": 10, "id": 1, "content": f"Secret: {NO_SECRETS}"}
         assert "hush" not in str(drawn)
@@ -183,7 +183,7 @@ async def test_a_secret_is_never_asked_for() -> None:
 
 async def test_what_is_too_long_for_a_form_is_named_and_stays_as_it_is() -> None:
     form = replace(ADD, fields=(ADD.fields[0], Field("more", "More", FieldKind.LINES, value="y" * 4_001)))
-    async with commanding([form], [Reply("Kept.")]) as place:
+    async with command_bot([form], [Reply("Kept.")]) as place:
         drawn = await opened(place)
         assert drawn["components"][0]["content"] == f"More {TOO_LONG}"
         await place.discord.submit(place.priya, {"Name": "x"})
@@ -194,7 +194,7 @@ async def test_what_is_too_long_for_a_form_is_named_and_stays_as_it_is() -> None
 async def test_what_a_full_form_says_beside_is_read_before_it_opens() -> None:
     fields = tuple(Field(f"f{number}", f"Field {number}") for number in range(5))
     form = Form("mcp edit:1", "Edit", fields, intro="It starts `rm -rf /tmp/x` now.")
-    async with commanding([form]) as place:
+    async with command_bot([form]) as place:
         await place.discord.command(place.priya, "mcp add", place.channel)
         answer = await place.reads("It starts \\`rm -rf /tmp/x\\` now.")
         assert answer.buttons == ["Open the form"]
@@ -205,15 +205,15 @@ async def test_what_a_full_form_says_beside_is_read_before_it_opens() -> None:
 @pytest.mark.parametrize("length", [1, 45, 46, 400])
 async def test_titles_labels_and_hints_are_cut_to_what_discord_takes(length: int) -> None:
     field = Field("x" * 60, "l" * length, hint="h" * length, error="e" * length)
-    async with commanding([Form("mcp add:1", "t" * length, (field,))]) as place:
+    async with command_bot([Form("mcp add:1", "t" * length, (field,))]) as place:
         typed = await place.discord.command(place.priya, "mcp add", place.channel)
         assert typed.answered is Answer.MODAL
         assert not place.discord.calls.refused()
 
 
 async def test_the_real_form_for_a_new_server_is_filled_in_to_its_end() -> None:
-    held = office()
-    async with commanding() as place:
+    held = command_harness()
+    async with command_bot() as place:
         place.commands.registry = held.registry
         place.commands.handle = held.registry.handle  # type: ignore[method-assign]
         await place.discord.command(place.priya, "mcp add", place.channel)

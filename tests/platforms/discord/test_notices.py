@@ -7,14 +7,14 @@ from bot.domain.views import Notice, NoticeTarget
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.responders import SENT_DIRECTLY
 from bot.platforms.discord.rest import Rest
-from tests.platforms.discord.commanding import commanding
+from tests.platforms.discord.command_bot import command_bot
 
 POST = "POST /channels/{channel}/messages"
 
 
 async def test_every_message_says_that_it_is_to_be_there_once() -> None:
     document = ReplyFile("servers.txt", "all of them", "text/plain")
-    async with commanding([Reply("All is well.", document=document)]) as place:
+    async with command_bot([Reply("All is well.", document=document)]) as place:
         async with Rest(place.discord.token, url=place.discord.url) as rest:
             surface = DiscordSurface(rest, place.people)
             for _ in range(2):

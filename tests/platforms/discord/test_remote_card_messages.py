@@ -17,22 +17,22 @@ from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.app import DiscordSurface
 from tests.fakes.discord import Channel, Fails, Lost, Message
-from tests.platforms import scenes
-from tests.platforms.discord.workplace import Workplace, a_workplace
-from tests.platforms.scenes import SAM, a_filing, a_reply, a_view
+from tests.platforms import sample_views
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.sample_views import SAM, a_filing, a_reply, a_view
 
 POST = "POST /channels/{channel}/messages"
 
 
-def waiting(place: Workplace, *deliver: str, also: bool = False) -> TurnView:
+def waiting(place: ConnectedBot, *deliver: str, also: bool = False) -> TurnView:
     """A call that is signed in these places; `also` with one that is signed where it was asked for."""
     steps = [a_filing(StepStatus.AWAITING, terms=ApprovalRequirements(deliver=frozenset(deliver)))]
     steps += [a_filing(StepStatus.AWAITING, n=4)] if also else []
     return placed(place, a_view(a_reply(0, "I file it."), *steps, status=TurnStatus.WAITING))
 
 
-def placed(place: Workplace, view: TurnView, channel: Channel | None = None) -> TurnView:
-    view = scenes.at(view, place.key(channel or place.channel), Author("discord", place.priya.id, "Priya"))
+def placed(place: ConnectedBot, view: TurnView, channel: Channel | None = None) -> TurnView:
+    view = sample_views.at(view, place.key(channel or place.channel), Author("discord", place.priya.id, "Priya"))
     return dataclasses.replace(view, turn=dataclasses.replace(view.turn, created_at=place.discord.clock.now() + 60))
 
 
@@ -46,7 +46,7 @@ def settled(view: TurnView, status: StepStatus = StepStatus.DONE, **approval: An
     return dataclasses.replace(view, turn=turn, steps=said, revision=view.revision + 1)
 
 
-def named(place: Workplace, channel: Channel) -> str:
+def named(place: ConnectedBot, channel: Channel) -> str:
     return f"discord:{place.discord.guild.id}:{channel.id}"
 
 
@@ -55,7 +55,7 @@ def drawn(message: Message) -> str:
 
 
 async def test_the_card_links_to_where_it_was_asked_for_and_that_to_the_card() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals = place.discord.channel("approvals")
         await place.draw(waiting(place, named(place, approvals)))
         (card,) = place.posted(approvals)
@@ -69,7 +69,7 @@ async def test_the_card_links_to_where_it_was_asked_for_and_that_to_the_card() -
 
 
 async def test_what_is_asked_in_a_direct_conversation_is_linked_to_by_nobody() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals, direct = place.discord.channel("approvals"), place.discord.dm(place.priya)
         await place.draw(placed(place, waiting(place, named(place, approvals)), direct))
         (card,) = place.posted(approvals)
@@ -78,7 +78,7 @@ async def test_what_is_asked_in_a_direct_conversation_is_linked_to_by_nobody() -
 
 
 async def test_calls_of_one_reply_are_signed_each_in_its_place() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals = place.discord.channel("approvals")
         view = waiting(place, named(place, approvals), also=True)
         await place.draw(view)
@@ -93,7 +93,7 @@ async def test_calls_of_one_reply_are_signed_each_in_its_place() -> None:
 
 
 async def test_drawing_the_same_again_asks_discord_for_nothing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = waiting(place, named(place, place.discord.channel("approvals")))
         await place.draw(view)
         before = len(place.discord.calls)
@@ -102,7 +102,7 @@ async def test_drawing_the_same_again_asks_discord_for_nothing() -> None:
 
 
 async def test_one_approver_who_cannot_be_written_to_does_not_keep_the_others_from_signing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         ada, stella = place.discord.user("Ada"), place.discord.user("Stella", pending=True)
         view = waiting(place, f"discord:{ada.id}", f"discord:{stella.id}")
         refs = await place.draw(view)
@@ -115,7 +115,7 @@ async def test_one_approver_who_cannot_be_written_to_does_not_keep_the_others_fr
 
 
 async def test_a_card_that_reaches_none_of_its_places_fails_for_good_and_is_posted_nowhere_once_it_is_denied() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals = place.discord.channel("approvals")
         view = waiting(place, named(place, approvals))
         place.discord.fail(POST, Fails(50013))
@@ -128,7 +128,7 @@ async def test_a_card_that_reaches_none_of_its_places_fails_for_good_and_is_post
 
 
 async def test_a_channel_of_another_server_is_shown_nothing_whatever_the_rule_says() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         other = place.discord.another_guild("Elsewhere")
         approvals = place.discord.channel("approvals", guild=other)
         with pytest.raises(DeliveryFailed, match="not on this server"):
@@ -137,7 +137,7 @@ async def test_a_channel_of_another_server_is_shown_nothing_whatever_the_rule_sa
 
 
 async def test_a_card_whose_post_was_never_answered_is_found_in_its_channel_also_by_another_process() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals = place.discord.channel("approvals")
         view = waiting(place, named(place, approvals))
         view = dataclasses.replace(view, turn=dataclasses.replace(view.turn, created_at=place.discord.clock.now() - 60))

@@ -11,7 +11,7 @@ from bot.domain.metrics import MetricEvent, PlatformLimited
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.rest import DiscordApiError, DiscordConnectionError, Rest
 from tests.fakes.discord import Answers, Cut, Fails, Hangs, TooMany
-from tests.platforms.discord.workplace import a_workplace
+from tests.platforms.discord.connected_bot import connected_bot
 
 ME = "GET /users/@me"
 CHANNEL = "GET /channels/{channel}"
@@ -22,7 +22,7 @@ async def look(rest: Rest, channel: str, **more: float) -> object:
 
 
 async def test_it_asks_for_nothing_before_it_is_used_and_signs_in_once() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         assert not place.discord.calls
         await asyncio.gather(*(place.rest.identity() for _ in range(5)))
         identity = await place.rest.identity()
@@ -32,12 +32,12 @@ async def test_it_asks_for_nothing_before_it_is_used_and_signs_in_once() -> None
 
 
 async def test_it_knows_whether_it_may_read_what_does_not_mention_it() -> None:
-    async with a_workplace(listening=False, message_content=False) as place:
+    async with connected_bot(listening=False, message_content=False) as place:
         assert not (await place.rest.identity()).reads_all
 
 
 async def test_a_token_that_discord_does_not_know_is_said_so_with_what_to_do() -> None:
-    async with a_workplace(listening=False) as place, Rest("not.the.token", url=place.discord.url) as rest:
+    async with connected_bot(listening=False) as place, Rest("not.the.token", url=place.discord.url) as rest:
         with pytest.raises(DeliveryFailed) as failure:
             await rest.identity()
         assert failure.value.permanent
@@ -46,7 +46,7 @@ async def test_a_token_that_discord_does_not_know_is_said_so_with_what_to_do() -
 
 
 async def test_where_signing_in_fails_the_next_call_tries_again() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.fail(ME, Cut(), 2)
         with pytest.raises(DiscordConnectionError):
             await place.rest.identity()
@@ -58,7 +58,7 @@ async def test_where_signing_in_fails_the_next_call_tries_again() -> None:
     [(Fails(50001), True), (Fails(10003), True), (Answers(400), True), (Answers(503), False), (Cut(), False)],
 )
 async def test_what_goes_wrong_is_for_good_or_for_now(fault: object, permanent: bool) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await place.rest.identity()
         place.discord.fail(CHANNEL, fault, 10)  # type: ignore[arg-type]
         with pytest.raises(DeliveryFailed) as failure:
@@ -68,7 +68,7 @@ async def test_what_goes_wrong_is_for_good_or_for_now(fault: object, permanent: 
 
 
 async def test_an_answer_that_never_comes_is_not_waited_for_for_ever() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await place.rest.identity()
         place.discord.fail(CHANNEL, Hangs())
         with pytest.raises(DiscordConnectionError):
@@ -77,7 +77,7 @@ async def test_an_answer_that_never_comes_is_not_waited_for_for_ever() -> None:
 
 
 async def test_a_pause_that_is_too_long_is_handed_on_with_its_length() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await place.rest.identity()
         place.discord.fail(CHANNEL, TooMany(120))
         with pytest.raises(DiscordApiError) as failure:
@@ -89,7 +89,7 @@ async def test_a_pause_that_is_too_long_is_handed_on_with_its_length() -> None:
 async def test_a_pause_that_is_handed_on_is_measured() -> None:
     found: list[MetricEvent] = []
     async with (
-        a_workplace(listening=False) as place,
+        connected_bot(listening=False) as place,
         Rest(place.discord.token, url=place.discord.url, observe=found.append) as rest,
     ):
         await rest.identity()
@@ -103,7 +103,7 @@ async def test_a_pause_that_is_handed_on_is_measured() -> None:
 
 
 async def test_what_the_library_says_holds_no_tokens(caplog: pytest.LogCaptureFixture) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await place.rest.identity()
         for level in (logging.INFO, logging.WARNING):
             logging.getLogger("discord.http").log(

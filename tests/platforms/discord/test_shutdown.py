@@ -13,9 +13,9 @@ from bot.domain.commands import Reply
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.discord import command_runner
 from tests.fakes.discord import TooMany
-from tests.platforms.discord.commanding import commanding
+from tests.platforms.discord.command_bot import command_bot
+from tests.platforms.discord.connected_bot import connected_bot
 from tests.platforms.discord.test_action_codec import drawn, named
-from tests.platforms.discord.workplace import a_workplace
 from tests.rendering.turns import a_step, a_view, an_approval
 
 QUICKLY = 10.0
@@ -36,7 +36,7 @@ def left_over(before: set[asyncio.Task[object]]) -> set[str]:
 async def test_a_press_in_hand_while_discord_asks_for_a_long_pause_does_not_hold_up_the_end() -> None:
     before = asyncio.all_tasks()
     loop = asyncio.get_running_loop()
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         step = a_step(StepStatus.AWAITING, approval=an_approval())
         card = await drawn(place, a_view(step, status=TurnStatus.WAITING))
         place.discord.fail("GET /guilds/{guild}/members/{user}", TooMany(20, everywhere=True), 5)
@@ -51,7 +51,7 @@ async def test_a_press_in_hand_while_discord_asks_for_a_long_pause_does_not_hold
 
 
 async def test_a_command_under_way_ends_with_the_listener() -> None:
-    async with commanding([Reply("Never.")]) as place:
+    async with command_bot([Reply("Never.")]) as place:
         place.commands.begun.clear()
         await place.discord.command(place.priya, "mcp list", place.channel)
         assert [task for task in asyncio.all_tasks() if task.get_name() == "discord: command"]
@@ -60,7 +60,7 @@ async def test_a_command_under_way_ends_with_the_listener() -> None:
 
 
 async def test_one_person_has_only_so_many_commands_under_way() -> None:
-    async with commanding(*[[Reply("Done.")]] * (AT_ONCE + 2)) as place:
+    async with command_bot(*[[Reply("Done.")]] * (AT_ONCE + 2)) as place:
         place.commands.begun.clear()
         for _ in range(AT_ONCE):
             await place.discord.command(place.priya, "mcp list", place.channel)

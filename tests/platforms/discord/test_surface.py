@@ -16,29 +16,29 @@ from bot.domain.views import Notice, NoticeTarget, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.app import TYPING_SECONDS, DiscordSurface
 from tests.fakes.discord import Answers, Channel, Cut, Fails, Flag, Lost, Message, Permission, TooMany
-from tests.fakes.kept_files import with_kept_files
-from tests.platforms import scenes
-from tests.platforms.discord.workplace import Workplace, a_workplace
-from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
+from tests.fakes.stored_files import with_kept_files
+from tests.platforms import sample_views
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.sample_views import a_call, a_filing, a_reply, a_view
 
 POST = "POST /channels/{channel}/messages"
 PATCH = "PATCH /channels/{channel}/messages/{message}"
 TYPING = "POST /channels/{channel}/typing"
 
 
-def placed(place: Workplace, view: TurnView, thread: Channel | None = None, *, age: float = -60.0) -> TurnView:
+def placed(place: ConnectedBot, view: TurnView, thread: Channel | None = None, *, age: float = -60.0) -> TurnView:
     """The view in #incidents or in a thread of it, asked by Priya, so many seconds ago."""
     where = place.key(place.channel, thread.id if thread else "")
-    view = scenes.at(view, where, Author("discord", place.priya.id, "Priya"))
+    view = sample_views.at(view, where, Author("discord", place.priya.id, "Priya"))
     return dataclasses.replace(view, turn=dataclasses.replace(view.turn, created_at=place.discord.clock.now() - age))
 
 
-def later(place: Workplace) -> DiscordSurface:
+def later(place: ConnectedBot) -> DiscordSurface:
     """The surface of another process, which begins now."""
     return DiscordSurface(place.rest, place.people, clock=place.discord.clock.now)
 
 
-async def draw(place: Workplace, view: TurnView, surface: DiscordSurface | None = None) -> dict[str, str]:
+async def draw(place: ConnectedBot, view: TurnView, surface: DiscordSurface | None = None) -> dict[str, str]:
     refs = place.refs.setdefault(view.turn.id, {})
     async for drawn in (surface or place.surface).deliver(view, refs):
         refs[drawn.slot] = drawn.ref
@@ -58,11 +58,11 @@ def asking() -> TurnView:
 
 
 def denied() -> TurnView:
-    return a_view(a_filing(StepStatus.DENIED, **scenes.SAM, reason="use INC"), status=TurnStatus.DONE)
+    return a_view(a_filing(StepStatus.DENIED, **sample_views.SAM, reason="use INC"), status=TurnStatus.DONE)
 
 
 async def test_a_reply_is_one_message_from_its_first_word_to_its_last() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = place.discord.say(place.priya, place.channel, "a question")
         thread = place.discord.thread(place.priya, place.channel, "a question", root)
         for view in (running(), running("The pool"), running("The pool is too small."), done("The pool is too small.")):
@@ -74,7 +74,7 @@ async def test_a_reply_is_one_message_from_its_first_word_to_its_last() -> None:
 
 
 async def test_nobody_is_notified_and_nothing_unfolds_also_after_edits() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         hook = f"@everyone {place.priya.mention} {place.discord.role('ops').mention} https://example.com/?secret=1"
         code = f"`{hook}`"
         for view in (running(), running(code), done(f"{code} {hook}"), asking()):
@@ -86,7 +86,7 @@ async def test_nobody_is_notified_and_nothing_unfolds_also_after_edits() -> None
 
 
 async def test_drawing_the_same_again_asks_discord_for_nothing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = placed(place, done("Here."))
         await draw(place, view)
         before = len(place.discord.calls)
@@ -95,7 +95,7 @@ async def test_drawing_the_same_again_asks_discord_for_nothing() -> None:
 
 
 async def test_another_process_goes_on_from_the_references_alone() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await draw(place, placed(place, running("Half of")))
         await draw(place, placed(place, done("Half of it, and the rest.")), later(place))
         (message,) = place.posted()
@@ -103,7 +103,7 @@ async def test_another_process_goes_on_from_the_references_alone() -> None:
 
 
 async def test_a_message_that_somebody_deleted_is_posted_anew() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await draw(place, placed(place, running("Half")))
         place.discord.delete(place.posted()[0])
         refs = await draw(place, placed(place, done("Half and half.")))
@@ -112,7 +112,7 @@ async def test_a_message_that_somebody_deleted_is_posted_anew() -> None:
 
 
 async def test_a_post_whose_answer_got_lost_is_not_made_twice() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.fail(POST, Lost())
         with pytest.raises(DeliveryFailed) as failure:
             await draw(place, placed(place, running("Only")))
@@ -123,7 +123,7 @@ async def test_a_post_whose_answer_got_lost_is_not_made_twice() -> None:
 
 
 async def test_a_post_that_never_arrived_is_made_again() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = placed(place, done("Only once."))
         place.discord.fail(POST, Cut())
         with pytest.raises(DeliveryFailed):
@@ -134,8 +134,10 @@ async def test_a_post_that_never_arrived_is_made_again() -> None:
 
 
 async def test_what_a_dead_process_posted_without_noting_it_is_found_long_after() -> None:
-    async with a_workplace(listening=False) as place:
-        view = placed(place, a_view(scenes.OFFERING, a_filing(StepStatus.AWAITING), status=TurnStatus.WAITING), age=5)
+    async with connected_bot(listening=False) as place:
+        view = placed(
+            place, a_view(sample_views.OFFERING, a_filing(StepStatus.AWAITING), status=TurnStatus.WAITING), age=5
+        )
         await draw(place, view)
         place.refs.clear()
         place.discord.clock.advance(3000)  # no nonce is remembered for so long
@@ -144,7 +146,7 @@ async def test_what_a_dead_process_posted_without_noting_it_is_found_long_after(
 
 
 async def test_what_a_dead_process_posted_a_moment_ago_becomes_what_it_should_be_now() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await draw(place, placed(place, running("Half"), age=5))
         place.refs.clear()
         await draw(place, placed(place, done("Half, and the rest."), age=5), later(place))
@@ -153,7 +155,7 @@ async def test_what_a_dead_process_posted_a_moment_ago_becomes_what_it_should_be
 
 
 async def test_what_a_dead_process_began_an_hour_ago_is_ended_in_the_same_message_and_no_other_turns() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         other = placed(place, running(), age=5)
         await draw(place, dataclasses.replace(other, turn=dataclasses.replace(other.turn, id="another")))
         await draw(place, placed(place, running(), age=5))
@@ -164,7 +166,7 @@ async def test_what_a_dead_process_began_an_hour_ago_is_ended_in_the_same_messag
 
 
 async def test_two_files_of_one_name_are_two_also_after_a_crash() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = placed(place, with_files(*[FilePart(b"{}", "application/json", "a.json")] * 2), age=5)
         await draw(place, view)
         place.refs.clear()
@@ -174,14 +176,14 @@ async def test_two_files_of_one_name_are_two_also_after_a_crash() -> None:
 
 
 async def test_where_the_bot_may_not_read_it_posts_without_a_search() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
         await draw(place, placed(place, done("Here."), age=60), later(place))
         assert len(place.posted()) == 1
 
 
 async def test_a_long_pause_that_discord_asks_for_reaches_whoever_draws() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.fail(POST, TooMany(90))
         with pytest.raises(DeliveryFailed) as failure:
             await draw(place, placed(place, done("Later.")))
@@ -190,7 +192,7 @@ async def test_a_long_pause_that_discord_asks_for_reaches_whoever_draws() -> Non
 
 
 async def test_a_short_pause_is_waited_for() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.fail(POST, TooMany(0.1))
         await draw(place, placed(place, done("In a moment.")))
         assert len(place.posted()) == 1
@@ -198,7 +200,7 @@ async def test_a_short_pause_is_waited_for() -> None:
 
 @pytest.mark.parametrize("code", [50001, 50013, 10003, 160005])
 async def test_what_will_never_work_is_said_with_a_cause(code: int) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.fail(POST, Fails(code))
         with pytest.raises(DeliveryFailed) as failure:
             await draw(place, placed(place, done("No.")))
@@ -207,7 +209,7 @@ async def test_what_will_never_work_is_said_with_a_cause(code: int) -> None:
 
 
 async def test_where_only_the_token_is_no_good_what_waits_to_be_drawn_is_kept_for_the_next_one() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = placed(place, done("Late, but here."))
         place.discord.fail(POST, Answers(401))
         with pytest.raises(DeliveryFailed) as failure:
@@ -220,7 +222,7 @@ async def test_where_only_the_token_is_no_good_what_waits_to_be_drawn_is_kept_fo
 
 
 async def test_buttons_that_discord_refuses_do_not_keep_an_answer_from_going_out() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.discord.fail(POST, Fails(50035))
         await draw(place, placed(place, done("Anyway.")))
         (message,) = place.posted()
@@ -229,7 +231,7 @@ async def test_buttons_that_discord_refuses_do_not_keep_an_answer_from_going_out
 
 
 async def test_a_card_whose_layout_discord_refuses_is_not_posted_at_all() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await draw(place, placed(place, running()))
         place.discord.fail(POST, Fails(50035))
         with pytest.raises(DeliveryFailed) as failure:
@@ -239,7 +241,7 @@ async def test_a_card_whose_layout_discord_refuses_is_not_posted_at_all() -> Non
 
 
 async def test_a_card_is_posted_at_once_and_becomes_its_outcome_in_the_same_message() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await draw(place, placed(place, asking()))
         before = place.posted()
         assert before[-1].flags & Flag.IS_COMPONENTS_V2
@@ -253,7 +255,7 @@ async def test_a_card_is_posted_at_once_and_becomes_its_outcome_in_the_same_mess
 
 
 async def test_a_card_that_is_not_out_yet_looks_the_same_whenever_it_is_drawn() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = placed(place, a_view(a_filing(StepStatus.AWAITING, expires_at=None), status=TurnStatus.WAITING))
         surface = later(place)
         await draw(place, view, surface)
@@ -263,7 +265,7 @@ async def test_a_card_that_is_not_out_yet_looks_the_same_whenever_it_is_drawn() 
 
 
 async def test_a_message_that_is_too_old_to_be_edited_is_answered_by_a_new_one() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         surface = later(place)
         await draw(place, placed(place, asking()), surface)
         (_, card) = place.posted()
@@ -280,7 +282,7 @@ async def test_a_message_that_is_too_old_to_be_edited_is_answered_by_a_new_one()
 
 
 async def test_in_a_thread_that_was_archived_the_message_is_edited_all_the_same() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = place.discord.thread(place.priya, place.channel, "a question")
         await draw(place, placed(place, asking(), thread))
         place.discord.archive(thread)
@@ -290,7 +292,7 @@ async def test_in_a_thread_that_was_archived_the_message_is_edited_all_the_same(
 
 
 async def test_a_thread_that_stays_archived_is_opened_once_and_no_more() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = place.discord.thread(place.priya, place.channel, "a question")
         await draw(place, placed(place, asking(), thread))
         place.discord.fail(PATCH, Fails(50083), 20)
@@ -301,7 +303,7 @@ async def test_a_thread_that_stays_archived_is_opened_once_and_no_more() -> None
 
 
 async def test_a_long_answer_becomes_a_file_and_what_it_was_before_goes() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         long = "\n\n".join(f"Paragraph {number}. " + "word " * 200 for number in range(20))
         await draw(place, placed(place, running(long)))
         assert len(place.posted()) == 3
@@ -316,10 +318,10 @@ async def test_a_long_answer_becomes_a_file_and_what_it_was_before_goes() -> Non
 
 
 async def test_it_types_while_nothing_of_the_answer_is_there_to_see() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         surface = later(place)
         await draw(place, placed(place, running()), surface)
-        await draw(place, placed(place, a_view(a_call(1, scenes.LOGS, StepStatus.STARTED))), surface)
+        await draw(place, placed(place, a_view(a_call(1, sample_views.LOGS, StepStatus.STARTED))), surface)
         assert place.discord.typing(place.channel)
         assert len(place.discord.calls.of(TYPING)) == 1
         place.discord.clock.advance(TYPING_SECONDS)
@@ -333,7 +335,7 @@ async def test_it_types_while_nothing_of_the_answer_is_there_to_see() -> None:
 
 
 async def test_a_drawing_that_is_cancelled_while_discord_holds_everybody_back_holds_back_nobody_else() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await place.rest.identity()
         place.discord.fail(POST, TooMany(20, everywhere=True))
         drawing = asyncio.create_task(draw(place, placed(place, done("One."))))
@@ -347,7 +349,7 @@ async def test_a_drawing_that_is_cancelled_while_discord_holds_everybody_back_ho
 
 
 async def test_notices_reach_one_person_directly_or_everybody() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         where, notice = str(place.key(place.channel)), Notice("@everyone **tool**")
         await place.surface.post_notice(NoticeTarget(where, place.priya.id), notice)
         await place.surface.post_notice(NoticeTarget(where, place.priya.id, private=True), notice)
@@ -359,7 +361,7 @@ async def test_notices_reach_one_person_directly_or_everybody() -> None:
 
 
 async def test_somebody_who_takes_no_direct_messages_is_told_nowhere_else() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.priya.takes_dms = False
         with pytest.raises(DeliveryFailed) as failure:
             await place.surface.post_notice(
@@ -370,7 +372,7 @@ async def test_somebody_who_takes_no_direct_messages_is_told_nowhere_else() -> N
 
 
 def with_files(*parts: ImagePart | FilePart) -> TurnView:
-    step = a_call(1, scenes.LOGS, StepStatus.DONE)
+    step = a_call(1, sample_views.LOGS, StepStatus.DONE)
     result = ToolResult(step.call.id, parts)
     view = a_view(dataclasses.replace(step, result=result), a_reply(2, "There."), status=TurnStatus.DONE)
     return with_kept_files(view)
@@ -381,7 +383,7 @@ def shared(messages: list[Message]) -> list[tuple[str, bytes]]:
 
 
 async def test_images_and_files_of_tools_are_shared_once() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = placed(
             place, with_files(ImagePart(b"png", "image/png"), FilePart(b"{}", "application/json", "../a.json"))
         )
@@ -392,7 +394,7 @@ async def test_images_and_files_of_tools_are_shared_once() -> None:
 
 
 async def test_an_answer_comes_without_its_files_where_the_bot_may_share_none() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.channel.forbid(place.discord.bot, Permission.ATTACH_FILES)
         refs = await draw(place, placed(place, with_files(ImagePart(b"png", "image/png"))))
         (message,) = place.posted()
@@ -401,7 +403,7 @@ async def test_an_answer_comes_without_its_files_where_the_bot_may_share_none() 
 
 
 async def test_conversations_of_other_platforms_are_none_of_its_business() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         where = ConversationKey("slack", "T1", "C1", "")
         assert (await place.surface.member(Author("discord", place.priya.id, "Priya"), where)).external
         with pytest.raises(DeliveryFailed):

@@ -14,9 +14,9 @@ from bot.domain.views import BlockingTurn, TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode
 from bot.platforms.discord.turns import TOOL_LINES, turn_messages
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
-from tests.platforms import scenes
-from tests.platforms.discord.accepted import check_slot, labels, pressed
-from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
+from tests.platforms import sample_views
+from tests.platforms.discord.payload_checks import check_slot, labels, pressed
+from tests.platforms.sample_views import a_call, a_filing, a_reply, a_view
 from tests.rendering.markdown_texts import ANY
 
 PRIYA = Author("discord", "1001", "Priya")
@@ -25,7 +25,7 @@ THREAD = ConversationKey("discord", "1", "2", "3")
 
 def drawn(view: TurnView) -> dict[str, OutgoingMessage]:
     """The slots by name, each taken by Discord."""
-    slots = turn_messages(scenes.at(view, THREAD, PRIYA), scenes.NOW)
+    slots = turn_messages(sample_views.at(view, THREAD, PRIYA), sample_views.NOW)
     for slot in slots:
         check_slot(slot, frozenset({PRIYA.id}))
     assert len({slot.name for slot in slots}) == len(slots)
@@ -44,7 +44,7 @@ def outline(slot: OutgoingMessage) -> str:
 
 def test_an_answer_is_drawn_with_its_tools_in_their_order() -> None:
     assert (
-        only(scenes.ANSWERED)
+        only(sample_views.ANSWERED)
         == """\
 I look at the deploys and the logs.
 -# ✓ github.list_deploys  2 deploys since 13:30
@@ -75,15 +75,15 @@ See [the deploy](<https://deploys.example/a81f3c2>).
 
 def test_a_turn_at_work_shows_its_progress_and_can_be_stopped() -> None:
     assert (
-        only(scenes.WRITING)
+        only(sample_views.WRITING)
         == """\
 I look at the deploys and the logs.
 -# ✓ github.list_deploys  2 deploys since 13:30
 -# ◌ grafana.search_logs  checkout, last 60 min
 [Stop]"""
     )
-    (slot,) = drawn(scenes.WRITING).values()
-    assert decode(pressed(slot.components, "Stop")) == StopTurnAction(scenes.WRITING.turn.id)
+    (slot,) = drawn(sample_views.WRITING).values()
+    assert decode(pressed(slot.components, "Stop")) == StopTurnAction(sample_views.WRITING.turn.id)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ I look at the deploys and the logs.
     ],
 )
 def test_every_state_of_a_call_has_its_line(status: StepStatus, line: str) -> None:
-    assert f"-# {line}" in only(a_view(a_call(1, scenes.DEPLOYS, status, "403: no"))).split("\n")
+    assert f"-# {line}" in only(a_view(a_call(1, sample_views.DEPLOYS, status, "403: no"))).split("\n")
 
 
 def test_a_turn_that_has_nothing_to_show_yet_says_that_it_works() -> None:
@@ -110,12 +110,12 @@ def test_a_reply_that_is_being_written_is_drawn_as_far_as_it_is() -> None:
 
 
 def test_a_queued_message_says_what_it_waits_for_and_offers_the_way_out() -> None:
-    assert only(scenes.QUEUED) == (
+    assert only(sample_views.QUEUED) == (
         "-# ◌ Waiting behind an approval and 1 earlier message\n[Stop what is ahead] [Withdraw]"
     )
-    (slot,) = drawn(scenes.QUEUED).values()
+    (slot,) = drawn(sample_views.QUEUED).values()
     assert decode(pressed(slot.components, "Stop what is ahead")) == StopTurnAction("earlier")
-    assert decode(pressed(slot.components, "Withdraw")) == StopTurnAction(scenes.QUEUED.turn.id)
+    assert decode(pressed(slot.components, "Withdraw")) == StopTurnAction(sample_views.QUEUED.turn.id)
 
 
 def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
@@ -124,7 +124,7 @@ def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
 
 
 def test_a_failure_says_why_and_under_which_reference() -> None:
-    assert only(scenes.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
+    assert only(sample_views.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
 
 
 def test_a_stopped_turn_says_so_and_has_no_buttons() -> None:
@@ -133,8 +133,8 @@ def test_a_stopped_turn_says_so_and_has_no_buttons() -> None:
 
 def test_two_calls_of_unknown_outcome_can_be_looked_into_or_run_again_and_are_told_apart() -> None:
     view = a_view(
-        a_call(1, scenes.CREATE, StepStatus.UNKNOWN),
-        a_call(2, scenes.DELETE, StepStatus.UNKNOWN),
+        a_call(1, sample_views.CREATE, StepStatus.UNKNOWN),
+        a_call(2, sample_views.DELETE, StepStatus.UNKNOWN),
         status=TurnStatus.DONE,
     )
     (slot,) = drawn(view).values()
@@ -143,16 +143,16 @@ def test_two_calls_of_unknown_outcome_can_be_looked_into_or_run_again_and_are_to
 
 
 def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
-    (slot,) = drawn(scenes.ANSWERED).values()
-    assert decode(pressed(slot.components, "👍")) == SendFeedback(scenes.ANSWERED.turn.id, FeedbackValue.GOOD)
-    assert decode(pressed(slot.components, "👎")) == SendFeedback(scenes.ANSWERED.turn.id, FeedbackValue.BAD)
+    (slot,) = drawn(sample_views.ANSWERED).values()
+    assert decode(pressed(slot.components, "👍")) == SendFeedback(sample_views.ANSWERED.turn.id, FeedbackValue.GOOD)
+    assert decode(pressed(slot.components, "👎")) == SendFeedback(sample_views.ANSWERED.turn.id, FeedbackValue.BAD)
     assert "👍" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
 
 
 def test_a_question_for_a_signature_stands_between_what_was_said_before_and_after() -> None:
     view = a_view(
         a_reply(0, "Shall I?"),
-        a_filing(StepStatus.DONE, "Created", **scenes.SAM),
+        a_filing(StepStatus.DONE, "Created", **sample_views.SAM),
         a_reply(4, "Filed."),
         status=TurnStatus.DONE,
     )
@@ -164,7 +164,7 @@ def test_a_question_for_a_signature_stands_between_what_was_said_before_and_afte
 
 def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
     question = TurnInput("Run it", call=ToolCall("c", "x"))
-    step = a_call(1, scenes.DEPLOYS, StepStatus.DONE, "**2** deploys <@1> ```")
+    step = a_call(1, sample_views.DEPLOYS, StepStatus.DONE, "**2** deploys <@1> ```")
     assert only(a_view(step, status=TurnStatus.DONE, question=question)).startswith(
         "-# ✓ github.list_deploys\n```\n**2** deploys <@1> `"
     )
@@ -202,9 +202,9 @@ def test_while_it_is_written_a_long_answer_shows_its_beginning_and_how_far_it_is
 
 
 def test_of_very_many_calls_the_last_are_shown_and_the_rest_is_counted() -> None:
-    calls: list[Step] = [a_call(n, scenes.LOGS, StepStatus.DONE, "x" * 500) for n in range(1, 48)]
-    failed = a_call(48, scenes.LOGS, StepStatus.FAILED, "no")
-    last = [a_call(n, scenes.LOGS, StepStatus.DONE, "y") for n in range(49, 49 + TOOL_LINES)]
+    calls: list[Step] = [a_call(n, sample_views.LOGS, StepStatus.DONE, "x" * 500) for n in range(1, 48)]
+    failed = a_call(48, sample_views.LOGS, StepStatus.FAILED, "no")
+    last = [a_call(n, sample_views.LOGS, StepStatus.DONE, "y") for n in range(49, 49 + TOOL_LINES)]
     (slot,) = drawn(a_view(*calls, failed, *last, a_reply(90, "There."), status=TurnStatus.DONE)).values()
     assert slot.content.startswith("-# 48 earlier calls: 47 ✓  1 ✗\n-# ✓ grafana.search_logs  y\n")
     assert slot.content.count("search_logs") == TOOL_LINES
@@ -229,10 +229,12 @@ def test_a_growing_reply_keeps_its_messages(text: str, cut: int) -> None:
 
 
 def test_the_same_view_is_drawn_the_same() -> None:
-    assert turn_messages(scenes.ASKED, scenes.NOW) == turn_messages(scenes.ASKED, scenes.NOW + 60)
+    assert turn_messages(sample_views.ASKED, sample_views.NOW) == turn_messages(
+        sample_views.ASKED, sample_views.NOW + 60
+    )
 
 
 def test_what_came_of_a_signed_call_stands_on_its_card_alone() -> None:
-    slots = drawn(scenes.SETTLED["done"])
+    slots = drawn(sample_views.SETTLED["done"])
     assert slots["answer-0"].content == "-# ✓ jira.create_issue"
     assert "Created OPS-512" in str(slots["card-3"].components)

@@ -7,14 +7,14 @@ import asyncio
 from bot.domain.conversations import Author
 from bot.platforms.discord.users import KEPT_SECONDS, UserDirectory
 from tests.fakes.discord import Fails, Permission
-from tests.platforms.discord.workplace import a_workplace
+from tests.platforms.discord.connected_bot import connected_bot
 
 MEMBER = "GET /guilds/{guild}/members/{user}"
 GUILD = "GET /guilds/{guild}"
 
 
 async def test_rights_are_those_of_the_server() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         discord, server = place.discord, place.discord.guild.id
         managers = discord.role("managers", permissions=Permission.MANAGE_GUILD)
         people = {
@@ -36,7 +36,7 @@ async def test_rights_are_those_of_the_server() -> None:
 
 
 async def test_a_right_that_was_taken_away_is_gone_at_the_next_decision() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvers = place.discord.role("approvers", place.priya, permissions=Permission.MANAGE_GUILD)
         author = Author("discord", place.priya.id, "Priya")
         before = await place.surface.member(author, place.key(place.channel))
@@ -49,7 +49,7 @@ async def test_a_right_that_was_taken_away_is_gone_at_the_next_decision() -> Non
 
 
 async def test_a_role_that_lost_its_rights_gives_none_at_the_next_decision() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         managers = place.discord.role("managers", place.priya, permissions=Permission.MANAGE_GUILD)
         assert (await place.people.member(place.priya.id, place.discord.guild.id)).platform_admin
         managers.permissions = Permission(0)
@@ -57,7 +57,7 @@ async def test_a_role_that_lost_its_rights_gives_none_at_the_next_decision() -> 
 
 
 async def test_nobody_of_a_server_that_is_not_served_has_any_rights() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         elsewhere = place.discord.another_guild("Other")
         ada = place.discord.user("Ada", admin=True, guild=elsewhere)
         people = UserDirectory(place.rest, frozenset({place.discord.guild.id}))
@@ -68,7 +68,7 @@ async def test_nobody_of_a_server_that_is_not_served_has_any_rights() -> None:
 
 
 async def test_names_are_those_of_the_server_and_asked_for_once_in_five_minutes_however_many_want_them() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         now, server = [0.0], place.discord.guild.id
         place.discord.guild.members[place.priya.id].nick = "Pri"
         people = UserDirectory(place.rest, clock=lambda: now[0])
@@ -83,14 +83,14 @@ async def test_names_are_those_of_the_server_and_asked_for_once_in_five_minutes_
 
 
 async def test_roles_have_names() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         role = place.discord.role("approvers")
         assert await place.people.role_name(role.id, place.discord.guild.id) == "approvers"
         assert await place.people.role_name("1", place.discord.guild.id) == ""
 
 
 async def test_a_direct_conversation_belongs_to_the_first_served_server_the_person_is_a_member_of() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         second = place.discord.another_guild("Second")
         lee = place.discord.user("Lee", guild=second)
         place.discord.join(place.priya, second)
@@ -103,7 +103,7 @@ async def test_a_direct_conversation_belongs_to_the_first_served_server_the_pers
 
 
 async def test_a_server_that_sent_the_bot_away_is_nobodys_home() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         second = place.discord.another_guild("Second")
         lee = place.discord.user("Lee", guild=second)
         place.discord.fail(MEMBER, Fails(50001))

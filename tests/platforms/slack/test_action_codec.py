@@ -13,16 +13,16 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.interactions import NO_OUTSIDERS
 from tests.fakes.slack import Fails, Message, Team, User
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.platforms.slack.test_surface import placed
-from tests.platforms.slack.workplace import Workplace, a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 
-async def drawn(place: Workplace, view: TurnView) -> Message:
+async def drawn(place: ConnectedBot, view: TurnView) -> Message:
     """The view in a thread of #incidents; its last message."""
     root = place.slack.say(place.priya, place.channel, "please")
     key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts)
-    await place.draw(placed(place, place.door.knows(view, key), root.ts))
+    await place.draw(placed(place, place.engine.knows(view, key), root.ts))
     return place.bot_posts()[-1]
 
 
@@ -31,20 +31,20 @@ def waiting(**arguments: str) -> TurnView:
     return a_view(step, status=TurnStatus.WAITING)
 
 
-def somebody(place: Workplace, name: str, **rights: bool | str) -> User:
+def somebody(place: ConnectedBot, name: str, **rights: bool | str) -> User:
     user = place.slack.user(name, **rights)  # type: ignore[arg-type]
     place.channel.members.append(user.id)
     return user
 
 
 async def test_an_approval_reaches_the_engine_with_who_pressed_and_their_rights() -> None:
-    async with a_workplace(groups=frozenset({"slack-group:S1"})) as place:
+    async with connected_bot(groups=frozenset({"slack-group:S1"})) as place:
         sam = somebody(place, "Sam", admin=True)
         card = await drawn(place, waiting())
         pressed = await place.slack.press(sam, card, "cs.approve")
-        await place.slack.until(lambda: place.door.decisions)
+        await place.slack.until(lambda: place.engine.decisions)
         assert pressed.acknowledged
-        ((decision, member),) = place.door.decisions
+        ((decision, member),) = place.engine.decisions
         assert (decision.approval_id, decision.revision) == ("apr-12345678", 1)
         assert decision.verdict is DecisionType.APPROVE
         assert member.author.principal == decision.by.principal == f"slack:{sam.id}"
@@ -52,7 +52,7 @@ async def test_an_approval_reaches_the_engine_with_who_pressed_and_their_rights(
 
 
 async def test_membership_of_a_group_is_asked_for_at_the_press() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         sam = somebody(place, "Sam")
         group = place.slack.group("ops", sam)
         people = type(place.people)(place.api, frozenset({f"slack-group:{group.id}"}))
@@ -74,10 +74,10 @@ async def test_membership_of_a_group_is_asked_for_at_the_press() -> None:
 async def test_a_press_that_does_not_count_is_answered_to_whoever_pressed_alone(
     settlement: NotAllowed | AlreadyDecided | StaleRevision | ApprovalNotFound, told: str
 ) -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         before = card.written()
-        place.door.settlements = [settlement]
+        place.engine.settlements = [settlement]
         await place.slack.press(place.priya, card, "cs.approve")
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == [told]
@@ -85,11 +85,11 @@ async def test_a_press_that_does_not_count_is_answered_to_whoever_pressed_alone(
 
 
 async def test_a_refusal_names_people_and_groups_and_calls_none_of_them() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         sam, group = somebody(place, "Sam"), place.slack.group("ops-approvers")
         card = await drawn(place, waiting())
         refusal = NotAllowed(f"You may not approve this. It needs slack-group:{group.id}, slack:{sam.id}.")
-        place.door.settlements = [refusal, refusal]
+        place.engine.settlements = [refusal, refusal]
         await place.slack.press(place.priya, card, "cs.approve")
         await place.slack.until(lambda: place.whispers(place.priya))
         (told,) = place.whispers(place.priya)
@@ -103,58 +103,58 @@ async def test_a_refusal_names_people_and_groups_and_calls_none_of_them() -> Non
 
 
 async def test_strangers_guests_and_bots_are_marked_as_such() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
         guest = place.slack.user("Gus", guest="multi", admin=True)
         place.channel.members += [stranger.id, guest.id]
         for user in (stranger, guest):
             await place.slack.press(user, card, "cs.approve")
-        await place.slack.until(lambda: len(place.door.decisions) == 2)
-        members = {member.author.id: member for _, member in place.door.decisions}
+        await place.slack.until(lambda: len(place.engine.decisions) == 2)
+        members = {member.author.id: member for _, member in place.engine.decisions}
         assert members[stranger.id].external
         assert members[guest.id].guest
         assert not members[guest.id].platform_admin
 
 
 async def test_a_denial_asks_why_and_the_reason_goes_to_the_engine() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         await place.slack.press(place.priya, card, "cs.deny")
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"reason": "use INC"})
-        await place.slack.until(lambda: place.door.decisions)
-        ((decision, _),) = place.door.decisions
+        await place.slack.until(lambda: place.engine.decisions)
+        ((decision, _),) = place.engine.decisions
         assert (decision.verdict, decision.reason) == (DecisionType.DENY, "use INC")
         assert place.slack.modals(place.priya) == []
 
 
 async def test_a_denial_that_comes_too_late_says_so_in_the_window() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         await place.slack.press(place.priya, card, "cs.deny")
         await place.slack.until(lambda: place.slack.modals(place.priya))
-        place.door.settlements = [AlreadyDecided("Already approved by sam.")]
+        place.engine.settlements = [AlreadyDecided("Already approved by sam.")]
         await place.slack.submit(place.priya, {"reason": "no"})
         assert "Already approved by sam." in str(place.slack.modal(place.priya).drawn)
 
 
 async def test_view_all_shows_everything_and_can_be_signed_there() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(text="long " * 400))
         await place.slack.press(place.priya, card, "cs.view")
         await place.slack.until(lambda: place.slack.modals(place.priya))
         window = place.slack.modal(place.priya)
         assert str(window.drawn).count("long ") >= 400
         await place.slack.press(place.priya, window, "cs.approve")
-        await place.slack.until(lambda: place.door.decisions)
-        assert place.door.decisions[0][0].approval_id == "apr-12345678"
+        await place.slack.until(lambda: place.engine.decisions)
+        assert place.engine.decisions[0][0].approval_id == "apr-12345678"
         await place.slack.press(place.priya, window, "cs.deny")
         await place.slack.until(lambda: len(place.slack.modals(place.priya)) == 2)
 
 
 async def test_view_all_is_not_for_people_from_outside() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(text="long " * 400))
         stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
         place.channel.members.append(stranger.id)
@@ -165,35 +165,35 @@ async def test_view_all_is_not_for_people_from_outside() -> None:
 
 
 async def test_stop_stops_and_says_so_if_there_was_nothing_to_stop() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         message = await drawn(place, a_view(streaming="The pool"))
         await place.slack.press(place.priya, message, "cs.stop")
-        await place.slack.until(lambda: place.door.stopped)
-        assert [(turn_id, by.id) for turn_id, by in place.door.stopped] == [("t1", place.priya.id)]
-        place.door.stops = False
+        await place.slack.until(lambda: place.engine.stopped)
+        assert [(turn_id, by.id) for turn_id, by in place.engine.stopped] == [("t1", place.priya.id)]
+        place.engine.stops = False
         await place.slack.press(place.priya, message, "cs.stop")
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == [ENDED]
 
 
 async def test_strangers_stop_nothing() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         message = await drawn(place, a_view(streaming="The pool"))
         stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
         place.channel.members.append(stranger.id)
         await place.slack.press(stranger, message, "cs.stop")
         await place.slack.until(lambda: place.whispers(stranger))
         assert place.whispers(stranger) == [NOT_FOR_STRANGERS]
-        assert place.door.stopped == []
+        assert place.engine.stopped == []
 
 
 async def test_a_call_of_unknown_outcome_is_checked_or_run_again_once() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         message = await drawn(place, a_view(a_step(StepStatus.UNKNOWN), status=TurnStatus.DONE))
         await place.slack.press(place.priya, message, "cs.check")
         await place.slack.press(place.priya, message, "cs.again")
-        await place.slack.until(lambda: len(place.door.repeated) == 2)
-        assert {(kind, turn_id, n) for kind, turn_id, n, _ in place.door.repeated} == {
+        await place.slack.until(lambda: len(place.engine.repeated) == 2)
+        assert {(kind, turn_id, n) for kind, turn_id, n, _ in place.engine.repeated} == {
             ("check", "t1", 0),
             ("again", "t1", 0),
         }
@@ -203,17 +203,17 @@ async def test_a_call_of_unknown_outcome_is_checked_or_run_again_once() -> None:
 
 
 async def test_an_opinion_is_thanked_for() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
         await place.slack.press(place.priya, message, "Good answer")
         await place.slack.until(lambda: place.whispers(place.priya))
 
 
 async def test_when_slack_does_not_say_who_pressed_nothing_is_decided_and_they_hear_it() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         place.slack.fail("users.info", Fails("fatal_error"))
         await place.slack.press(place.priya, card, "cs.approve")
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == [UNEXPECTED_ERROR]
-        assert place.door.decisions == []
+        assert place.engine.decisions == []

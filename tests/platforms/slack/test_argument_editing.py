@@ -12,9 +12,9 @@ from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from tests.fakes.slack import Message
-from tests.platforms.slack.accepted import labels
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.slack.payload_checks import labels
 from tests.platforms.slack.test_action_codec import drawn, somebody
-from tests.platforms.slack.workplace import Workplace, a_workplace
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")
@@ -34,16 +34,16 @@ def waiting(**arguments: str) -> TurnView:
     return a_view(step, status=TurnStatus.WAITING)
 
 
-async def editing(place: Workplace, **arguments: str) -> Message:
+async def editing(place: ConnectedBot, **arguments: str) -> Message:
     """Priya has pressed Edit…; the card."""
-    place.door.schema = {} if arguments else SCHEMA
+    place.engine.schema = {} if arguments else SCHEMA
     card = await drawn(place, waiting(**arguments))
     await place.slack.press(place.priya, card, "Edit…")
     return card
 
 
 async def test_the_button_opens_a_form_with_what_the_call_holds() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await editing(place)
         await place.slack.until(lambda: place.slack.modals(place.priya))
         window = place.slack.modal(place.priya).drawn
@@ -51,18 +51,18 @@ async def test_the_button_opens_a_form_with_what_the_call_holds() -> None:
         assert list(fields) == ["text", "kind", "count"]
         assert fields["text"]["initial_value"] == "Buy milk"
         assert [each["value"] for each in fields["kind"]["options"]] == ["note", "task", "leave out"]
-        assert place.door.revisions == []
+        assert place.engine.revisions == []
         assert "Edit…" in labels(card.blocks)
 
 
 async def test_what_was_filled_in_reaches_the_engine_as_arguments() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await editing(place)
         before = card.written()
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"text": "Buy bread", "kind": "task", "count": "3"})
         await place.slack.until(lambda: place.whispers(place.priya))
-        ((approval_id, revision, arguments, member),) = place.door.revisions
+        ((approval_id, revision, arguments, member),) = place.engine.revisions
         assert (approval_id, revision) == ("apr-12345678", 1)
         assert arguments == {"text": "Buy bread", "kind": "task", "count": 3}
         assert member.author.id == place.priya.id
@@ -72,10 +72,10 @@ async def test_what_was_filled_in_reaches_the_engine_as_arguments() -> None:
 
 
 async def test_an_error_stands_under_its_field_and_the_form_stays_open() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         await editing(place)
         await place.slack.until(lambda: place.slack.modals(place.priya))
-        place.door.editings = [InvalidArguments((ArgumentError("text", "text: 'x' is too short"),))]
+        place.engine.editings = [InvalidArguments((ArgumentError("text", "text: 'x' is too short"),))]
         await place.slack.submit(place.priya, {"text": "x", "count": "many"})
         assert "A whole number" in place.slack.modal(place.priya).words
         await place.slack.submit(place.priya, {"text": "x", "count": "3"})
@@ -84,22 +84,22 @@ async def test_an_error_stands_under_its_field_and_the_form_stays_open() -> None
 
 
 async def test_a_long_form_comes_in_steps_and_is_sent_once() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         await editing(place, **MANY)
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"field_0": '"zero"'})
         window = str(place.slack.modal(place.priya).drawn)
         assert "field_5" in window
-        assert place.door.revisions == []
+        assert place.engine.revisions == []
         await place.slack.submit(place.priya, {"field_6": '"six"'})
-        await place.slack.until(lambda: place.door.revisions)
-        ((_, _, arguments, _),) = place.door.revisions
+        await place.slack.until(lambda: place.engine.revisions)
+        ((_, _, arguments, _),) = place.engine.revisions
         assert arguments == {**MANY, "field_0": "zero", "field_6": "six"}
 
 
 async def test_a_card_that_is_out_of_date_opens_nothing_and_says_so() -> None:
-    async with a_workplace() as place:
-        place.door.not_now = StaleRevision()
+    async with connected_bot() as place:
+        place.engine.not_now = StaleRevision()
         await editing(place)
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == [f"⚠ {OUT_OF_DATE}"]
@@ -107,9 +107,9 @@ async def test_a_card_that_is_out_of_date_opens_nothing_and_says_so() -> None:
 
 
 async def test_who_may_not_hears_it_by_the_names_people_know() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         sam = somebody(place, "Sam")
-        place.door.not_now = NotAllowed(f"You may not approve this. It needs slack:{sam.id}.")
+        place.engine.not_now = NotAllowed(f"You may not approve this. It needs slack:{sam.id}.")
         await editing(place)
         await place.slack.until(lambda: place.whispers(place.priya))
         (told,) = place.whispers(place.priya)
@@ -117,13 +117,13 @@ async def test_who_may_not_hears_it_by_the_names_people_know() -> None:
 
 
 async def test_in_a_direct_conversation_the_card_stays_where_it_is() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         dm = place.slack.dm(place.priya)
         root = place.slack.say(place.priya, dm, "please")
-        await place.slack.until(lambda: place.door.received)
-        key = place.door.received[0].conversation
-        place.door.schema = SCHEMA
-        await place.draw(place.door.knows(waiting(), key))
+        await place.slack.until(lambda: place.engine.received)
+        key = place.engine.received[0].conversation
+        place.engine.schema = SCHEMA
+        await place.draw(place.engine.knows(waiting(), key))
         card = next(post for post in place.bot_posts(dm) if "Edit…" in labels(post.blocks))
         before = card.written()
         await place.slack.press(place.priya, card, "Edit…")

@@ -21,7 +21,7 @@ from bot.domain.approvals import (
 )
 from bot.platforms.slack.blocks import button, buttons, decode, encode, fallback, small
 from bot.rendering.timeline import StopTurnAction
-from tests.platforms.slack.accepted import check_message
+from tests.platforms.slack.payload_checks import check_message
 
 
 def test_a_button_of_another_app_means_nothing() -> None:

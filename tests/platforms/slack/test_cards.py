@@ -17,12 +17,12 @@ from bot.domain.views import TurnView
 from bot.platforms.slack.blocks import OutgoingMessage, decode
 from bot.platforms.slack.turns import turn_messages
 from bot.rendering.timeline import RunAgainAction
-from tests.platforms import scenes
-from tests.platforms.scenes import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
-from tests.platforms.slack.accepted import check_message, labels, parts, pressed
-from tests.platforms.slack.outline import outline
+from tests.platforms import sample_views
+from tests.platforms.sample_views import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval
+from tests.platforms.slack.block_text import outline
+from tests.platforms.slack.payload_checks import check_message, labels, parts, pressed
 
-PEOPLE = frozenset({scenes.PRIYA.id})
+PEOPLE = frozenset({sample_views.PRIYA.id})
 TITLE = "Create issue “Checkout 502s after the 14:05 deploy” (jira)"
 
 
@@ -40,7 +40,7 @@ def card(view: TurnView) -> OutgoingMessage:
 
 def test_a_card_says_what_would_happen_where_why_for_whom_and_until_when() -> None:
     assert (
-        outline(card(scenes.ASKED).blocks)
+        outline(card(sample_views.ASKED).blocks)
         == f"""\
 *{TITLE}?*
 *Server* jira   *Tool* create_issue   *Risk* 🟠 Writes data
@@ -56,7 +56,7 @@ Asked by @U0PRIYA · expires <within 30 min> · `3a7f3c2e`
 
 
 def test_its_buttons_name_the_approval_and_its_revision() -> None:
-    blocks = card(scenes.ASKED).blocks
+    blocks = card(sample_views.ASKED).blocks
     ref = ApprovalRef("3a7f3c2e9b", 1)
     assert decode(*pressed(blocks, "Approve: Create issue")) == Approve((ref,))
     assert decode(*pressed(blocks, "Deny…")) == OpenDenyForm(ref)
@@ -64,7 +64,7 @@ def test_its_buttons_name_the_approval_and_its_revision() -> None:
 
 
 def test_the_end_is_a_time_on_the_readers_own_clock() -> None:
-    (date,) = [part for part in parts(list(card(scenes.ASKED).blocks)) if part.get("type") == "date"]
+    (date,) = [part for part in parts(list(card(sample_views.ASKED).blocks)) if part.get("type") == "date"]
     assert date["timestamp"] == NOW + 1800
 
 
@@ -86,12 +86,12 @@ def test_a_card_may_never_expire() -> None:
 
 
 def test_what_may_destroy_something_is_asked_twice() -> None:
-    step = a_call(3, scenes.DELETE, StepStatus.AWAITING, arguments={"issue": "OPS-17"}, approval=an_approval())
+    step = a_call(3, sample_views.DELETE, StepStatus.AWAITING, arguments={"issue": "OPS-17"}, approval=an_approval())
     assert "[Approve: Delete issue](danger)?" in outline(card(a_view(step, status=TurnStatus.WAITING)).blocks)
 
 
 def test_several_calls_share_a_card_and_are_decided_one_by_one() -> None:
-    made = card(scenes.ASKED_THREE)
+    made = card(sample_views.ASKED_THREE)
     assert outline(made.blocks).startswith(f"*3 calls need an approval*\n---\n*{TITLE}?*")
     denials = [
         decode(part["action_id"], part["value"]) for part in parts(list(made.blocks)) if part.get("type") == "button"
@@ -102,7 +102,7 @@ def test_several_calls_share_a_card_and_are_decided_one_by_one() -> None:
 
 
 def test_all_can_be_approved_at_once_where_none_may_destroy_anything() -> None:
-    assert "Approve all 3" not in labels(card(scenes.ASKED_THREE).blocks)
+    assert "Approve all 3" not in labels(card(sample_views.ASKED_THREE).blocks)
     two = a_view(a_filing(StepStatus.AWAITING), a_filing(StepStatus.AWAITING, n=4), status=TurnStatus.WAITING)
     refs = (ApprovalRef("3a7f3c2e9b", 1), ApprovalRef("4a7f3c2e9b", 1))
     assert decode(*pressed(card(two).blocks, "Approve all 2")) == Approve(refs)
@@ -110,7 +110,7 @@ def test_all_can_be_approved_at_once_where_none_may_destroy_anything() -> None:
 
 def test_a_decided_call_stays_on_a_card_with_others_that_are_open() -> None:
     view = a_view(
-        a_filing(StepStatus.DENIED, **scenes.SAM), a_filing(StepStatus.AWAITING, n=4), status=TurnStatus.WAITING
+        a_filing(StepStatus.DENIED, **sample_views.SAM), a_filing(StepStatus.AWAITING, n=4), status=TurnStatus.WAITING
     )
     text = outline(card(view).blocks)
     assert text.startswith(f"*1 of 2 calls need an approval*\n---\n~{TITLE}~\nDenied by Sam")
@@ -142,8 +142,8 @@ def test_many_calls_get_several_cards() -> None:
     ],
 )
 def test_the_same_message_becomes_its_outcome_without_buttons(name: str, lines: str) -> None:
-    made = card(scenes.SETTLED[name])
-    assert made.name == card(scenes.ASKED).name
+    made = card(sample_views.SETTLED[name])
+    assert made.name == card(sample_views.ASKED).name
     assert outline(made.blocks) == lines
 
 
@@ -179,7 +179,7 @@ def test_a_hundred_arguments_do_not_push_the_buttons_away() -> None:
 
 
 def test_a_button_says_approve_whatever_a_server_calls_its_tool() -> None:
-    tool = replace(scenes.CREATE, title="Deny")
+    tool = replace(sample_views.CREATE, title="Deny")
     view = a_view(a_call(3, tool, StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
     assert labels(card(view).blocks) == ["Approve: Deny", "Allow in this thread", "Deny…", "Edit…", "View all"]
 
@@ -195,7 +195,7 @@ VALUES = st.one_of(st.text(max_size=400), st.integers(), st.lists(st.text(max_si
 
 @given(st.dictionaries(st.text(max_size=90), VALUES, max_size=40), st.text(max_size=200), st.text(max_size=600))
 def test_whatever_is_asked_for_slack_takes_the_card(arguments: dict[str, Any], title: str, said: str) -> None:
-    tool = replace(scenes.CREATE, title=title)
+    tool = replace(sample_views.CREATE, title=title)
     steps = [
         a_call(number, tool, StepStatus.AWAITING, arguments=arguments, approval=an_approval(number))
         for number in range(3, 6)

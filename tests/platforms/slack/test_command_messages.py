@@ -14,10 +14,10 @@ from bot.domain.turns import StepStatus
 from bot.platforms.slack.blocks import CommandReply, decode, fallback_text
 from bot.platforms.slack.command_runner import command_reply, reply_sheets
 from bot.platforms.slack.home import NOTHING_WAITS, WELCOME, Home, PendingApprovalSummary, home_view
-from tests.platforms import scenes
-from tests.platforms.scenes import LISTING, NOW, SHOWN
-from tests.platforms.slack.accepted import check_message, check_view, labels, pressed
-from tests.platforms.slack.outline import outline
+from tests.platforms import sample_views
+from tests.platforms.sample_views import LISTING, NOW, SHOWN
+from tests.platforms.slack.block_text import outline
+from tests.platforms.slack.payload_checks import check_message, check_view, labels, pressed
 
 
 def sheets(reply: Reply) -> tuple[CommandReply, ...]:
@@ -145,14 +145,21 @@ def tab(home: Home) -> str:
     return outline(view["blocks"])
 
 
-WAITING = PendingApprovalSummary(scenes.ASKED.turn, scenes.a_filing(StepStatus.AWAITING))
-PAYING = scenes.a_booking(StepStatus.ASKING, scenes.asked_back(scenes.PAY))
-QUESTION = OpenElicitation(scenes.SENT_AWAY.turn, PAYING, PAYING.elicitations[0])
+WAITING = PendingApprovalSummary(sample_views.ASKED.turn, sample_views.a_filing(StepStatus.AWAITING))
+PAYING = sample_views.a_booking(StepStatus.ASKING, sample_views.asked_back(sample_views.PAY))
+QUESTION = OpenElicitation(sample_views.SENT_AWAY.turn, PAYING, PAYING.elicitations[0])
 
 
 def test_the_tab_shows_what_waits_what_was_asked_for_and_how_servers_stand() -> None:
     assert (
-        tab(Home(NOW, [WAITING], asked=[scenes.ASKED.turn, scenes.ANSWERED.turn], servers=scenes.SERVERS))
+        tab(
+            Home(
+                NOW,
+                [WAITING],
+                asked=[sample_views.ASKED.turn, sample_views.ANSWERED.turn],
+                servers=sample_views.SERVERS,
+            )
+        )
         == """\
 # Waiting for you (1)
 *Create issue “Checkout 502s after the 14:05 deploy” (jira)?*
@@ -172,7 +179,7 @@ Updated <now>"""
 
 def test_the_tab_shows_what_servers_want_to_hear_with_the_buttons_of_the_card() -> None:
     assert (
-        tab(Home(NOW, [WAITING], [QUESTION], asked=[scenes.SENT_AWAY.turn]))
+        tab(Home(NOW, [WAITING], [QUESTION], asked=[sample_views.SENT_AWAY.turn]))
         == """\
 # Waiting for you (2)
 *travel wants a page visited*
@@ -193,7 +200,7 @@ Updated <now>"""
 
 
 def test_its_buttons_open_the_call_and_the_list() -> None:
-    blocks = home_view(Home(NOW, [WAITING], servers=scenes.SERVERS))["blocks"]
+    blocks = home_view(Home(NOW, [WAITING], servers=sample_views.SERVERS))["blocks"]
     assert decode(*pressed(blocks, "Review")) == ViewPendingCall("3a7f3c2e9b")
     assert decode(*pressed(blocks, "Open the list")) == RunCommand(("mcp", "list"))
 
@@ -207,7 +214,7 @@ def test_whoever_administers_nothing_sees_no_servers_and_a_first_visit_is_welcom
 
 
 def test_long_lists_are_counted_and_stay_below_what_slack_takes() -> None:
-    asked, servers = [scenes.ASKED.turn] * 60, scenes.SERVERS * 30
+    asked, servers = [sample_views.ASKED.turn] * 60, sample_views.SERVERS * 30
     text = tab(Home(NOW, [WAITING] * 60, [QUESTION] * 60, asked, servers, first_visit=True))
     assert text.count("[Show the link…]") == 10
     assert text.count("[Review]") == 10

@@ -10,18 +10,18 @@ from bot.chat.rejection_messages import TOO_MANY_REQUESTS
 from bot.domain.commands import Field, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from tests.fakes.slack import Message, Team
-from tests.platforms.slack.workplace import Workplace, a_workplace
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
 ADD = Form("mcp add:1", "Add a server", (Field("title", "Name", required=True), Field("where", "Address")))
 
 
-def invoked(place: Workplace) -> Invocation:
+def invoked(place: ConnectedBot) -> Invocation:
     request = place.commands.requests[-1]
     assert isinstance(request, Invocation)
     return request
 
 
-async def whispered(place: Workplace, *, text: str) -> Message:
+async def whispered(place: ConnectedBot, *, text: str) -> Message:
     """The answer that only Priya sees, once it says this."""
 
     def found() -> list[Message]:
@@ -34,7 +34,7 @@ async def whispered(place: Workplace, *, text: str) -> Message:
 
 
 async def test_a_command_behind_a_slash_is_answered_to_whoever_typed_it_alone() -> None:
-    async with a_workplace(answers=[[Reply("No servers yet.")]]) as place:
+    async with connected_bot(answers=[[Reply("No servers yet.")]]) as place:
         typed = await place.slack.command(place.priya, "/mcp", "tools “my server” --page 2", place.channel)
         answer = await whispered(place, text="No servers yet.")
         assert typed.acknowledged
@@ -47,7 +47,7 @@ async def test_a_command_behind_a_slash_is_answered_to_whoever_typed_it_alone() 
 
 
 async def test_a_reply_names_people_as_text_whatever_they_call_themselves() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         boss, group = place.slack.user("*boss*.[x](http://evil.example)"), place.slack.group("it_admins_")
         who = f"slack:{boss.id}, slack-group:{group.id}"
         place.commands.answers = [[Reply(f"Only {who} can do this: `--approvers {who}`.", failed=True)]]
@@ -61,7 +61,7 @@ async def test_a_reply_names_people_as_text_whatever_they_call_themselves() -> N
 
 async def test_a_slow_command_is_acknowledged_at_once_and_answered_when_it_is_done() -> None:
     replies = [Reply(f"{number} of 20 checked") for number in range(20)] + [Reply("All is well.")]
-    async with a_workplace(answers=[replies]) as place:
+    async with connected_bot(answers=[replies]) as place:
         place.commands.going_on.clear()
         typed = await place.slack.command(place.priya, "/mcp", "verify weather", place.channel)
         assert typed.acknowledged
@@ -75,7 +75,7 @@ async def test_a_slow_command_is_acknowledged_at_once_and_answered_when_it_is_do
 async def test_answers_to_a_button_replace_the_message_it_stands_in_while_the_address_takes_them() -> None:
     first = Reply("Look?", actions=(ReplyAction("Verify", ("mcp", "verify", "weather")),))
     replies = [Reply(f"{number} of 20 checked") for number in range(20)] + [Reply("All is well.")]
-    async with a_workplace(answers=[[first], replies]) as place:
+    async with connected_bot(answers=[[first], replies]) as place:
         await place.slack.command(place.priya, "/mcp", "show weather", place.channel)
         answer = await whispered(place, text="Look?")
         await place.slack.press(place.priya, answer, "Verify")
@@ -85,7 +85,7 @@ async def test_answers_to_a_button_replace_the_message_it_stands_in_while_the_ad
 
 
 async def test_an_answer_comes_also_when_the_address_for_answers_is_gone() -> None:
-    async with a_workplace(answers=[[Reply("Checking…"), Reply("All is well.")]]) as place:
+    async with connected_bot(answers=[[Reply("Checking…"), Reply("All is well.")]]) as place:
         place.commands.going_on.clear()
         await place.slack.command(place.priya, "/mcp", "verify weather", place.channel)
         await whispered(place, text="Checking")
@@ -96,7 +96,7 @@ async def test_an_answer_comes_also_when_the_address_for_answers_is_gone() -> No
 
 
 async def test_in_a_thread_a_command_is_said_to_the_bot_and_answered_there_once() -> None:
-    async with a_workplace(answers=[[Reply("Two servers.")]]) as place:
+    async with connected_bot(answers=[[Reply("Two servers.")]]) as place:
         root = place.slack.say(place.priya, place.channel, "hm")
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp list", thread_ts=root.ts)
         answer = await whispered(place, text="Two servers.")
@@ -104,19 +104,19 @@ async def test_in_a_thread_a_command_is_said_to_the_bot_and_answered_there_once(
         assert (answer.ephemeral_to, answer.thread_ts) == (place.priya.id, root.ts)
         assert len(place.commands.requests) == 1
         assert invoked(place).conversation.thread == root.ts
-        assert place.door.received == []
+        assert place.engine.received == []
 
 
 async def test_words_that_only_look_like_a_command_are_a_question() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} profile the database for me")
         await place.settled()
         assert place.commands.requests == []
-        assert [each.text for each in place.door.received] == ["profile the database for me"]
+        assert [each.text for each in place.engine.received] == ["profile the database for me"]
 
 
 async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited() -> None:
-    async with a_workplace(answers=[[Reply("Checking…"), Reply("All is well.")]]) as place:
+    async with connected_bot(answers=[[Reply("Checking…"), Reply("All is well.")]]) as place:
         dm = place.slack.dm(place.priya)
         place.slack.say(place.priya, dm, "mcp verify weather")
         await place.slack.until(lambda: any("All is well." in post.text for post in place.bot_posts(dm)))
@@ -124,7 +124,7 @@ async def test_in_a_direct_conversation_the_answer_is_a_message_that_is_edited()
 
 
 async def test_strangers_command_nothing() -> None:
-    async with a_workplace(answers=[[Reply("Two servers.")]]) as place:
+    async with connected_bot(answers=[[Reply("Two servers.")]]) as place:
         stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
         place.channel.members.append(stranger.id)
         place.slack.say(stranger, place.channel, f"{place.slack.bot.mention} mcp list")
@@ -135,7 +135,7 @@ async def test_strangers_command_nothing() -> None:
 
 async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> None:
     first = Reply("Page one.", actions=(ReplyAction("Sync", ("mcp", "sync")),), page=PageInfo(1, 2, ("mcp", "list")))
-    async with a_workplace(answers=[[first], [Reply("Page two.")]]) as place:
+    async with connected_bot(answers=[[first], [Reply("Page two.")]]) as place:
         await place.slack.command(place.priya, "/mcp", "list", place.channel)
         answer = await whispered(place, text="Page one.")
         await place.slack.press(place.priya, answer, "More ▶")
@@ -146,7 +146,7 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
 
 async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
     ask = Reply("Remove jira?", actions=(ReplyAction("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
-    async with a_workplace(answers=[[ask], [Reply("jira is gone.")]]) as place:
+    async with connected_bot(answers=[[ask], [Reply("jira is gone.")]]) as place:
         await place.slack.command(place.priya, "/mcp", "remove jira", place.channel)
         answer = await whispered(place, text="Remove jira?")
         await place.slack.press(place.priya, answer, "Remove jira")
@@ -157,7 +157,7 @@ async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
 
 
 async def test_a_form_opens_as_a_window_and_comes_back_with_what_was_filled_in() -> None:
-    async with a_workplace(answers=[[ADD], [Reply("Added weather.")]]) as place:
+    async with connected_bot(answers=[[ADD], [Reply("Added weather.")]]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"field.title": "weather", "field.where": "https://example.com/mcp"})
@@ -172,7 +172,7 @@ async def test_a_form_opens_as_a_window_and_comes_back_with_what_was_filled_in()
 
 async def test_what_is_wrong_in_a_form_stands_below_its_field_and_the_window_stays() -> None:
     wrong = Form(ADD.id, ADD.title, (Field("title", "Name", value="x", error="is taken"), Field("where", "Address")))
-    async with a_workplace(answers=[[ADD], [wrong]]) as place:
+    async with connected_bot(answers=[[ADD], [wrong]]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
         await place.slack.until(lambda: place.slack.modals(place.priya))
         sent = await place.slack.submit(place.priya, {"field.title": "x"})
@@ -182,7 +182,7 @@ async def test_what_is_wrong_in_a_form_stands_below_its_field_and_the_window_sta
 
 async def test_the_next_step_of_a_form_takes_the_place_of_the_one_before() -> None:
     second = Form("mcp add:2", "How to sign in", (Field("auth", "Sign-in"),), carried={"title": "x"})
-    async with a_workplace(answers=[[ADD], [second], [Reply("Added x.")]]) as place:
+    async with connected_bot(answers=[[ADD], [second], [Reply("Added x.")]]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"field.title": "x"})
@@ -195,7 +195,7 @@ async def test_the_next_step_of_a_form_takes_the_place_of_the_one_before() -> No
 
 
 async def test_where_no_window_can_be_opened_there_is_a_button_that_opens_it() -> None:
-    async with a_workplace(answers=[[ADD], [ADD]]) as place:
+    async with connected_bot(answers=[[ADD], [ADD]]) as place:
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp add")
         answer = await whispered(place, text="form")
         await place.slack.press(place.priya, answer, "Open the form")
@@ -203,7 +203,7 @@ async def test_where_no_window_can_be_opened_there_is_a_button_that_opens_it() -
 
 
 async def test_a_form_that_takes_longer_than_slack_waits_is_acknowledged_and_told_afterwards() -> None:
-    async with a_workplace(answers=[[ADD], [Reply("Added weather.")]]) as place:
+    async with connected_bot(answers=[[ADD], [Reply("Added weather.")]]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
         await place.slack.until(lambda: place.slack.modals(place.priya))
         place.commands.begun.clear()
@@ -221,7 +221,7 @@ async def test_how_far_a_sent_form_is_stands_in_its_window_and_only_the_last_ans
     monkeypatch.setattr("bot.platforms.slack.interactions.SOON_SECONDS", 0.05)
     monkeypatch.setattr("bot.platforms.slack.interactions.APART_SECONDS", 0.0)
     answers = [Reply("Verifying weather… 1 of 3"), Reply("Verifying weather… 2 of 3"), Reply("Added weather.")]
-    async with a_workplace(answers=[[ADD], answers]) as place:
+    async with connected_bot(answers=[[ADD], answers]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
         await place.slack.until(lambda: place.slack.modals(place.priya))
         place.commands.going_on.clear()
@@ -238,7 +238,7 @@ async def test_a_window_that_was_closed_meanwhile_keeps_no_answer_back(monkeypat
     monkeypatch.setattr("bot.platforms.slack.interactions.SOON_SECONDS", 0.05)
     monkeypatch.setattr("bot.platforms.slack.interactions.APART_SECONDS", 0.0)
     answers = [Reply("Verifying weather… 1 of 3"), Reply("Verifying weather… 2 of 3"), Reply("Added weather.")]
-    async with a_workplace(answers=[[ADD], answers]) as place:
+    async with connected_bot(answers=[[ADD], answers]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
         await place.slack.until(lambda: place.slack.modals(place.priya))
         place.commands.going_on.clear()
@@ -249,20 +249,20 @@ async def test_a_window_that_was_closed_meanwhile_keeps_no_answer_back(monkeypat
 
 
 async def test_a_call_by_hand_outside_a_thread_begins_one() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, "")
         message = InboundMessage(("hand:1",), key, Author("slack", place.priya.id, "priya"), "Run weather.now")
         place.commands.answers = [[Reply("Running weather.now…", message=message, private=False)]]
         await place.slack.command(place.priya, "/mcp", "call weather now", place.channel)
-        await place.slack.until(lambda: place.door.received)
+        await place.slack.until(lambda: place.engine.received)
         (anchor,) = place.bot_posts()
         assert "Running weather.now" in anchor.text
-        assert place.door.received[0].conversation.thread == anchor.ts
+        assert place.engine.received[0].conversation.thread == anchor.ts
 
 
 async def test_a_document_is_shared_with_whoever_asked_alone() -> None:
     document = ReplyFile("servers.json", "{}", "application/json")
-    async with a_workplace(answers=[[Reply("Here they are.", document=document)]]) as place:
+    async with connected_bot(answers=[[Reply("Here they are.", document=document)]]) as place:
         await place.slack.command(place.priya, "/mcp", "export", place.channel)
         dm = place.slack.dm(place.priya)
         await place.slack.until(lambda: any(post.files for post in place.bot_posts(dm)))
@@ -271,7 +271,7 @@ async def test_a_document_is_shared_with_whoever_asked_alone() -> None:
 
 
 async def test_one_user_has_only_so_many_requests_under_way_and_the_others_are_answered() -> None:
-    async with a_workplace(answers=[[Reply("Done.")]] * (MOST_PER_USER + 2)) as place:
+    async with connected_bot(answers=[[Reply("Done.")]] * (MOST_PER_USER + 2)) as place:
         place.commands.begun.clear()
         for _ in range(MOST_PER_USER):
             await place.slack.command(place.priya, "/mcp", "list", place.channel)

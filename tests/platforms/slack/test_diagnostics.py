@@ -9,10 +9,10 @@ from bot.platforms.slack.diagnostics import SCOPES, SECRET, UNSAID, WAYS, diagno
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.web_api import WebApi
 from tests.fakes.slack import FakeSlack
-from tests.platforms.slack.workplace import Workplace, a_workplace
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
 
-async def found(place: Workplace, app_token: str = "", signing_secret: str = "") -> list[Check]:
+async def found(place: ConnectedBot, app_token: str = "", signing_secret: str = "") -> list[Check]:
     return [check async for check in diagnose(place.api, app_token=app_token, signing_secret=signing_secret)]
 
 
@@ -21,7 +21,7 @@ def summary(checks: list[Check]) -> list[tuple[str, CheckStatus]]:
 
 
 async def test_where_everything_is_there_it_says_as_whom_and_where_and_opens_nothing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         slack = place.slack
         checks = await found(place, slack.app.app_token, "s3cret")
         assert summary(checks) == [
@@ -39,7 +39,7 @@ async def test_where_everything_is_there_it_says_as_whom_and_where_and_opens_not
 
 
 async def test_every_scope_that_is_missing_is_named_with_what_it_is_for() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         granted = place.slack.app.installations[place.slack.workspace.team.id].scopes
         granted -= {"files:read", "usergroups:read"}
         checks = [check for check in await found(place, place.slack.app.app_token) if check.name.startswith("scope")]
@@ -64,7 +64,7 @@ async def test_a_token_that_slack_does_not_know_is_told_and_the_rest_is_looked_a
 
 
 async def test_a_persons_token_is_not_the_bots() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.api._identity = replace(await place.api.identity(), bot="", scopes=frozenset())
         checks = await found(place, place.slack.app.app_token)
         assert checks[0].finding is CheckStatus.BROKEN
@@ -73,7 +73,7 @@ async def test_a_persons_token_is_not_the_bots() -> None:
 
 
 async def test_an_app_token_that_opens_nothing_says_what_to_look_at() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         wrong = (await found(place, "xapp-wrong"))[-1]
         place.slack.app.app_scopes.clear()
         scopeless = (await found(place, place.slack.app.app_token))[-1]
@@ -84,6 +84,6 @@ async def test_an_app_token_that_opens_nothing_says_what_to_look_at() -> None:
 
 
 async def test_without_any_way_in_it_says_which_there_are() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         last = (await found(place))[-1]
         assert (last.name, last.finding, last.fix) == ("way in", CheckStatus.BROKEN, WAYS)

@@ -25,14 +25,14 @@ from bot.platforms.slack.sending import TaskStatus, streams
 from bot.platforms.slack.turns import turn_messages
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.slack import Message, User
-from tests.platforms import scenes
-from tests.platforms.scenes import a_booking, a_reply, a_view, asked_back
-from tests.platforms.slack.accepted import check_message, labels, parts, pressed
-from tests.platforms.slack.outline import outline
+from tests.platforms import sample_views
+from tests.platforms.sample_views import a_booking, a_reply, a_view, asked_back
+from tests.platforms.slack.block_text import outline
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.slack.payload_checks import check_message, labels, parts, pressed
 from tests.platforms.slack.test_action_codec import drawn, somebody
 from tests.platforms.slack.test_streaming import ask, in_dm
 from tests.platforms.slack.test_surface import running
-from tests.platforms.slack.workplace import Workplace, a_workplace
 from tests.rendering.markdown_texts import ANY
 from tests.rendering.turns import a_form, a_link, a_step
 from tests.rendering.turns import a_reply as a_turn_reply
@@ -45,9 +45,9 @@ BOMB = "<!channel> <@U0PRIYA> *x* <https://evil.example|here> @everyone https://
 
 
 def questions(view: TurnView) -> list[OutgoingMessage]:
-    found = [slot for slot in turn_messages(view, scenes.NOW) if slot.name.startswith("question-")]
+    found = [slot for slot in turn_messages(view, sample_views.NOW) if slot.name.startswith("question-")]
     for slot in found:
-        check_message(slot.blocks, slot.text, frozenset({scenes.PRIYA.id}))
+        check_message(slot.blocks, slot.text, frozenset({sample_views.PRIYA.id}))
     return found
 
 
@@ -60,7 +60,7 @@ def only(view: TurnView) -> OutgoingMessage:
 
 
 def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
-    slot = only(scenes.INQUIRED)
+    slot = only(sample_views.INQUIRED)
     assert (
         outline(slot.blocks)
         == """\
@@ -78,13 +78,13 @@ For @U0PRIYA alone · the answer is private · expires <within 30 min>
 
 
 def test_its_buttons_say_what_was_asked_and_no_more() -> None:
-    slot = only(scenes.INQUIRED)
+    slot = only(sample_views.INQUIRED)
     assert decode(*pressed(slot.blocks, "Answer…")) == RunCommandInNewReply((ANSWER, "e7f3c2e9b0d14a"))
     assert decode(*pressed(slot.blocks, "Decline")) == RunCommandInNewReply((DECLINE, "e7f3c2e9b0d14a"))
 
 
 def test_the_card_of_a_page_names_its_domain_and_not_the_way_there() -> None:
-    slot = only(scenes.SENT_AWAY)
+    slot = only(sample_views.SENT_AWAY)
     assert "*The page is on* `pay.example.com`" in outline(slot.blocks)
     assert "/c/7f3a" not in str(slot.blocks) + slot.text
     assert labels(slot.blocks) == ["Show the link…", "Decline"]
@@ -93,13 +93,13 @@ def test_the_card_of_a_page_names_its_domain_and_not_the_way_there() -> None:
 
 def test_a_domain_that_can_be_taken_for_another_is_warned_of() -> None:
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(a_link(url="https://xn--pypal-4ve.example/"),)))
-    assert f"⚠ {LIKE_ANOTHER}" in str(turn_messages(view, scenes.NOW))
+    assert f"⚠ {LIKE_ANOTHER}" in str(turn_messages(view, sample_views.NOW))
 
 
 def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
     waiting = a_booking(StepStatus.ASKING, asked_back(expires_at=None))
     (date,) = [part for part in parts(list(only(a_view(waiting)).blocks)) if part.get("type") == "date"]
-    assert date["timestamp"] == scenes.NOW + 1800
+    assert date["timestamp"] == sample_views.NOW + 1800
     endless = a_booking(StepStatus.ASKING, asked_back(expires_at=None, expires_in=None))
     assert "does not expire" in outline(only(a_view(endless)).blocks)
 
@@ -122,10 +122,10 @@ def test_a_question_that_is_not_out_yet_begins_to_run_off_now() -> None:
     ],
 )
 def test_afterwards_the_card_says_how_it_ended_and_has_no_buttons(name: str, lines: str) -> None:
-    slot = only(scenes.HEARD[name])
+    slot = only(sample_views.HEARD[name])
     assert outline(slot.blocks) == lines
     assert not slot.asks
-    assert slot.name == only(scenes.INQUIRED).name
+    assert slot.name == only(sample_views.INQUIRED).name
     for answer in ("second", "seats"):
         assert answer not in slot.text
 
@@ -133,13 +133,13 @@ def test_afterwards_the_card_says_how_it_ended_and_has_no_buttons(name: str, lin
 def test_nothing_that_a_server_writes_calls_somebody_or_can_be_followed() -> None:
     asked = a_form(message=BOMB, properties={BOMB: {"type": "string", "title": BOMB}})
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(asked,)), status=TurnStatus.WAITING)
-    (slot,) = [message for message in turn_messages(view, scenes.NOW) if message.name == f"question-{ID}"]
+    (slot,) = [message for message in turn_messages(view, sample_views.NOW) if message.name == f"question-{ID}"]
     check_message(slot.blocks, slot.text, frozenset({view.turn.author.id}))
     assert not any(part.get("type") == "link" for part in parts(list(slot.blocks)))
 
 
 def test_several_questions_of_one_call_are_messages_of_their_own() -> None:
-    asked = (asked_back(reply=scenes.YES, answered_by="Priya"), asked_back(scenes.PAY, id="b2", round=2))
+    asked = (asked_back(reply=sample_views.YES, answered_by="Priya"), asked_back(sample_views.PAY, id="b2", round=2))
     first, second = questions(a_view(a_booking(StepStatus.ASKING, *asked), status=TurnStatus.WAITING))
     assert (first.name, second.name) == ("question-e7f3c2e9b0d14a", "question-b2")
     assert (first.asks, second.asks) == (False, True)
@@ -169,7 +169,7 @@ def test_whatever_a_server_asks_the_platform_takes_the_card(
     )
     tool = ToolRef(name, name)
     view = a_turn(a_step(StepStatus.ASKING, tool=tool, elicitations=asked), status=TurnStatus.WAITING)
-    slots = [each for each in turn_messages(view, scenes.NOW) if each.name.startswith("question-")]
+    slots = [each for each in turn_messages(view, sample_views.NOW) if each.name.startswith("question-")]
     assert len(slots) == 3
     for slot in slots:
         check_message(slot.blocks, slot.text, frozenset({view.turn.author.id}))
@@ -178,7 +178,7 @@ def test_whatever_a_server_asks_the_platform_takes_the_card(
 # ------------------------------------------------------------------ on the platform
 
 
-async def asking(place: Workplace, elicitation: Elicitation) -> Message:
+async def asking(place: ConnectedBot, elicitation: Elicitation) -> Message:
     """A server waits for Priya; its card."""
     view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
     card = await drawn(place, view)
@@ -186,27 +186,27 @@ async def asking(place: Workplace, elicitation: Elicitation) -> Message:
     return card
 
 
-def know(place: Workplace, elicitation: Elicitation) -> None:
-    view = place.door.views[-1]
+def know(place: ConnectedBot, elicitation: Elicitation) -> None:
+    view = place.engine.views[-1]
     (step,) = view.steps
-    place.door.inquiries[elicitation.id] = OpenElicitation(view.turn, step, elicitation)  # type: ignore[arg-type]
+    place.engine.inquiries[elicitation.id] = OpenElicitation(view.turn, step, elicitation)  # type: ignore[arg-type]
 
 
-async def answered(place: Workplace, elicitation: Elicitation) -> None:
+async def answered(place: ConnectedBot, elicitation: Elicitation) -> None:
     """The turn is drawn again with the question as it stands now."""
-    view = place.door.views[-1]
+    view = place.engine.views[-1]
     step = a_step(StepStatus.STARTED, elicitations=(elicitation,))
-    place.door.views[-1] = replace(view, steps=(step,), revision=view.revision + 1)
-    await place.draw(place.door.views[-1])
+    place.engine.views[-1] = replace(view, steps=(step,), revision=view.revision + 1)
+    await place.draw(place.engine.views[-1])
 
 
-def alone(place: Workplace, user: User) -> Message:
+def alone(place: ConnectedBot, user: User) -> Message:
     """What this person sees that nobody else does."""
     return [message for message in place.slack.posted(place.channel) if message.ephemeral_to == user.id][-1]
 
 
 async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_in_its_place() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         view = a_turn(a_step(StepStatus.ASKING, elicitations=(a_form(),)), status=TurnStatus.WAITING)
         asker = replace(view.turn.author, id=place.priya.id)
         card = await drawn(place, replace(view, turn=replace(view.turn, author=asker)))
@@ -223,19 +223,19 @@ async def test_the_card_calls_whoever_is_asked_once_and_becomes_what_came_of_it_
 
 
 async def test_another_process_draws_it_again_without_a_second_message() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_form())
         count = len(place.bot_posts())
         other = SlackSurface(place.api, place.people)
-        await place.draw(place.door.views[-1], other)
+        await place.draw(place.engine.views[-1], other)
         place.refs.clear()
-        await place.draw(place.door.views[-1], SlackSurface(place.api, place.people))
+        await place.draw(place.engine.views[-1], SlackSurface(place.api, place.people))
         assert len(place.bot_posts()) == count
         assert place.bot_posts()[-1] is card
 
 
 async def test_the_form_opens_for_whoever_is_asked_and_what_they_fill_in_reaches_the_engine() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_form(properties={"seats": SEATS}, message="How many?"))
         before = card.written()
         await place.slack.press(place.priya, card, "Answer…")
@@ -245,12 +245,12 @@ async def test_the_form_opens_for_whoever_is_asked_and_what_they_fill_in_reaches
         assert "How many?" in window.words
         await place.slack.submit(place.priya, {"Seats": "many"})
         assert "A whole number" in place.slack.modal(place.priya).words
-        place.door.answerings = [InvalidAnswer((ArgumentError("seats", "seats: 0 is less than 1"),))]
+        place.engine.answerings = [InvalidAnswer((ArgumentError("seats", "seats: 0 is less than 1"),))]
         await place.slack.submit(place.priya, {"Seats": "0"})
         assert "less than 1" in place.slack.modal(place.priya).words
         await place.slack.submit(place.priya, {"Seats": "2"})
         await place.slack.until(lambda: place.whispers(place.priya))
-        elicitation_id, reply, member = place.door.replied[-1]
+        elicitation_id, reply, member = place.engine.replied[-1]
         assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT, {"seats": 2}))
         assert member.author.id == place.priya.id
         assert place.whispers(place.priya) == [SENT]
@@ -259,58 +259,58 @@ async def test_the_form_opens_for_whoever_is_asked_and_what_they_fill_in_reaches
 
 
 async def test_a_long_form_comes_in_steps_and_goes_out_once() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         names = {f"field {n}": {"type": "string"} for n in range(6)}
         card = await asking(place, a_form(properties=names))
         await place.slack.press(place.priya, card, "Answer…")
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {f"field {n}": str(n) for n in range(4)})
-        assert place.door.replied == []
+        assert place.engine.replied == []
         await place.slack.submit(place.priya, {"field 4": "4", "field 5": "5"})
-        await place.slack.until(lambda: place.door.replied)
-        ((_, reply, _),) = place.door.replied
+        await place.slack.until(lambda: place.engine.replied)
+        ((_, reply, _),) = place.engine.replied
         assert reply.content == {f"field {n}": str(n) for n in range(6)}
 
 
 async def test_a_colleague_who_presses_is_told_why_not_alone() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         sam = somebody(place, "Sam")
         card = await asking(place, a_form())
-        place.door.inquiries[ID] = NotAllowed("Only Ana can answer this: the call runs in their name.")
+        place.engine.inquiries[ID] = NotAllowed("Only Ana can answer this: the call runs in their name.")
         for label in ("Answer…", "Decline"):
             await place.slack.press(sam, card, label)
         await place.slack.until(lambda: len(place.whispers(sam)) == 2)
         assert set(place.whispers(sam)) == {"⚠ Only Ana can answer this: the call runs in their name."}
         assert place.slack.modals(sam) == []
-        assert place.door.replied == []
+        assert place.engine.replied == []
 
 
 async def test_a_form_that_was_overtaken_says_so_when_it_is_sent() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_form())
         await place.slack.press(place.priya, card, "Answer…")
         await place.slack.until(lambda: place.slack.modals(place.priya))
-        place.door.inquiries[ID] = AlreadyDecided("The question expired without an answer.")
+        place.engine.inquiries[ID] = AlreadyDecided("The question expired without an answer.")
         await place.slack.submit(place.priya, {"Title": "late"})
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == ["⚠ The question expired without an answer."]
-        assert place.door.replied == []
+        assert place.engine.replied == []
 
 
 async def test_declining_takes_one_press_and_tells_nobody_else() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_form())
         before = card.written()
         await place.slack.press(place.priya, card, "Decline")
         await place.slack.until(lambda: place.whispers(place.priya))
-        ((elicitation_id, reply, _),) = place.door.replied
+        ((elicitation_id, reply, _),) = place.engine.replied
         assert (elicitation_id, reply) == (ID, DECLINED)
         assert place.whispers(place.priya) == [REFUSED]
         assert card.written() == before
 
 
 async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_with_its_domain() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await asking(place, a_link(url=PAGE, message=f"Pay at {BOMB}"))
         await place.slack.press(place.priya, card, "Show the link…")
         await place.slack.until(lambda: place.whispers(place.priya))
@@ -324,24 +324,24 @@ async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_wi
         assert [part for part in parts(list(shown.blocks)) if part.get("type") in ("link", "user")] == []
         opened = await place.slack.press(place.priya, shown, "Open pay.example.com")
         assert opened.acknowledged
-        assert place.door.replied == []
+        assert place.engine.replied == []
         await place.slack.press(place.priya, shown, "I have finished")
-        await place.slack.until(lambda: place.door.replied)
-        ((elicitation_id, reply, _),) = place.door.replied
+        await place.slack.until(lambda: place.engine.replied)
+        ((elicitation_id, reply, _),) = place.engine.replied
         assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT))
         await place.slack.until(lambda: FINISHED in place.whispers(place.priya))
         assert not any(PAGE in str(post.blocks) for post in place.bot_posts())
 
 
 async def test_in_a_direct_conversation_the_card_stays_where_it_is_and_no_link_unfolds() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         dm = place.slack.dm(place.priya)
         place.slack.say(place.priya, dm, "please")
-        await place.slack.until(lambda: place.door.received)
-        key = place.door.received[0].conversation
+        await place.slack.until(lambda: place.engine.received)
+        key = place.engine.received[0].conversation
         elicitation = a_link(url=PAGE)
         view = a_turn(a_step(StepStatus.ASKING, elicitations=(elicitation,)), status=TurnStatus.WAITING)
-        await place.draw(place.door.knows(view, key))
+        await place.draw(place.engine.knows(view, key))
         know(place, elicitation)
         card = place.bot_posts(dm)[-1]
         before = card.written()
@@ -362,12 +362,12 @@ async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversat
     inquiry = OpenElicitation(view.turn, step, a_form())  # type: ignore[arg-type]
 
     async def home(_member: Member) -> Home:
-        return Home(scenes.NOW, inquiries=[inquiry])
+        return Home(sample_views.NOW, inquiries=[inquiry])
 
-    async with a_workplace(records=SlackLookups(build_home=home)) as place:
+    async with connected_bot(records=SlackLookups(build_home=home)) as place:
         team = place.slack.workspace.team.id
         here = replace(view.turn, conversation=ConversationKey("slack", team, place.channel.id, "1.1"))
-        place.door.inquiries[ID] = replace(inquiry, turn=here)
+        place.engine.inquiries[ID] = replace(inquiry, turn=here)
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
         published = place.slack.home(place.priya)
@@ -377,13 +377,13 @@ async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversat
         await place.slack.submit(place.priya, {"Title": "x"})
         dm = place.slack.dm(place.priya)
         await place.slack.until(lambda: SENT in [message.text for message in place.slack.posted(dm)])
-        ((_, reply, _),) = place.door.replied
+        ((_, reply, _),) = place.engine.replied
         assert reply == ElicitationResult(ElicitationAction.ACCEPT, {"title": "x"})
         assert place.slack.calls.refused() == []
 
 
 async def test_a_stream_is_stopped_before_a_question_is_asked_and_slack_shows_that_somebody_has_to_answer() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread, dm = ask(place), place.slack.dm(place.priya)
         await place.draw(in_dm(place, running("Let me add that."), thread))
         said = a_turn_reply(0, "Let me add that.")

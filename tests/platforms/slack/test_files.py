@@ -12,7 +12,7 @@ from bot.platforms.slack import files
 from bot.platforms.slack.files import attachments
 from bot.platforms.slack.web_api import WebApi
 from tests.fakes.slack import Fails
-from tests.platforms.slack.workplace import a_workplace
+from tests.platforms.slack.connected_bot import connected_bot
 
 
 class Elsewhere(WebApi):
@@ -44,10 +44,10 @@ async def test_the_token_goes_to_no_other_host(url: str) -> None:
 
 
 async def test_a_file_beyond_the_limit_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.slack.say(place.priya, place.slack.dm(place.priya), "", files=[("big.bin", b"x" * 2000)])
         await place.settled()
-        (attachment,) = place.door.received[0].attachments
+        (attachment,) = place.engine.received[0].attachments
         monkeypatch.setattr(files, "LARGEST_FILE", 1000)
         with pytest.raises(NotFound, match="larger"):
             await place.surface.fetch(attachment)
@@ -57,17 +57,17 @@ async def test_a_file_beyond_the_limit_is_not_fetched(monkeypatch: pytest.Monkey
 
 
 async def test_a_missing_scope_is_named() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.slack.say(place.priya, place.slack.dm(place.priya), "", files=[("a.txt", b"x")])
         await place.settled()
-        (attachment,) = place.door.received[0].attachments
+        (attachment,) = place.engine.received[0].attachments
         place.slack.installation.scopes.discard("files:read")
         with pytest.raises(DeliveryFailed, match="files:read"):
             await place.surface.fetch(attachment)
 
 
 async def test_a_file_that_was_deleted_is_gone() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.fail("files.info", Fails("file_deleted"))
         with pytest.raises(NotFound):
             await place.surface.fetch(Attachment("F1", "a.txt", "text/plain", 1))

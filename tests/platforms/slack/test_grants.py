@@ -13,9 +13,9 @@ from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, Permanen
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.blocks import decode, encode
-from tests.platforms.slack.accepted import labels, parts
+from tests.platforms.slack.connected_bot import connected_bot
+from tests.platforms.slack.payload_checks import labels, parts
 from tests.platforms.slack.test_action_codec import drawn
-from tests.platforms.slack.workplace import a_workplace
 from tests.rendering.turns import NOTES, a_step, a_view, an_approval
 
 KNOWN = dataclasses.replace(NOTES, server_id="s-1")
@@ -40,24 +40,24 @@ def test_what_nobody_has_written_is_no_grant(value: str) -> None:
 
 
 async def test_the_button_approves_and_allows_in_this_thread() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         await place.slack.press(place.priya, card, "Allow in this thread")
-        await place.slack.until(lambda: place.door.decisions)
-        assert place.door.granted == [GrantRequest(ThreadScope())]
-        ((decision, member),) = place.door.decisions
+        await place.slack.until(lambda: place.engine.decisions)
+        assert place.engine.granted == [GrantRequest(ThreadScope())]
+        ((decision, member),) = place.engine.decisions
         assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, DecisionType.APPROVE)
         assert member.author.id == place.priya.id
 
 
 async def test_what_else_can_be_allowed_stands_in_the_menu_of_the_card() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
         (menu,) = [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]
         for label in ("Allow this very call", "Allow for 8 hours", "Always allow (admins)"):
             await place.slack.choose(place.priya, card, menu["action_id"], label)
-        await place.slack.until(lambda: len(place.door.granted) == 3)
-        assert place.door.granted == [
+        await place.slack.until(lambda: len(place.engine.granted) == 3)
+        assert place.engine.granted == [
             GrantRequest(ArgumentsScope()),
             GrantRequest(HoursScope(8)),
             GrantRequest(PermanentScope()),
@@ -65,23 +65,23 @@ async def test_what_else_can_be_allowed_stands_in_the_menu_of_the_card() -> None
 
 
 async def test_nothing_is_offered_for_what_may_destroy_something() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(destructive=True))
         assert not any("llow" in label for label in labels(card.blocks))
         assert not [part for part in parts(list(card.blocks)) if part.get("type") == "overflow"]
 
 
 async def test_who_may_not_grant_hears_why_alone() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting())
-        place.door.settlements = [NotAllowed("Only an admin can allow that.")]
+        place.engine.settlements = [NotAllowed("Only an admin can allow that.")]
         await place.slack.press(place.priya, card, "Allow in this thread")
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == ["Only an admin can allow that."]
 
 
 async def test_a_word_that_offers_nothing_signs_nothing() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         view = waiting()
         card = await drawn(place, view)
         (button,) = [part for part in parts(list(card.blocks)) if part.get("action_id") == "cs.allow"]
@@ -92,4 +92,4 @@ async def test_a_word_that_offers_nothing_signs_nothing() -> None:
         await place.slack.press(place.priya, card, "cs.allow", as_of=as_of)
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == [BUTTON_EXPIRED]
-        assert place.door.decisions == []
+        assert place.engine.decisions == []

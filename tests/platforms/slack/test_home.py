@@ -11,7 +11,7 @@ from bot.errors import DatabaseUnavailable
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.home import MOST, OPEN_SECONDS, Home, HomeRefresher, PendingApprovalSummary
 from tests.fakes.slack import User
-from tests.platforms.slack.workplace import Workplace, a_workplace
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.rendering.turns import a_step, an_approval
 
 PUBLISH = "views.publish"
@@ -45,11 +45,11 @@ class Records:
         self.waiting = (PendingApprovalSummary(turn, a_step(StepStatus.AWAITING, approval=an_approval())),)
 
 
-def tabs_of(place: Workplace, records: Records, clock: list[float]) -> HomeRefresher:
+def tabs_of(place: ConnectedBot, records: Records, clock: list[float]) -> HomeRefresher:
     return HomeRefresher(place.api, place.people, AudiencePolicy(), records.home, clock=lambda: clock[0])
 
 
-def shown(place: Workplace, user: User) -> str:
+def shown(place: ConnectedBot, user: User) -> str:
     home = place.slack.home(user)
     return str(home.drawn) if home is not None else ""
 
@@ -57,7 +57,7 @@ def shown(place: Workplace, user: User) -> str:
 async def test_a_tab_that_is_open_shows_what_begins_to_wait_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.platforms.slack.home.LOOK_SECONDS", 0.02)
     records = Records()
-    async with a_workplace(records=SlackLookups(build_home=records.home)) as place:
+    async with connected_bot(records=SlackLookups(build_home=records.home)) as place:
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: "Nothing waits for you." in shown(place, place.priya))
         records.ask()
@@ -67,7 +67,7 @@ async def test_a_tab_that_is_open_shows_what_begins_to_wait_by_itself(monkeypatc
 
 
 async def test_a_tab_on_which_nothing_has_changed_but_the_time_is_left_alone() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         records, clock = Records(), [0.0]
         tabs = tabs_of(place, records, clock)
         await tabs.open(place.priya.id, first_visit=True)
@@ -79,7 +79,7 @@ async def test_a_tab_on_which_nothing_has_changed_but_the_time_is_left_alone() -
 
 
 async def test_a_tab_that_was_opened_long_ago_is_not_looked_at_any_more() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         records, clock = Records(), [0.0]
         tabs = tabs_of(place, records, clock)
         await tabs.open(place.priya.id, first_visit=False)
@@ -91,7 +91,7 @@ async def test_a_tab_that_was_opened_long_ago_is_not_looked_at_any_more() -> Non
 
 
 async def test_of_very_many_tabs_those_that_were_opened_last_are_kept_up() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         records, clock = Records(), [0.0]
         tabs = tabs_of(place, records, clock)
         people = [place.slack.user(f"Person {number}") for number in range(MOST + 3)]
@@ -106,7 +106,7 @@ async def test_of_very_many_tabs_those_that_were_opened_last_are_kept_up() -> No
 
 
 async def test_where_slack_has_no_room_to_spare_tabs_wait_for_the_next_look() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         records, clock = Records(), [0.0]
         tabs = tabs_of(place, records, clock)
         for _ in range(80):
@@ -121,7 +121,7 @@ async def test_where_slack_has_no_room_to_spare_tabs_wait_for_the_next_look() ->
 
 @pytest.mark.parametrize("trouble", [DatabaseUnavailable("The database is away."), RuntimeError("bug")])
 async def test_a_tab_that_cannot_be_made_now_stays_as_it_was_and_holds_up_no_other(trouble: Exception) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         records, clock = Records(), [0.0]
         tabs = tabs_of(place, records, clock)
         sam = place.slack.user("Sam")

@@ -30,8 +30,8 @@ from bot.platforms.slack.home import SHOWN, Home, PendingApprovalSummary, home_v
 from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal, form_to_modal, note_modal
 from bot.platforms.slack.sending import streams
 from bot.platforms.slack.turns import turn_messages
-from tests.platforms.scenes import DELETE, NOW, a_call, a_filing, a_view, an_approval
-from tests.platforms.slack.accepted import check_message, check_view, labels, parts
+from tests.platforms.sample_views import DELETE, NOW, a_call, a_filing, a_view, an_approval
+from tests.platforms.slack.payload_checks import check_message, check_view, labels, parts
 
 LONG = "word " * 2_000
 

@@ -6,11 +6,11 @@ from bot.chat.mentions import MOST
 from bot.domain.commands import Reply
 from bot.platforms.slack.users import KEPT_SECONDS, UserDirectory, resolve_mentions, resolve_reply_mentions
 from tests.fakes.slack import Fails
-from tests.platforms.slack.workplace import a_workplace
+from tests.platforms.slack.connected_bot import connected_bot
 
 
 async def test_people_and_groups_are_called_by_their_names() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         group = place.slack.group("ops")
         mentions = await resolve_mentions(
             place.people, f"It needs slack-group:{group.id}, slack:{place.priya.id}, console:ana."
@@ -19,13 +19,13 @@ async def test_people_and_groups_are_called_by_their_names() -> None:
 
 
 async def test_whom_slack_does_not_know_is_named_as_settings_do() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         sentence = "It needs slack:U0NOBODY1, slack-group:S0NOTHING1, myslack:U1, slack:everyone."
         assert await resolve_mentions(place.people, sentence) == sentence
 
 
 async def test_a_sentence_is_told_also_when_slack_gives_no_names() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.fail("users.info", Fails("fatal_error"))
         place.slack.fail("usergroups.list", Fails("fatal_error"))
         sentence = f"It needs slack:{place.priya.id}, slack-group:S0NOTHING1."
@@ -33,13 +33,13 @@ async def test_a_sentence_is_told_also_when_slack_gives_no_names() -> None:
 
 
 async def test_nothing_is_asked_for_where_nobody_is_named() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         assert await resolve_mentions(place.people, "Already approved by sam.") == "Already approved by sam."
         assert not place.slack.calls
 
 
 async def test_a_long_list_is_not_looked_up_without_end() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         users = [place.slack.user(f"P{number}") for number in range(MOST + 5)]
         mentions = await resolve_mentions(place.people, ", ".join(f"slack:{user.id}" for user in users))
         assert len(place.slack.calls.of("users.info")) == MOST
@@ -47,7 +47,7 @@ async def test_a_long_list_is_not_looked_up_without_end() -> None:
 
 
 async def test_names_in_a_reply_are_no_markdown_and_its_code_stays() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         user = place.slack.user("al_*x*")
         reply = Reply(f"Only slack:{user.id} can. Try `slack:{user.id}`.", details=(("by", f"slack:{user.id}"),))
         named = await resolve_reply_mentions(place.people, reply)
@@ -57,7 +57,7 @@ async def test_names_in_a_reply_are_no_markdown_and_its_code_stays() -> None:
 
 
 async def test_handles_of_groups_are_asked_for_once_in_five_minutes() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         group, now = place.slack.group("ops"), [0.0]
         people = UserDirectory(place.api, clock=lambda: now[0])
         assert [await people.group_name(group.id), await people.group_name("S0NOTHING1")] == ["ops", ""]

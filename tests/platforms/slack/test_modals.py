@@ -36,10 +36,10 @@ from bot.platforms.slack.modals import (
     read_submission,
     whole_call_modal,
 )
-from tests.platforms import scenes
-from tests.platforms.scenes import ADDING, a_filing
-from tests.platforms.slack.accepted import check_view, labels, parts, pressed
-from tests.platforms.slack.outline import outline
+from tests.platforms import sample_views
+from tests.platforms.sample_views import ADDING, a_filing
+from tests.platforms.slack.block_text import outline
+from tests.platforms.slack.payload_checks import check_view, labels, parts, pressed
 
 REF = ApprovalRef("3a7f3c2e9b", 1)
 
@@ -79,17 +79,17 @@ def with_arguments(arguments: Mapping[str, Any], status: StepStatus = StepStatus
 
 def test_a_call_is_shown_with_every_argument_in_full() -> None:
     text = outline(a_window(call_modal(a_filing(StepStatus.AWAITING), 1, "kept"))["blocks"])
-    assert str(scenes.ISSUE["description"]) in text
+    assert str(sample_views.ISSUE["description"]) in text
 
 
 def test_what_looks_like_a_secret_is_in_the_whole_call_and_nowhere_else_and_so_is_its_approval() -> None:
-    step = with_arguments(scenes.ROTATION)
+    step = with_arguments(sample_views.ROTATION)
     shared = a_window(call_modal(step, 1))["blocks"]
     assert "curl" not in outline(shared)
     assert "characters look like a secret" in outline(shared)
     assert labels(shared) == ["Deny…"]
     whole = a_window(whole_call_modal(step, 1))["blocks"]
-    assert str(scenes.ROTATION["command"]) in outline(whole)
+    assert str(sample_views.ROTATION["command"]) in outline(whole)
     assert decode(*pressed(whole, "Approve: Create issue")) == Approve((REF,))
 
 
@@ -118,7 +118,7 @@ def test_its_buttons_decide_the_same_call() -> None:
 
 
 def test_a_decided_call_has_no_buttons_and_says_how_it_was_decided() -> None:
-    blocks = a_window(call_modal(a_filing(StepStatus.DENIED, **scenes.SAM), 1))["blocks"]
+    blocks = a_window(call_modal(a_filing(StepStatus.DENIED, **sample_views.SAM), 1))["blocks"]
     assert labels(blocks) == []
     assert outline(blocks).endswith("Denied by Sam")
 

@@ -17,20 +17,20 @@ from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.app import SlackSurface
 from tests.fakes.slack import Channel, Fails, Lost, Message
-from tests.platforms.scenes import SAM, a_filing, a_reply, a_view, at
-from tests.platforms.slack.workplace import Workplace, a_workplace
+from tests.platforms.sample_views import SAM, a_filing, a_reply, a_view, at
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
 POST = "chat.postMessage"
 
 
-def waiting(place: Workplace, *deliver: str, thread: str, also: bool = False) -> TurnView:
+def waiting(place: ConnectedBot, *deliver: str, thread: str, also: bool = False) -> TurnView:
     """A call that is signed in these places; `also` with one that is signed in the thread."""
     steps = [a_filing(StepStatus.AWAITING, terms=ApprovalRequirements(deliver=frozenset(deliver)))]
     steps += [a_filing(StepStatus.AWAITING, n=4)] if also else []
     return placed(place, a_view(a_reply(0, "I file it."), *steps, status=TurnStatus.WAITING), thread)
 
 
-def placed(place: Workplace, view: TurnView, thread: str, channel: str = "") -> TurnView:
+def placed(place: ConnectedBot, view: TurnView, thread: str, channel: str = "") -> TurnView:
     key = ConversationKey("slack", place.slack.workspace.team.id, channel or place.channel.id, thread)
     view = at(view, key)
     return dataclasses.replace(view, turn=dataclasses.replace(view.turn, created_at=place.slack.clock.now() + 60))
@@ -50,16 +50,16 @@ def buttons(message: Message) -> str:
     return str([block for block in message.blocks if block["type"] == "actions"])
 
 
-def named(place: Workplace, channel: Channel) -> str:
+def named(place: ConnectedBot, channel: Channel) -> str:
     return f"slack:{place.slack.workspace.team.id}:{channel.id}"
 
 
-def root(place: Workplace) -> str:
+def root(place: ConnectedBot) -> str:
     return place.slack.say(place.priya, place.channel, "file it").ts
 
 
 async def test_the_card_links_to_the_thread_and_the_thread_to_the_card() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals = place.slack.channel("approvals")
         thread = root(place)
         await place.draw(waiting(place, named(place, approvals), thread=thread))
@@ -77,7 +77,7 @@ async def test_the_card_links_to_the_thread_and_the_thread_to_the_card() -> None
 
 
 async def test_what_is_asked_in_a_direct_conversation_is_linked_to_by_nobody() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals, direct = place.slack.channel("approvals"), place.slack.dm(place.priya)
         said = place.slack.say(place.priya, direct, "file it")
         view = waiting(place, named(place, approvals), thread=said.ts)
@@ -88,7 +88,7 @@ async def test_what_is_asked_in_a_direct_conversation_is_linked_to_by_nobody() -
 
 
 async def test_calls_of_one_reply_are_signed_each_in_its_place() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals = place.slack.channel("approvals")
         view = waiting(place, named(place, approvals), thread=root(place), also=True)
         await place.draw(view)
@@ -104,7 +104,7 @@ async def test_calls_of_one_reply_are_signed_each_in_its_place() -> None:
 
 
 async def test_drawing_the_same_again_asks_slack_for_nothing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = waiting(place, named(place, place.slack.channel("approvals")), thread=root(place))
         await place.draw(view)
         before = len(place.slack.calls)
@@ -113,7 +113,7 @@ async def test_drawing_the_same_again_asks_slack_for_nothing() -> None:
 
 
 async def test_one_approver_who_cannot_be_written_to_does_not_keep_the_others_from_signing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         ada, stella = place.slack.user("Ada"), place.slack.user("Stella", guest="multi")
         view = waiting(place, f"slack:{ada.id}", f"slack:{stella.id}", thread=root(place))
         refs = await place.draw(view)
@@ -129,7 +129,7 @@ async def test_one_approver_who_cannot_be_written_to_does_not_keep_the_others_fr
 
 
 async def test_a_card_that_reaches_none_of_its_places_fails_for_good_and_is_posted_nowhere_once_it_is_denied() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals = place.slack.channel("approvals")
         approvals.archived = True
         view = waiting(place, named(place, approvals), thread=root(place))
@@ -142,7 +142,7 @@ async def test_a_card_that_reaches_none_of_its_places_fails_for_good_and_is_post
 
 
 async def test_a_token_that_is_no_good_turns_nothing_down() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals = place.slack.channel("approvals")
         view = waiting(place, named(place, approvals), thread=root(place))
         place.slack.fail(POST, Fails("token_revoked"))
@@ -155,7 +155,7 @@ async def test_a_token_that_is_no_good_turns_nothing_down() -> None:
 
 
 async def test_a_card_whose_post_was_never_answered_is_found_in_its_channel_also_by_another_process() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         approvals = place.slack.channel("approvals")
         approvals.members.append(place.slack.bot.id)
         view = waiting(place, named(place, approvals), thread=root(place))

@@ -26,8 +26,8 @@ from bot.storage.address import PostgresServer
 from bot.storage.coordination import SqlQuotas
 from bot.storage.postgresql import PostgresDatabase
 from tests.fakes.slack import Message, TooMany
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.platforms.slack.test_surface import done, placed, running
-from tests.platforms.slack.workplace import Workplace, a_workplace
 from tests.postgres import Server
 
 T = TypeVar("T")
@@ -239,7 +239,7 @@ async def test_while_the_database_does_not_answer_each_process_counts_for_itself
 class Drawers:
     """Two processes that draw the same ten turns' worth of work into one workspace."""
 
-    place: Workplace
+    place: ConnectedBot
     surfaces: Sequence[SlackSurface]
     roots: Sequence[Message]
 
@@ -283,7 +283,7 @@ class AtSlacksTime(Quotas):
 @asynccontextmanager
 async def ten_at_work(processes: Processes) -> AsyncIterator[Drawers]:
     async with AsyncExitStack() as stack:
-        place = await stack.enter_async_context(a_workplace(listening=False, streaming=Streaming.EVERYWHERE))
+        place = await stack.enter_async_context(connected_bot(listening=False, streaming=Streaming.EVERYWHERE))
         slack = place.slack
         slack.clock.stop()
 

@@ -12,8 +12,8 @@ from bot.errors import NotFound
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.home import Home, PendingApprovalSummary
 from tests.fakes.slack import Team
+from tests.platforms.slack.connected_bot import connected_bot
 from tests.platforms.slack.test_action_codec import drawn, waiting
-from tests.platforms.slack.workplace import a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 
@@ -29,7 +29,7 @@ async def test_home_shows_what_waits_and_a_call_can_be_reviewed_there() -> None:
     async def approval(approval_id: str) -> object:
         return (view.turn, step) if approval_id == "apr-12345678" else None
 
-    async with a_workplace(records=SlackLookups(build_home=home, approval=approval)) as place:  # type: ignore[arg-type]
+    async with connected_bot(records=SlackLookups(build_home=home, approval=approval)) as place:  # type: ignore[arg-type]
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
         published = place.slack.home(place.priya)
@@ -42,18 +42,18 @@ async def test_home_shows_what_waits_and_a_call_can_be_reviewed_there() -> None:
 
 
 async def test_home_says_hello_where_nothing_is_known_yet() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
 
 
 async def test_slacks_own_stop_stops_what_runs_in_that_thread() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         root = place.slack.say(place.priya, place.channel, "please")
         key = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts)
-        place.door.knows(a_view(), key)
+        place.engine.knows(a_view(), key)
         ended = a_view(status=TurnStatus.DONE)
-        place.door.knows(dataclasses.replace(ended, turn=dataclasses.replace(ended.turn, id="t0")), key)
+        place.engine.knows(dataclasses.replace(ended, turn=dataclasses.replace(ended.turn, id="t0")), key)
         place.slack.tell(
             "agent_session_stopped",
             {
@@ -64,21 +64,21 @@ async def test_slacks_own_stop_stops_what_runs_in_that_thread() -> None:
                 "event_ts": root.ts,
             },
         )
-        await place.slack.until(lambda: place.door.stopped)
+        await place.slack.until(lambda: place.engine.stopped)
         await place.settled()
-        assert [turn_id for turn_id, _ in place.door.stopped] == ["t1"]
+        assert [turn_id for turn_id, _ in place.engine.stopped] == ["t1"]
 
 
 async def test_the_shortcut_asks_about_a_message_in_its_thread() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         sam = place.slack.user("Sam")
         place.channel.members.append(sam.id)
         said = place.slack.say(sam, place.channel, "checkout is broken & slow")
         await place.slack.shortcut(place.priya, "cs.ask", said)
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"question": "since <when>?"})
-        await place.slack.until(lambda: place.door.received)
-        (message,) = place.door.received
+        await place.slack.until(lambda: place.engine.received)
+        (message,) = place.engine.received
         assert (message.text, message.context) == ("since <when>?", ("sam: checkout is broken & slow",))
         assert message.conversation.thread == said.ts
         assert message.author.id == place.priya.id
@@ -92,7 +92,7 @@ async def test_an_opinion_is_kept() -> None:
     async def opinion(turn_id: str, good: bool, by: object) -> None:
         kept.append((turn_id, good, getattr(by, "id", "")))
 
-    async with a_workplace(records=SlackLookups(opinion=opinion)) as place:
+    async with connected_bot(records=SlackLookups(opinion=opinion)) as place:
         view = a_view(status=TurnStatus.DONE)
         message = await drawn(place, dataclasses.replace(view, steps=(a_reply(0, "The pool."),)))
         await place.slack.press(place.priya, message, "Bad answer")
@@ -111,7 +111,7 @@ async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -
     async def approval(_approval_id: str) -> tuple[Turn, ToolStep] | None:
         return (view.turn, held[0]) if held else None
 
-    async with a_workplace(records=SlackLookups(build_home=home, approval=approval)) as place:
+    async with connected_bot(records=SlackLookups(build_home=home, approval=approval)) as place:
         place.slack.open_home(place.priya)
         await place.slack.until(lambda: place.slack.home(place.priya))
         published = place.slack.home(place.priya)
@@ -125,7 +125,7 @@ async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -
         await place.slack.press(place.priya, window, "cs.approve")
         await place.slack.until(lambda: "cs.approve" not in str(place.slack.modal(place.priya).drawn))
         assert "Approved by Priya" in str(place.slack.modal(place.priya).drawn)
-        ((decision, member),) = place.door.decisions
+        ((decision, member),) = place.engine.decisions
         assert (decision.approval_id, decision.revision) == ("apr-12345678", 2)
         assert member.author.id == place.priya.id
         await place.slack.close_modal(place.priya)
@@ -143,7 +143,7 @@ async def test_what_strangers_think_is_not_kept() -> None:
     async def opinion(_turn_id: str, _good: bool, by: Author) -> None:
         kept.append(by.id)
 
-    async with a_workplace(records=SlackLookups(opinion=opinion)) as place:
+    async with connected_bot(records=SlackLookups(opinion=opinion)) as place:
         stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
         place.channel.members.append(stranger.id)
         message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
@@ -157,7 +157,7 @@ async def test_an_opinion_on_what_is_gone_is_not_thanked_for() -> None:
     async def opinion(_turn_id: str, _good: bool, _by: Author) -> None:
         raise NotFound("That answer is not kept any more.")
 
-    async with a_workplace(records=SlackLookups(opinion=opinion)) as place:
+    async with connected_bot(records=SlackLookups(opinion=opinion)) as place:
         message = await drawn(place, a_view(a_reply(0, "The pool."), status=TurnStatus.DONE))
         await place.slack.press(place.priya, message, "Good answer")
         await place.slack.until(lambda: place.whispers(place.priya))
@@ -165,9 +165,9 @@ async def test_an_opinion_on_what_is_gone_is_not_thanked_for() -> None:
 
 
 async def test_a_card_that_was_replaced_shows_nothing_any_more() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         card = await drawn(place, waiting(text="long " * 400))
-        place.door.views.clear()
+        place.engine.views.clear()
         await place.slack.press(place.priya, card, "cs.view")
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.slack.modals(place.priya) == []

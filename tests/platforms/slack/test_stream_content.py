@@ -12,8 +12,8 @@ from bot.platforms.slack.sending import Stream, Task, TaskStatus, streams
 from bot.platforms.slack.turns import turn_messages
 from bot.rendering.markdown_text import text_weight
 from tests.fakes.slack.chunks import checked_chunks
-from tests.platforms import scenes
-from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
+from tests.platforms import sample_views
+from tests.platforms.sample_views import a_call, a_filing, a_reply, a_view
 from tests.rendering.markdown_texts import ANY, LARGE
 
 
@@ -32,7 +32,7 @@ def check(stream: Stream) -> None:
 
 
 def test_a_stream_has_the_text_so_far_and_a_task_for_each_call() -> None:
-    (stream,) = streams(scenes.WRITING)
+    (stream,) = streams(sample_views.WRITING)
     check(stream)
     assert stream.text == "I look at the deploys and the logs."
     assert stream.tasks == (
@@ -43,7 +43,7 @@ def test_a_stream_has_the_text_so_far_and_a_task_for_each_call() -> None:
 
 
 def test_a_stream_stops_before_a_signature_is_waited_for_and_no_task_is_left_spinning() -> None:
-    (stream,) = streams(scenes.ASKED)
+    (stream,) = streams(sample_views.ASKED)
     assert not stream.open
     assert [(task.title, task.status) for task in stream.tasks] == [
         ("Asked for an approval: Create issue", TaskStatus.COMPLETE)
@@ -51,7 +51,7 @@ def test_a_stream_stops_before_a_signature_is_waited_for_and_no_task_is_left_spi
 
 
 def test_after_the_signature_a_new_message_is_streamed() -> None:
-    view = a_view(a_reply(0, "Shall I?"), a_filing(StepStatus.DONE, "ok", **scenes.SAM), streaming="Filed")
+    view = a_view(a_reply(0, "Shall I?"), a_filing(StepStatus.DONE, "ok", **sample_views.SAM), streaming="Filed")
     assert [(stream.name, stream.text, stream.open) for stream in streams(view)] == [
         ("answer-0", "Shall I?", False),
         ("answer-1", "Filed", True),
@@ -60,7 +60,7 @@ def test_after_the_signature_a_new_message_is_streamed() -> None:
 
 @pytest.mark.parametrize("status", [TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED])
 def test_when_a_turn_has_ended_nothing_is_streamed_and_nothing_spins(status: TurnStatus) -> None:
-    view = a_view(a_call(1, scenes.LOGS, StepStatus.STARTED), status=status)
+    view = a_view(a_call(1, sample_views.LOGS, StepStatus.STARTED), status=status)
     (stream,) = streams(view)
     assert not stream.open
     assert all(task.status is not TaskStatus.IN_PROGRESS for task in stream.tasks)
@@ -83,5 +83,5 @@ def test_the_finished_text_goes_on_from_what_was_streamed(text: str) -> None:
 
 @given(ANY)
 def test_streams_and_messages_are_the_same_messages(text: str) -> None:
-    view = a_view(a_reply(0, text), a_call(1, scenes.LOGS, StepStatus.STARTED), streaming=text)
-    assert [stream.name for stream in streams(view)] == [slot.name for slot in turn_messages(view, scenes.NOW)]
+    view = a_view(a_reply(0, text), a_call(1, sample_views.LOGS, StepStatus.STARTED), streaming=text)
+    assert [stream.name for stream in streams(view)] == [slot.name for slot in turn_messages(view, sample_views.NOW)]

@@ -11,20 +11,20 @@ from bot.domain.views import TurnView
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.sending import LONGEST_SECONDS, Streaming, StreamManager, streams
 from tests.fakes.slack import Fails, Lost
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.platforms.slack.test_surface import done, placed, running
-from tests.platforms.slack.workplace import Workplace, a_workplace
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 
-def in_dm(place: Workplace, view: TurnView, thread: str) -> TurnView:
+def in_dm(place: ConnectedBot, view: TurnView, thread: str) -> TurnView:
     return placed(place, view, thread, place.slack.dm(place.priya).id)
 
 
-def ask(place: Workplace) -> str:
+def ask(place: ConnectedBot) -> str:
     return place.slack.say(place.priya, place.slack.dm(place.priya), "a question").ts
 
 
-def shown(place: Workplace) -> str:
+def shown(place: ConnectedBot) -> str:
     """What Priya reads in the bot's messages."""
     dm = place.slack.dm(place.priya)
     sights = place.slack.what_user_sees(place.priya, dm)
@@ -32,7 +32,7 @@ def shown(place: Workplace) -> str:
 
 
 async def test_a_direct_reply_grows_as_a_stream_and_ends_as_one_complete_message() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = ask(place)
         for view in (running(), running("The pool"), running("The pool is too"), done("The pool is too small.")):
             await place.draw(in_dm(place, view, thread))
@@ -46,7 +46,7 @@ async def test_a_direct_reply_grows_as_a_stream_and_ends_as_one_complete_message
 
 
 async def test_the_stream_shows_the_text_while_it_grows() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = ask(place)
         await place.draw(in_dm(place, running("The pool "), thread))
         await place.draw(in_dm(place, running("The pool is too small. Now"), thread))
@@ -55,7 +55,7 @@ async def test_the_stream_shows_the_text_while_it_grows() -> None:
 
 
 async def test_tool_calls_are_tasks_and_none_is_left_spinning() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = ask(place)
         started = a_step(StepStatus.STARTED)
         await place.draw(in_dm(place, a_view(started, running=frozenset({0})), thread))
@@ -69,7 +69,7 @@ async def test_tool_calls_are_tasks_and_none_is_left_spinning() -> None:
 
 
 async def test_a_stream_is_stopped_before_an_approval_waits_and_another_begins_after_it() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread, dm = ask(place), place.slack.dm(place.priya)
         await place.draw(in_dm(place, running("Let me add that."), thread))
         said = a_reply(0, "Let me add that.")
@@ -86,7 +86,7 @@ async def test_a_stream_is_stopped_before_an_approval_waits_and_another_begins_a
 
 @pytest.mark.parametrize("absent", [False, True])
 async def test_a_turn_that_ends_while_an_approval_waits_leaves_no_session_that_waits_for_ever(absent: bool) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread, dm = ask(place), place.slack.dm(place.priya)
         await place.draw(in_dm(place, running("Let me add that."), thread))
         said = a_reply(0, "Let me add that.")
@@ -107,7 +107,7 @@ async def test_a_turn_that_ends_while_an_approval_waits_leaves_no_session_that_w
 
 @pytest.mark.parametrize("code", ["unknown_method", "channel_type_not_supported", "feature_not_enabled", "fatal_error"])
 async def test_where_slack_streams_nothing_the_reply_is_posted_and_edited(code: str) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.fail("chat.startStream", Fails(code))
         thread = ask(place)
         for view in (running("The pool"), running("The pool is"), done("The pool is too small.")):
@@ -118,7 +118,7 @@ async def test_where_slack_streams_nothing_the_reply_is_posted_and_edited(code: 
 
 
 async def test_a_workspace_without_streams_is_asked_once() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.absent.add("chat.startStream")
         for number in range(3):
             view = in_dm(place, running("Hello"), ask(place))
@@ -127,7 +127,7 @@ async def test_a_workspace_without_streams_is_asked_once() -> None:
 
 
 async def test_a_stream_that_slack_has_ended_goes_on_as_edits_without_lost_or_doubled_text() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = ask(place)
         await place.draw(in_dm(place, running("One. "), thread))
         place.slack.clock.advance(301)
@@ -139,7 +139,7 @@ async def test_a_stream_that_slack_has_ended_goes_on_as_edits_without_lost_or_do
 
 
 async def test_a_reply_of_twelve_minutes_outlives_every_stream_that_slack_allows_it() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = ask(place)
         sentences = [f"Sentence {number}." for number in range(72)]
         for number in range(len(sentences)):
@@ -153,7 +153,7 @@ async def test_a_reply_of_twelve_minutes_outlives_every_stream_that_slack_allows
 
 
 async def test_a_stream_is_left_before_slack_ends_it() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread, clock = ask(place), [0.0]
         live = StreamManager(place.api, clock=lambda: clock[0])
         view = in_dm(place, running("One."), thread)
@@ -169,7 +169,7 @@ async def test_a_stream_is_left_before_slack_ends_it() -> None:
 
 
 async def test_an_append_whose_answer_got_lost_doubles_nothing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = ask(place)
         await place.draw(in_dm(place, running("One. "), thread))
         place.slack.fail("chat.appendStream", Lost())
@@ -179,7 +179,7 @@ async def test_an_append_whose_answer_got_lost_doubles_nothing() -> None:
 
 
 async def test_another_process_ends_a_stream_that_was_left_behind() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = ask(place)
         await place.draw(in_dm(place, running("One. "), thread))
         await place.draw(in_dm(place, done("One. Two."), thread), SlackSurface(place.api, place.people))
@@ -189,7 +189,7 @@ async def test_another_process_ends_a_stream_that_was_left_behind() -> None:
 
 
 async def test_a_reply_that_begins_again_is_not_appended_to_the_old_one() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = ask(place)
         await place.draw(in_dm(place, running("The first try "), thread))
         await place.draw(in_dm(place, running("Another "), thread))
@@ -198,7 +198,7 @@ async def test_a_reply_that_begins_again_is_not_appended_to_the_old_one() -> Non
 
 
 async def test_an_answer_of_forty_thousand_characters_is_continued_and_nothing_is_refused() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         thread = ask(place)
         whole = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(75))
         for length in range(4_000, len(whole), 4_000):
@@ -211,14 +211,14 @@ async def test_an_answer_of_forty_thousand_characters_is_continued_and_nothing_i
 
 
 async def test_in_channels_nothing_is_streamed_unless_the_operator_says_so() -> None:
-    async with a_workplace(listening=False, streaming=Streaming.EVERYWHERE) as place:
+    async with connected_bot(listening=False, streaming=Streaming.EVERYWHERE) as place:
         root = place.slack.say(place.priya, place.channel, "?")
         await place.draw(placed(place, running("Hello"), root.ts))
         (call,) = place.slack.calls.of("chat.startStream")
         assert call.args["recipient_user_id"] == place.priya.id
         await place.draw(placed(place, done("Hello there."), root.ts))
         assert not place.slack.calls.refused()
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = place.slack.say(place.priya, place.channel, "?")
         await place.draw(placed(place, running("Hello"), root.ts))
         assert not place.slack.calls.of("chat.startStream")

@@ -12,13 +12,13 @@ from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import Notice, NoticeTarget, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.app import SlackSurface
-from tests.fakes.kept_files import with_kept_files
 from tests.fakes.slack import Cut, Fails, Lost, Message, TooMany
-from tests.platforms.slack.workplace import Workplace, a_workplace
+from tests.fakes.stored_files import with_kept_files
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 
-def placed(place: Workplace, view: TurnView, thread: str, channel: str = "") -> TurnView:
+def placed(place: ConnectedBot, view: TurnView, thread: str, channel: str = "") -> TurnView:
     """The view in a thread of the fake workspace, asked by Priya, just now."""
     key = ConversationKey("slack", place.slack.workspace.team.id, channel or place.channel.id, thread)
     author = Author("slack", place.priya.id, "priya")
@@ -26,7 +26,7 @@ def placed(place: Workplace, view: TurnView, thread: str, channel: str = "") -> 
     return dataclasses.replace(view, turn=turn)
 
 
-def asked(place: Workplace) -> Message:
+def asked(place: ConnectedBot) -> Message:
     return place.slack.say(place.priya, place.channel, "a question")
 
 
@@ -39,7 +39,7 @@ def done(text: str) -> TurnView:
 
 
 async def test_a_reply_is_one_message_in_the_thread_from_its_first_word_to_its_last() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = asked(place)
         for view in (running(), running("The pool"), running("The pool is too small."), done("The pool is too small.")):
             await place.draw(placed(place, view, root.ts))
@@ -50,14 +50,14 @@ async def test_a_reply_is_one_message_in_the_thread_from_its_first_word_to_its_l
 
 
 async def test_nothing_unfurls() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await place.draw(placed(place, done("See https://example.com/?secret=1"), asked(place).ts))
         (message,) = place.bot_posts()
         assert (message.unfurl_links, message.unfurl_media) == (False, False)
 
 
 async def test_drawing_the_same_again_asks_slack_for_nothing() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = placed(place, done("Here."), asked(place).ts)
         await place.draw(view)
         before = len(place.slack.calls)
@@ -66,7 +66,7 @@ async def test_drawing_the_same_again_asks_slack_for_nothing() -> None:
 
 
 async def test_another_process_goes_on_from_the_references_alone() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = asked(place)
         await place.draw(placed(place, running("Half of"), root.ts))
         other = SlackSurface(place.api, place.people)
@@ -76,7 +76,7 @@ async def test_another_process_goes_on_from_the_references_alone() -> None:
 
 
 async def test_a_message_that_somebody_deleted_is_posted_anew() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = asked(place)
         await place.draw(placed(place, running("Half"), root.ts))
         place.slack.delete(place.bot_posts()[0])
@@ -87,7 +87,7 @@ async def test_a_message_that_somebody_deleted_is_posted_anew() -> None:
 
 
 async def test_a_post_whose_answer_got_lost_is_found_instead_of_made_again() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = placed(place, done("Only once."), asked(place).ts)
         place.slack.fail("chat.postMessage", Lost())
         with pytest.raises(DeliveryFailed):
@@ -97,7 +97,7 @@ async def test_a_post_whose_answer_got_lost_is_found_instead_of_made_again() -> 
 
 
 async def test_a_post_that_never_arrived_is_made_again() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = placed(place, done("Only once."), asked(place).ts)
         place.slack.fail("chat.postMessage", Cut())
         with pytest.raises(DeliveryFailed):
@@ -108,7 +108,7 @@ async def test_a_post_that_never_arrived_is_made_again() -> None:
 
 
 async def test_what_a_dead_process_posted_without_noting_it_is_found() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         view = placed(place, running("Half"), asked(place).ts)
         old = dataclasses.replace(view, turn=dataclasses.replace(view.turn, created_at=0.0))
         await place.draw(view)
@@ -118,7 +118,7 @@ async def test_what_a_dead_process_posted_without_noting_it_is_found() -> None:
 
 
 async def test_a_long_pause_that_slack_asks_for_reaches_whoever_draws() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.fail("chat.postMessage", TooMany(30))
         with pytest.raises(DeliveryFailed) as failure:
             await place.draw(placed(place, done("Later."), asked(place).ts))
@@ -127,7 +127,7 @@ async def test_a_long_pause_that_slack_asks_for_reaches_whoever_draws() -> None:
 
 
 async def test_a_short_pause_is_waited_for() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.fail("chat.postMessage", TooMany(1))
         await place.draw(placed(place, done("In a moment."), asked(place).ts))
         assert len(place.bot_posts()) == 1
@@ -135,7 +135,7 @@ async def test_a_short_pause_is_waited_for() -> None:
 
 @pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "restricted_action", "channel_not_found"])
 async def test_what_will_never_work_is_said_with_a_cause(code: str) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.fail("chat.postMessage", Fails(code))
         with pytest.raises(DeliveryFailed) as failure:
             await place.draw(placed(place, done("No."), asked(place).ts))
@@ -145,7 +145,7 @@ async def test_what_will_never_work_is_said_with_a_cause(code: str) -> None:
 
 @pytest.mark.parametrize("code", ["account_inactive", "token_revoked", "invalid_auth"])
 async def test_where_only_the_token_is_no_good_what_waits_to_be_drawn_is_kept_for_the_next_one(code: str) -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.fail("chat.postMessage", Fails(code))
         view = placed(place, done("Late, but here."), asked(place).ts)
         with pytest.raises(DeliveryFailed) as failure:
@@ -158,7 +158,7 @@ async def test_where_only_the_token_is_no_good_what_waits_to_be_drawn_is_kept_fo
 
 
 async def test_a_layout_that_slack_refuses_becomes_plain_text() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.fail("chat.postMessage", Fails("invalid_blocks"))
         await place.draw(placed(place, done("Anyway."), asked(place).ts))
         (message,) = place.bot_posts()
@@ -167,7 +167,7 @@ async def test_a_layout_that_slack_refuses_becomes_plain_text() -> None:
 
 
 async def test_a_card_whose_layout_slack_refuses_is_not_posted_as_text_that_nobody_could_press() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = asked(place)
         waiting = a_view(a_step(StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
         # The reply before it goes out as text; the card must not.
@@ -180,7 +180,7 @@ async def test_a_card_whose_layout_slack_refuses_is_not_posted_as_text_that_nobo
 
 
 async def test_a_card_is_posted_at_once_and_becomes_its_outcome_in_the_same_message() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = asked(place)
         waiting = a_view(a_step(StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
         await place.draw(placed(place, waiting, root.ts))
@@ -194,7 +194,7 @@ async def test_a_card_is_posted_at_once_and_becomes_its_outcome_in_the_same_mess
 
 
 async def test_a_card_that_is_not_out_yet_looks_the_same_whenever_it_is_drawn() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         now = [1_000.0]
         surface = SlackSurface(place.api, place.people, clock=lambda: now[0])
         view = a_view(a_step(StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
@@ -206,7 +206,7 @@ async def test_a_card_that_is_not_out_yet_looks_the_same_whenever_it_is_drawn() 
 
 
 async def test_long_answers_go_on_in_further_messages_and_shorter_ones_take_them_away() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = asked(place)
         long = "\n\n".join(f"Paragraph {number}. " + "word " * 200 for number in range(20))
         await place.draw(placed(place, running(long), root.ts))
@@ -218,7 +218,7 @@ async def test_long_answers_go_on_in_further_messages_and_shorter_ones_take_them
 
 
 async def test_many_replies_at_once_stay_below_what_slack_takes_and_end_complete() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         roots = [place.slack.say(place.priya, place.slack.channel(f"c{n}", place.priya), "?") for n in range(10)]
         texts = ["word " * length for length in range(1, 12)]
         for text in texts:
@@ -237,7 +237,7 @@ async def test_many_replies_at_once_stay_below_what_slack_takes_and_end_complete
 
 
 async def test_however_many_are_at_work_an_end_does_not_wait_for_long() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = asked(place)
         await place.draw(placed(place, running("a"), root.ts))
         assert place.surface.min_interval == 1.0
@@ -249,7 +249,7 @@ async def test_however_many_are_at_work_an_end_does_not_wait_for_long() -> None:
 
 
 async def test_notices_reach_one_person_their_direct_messages_or_everybody() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = asked(place)
         where = str(ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, root.ts))
         notice = Notice("<!channel> tool & die")
@@ -270,7 +270,7 @@ def with_files(*parts: ImagePart | FilePart) -> TurnView:
 
 
 async def test_images_and_files_of_tools_are_shared_in_the_thread_once() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         root = asked(place)
         view = placed(
             place, with_files(ImagePart(b"png", "image/png"), FilePart(b"{}", "application/json", "a.json")), root.ts
@@ -283,7 +283,7 @@ async def test_images_and_files_of_tools_are_shared_in_the_thread_once() -> None
 
 
 async def test_an_answer_comes_without_its_files_where_the_bot_may_share_none() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.installation.scopes.discard("files:write")
         await place.draw(placed(place, with_files(ImagePart(b"png", "image/png")), asked(place).ts))
         (message,) = place.bot_posts()

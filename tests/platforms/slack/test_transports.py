@@ -15,11 +15,11 @@ from bot.domain.health import ListenerStatus
 from bot.errors import DeliveryFailed, SettingsError
 from bot.platforms.slack.listener import LARGEST_BODY, EventsEndpoint, SlackListener
 from tests.fakes.slack import Answers, Fails
-from tests.platforms.slack.workplace import Workplace, a_workplace
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 
 
 @asynccontextmanager
-async def over_http(place: Workplace) -> AsyncIterator[tuple[str, EventsEndpoint]]:
+async def over_http(place: ConnectedBot) -> AsyncIterator[tuple[str, EventsEndpoint]]:
     """A listener behind a small HTTP server; the fake delivers there."""
     listener = SlackListener(place.api, place.people, signing_secret=place.slack.app.signing_secret)
     hook = listener.hook
@@ -38,7 +38,7 @@ async def over_http(place: Workplace) -> AsyncIterator[tuple[str, EventsEndpoint
     (socket,) = site._server.sockets  # type: ignore[union-attr]
     url = f"http://127.0.0.1:{socket.getsockname()[1]}{hook.path}"
     place.slack.deliver_by_http(url)
-    listening = asyncio.create_task(listener.run(place.door, place.commands))
+    listening = asyncio.create_task(listener.run(place.engine, place.commands))
     try:
         await place.slack.until(lambda: hook.ready)
         yield url, hook
@@ -49,14 +49,14 @@ async def over_http(place: Workplace) -> AsyncIterator[tuple[str, EventsEndpoint
 
 
 async def test_events_commands_and_presses_arrive_over_http() -> None:
-    async with a_workplace(listening=False) as place, over_http(place):
+    async with connected_bot(listening=False) as place, over_http(place):
         assert place.slack.posts is not None
         verified = await place.slack.posts.verify(place.slack.app.verification_token)
         assert verified["status"] == 200
         assert "challenge" in str(verified["answer"])
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
         await place.settled()
-        assert [each.text for each in place.door.received] == ["why?"]
+        assert [each.text for each in place.engine.received] == ["why?"]
         typed = await place.slack.command(place.priya, "/mcp", "list", place.channel)
         assert typed.acknowledged
         await place.slack.until(lambda: place.commands.requests)
@@ -64,7 +64,7 @@ async def test_events_commands_and_presses_arrive_over_http() -> None:
 
 @pytest.mark.parametrize(("skew", "secret"), [(-301.0, ""), (301.0, ""), (0.0, "another secret")])
 async def test_requests_that_slack_did_not_sign_just_now_are_refused(skew: float, secret: str) -> None:
-    async with a_workplace(listening=False) as place, over_http(place):
+    async with connected_bot(listening=False) as place, over_http(place):
         assert place.slack.posts is not None
         place.slack.posts.skew = skew
         place.slack.posts.secret = secret or place.slack.posts.secret
@@ -72,7 +72,7 @@ async def test_requests_that_slack_did_not_sign_just_now_are_refused(skew: float
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
         await place.settled()
         assert {attempt.status for each in place.slack.sent for attempt in each.attempts} == {401}
-        assert place.door.received == []
+        assert place.engine.received == []
 
 
 @pytest.mark.parametrize(
@@ -88,23 +88,23 @@ async def test_requests_that_slack_did_not_sign_just_now_are_refused(skew: float
 async def test_what_is_no_request_of_slacks_is_refused_before_anybody_reads_it(
     headers: dict[str, str], body: bytes, status: int
 ) -> None:
-    async with a_workplace(listening=False) as place, over_http(place) as (_, hook):
+    async with connected_bot(listening=False) as place, over_http(place) as (_, hook):
         assert (await hook.answer(headers, body)).status == status
 
 
 async def test_before_anybody_listens_slack_is_told_to_come_again() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         hook = EventsEndpoint(place.slack.app.signing_secret)
         posts = place.slack.deliver_by_http("http://127.0.0.1:9/")
         assert (await hook.answer(posts.signed("{}"), b"{}")).status == 503
 
 
 async def test_it_says_whether_messages_arrive() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         over_http_alone = SlackListener(place.api, place.people, signing_secret="s")
         for listener in (place.listener, over_http_alone):
             assert await listener.listening() is ListenerStatus.CONNECTING
-            listening = asyncio.create_task(listener.run(place.door, place.commands))
+            listening = asyncio.create_task(listener.run(place.engine, place.commands))
             async with asyncio.timeout(10):
                 while await listener.listening() is not ListenerStatus.CONNECTED:
                     await asyncio.sleep(0.01)
@@ -114,20 +114,20 @@ async def test_it_says_whether_messages_arrive() -> None:
 
 
 async def test_a_refreshed_connection_loses_nothing() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.slack.pace.strict = False
         await place.slack.sockets.disconnect()
         await place.slack.sockets.opened(2)
         place.slack.say(place.priya, place.slack.dm(place.priya), "still there?")
         await place.settled()
-        assert [each.text for each in place.door.received] == ["still there?"]
+        assert [each.text for each in place.engine.received] == ["still there?"]
 
 
 async def test_two_processes_make_one_turn_of_a_message_that_reaches_both() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         second = SlackListener(place.api, place.people, app_token=place.slack.app.app_token)
         place.slack.pace.strict = False
-        other = asyncio.create_task(second.run(place.door, place.commands))
+        other = asyncio.create_task(second.run(place.engine, place.commands))
         await place.slack.sockets.connected(2)
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
         await place.settled()
@@ -138,36 +138,36 @@ async def test_two_processes_make_one_turn_of_a_message_that_reaches_both() -> N
                 await place.settled()
         other.cancel()
         await asyncio.gather(other, return_exceptions=True)
-        assert [each.text for each in place.door.received] == ["why?"]
+        assert [each.text for each in place.engine.received] == ["why?"]
 
 
 async def test_the_acknowledgement_waits_for_the_insert_and_not_for_the_turn() -> None:
-    async with a_workplace() as place:
-        place.door.opened.clear()
+    async with connected_bot() as place:
+        place.engine.opened.clear()
         place.slack.say(place.priya, place.slack.dm(place.priya), "hello")
-        await place.slack.until(lambda: place.door.arrived)
+        await place.slack.until(lambda: place.engine.arrived)
         assert not place.slack.sent[-1].acknowledged
-        place.door.opened.set()
+        place.engine.opened.set()
         await place.settled()
         assert place.slack.sent[-1].acknowledged
 
 
 async def test_a_wrong_app_token_ends_the_listener_with_a_cause_and_a_fix() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         listener = SlackListener(place.api, place.people, app_token="xapp-wrong")
         with pytest.raises(DeliveryFailed) as failure:
-            await listener.run(place.door, place.commands)
+            await listener.run(place.engine, place.commands)
         assert failure.value.permanent
         assert "SLACK_APP_TOKEN" in failure.value.fix
         assert "xapp-wrong" not in str(failure.value)
 
 
 async def test_a_revoked_bot_token_ends_the_listener_with_a_cause_and_a_fix() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.installation.revoked = True
         listener = SlackListener(place.api, place.people, app_token=place.slack.app.app_token)
         with pytest.raises(DeliveryFailed) as failure:
-            await listener.run(place.door, place.commands)
+            await listener.run(place.engine, place.commands)
         assert failure.value.permanent
 
 
@@ -177,8 +177,8 @@ async def test_a_revoked_bot_token_ends_the_listener_with_a_cause_and_a_fix() ->
     ids=lambda event: event["type"],
 )
 async def test_when_the_app_is_removed_the_listener_ends_with_a_cause_and_a_fix(event: dict[str, Any]) -> None:
-    async with a_workplace(listening=False) as place:
-        listening = asyncio.create_task(place.listener.run(place.door, place.commands))
+    async with connected_bot(listening=False) as place:
+        listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
         await place.slack.sockets.connected()
         place.slack.fail("auth.test", Fails("account_inactive"))
         place.slack.tell(event["type"], event)
@@ -191,8 +191,8 @@ async def test_when_the_app_is_removed_the_listener_ends_with_a_cause_and_a_fix(
 
 
 async def test_a_token_that_was_revoked_without_a_word_ends_the_listener_at_the_first_message() -> None:
-    async with a_workplace(listening=False) as place:
-        listening = asyncio.create_task(place.listener.run(place.door, place.commands))
+    async with connected_bot(listening=False) as place:
+        listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
         await place.slack.sockets.connected()
         for method in ("users.info", "auth.test"):
             place.slack.fail(method, Fails("token_revoked"), times=10)
@@ -204,20 +204,20 @@ async def test_a_token_that_was_revoked_without_a_word_ends_the_listener_at_the_
 
 
 async def test_when_a_persons_token_is_revoked_the_bot_goes_on() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         asked = len(place.slack.calls.of("auth.test"))
         place.slack.tell("tokens_revoked", {"type": "tokens_revoked", "tokens": {"oauth": [place.priya.id]}})
         await place.slack.until(lambda: len(place.slack.calls.of("auth.test")) > asked)
         place.slack.say(place.priya, place.slack.dm(place.priya), "still there?")
         await place.settled()
-        assert [each.text for each in place.door.received] == ["still there?"]
+        assert [each.text for each in place.engine.received] == ["still there?"]
 
 
 async def test_an_app_token_that_is_revoked_meanwhile_ends_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.platforms.slack.listener.LOOK_SECONDS", 0.05)
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.pace.strict = False
-        listening = asyncio.create_task(place.listener.run(place.door, place.commands))
+        listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
         await place.slack.sockets.connected()
         place.slack.fail("apps.connections.open", Fails("invalid_auth"), times=1000)
         await place.slack.sockets.drop()
@@ -229,7 +229,7 @@ async def test_an_app_token_that_is_revoked_meanwhile_ends_the_listener(monkeypa
 
 
 async def test_a_listener_that_nothing_could_reach_is_not_built() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         with pytest.raises(SettingsError, match="SLACK_APP_TOKEN"):
             SlackListener(place.api, place.people)
 
@@ -237,7 +237,7 @@ async def test_a_listener_that_nothing_could_reach_is_not_built() -> None:
 async def test_nothing_keeps_running_and_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     before = asyncio.all_tasks()
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         place.slack.say(place.priya, place.slack.dm(place.priya), "my word is hunter2")
         await place.settled()
         token, app_token = place.slack.bot_token, place.slack.app.app_token
@@ -249,20 +249,20 @@ async def test_nothing_keeps_running_and_nothing_secret_is_logged(caplog: pytest
 
 async def test_a_slack_that_is_away_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.chat.background_tasks.FIRST_PAUSE", 0.01)
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.fail("auth.test", Answers(503), times=4)
         place.slack.fail("apps.connections.open", Fails("internal_error"), times=1)
-        listening = asyncio.create_task(place.listener.run(place.door, place.commands))
+        listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
         await place.slack.sockets.connected()
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
 
 
 async def test_a_command_whose_two_events_reach_two_processes_is_answered_once() -> None:
-    async with a_workplace() as place:
+    async with connected_bot() as place:
         second = SlackListener(place.api, place.people, app_token=place.slack.app.app_token)
         place.slack.pace.strict = False
-        other = asyncio.create_task(second.run(place.door, place.commands))
+        other = asyncio.create_task(second.run(place.engine, place.commands))
         await place.slack.sockets.connected(2)
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp list")
         await place.settled()

@@ -13,18 +13,18 @@ from bot.domain.views import BlockingTurn, TurnView
 from bot.platforms.slack.blocks import OutgoingMessage, decode, fallback_text
 from bot.platforms.slack.turns import turn_messages
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
-from tests.platforms import scenes
-from tests.platforms.scenes import a_call, a_filing, a_reply, a_view
-from tests.platforms.slack.accepted import check_message, labels, pressed
-from tests.platforms.slack.outline import outline
+from tests.platforms import sample_views
+from tests.platforms.sample_views import a_call, a_filing, a_reply, a_view
+from tests.platforms.slack.block_text import outline
+from tests.platforms.slack.payload_checks import check_message, labels, pressed
 from tests.rendering.markdown_texts import ANY
 
-PEOPLE = frozenset({scenes.PRIYA.id})
+PEOPLE = frozenset({sample_views.PRIYA.id})
 
 
 def drawn(view: TurnView) -> dict[str, OutgoingMessage]:
     """The slots by name, each taken by Slack."""
-    slots = turn_messages(view, scenes.NOW)
+    slots = turn_messages(view, sample_views.NOW)
     for slot in slots:
         check_message(slot.blocks, slot.text, PEOPLE)
     assert len({slot.name for slot in slots}) == len(slots)
@@ -38,7 +38,7 @@ def only(view: TurnView) -> str:
 
 def test_an_answer_is_drawn_with_its_tools_in_their_order() -> None:
     assert (
-        only(scenes.ANSWERED)
+        only(sample_views.ANSWERED)
         == """\
 I look at the deploys and the logs.
   . ✓ github.list_deploys  2 deploys since 13:30
@@ -60,15 +60,15 @@ See the deploy.
 
 def test_a_turn_at_work_shows_its_progress_and_can_be_stopped() -> None:
     assert (
-        only(scenes.WRITING)
+        only(sample_views.WRITING)
         == """\
 I look at the deploys and the logs.
   . ✓ github.list_deploys  2 deploys since 13:30
   . ◌ grafana.search_logs  checkout, last 60 min
 [Stop]"""
     )
-    (slot,) = turn_messages(scenes.WRITING, scenes.NOW)
-    assert decode(*pressed(slot.blocks, "Stop")) == StopTurnAction(scenes.WRITING.turn.id)
+    (slot,) = turn_messages(sample_views.WRITING, sample_views.NOW)
+    assert decode(*pressed(slot.blocks, "Stop")) == StopTurnAction(sample_views.WRITING.turn.id)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ I look at the deploys and the logs.
     ],
 )
 def test_every_state_of_a_call_has_its_line(status: StepStatus, line: str) -> None:
-    assert f"  . {line}" in only(a_view(a_call(1, scenes.DEPLOYS, status, "403: no"))).split("\n")
+    assert f"  . {line}" in only(a_view(a_call(1, sample_views.DEPLOYS, status, "403: no"))).split("\n")
 
 
 def test_a_turn_that_has_nothing_to_show_yet_says_that_it_works() -> None:
@@ -97,12 +97,12 @@ def test_a_reply_that_is_being_written_is_drawn_as_far_as_it_is() -> None:
 
 
 def test_a_queued_message_says_what_it_waits_for_and_offers_the_way_out() -> None:
-    assert only(scenes.QUEUED) == (
+    assert only(sample_views.QUEUED) == (
         "  . ◌ Waiting behind an approval and 1 earlier message\n[Stop what is ahead] [Withdraw]"
     )
-    (slot,) = turn_messages(scenes.QUEUED, scenes.NOW)
+    (slot,) = turn_messages(sample_views.QUEUED, sample_views.NOW)
     assert decode(*pressed(slot.blocks, "Stop what is ahead")) == StopTurnAction("earlier")
-    assert decode(*pressed(slot.blocks, "Withdraw")) == StopTurnAction(scenes.QUEUED.turn.id)
+    assert decode(*pressed(slot.blocks, "Withdraw")) == StopTurnAction(sample_views.QUEUED.turn.id)
 
 
 def test_behind_a_turn_at_work_there_is_only_waiting() -> None:
@@ -116,7 +116,7 @@ def test_behind_what_a_server_wants_to_hear_that_can_be_stopped() -> None:
 
 
 def test_a_failure_says_why_and_under_which_reference() -> None:
-    assert only(scenes.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
+    assert only(sample_views.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
 
 
 def test_a_stopped_turn_says_so_and_has_no_buttons() -> None:
@@ -129,7 +129,9 @@ def test_notes_stand_below_the_reply_they_are_about() -> None:
 
 
 def test_a_call_of_unknown_outcome_can_be_looked_into_or_run_again() -> None:
-    view = a_view(a_call(1, scenes.CREATE, StepStatus.UNKNOWN), a_reply(2, "I do not know."), status=TurnStatus.DONE)
+    view = a_view(
+        a_call(1, sample_views.CREATE, StepStatus.UNKNOWN), a_reply(2, "I do not know."), status=TurnStatus.DONE
+    )
     (slot,) = drawn(view).values()
     assert decode(*pressed(slot.blocks, "Check")) == CheckCallAction(view.turn.id, 1)
     assert decode(*pressed(slot.blocks, "Run again")) == RunAgainAction(view.turn.id, 1)
@@ -137,8 +139,8 @@ def test_a_call_of_unknown_outcome_can_be_looked_into_or_run_again() -> None:
 
 def test_two_calls_of_unknown_outcome_are_told_apart() -> None:
     view = a_view(
-        a_call(1, scenes.CREATE, StepStatus.UNKNOWN),
-        a_call(2, scenes.DELETE, StepStatus.UNKNOWN),
+        a_call(1, sample_views.CREATE, StepStatus.UNKNOWN),
+        a_call(2, sample_views.DELETE, StepStatus.UNKNOWN),
         status=TurnStatus.DONE,
     )
     (slot,) = drawn(view).values()
@@ -151,18 +153,20 @@ def test_two_calls_of_unknown_outcome_are_told_apart() -> None:
 
 
 def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
-    (slot,) = drawn(scenes.ANSWERED).values()
+    (slot,) = drawn(sample_views.ANSWERED).values()
     (feedback,) = [block for block in slot.blocks if block["type"] == "context_actions"]
     element = feedback["elements"][0]
     for side, opinion in (("positive_button", FeedbackValue.GOOD), ("negative_button", FeedbackValue.BAD)):
-        assert decode(element["action_id"], element[side]["value"]) == SendFeedback(scenes.ANSWERED.turn.id, opinion)
+        assert decode(element["action_id"], element[side]["value"]) == SendFeedback(
+            sample_views.ANSWERED.turn.id, opinion
+        )
     assert "[+]" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
 
 
 def test_a_question_for_a_signature_stands_between_what_was_said_before_and_after() -> None:
     view = a_view(
         a_reply(0, "Shall I?"),
-        a_filing(StepStatus.DONE, "Created", **scenes.SAM),
+        a_filing(StepStatus.DONE, "Created", **sample_views.SAM),
         a_reply(4, "Filed."),
         status=TurnStatus.DONE,
     )
@@ -174,7 +178,7 @@ def test_a_question_for_a_signature_stands_between_what_was_said_before_and_afte
 
 def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
     question = TurnInput("Run it", call=ToolCall("c", "x"))
-    step = a_call(1, scenes.DEPLOYS, StepStatus.DONE, "**2** deploys <!channel>")
+    step = a_call(1, sample_views.DEPLOYS, StepStatus.DONE, "**2** deploys <!channel>")
     assert only(a_view(step, status=TurnStatus.DONE, question=question)) == (
         "  . ✓ github.list_deploys\n    **2** deploys <!channel>"
     )
@@ -182,7 +186,7 @@ def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
 
 def test_a_long_return_is_cut_and_counted() -> None:
     question = TurnInput("Run it", call=ToolCall("c", "x"))
-    step = a_call(1, scenes.DEPLOYS, StepStatus.DONE, "x" * 50_000)
+    step = a_call(1, sample_views.DEPLOYS, StepStatus.DONE, "x" * 50_000)
     assert "… 47000 more characters" in only(a_view(step, status=TurnStatus.DONE, question=question))
 
 
@@ -205,7 +209,7 @@ def test_fifty_calls_are_not_too_many() -> None:
     for number in range(50):
         steps += [
             a_reply(2 * number, f"Now number {number}.", "Cut."),
-            a_call(2 * number + 1, scenes.LOGS, StepStatus.DONE, "x" * 500),
+            a_call(2 * number + 1, sample_views.LOGS, StepStatus.DONE, "x" * 500),
         ]
     slots = drawn(a_view(*steps, status=TurnStatus.DONE))
     text = " ".join(fallback_text(slot.blocks) for slot in slots.values())
@@ -231,16 +235,18 @@ def test_a_growing_reply_keeps_its_messages(text: str, cut: int) -> None:
 
 
 def test_the_same_view_is_drawn_the_same() -> None:
-    assert turn_messages(scenes.ASKED, scenes.NOW) == turn_messages(scenes.ASKED, scenes.NOW + 60)
+    assert turn_messages(sample_views.ASKED, sample_views.NOW) == turn_messages(
+        sample_views.ASKED, sample_views.NOW + 60
+    )
 
 
 def test_what_came_of_a_signed_call_stands_on_its_card_alone() -> None:
-    (line, card) = turn_messages(scenes.SETTLED["done"], scenes.NOW)
+    (line, card) = turn_messages(sample_views.SETTLED["done"], sample_views.NOW)
     assert line.text == "✓ jira.create_issue"
     assert "Created OPS-512" in card.text
 
 
 def test_a_call_whose_card_could_not_be_shown_says_so_on_its_line() -> None:
-    unshown = scenes.a_filing(StepStatus.DENIED, "The approval could not be shown here: No. Not run.")
-    (line, *_) = turn_messages(scenes.a_view(unshown), scenes.NOW)
+    unshown = sample_views.a_filing(StepStatus.DENIED, "The approval could not be shown here: No. Not run.")
+    (line, *_) = turn_messages(sample_views.a_view(unshown), sample_views.NOW)
     assert "could not be shown here" in line.text

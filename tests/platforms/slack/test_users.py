@@ -10,11 +10,11 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.users import KEPT_SECONDS, UserDirectory
 from tests.fakes.slack import Fails, Team
-from tests.platforms.slack.workplace import a_workplace
+from tests.platforms.slack.connected_bot import connected_bot
 
 
 async def test_rights_are_read_as_slack_gives_them() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         slack = place.slack
         rights = {
             "admin": slack.user("Ada", admin=True),
@@ -33,12 +33,12 @@ async def test_rights_are_read_as_slack_gives_them() -> None:
 
 
 async def test_somebody_slack_does_not_know_is_a_stranger() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         assert (await place.people.member("U0NOBODY1")).external
 
 
 async def test_a_right_that_was_taken_away_is_gone_at_the_next_decision() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         ada = place.slack.user("Ada", admin=True)
         where = ConversationKey("slack", place.slack.workspace.team.id, place.channel.id, "1.1")
         author = Author("slack", ada.id, "ada")
@@ -48,7 +48,7 @@ async def test_a_right_that_was_taken_away_is_gone_at_the_next_decision() -> Non
 
 
 async def test_names_are_asked_for_once_in_five_minutes_however_many_want_them() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         now = [0.0]
         people = UserDirectory(place.api, clock=lambda: now[0])
         await asyncio.gather(*(people.person(place.priya.id) for _ in range(10)))
@@ -59,13 +59,13 @@ async def test_names_are_asked_for_once_in_five_minutes_however_many_want_them()
 
 
 async def test_groups_that_nobody_named_are_not_asked_for() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         await place.people.member(place.priya.id)
         assert not place.slack.calls.of("usergroups.list")
 
 
 async def test_groups_are_asked_for_from_the_next_decision_on_after_one_was_named() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         ops, others = place.slack.group("ops", place.priya), place.slack.group("others", place.priya)
         named: set[str] = set()
 
@@ -82,7 +82,7 @@ async def test_groups_are_asked_for_from_the_next_decision_on_after_one_was_name
 
 
 async def test_people_from_outside_have_no_groups_whatever_slack_lists() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         stella = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
         group = place.slack.group("ops", stella)
         people = UserDirectory(place.api, frozenset({f"slack-group:{group.id}"}))
@@ -90,14 +90,14 @@ async def test_people_from_outside_have_no_groups_whatever_slack_lists() -> None
 
 
 async def test_where_slack_does_not_answer_nobody_is_taken_for_anybody() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         place.slack.fail("users.info", Fails("internal_error"))
         with pytest.raises(DeliveryFailed):
             await place.people.member(place.priya.id)
 
 
 async def test_people_of_other_platforms_have_no_rights_here() -> None:
-    async with a_workplace(listening=False) as place:
+    async with connected_bot(listening=False) as place:
         where = ConversationKey("console", "local", "ana", "c1")
         member = await place.surface.member(Author("console", "ana", "ana"), where)
         assert member.external

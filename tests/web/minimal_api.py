@@ -1,4 +1,4 @@
-"""A small API with a few routes of the test's own, over a real socket: everything around routes, and no house."""
+"""A small API with a few routes of the test's own, over a real socket: everything around routes, and no bot."""
 
 from __future__ import annotations
 

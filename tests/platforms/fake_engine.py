@@ -1,4 +1,4 @@
-"""A front door and commands that play a script: what a platform asks is recorded, the answers are the test's."""
+"""An engine and commands that play a script: what a platform asks is recorded, the answers are the test's."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
 
 
-class ScriptedDoor:
-    """A front door; `troubles` are raised by `receive` in order, `settlements` answered by `decide`."""
+class FakeEngine:
+    """An engine; `troubles` are raised by `receive` in order, `settlements` answered by `decide`."""
 
     def __init__(self) -> None:
         self.received: list[InboundMessage] = []
@@ -76,11 +76,11 @@ class ScriptedDoor:
         return Receipt(turn_id)
 
     @property
-    def approvals(self) -> ScriptedDoor:
+    def approvals(self) -> FakeEngine:
         return self
 
     @property
-    def elicitations(self) -> ScriptedDoor:
+    def elicitations(self) -> FakeEngine:
         return self
 
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:

@@ -44,7 +44,7 @@ class Outcome:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-class Workplace:
+class Installation:
     """A folder, and the program run in it. Its database is there already, unless the environment names another.
 
     `servers` are the entries of the servers' file; None means the bundled servers with the bundled policies.

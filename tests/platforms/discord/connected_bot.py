@@ -1,4 +1,4 @@
-"""A Discord server with the bot on it: the fake Discord, the real discord.py, and a scripted front door."""
+"""A Discord server with the bot on it: the fake Discord, the real discord.py, and a scripted engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bot.platforms.discord.listener import SECONDS, DiscordListener
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
 from tests.fakes.discord import Channel, FakeDiscord, Message, User
-from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
+from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 
 
 class SharedLeases:
@@ -44,13 +44,13 @@ class SharedLeases:
 
 
 @dataclass
-class Workplace:
+class ConnectedBot:
     """Everything a test touches."""
 
     discord: FakeDiscord
     rest: Rest
     people: UserDirectory
-    door: ScriptedDoor
+    engine: FakeEngine
     commands: ScriptedCommands
     surface: DiscordSurface
     priya: User
@@ -78,13 +78,13 @@ class Workplace:
 
     async def received(self, count: int) -> None:
         """Wait until so many messages are on disk."""
-        await self.discord.until(lambda: len(self.door.received) >= count)
+        await self.discord.until(lambda: len(self.engine.received) >= count)
 
     async def quiet(self, channel: Channel | None = None) -> None:
         """Wait until everything that was said in a channel or thread has been taken: one thing after the other is."""
         self.discord.say(self.priya, channel or self.channel, f"{self.discord.bot.mention} {LAST}")
-        await self.discord.until(lambda: any(each.text == LAST for each in self.door.received))
-        self.door.received[:] = [each for each in self.door.received if each.text != LAST]
+        await self.discord.until(lambda: any(each.text == LAST for each in self.engine.received))
+        self.engine.received[:] = [each for each in self.engine.received if each.text != LAST]
 
     def serve(self, servers: frozenset[str]) -> None:
         """Serve these servers and no others, from the next listener on."""
@@ -93,7 +93,7 @@ class Workplace:
     @property
     def texts(self) -> list[str]:
         """What has been received."""
-        return [each.text for each in self.door.received]
+        return [each.text for each in self.engine.received]
 
     def posted(self, channel: Channel | None = None) -> list[Message]:
         """What the bot has posted for everybody."""
@@ -127,7 +127,7 @@ class Workplace:
     async def running(self, holder: str = "one") -> AsyncIterator[asyncio.Task[None]]:
         """Listen for the block, with the gateway held."""
         count = self.discord.gateway.identified
-        self.listening = asyncio.create_task(self.listener(holder).run(self.door, self.commands))
+        self.listening = asyncio.create_task(self.listener(holder).run(self.engine, self.commands))
         try:
             await self._connected(self.listening, count + 1)
             yield self.listening
@@ -153,7 +153,7 @@ LAST = "and that is all"
 
 
 @asynccontextmanager
-async def a_workplace(
+async def connected_bot(
     *,
     listening: bool = True,
     audience: AudiencePolicy | None = None,
@@ -161,7 +161,7 @@ async def a_workplace(
     records: DiscordLookups | None = None,
     message_content: bool = True,
     lease_seconds: float = SECONDS,
-) -> AsyncIterator[Workplace]:
+) -> AsyncIterator[ConnectedBot]:
     """A server with Priya in #incidents; the listener holds the gateway."""
     async with AsyncExitStack() as stack:
         discord = await stack.enter_async_context(FakeDiscord(message_content=message_content))
@@ -169,14 +169,14 @@ async def a_workplace(
         priya, channel = discord.user("Priya"), discord.channel("incidents")
         rest = await stack.enter_async_context(Rest(discord.token, url=discord.url))
         people = UserDirectory(rest)
-        door, commands, leases = ScriptedDoor(), ScriptedCommands(*answers), SharedLeases()  # type: ignore[arg-type]
-        door.clock = discord.clock.now
+        engine, commands, leases = FakeEngine(), ScriptedCommands(*answers), SharedLeases()  # type: ignore[arg-type]
+        engine.clock = discord.clock.now
         surface = DiscordSurface(rest, people)
-        place = Workplace(
+        place = ConnectedBot(
             discord,
             rest,
             people,
-            door,
+            engine,
             commands,
             surface,
             priya,

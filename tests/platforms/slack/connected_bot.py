@@ -1,4 +1,4 @@
-"""A workspace with the bot in it: the fake Slack, the real SDKs, and a scripted front door."""
+"""A workspace with the bot in it: the fake Slack, the real SDKs, and a scripted engine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from bot.platforms.slack.sending import Streaming
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from tests.fakes.slack import Channel, FakeSlack, Message, User
-from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
+from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 
 
 @dataclass
-class Workplace:
+class ConnectedBot:
     """Everything a test touches."""
 
     slack: FakeSlack
     api: WebApi
     people: UserDirectory
-    door: ScriptedDoor
+    engine: FakeEngine
     commands: ScriptedCommands
     surface: SlackSurface
     priya: User
@@ -58,7 +58,7 @@ class Workplace:
 
 
 @asynccontextmanager
-async def a_workplace(
+async def connected_bot(
     *,
     listening: bool = True,
     audience: AudiencePolicy | None = None,
@@ -66,7 +66,7 @@ async def a_workplace(
     answers: Sequence[Sequence[object]] = (),
     streaming: Streaming = Streaming.DIRECT,
     records: SlackLookups | None = None,
-) -> AsyncIterator[Workplace]:
+) -> AsyncIterator[ConnectedBot]:
     """A workspace with Priya in #incidents; the listener runs in Socket Mode."""
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(FakeSlack())
@@ -75,13 +75,21 @@ async def a_workplace(
         pacing = RateLimiter(clock=slack.clock.now, pause=_passing(slack))
         api = await stack.enter_async_context(WebApi(slack.bot_token, url=slack.url, pacing=pacing))
         people = UserDirectory(api, groups)
-        door, commands = ScriptedDoor(), ScriptedCommands(*answers)  # type: ignore[arg-type]
+        engine, commands = FakeEngine(), ScriptedCommands(*answers)  # type: ignore[arg-type]
         listener = SlackListener(api, people, app_token=slack.app.app_token, audience=audience, records=records)
-        place = Workplace(
-            slack, api, people, door, commands, SlackSurface(api, people, streaming=streaming), priya, channel, listener
+        place = ConnectedBot(
+            slack,
+            api,
+            people,
+            engine,
+            commands,
+            SlackSurface(api, people, streaming=streaming),
+            priya,
+            channel,
+            listener,
         )
         if listening:
-            place.listening = asyncio.create_task(listener.run(door, commands))
+            place.listening = asyncio.create_task(listener.run(engine, commands))
             stack.push_async_callback(_ended, place.listening)
             connected = asyncio.ensure_future(slack.sockets.connected())
             await asyncio.wait({place.listening, connected}, return_when=asyncio.FIRST_COMPLETED)

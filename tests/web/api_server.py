@@ -1,4 +1,4 @@
-"""The HTTP API of a whole house over a real socket: stores on SQLite, engine, toolbox and commands as in production.
+"""The HTTP API of a whole bot over a real socket: stores on SQLite, engine, toolbox and commands as in production.
 
 The model is the bundled demo, or a script; the MCP server `fake` is an endpoint in the test's own loop, in the
 operator's file.
@@ -58,7 +58,7 @@ def scripted(model: ScriptedModel) -> ModelChoice:
 class Api:
     """The API as programs meet it. `client` sends no token by itself; the methods here send the operator's."""
 
-    house: Runtime
+    runtime: Runtime
     parts: WebDependencies
     endpoint: FakeEndpoint
     port: int
@@ -97,7 +97,7 @@ async def opened_api(
     servers: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Api]:
-    """A house in `folder`, its API served on a port of its own. `servers` are more entries of the operator's file."""
+    """A bot in `folder`, its API served on a port of its own. `servers` are more entries of the operator's file."""
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern(*TOOLS)
         entries = {"fake": {"url": endpoint.url}, **(servers or {})}
@@ -115,12 +115,12 @@ async def opened_api(
         }
         read = read_settings(**given)
         surface = await open_surface()
-        async with open_runtime(read, read_operator_files(read), model, [surface, *(surfaces or [])]) as house:
-            attach_surface(surface, read, house)
-            parts = build_web_dependencies(read, house, surface)
+        async with open_runtime(read, read_operator_files(read), model, [surface, *(surfaces or [])]) as runtime:
+            attach_surface(surface, read, runtime)
+            parts = build_web_dependencies(read, runtime, surface)
             pages = link_pages(parts.command_dependencies, [surface, *(surfaces or [])])
             async with (
                 serve_web(read, parts=parts, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
             ):
-                yield Api(house, parts, endpoint, port, client)
+                yield Api(runtime, parts, endpoint, port, client)

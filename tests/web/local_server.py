@@ -1,4 +1,4 @@
-"""A house that lets servers be on this machine, and a server there that is not in the operator's file."""
+"""A bot that lets servers be on this machine, and a server there that is not in the operator's file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.fakes.mcp.endpoint import FakeEndpoint, Message, result
-from tests.web.house import Api
+from tests.web.api_server import Api
 
 SERVERS = "/api/mcp/servers"
 ON_THIS_MACHINE = "127.0.0.1"
-"""MCP_ALLOWED_HOSTS of such a house."""
+"""MCP_ALLOWED_HOSTS of such a bot."""
 
 
 @asynccontextmanager

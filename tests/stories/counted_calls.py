@@ -9,13 +9,13 @@ import signal
 from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
-from tests.stories.workplace import PROJECT, Workplace, a_tool, scripted
+from tests.stories.installation import PROJECT, Installation, a_tool, scripted
 
 COUNT_IT = "count it"
 UNSURE = "may or may not have happened"
 
 
-class CountingPlace(Workplace):
+class CountingPlace(Installation):
     """A workplace with a server called `test`. Its tool `count` needs a signature; `count_read` says that it only
     reads, which is believed of a `trusted` server; `die` takes the server along.
     """

@@ -26,7 +26,7 @@ from bot.storage.encryption import SecretBox
 from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.oauth import FakeOAuth
-from tests.mcp.boxes import ANA, FAST, call, entries, named, text
+from tests.mcp.toolboxes import ANA, FAST, call, entries, named, text
 from tests.migrated import migrated
 
 SERVER = "file:s"
@@ -41,7 +41,7 @@ async def anybody(_: SignedIn) -> None:
 
 
 @dataclass
-class Office:
+class OAuthProcess:
     """One process. `store` is where its sign-ins are kept."""
 
     box: McpToolbox
@@ -68,7 +68,7 @@ def server(url: str, kind: AuthenticationKind | None = AuthenticationKind.OAUTH,
 
 
 @asynccontextmanager
-async def office(
+async def oauth_process(
     folder: Path,
     *configs: ServerConfig,
     clock: Callable[[], float] = time.time,
@@ -76,7 +76,7 @@ async def office(
     allowances: AllowedTargets | None = None,
     resolve: Resolve = resolve_host,
     watch: Callable[[SignInStore], SignInStore] = lambda store: store,
-) -> AsyncIterator[Office]:
+) -> AsyncIterator[OAuthProcess]:
     """A process over the database in the folder, which is as the last one has left it. `watch` may put something
     between it and its sign-ins.
     """
@@ -93,13 +93,15 @@ async def office(
     )
     await box.start()
     try:
-        yield Office(box, OAuthSignIns(box, bearers, partial(ClientIdentity.at, address)), store, secrets, bearers)
+        yield OAuthProcess(
+            box, OAuthSignIns(box, bearers, partial(ClientIdentity.at, address)), store, secrets, bearers
+        )
     finally:
         await box.close()
         await database.close()
 
 
-async def refusal(here: Office) -> ServerTrouble:
+async def refusal(here: OAuthProcess) -> ServerTrouble:
     """Why Ana gets no link."""
     with pytest.raises(ServerTrouble) as raised:
         await here.sign_ins.begin(SERVER, ANA, HALL)
@@ -116,7 +118,7 @@ class Clock:
         return self.now
 
 
-async def meet(here: Office, place: str, people: int) -> list[str]:
+async def meet(here: OAuthProcess, place: str, people: int) -> list[str]:
     """So many calls that all wait for each other in the server."""
     tool = named(here.box, "meet")
     outcomes = await asyncio.gather(*(call(tool, here.box, place=place, people=people) for _ in range(people)))

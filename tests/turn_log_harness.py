@@ -21,7 +21,7 @@ from tests.migrated import migrated
 START = 1_000_000.0
 
 
-class Ledger(Protocol):
+class Harness(Protocol):
     """A turn log under test: `log` is the present process's."""
 
     database: Database
@@ -40,7 +40,7 @@ class Ledger(Protocol):
     async def close(self) -> None: ...
 
 
-class SqliteLedger:
+class SqliteHarness:
     """One process, one file."""
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +63,7 @@ class SqliteLedger:
         await self.database.close()
 
 
-class PostgresLedger:
+class PostgresHarness:
     """Any number of processes, one server. A dead process's turns are anybody's when its lease has run out."""
 
     def __init__(self, address: str) -> None:
@@ -91,9 +91,9 @@ class PostgresLedger:
         """The log of another process."""
         return SqlTurnLog(self.database)
 
-    def another_process(self) -> PostgresLedger:
+    def another_process(self) -> PostgresHarness:
         """Another process with connections of its own, at the same time."""
-        other = PostgresLedger(self._address)
+        other = PostgresHarness(self._address)
         other.time = self.time
         return other
 
@@ -107,15 +107,15 @@ class PostgresLedger:
         self._clock.close()
 
 
-async def sqlite_ledger(folder: Path) -> SqliteLedger:
-    return SqliteLedger(await migrated(folder / "turns.db"))
+async def sqlite_harness(folder: Path) -> SqliteHarness:
+    return SqliteHarness(await migrated(folder / "turns.db"))
 
 
 async def running(
-    ledger: Ledger, text: str = "hi", conversation: ConversationKey = HALL, holding: Collection[str] = ()
+    harness: Harness, text: str = "hi", conversation: ConversationKey = HALL, holding: Collection[str] = ()
 ) -> Claim:
     """A turn that the present process drives, beside those of `holding`."""
-    receipt = await ledger.log.enqueue(message(text, conversation=conversation))
-    (claim,) = await ledger.log.claim(1, holding)
+    receipt = await harness.log.enqueue(message(text, conversation=conversation))
+    (claim,) = await harness.log.claim(1, holding)
     assert claim.turn_id == receipt.turn_id
     return claim

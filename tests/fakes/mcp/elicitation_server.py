@@ -1,4 +1,4 @@
-"""A real MCP server whose tools ask back, run as a program: `python -m tests.fakes.mcp.asking stdio` or `... http`.
+"""A real MCP server whose tools ask back: `python -m tests.fakes.mcp.elicitation_server stdio` or `... http`.
 
 It imports nothing of the product. `book` asks in both eras, `ask`, `visit`, `pay` and `together` only before 2026. Over
 HTTP it prints `PORT <number>` when it is ready.

@@ -15,7 +15,7 @@ from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
 from tests.commands.servers import Servers, registry, two_servers
 from tests.fakes.discord import Channel, FakeDiscord, Interaction, User, VisibleState
-from tests.platforms.front_door import ScriptedCommands, ScriptedDoor
+from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 
 VERBS = registry(Servers()).verbs
 
@@ -46,12 +46,12 @@ class Alone:
 
 
 @dataclass
-class Commanding:
+class CommandBot:
     """Everything a test touches. Priya administers the server, Sam does not."""
 
     discord: FakeDiscord
     people: UserDirectory
-    door: ScriptedDoor
+    engine: FakeEngine
     commands: CommandsByScript
     priya: User
     sam: User
@@ -97,9 +97,9 @@ class Commanding:
 
 
 @asynccontextmanager
-async def commanding(
+async def command_bot(
     *answers: Sequence[Reply | Form], audience: AudiencePolicy | None = None, servers: frozenset[str] = frozenset()
-) -> AsyncIterator[Commanding]:
+) -> AsyncIterator[CommandBot]:
     """A server with Priya and Sam in #incidents; the listener is connected and its commands are registered."""
     async with AsyncExitStack() as stack:
         discord = await stack.enter_async_context(FakeDiscord())
@@ -108,15 +108,15 @@ async def commanding(
         channel = discord.channel("incidents")
         rest = await stack.enter_async_context(Rest(discord.token, url=discord.url))
         people = UserDirectory(rest, servers)
-        door, scripted = ScriptedDoor(), CommandsByScript(*answers)
+        engine, scripted = FakeEngine(), CommandsByScript(*answers)
         listener = DiscordListener(rest, people, Alone(), "one", audience=audience)
-        listening = asyncio.create_task(listener.run(door, scripted))
+        listening = asyncio.create_task(listener.run(engine, scripted))
         stack.push_async_callback(_ended, listening)
         await discord.until(lambda: listening.done() or discord.app.commands.get(""))
         if listening.done():
             listening.result()
         await discord.gateway.connected()
-        yield Commanding(discord, people, door, scripted, priya, sam, channel)
+        yield CommandBot(discord, people, engine, scripted, priya, sam, channel)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

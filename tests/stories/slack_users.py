@@ -8,7 +8,7 @@ from tests.fakes.slack import Channel, FakeSlack, Message, User
 
 
 @dataclass
-class Room:
+class SlackUsers:
     """Priya asks, Sam administers, #incidents is where they are."""
 
     slack: FakeSlack

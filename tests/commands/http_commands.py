@@ -31,7 +31,7 @@ from bot.domain.turns import Receipt
 from bot.web.application import api_application, application
 from bot.web.routes import WebDependencies
 from bot.web.server import serve
-from tests.commands.servers import OPERATOR, Office
+from tests.commands.servers import OPERATOR, CommandHarness
 from tests.commands.tokens import MemoryTokens
 from tests.fakes.parts import ANA
 
@@ -48,16 +48,16 @@ class Engine:
 
 
 @dataclass
-class OverHttp:
-    """A way to say commands. The house that is meant is the one that spoke last."""
+class HttpCommands:
+    """A way to say commands. The harness that is meant is the one that spoke last."""
 
     client: httpx2.AsyncClient
     address: str
     tokens: MemoryTokens
     engine: Engine
-    held: Office | None = None
+    held: CommandHarness | None = None
 
-    async def answers(self, held: Office, request: Invocation | FormSubmission) -> list[Reply | Form]:
+    async def answers(self, held: CommandHarness, request: Invocation | FormSubmission) -> list[Reply | Form]:
         self.held = held
         token = await self._token(request.member, request.conversation)
         # Who stands in a workspace speaks for that one alone.
@@ -92,21 +92,21 @@ class OverHttp:
 
 
 @asynccontextmanager
-async def said_over_http() -> AsyncIterator[OverHttp]:
+async def http_commands() -> AsyncIterator[HttpCommands]:
     """The application, served as long as the block runs."""
     api, now = _api()
     async with serve(application(api=api), "127.0.0.1", 0) as port, httpx2.AsyncClient(timeout=30) as client:
-        now.way = OverHttp(client, f"http://127.0.0.1:{port}", now.tokens, now.engine)
+        now.way = HttpCommands(client, f"http://127.0.0.1:{port}", now.tokens, now.engine)
         yield now.way
 
 
 @dataclass
 class _Now:
-    """The commands of whichever house is meant, and what else the routes of commands ask for."""
+    """The commands of whichever harness is meant, and what else the routes of commands ask for."""
 
     tokens: MemoryTokens = field(default_factory=MemoryTokens)
     engine: Engine = field(default_factory=Engine)
-    way: OverHttp | None = None
+    way: HttpCommands | None = None
 
     def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
         assert self.way is not None
@@ -125,7 +125,7 @@ def _parts(now: _Now) -> WebDependencies:
     given: Mapping[str, Any] = {
         "engine": now.engine,
         "commands": now,
-        "command_dependencies": Office().parts,
+        "command_dependencies": CommandHarness().parts,
         "tokens": now.tokens,
     }
     rest = {
