@@ -58,9 +58,9 @@ class ApproveMode(StrEnum):
 class AutoApprover:
     """Decides by rule. `tell` receives one line for every decision."""
 
-    def __init__(self, mode: ApproveMode, person: LocalUser, tell: Callable[[str], None]) -> None:
+    def __init__(self, mode: ApproveMode, user: LocalUser, tell: Callable[[str], None]) -> None:
         self._mode = mode
-        self._person = person
+        self._user = user
         self._tell = tell
 
     async def apply_rule(self, step: ToolStep, engine: EngineApi) -> bool:
@@ -80,8 +80,8 @@ class AutoApprover:
             await self._deny(step, engine, ALONE)
 
     async def _approve(self, step: ToolStep, engine: EngineApi) -> None:
-        if found := disguises_in(step):
-            await self._refuse(step, engine, f"{DISGUISED} {found[0]}")
+        if disguises := disguises_in(step):
+            await self._refuse(step, engine, f"{DISGUISED} {disguises[0]}")
             return
         match await self._decide(step, engine, DecisionType.APPROVE, ""):
             case Decided():
@@ -115,5 +115,5 @@ class AutoApprover:
         approval = step.approval
         if approval is None:
             return ApprovalNotFound()
-        decision = Decision(approval.id, approval.revision, verdict, self._person.author, reason)
-        return await engine.approvals.decide(decision, self._person.member)
+        decision = Decision(approval.id, approval.revision, verdict, self._user.author, reason)
+        return await engine.approvals.decide(decision, self._user.member)

@@ -123,35 +123,35 @@ class ApprovalQueue:
         """Update from a view, of which `steps` are the calls to ask about. Return the cards of approvals that ended by
         other means, with their outcomes.
         """
-        cards = {each.approval_id: each for step in steps if (each := whole_card(step)) is not None}
-        gone = [self._ended(question, cards) for question in self._of(view) if self._is_over(question, view, cards)]
+        cards = {card.approval_id: card for step in steps if (card := whole_card(step)) is not None}
+        ended = [
+            self._end(question, cards) for question in self._prompts_of(view) if self._is_over(question, view, cards)
+        ]
         for step in steps:
-            asked = cards.get(step.approval.id) if step.approval else None
-            if asked is None or step.status is not StepStatus.AWAITING or view.turn.status.ended:
+            card = cards.get(step.approval.id) if step.approval else None
+            if card is None or step.status is not StepStatus.AWAITING or view.turn.status.ended:
                 continue
             guarded = (shared := approval_card(step)) is not None and shared.withheld > 0
-            question = ApprovalPrompt(
-                view.turn.id, asked, grant_offers(step), can_edit(step), edit_lines(step), guarded
-            )
+            question = ApprovalPrompt(view.turn.id, card, grant_offers(step), can_edit(step), edit_lines(step), guarded)
             if question.key not in self._settled:
                 self._waiting.setdefault(question.key, question)
-        return gone
+        return ended
 
-    def settle(self, question: ApprovalPrompt) -> None:
+    def remove(self, question: ApprovalPrompt) -> None:
         """Remove an approval that needs no key."""
         self._settled.add(question.key)
         if self._waiting.pop(question.key, None) is not None:
             self._answered = self._answered + 1 if self._waiting else 0
 
-    def _of(self, view: TurnView) -> list[ApprovalPrompt]:
+    def _prompts_of(self, view: TurnView) -> list[ApprovalPrompt]:
         return [question for question in self._waiting.values() if question.turn_id == view.turn.id]
 
     def _is_over(self, question: ApprovalPrompt, view: TurnView, cards: dict[str, ApprovalCard]) -> bool:
         now = cards.get(question.card.approval_id)
         return view.turn.status.ended or now is None or bool(now.outcome) or now.revision != question.card.revision
 
-    def _ended(self, question: ApprovalPrompt, cards: dict[str, ApprovalCard]) -> ApprovalCard:
-        self.settle(question)
+    def _end(self, question: ApprovalPrompt, cards: dict[str, ApprovalCard]) -> ApprovalCard:
+        self.remove(question)
         return cards.get(question.card.approval_id, question.card)
 
 
@@ -162,13 +162,13 @@ class ApprovalActions:
 
     def __init__(
         self,
-        person: LocalUser,
+        user: LocalUser,
         background_tasks: CommandRunner,
         engine: Callable[[], Awaitable[EngineApi]],
         commands: Callable[[], Awaitable[Commands]],
     ) -> None:
-        self._person = person
-        self._errands = background_tasks
+        self._user = user
+        self._runner = background_tasks
         self._engine = engine
         self._commands = commands
 
@@ -176,37 +176,37 @@ class ApprovalActions:
         """Approve or deny a call."""
         engine = await await_ready(self._engine())
         approval_id, revision = question.key
-        decision = Decision(approval_id, revision, verdict, self._person.author, reason)
-        if verdict is DecisionType.APPROVE and (refusal := await self._opened(question, engine)) is not None:
+        decision = Decision(approval_id, revision, verdict, self._user.author, reason)
+        if verdict is DecisionType.APPROVE and (refusal := await self._record_opening(question, engine)) is not None:
             return refusal
-        return await engine.approvals.decide(decision, self._person.member)
+        return await engine.approvals.decide(decision, self._user.member)
 
     async def allow(self, question: ApprovalPrompt, permission: GrantRequest) -> DecisionResult:
         """Approve a call and grant later ones."""
         engine = await await_ready(self._engine())
         approval_id, revision = question.key
-        decision = Decision(approval_id, revision, DecisionType.APPROVE, self._person.author)
-        if (refusal := await self._opened(question, engine)) is not None:
+        decision = Decision(approval_id, revision, DecisionType.APPROVE, self._user.author)
+        if (refusal := await self._record_opening(question, engine)) is not None:
             return refusal
-        return await engine.approvals.grant(decision, permission, self._person.member)
+        return await engine.approvals.grant(decision, permission, self._user.member)
 
-    async def _opened(self, question: ApprovalPrompt, engine: EngineApi) -> DecisionResult | None:
+    async def _record_opening(self, question: ApprovalPrompt, engine: EngineApi) -> DecisionResult | None:
         """Record that the user has seen the whole call. Return the rejection if the user may not see it, else None."""
         if not question.guarded:
             return None
-        call = await engine.approvals.open_call(*question.key, self._person.member)
+        call = await engine.approvals.open_call(*question.key, self._user.member)
         return None if isinstance(call, ToolStep) else call
 
     async def change(self, question: ApprovalPrompt) -> None:
         """Edit a call in its form."""
         forms = ArgumentEditForms(await await_ready(self._engine()), await await_ready(self._commands()))
         command, *words = edit_command(ApprovalRef(*question.key))
-        await self._errands.run(forms, command, tuple(words))
+        await self._runner.run(forms, command, tuple(words))
 
     async def say(self, words: tuple[str, ...]) -> Reply | None:
         """Send an action to the engine and fill in its form, if any."""
         forms = ElicitationForms(await await_ready(self._engine()), await await_ready(self._commands()))
-        return await self._errands.run_dialog(forms, words)
+        return await self._runner.run_dialog(forms, words)
 
 
 Words = tuple[str, ...]
@@ -214,7 +214,7 @@ Say = Callable[[Words], Awaitable[Reply | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _PendingCard:
     """A card that waits for a key."""
 
     turn_id: str
@@ -227,45 +227,47 @@ class ElicitationKeys:
     """
 
     def __init__(
-        self, page: TranscriptView, look: ConsoleTheme, *, say: Say, spawn: Spawn, done: Callable[[], None]
+        self, transcript: TranscriptView, theme: ConsoleTheme, *, say: Say, spawn: Spawn, done: Callable[[], None]
     ) -> None:
-        self._page = page
-        self._screen = page.screen
-        self._look = look
+        self._transcript = transcript
+        self._screen = transcript.screen
+        self._theme = theme
         self._say = say
         self._spawn = spawn
         self._done = done
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _PendingCard] = {}
         self._settled: set[str] = set()
-        self._asked: _Waiting | None = None
+        self._current: _PendingCard | None = None
         self._offers: tuple[Words, ...] = ()
         self._saying = False
 
     @property
     def busy(self) -> bool:
         """True while a key is expected or a form is open."""
-        return self._asked is not None
+        return self._current is not None
 
     def update(self, view: TurnView, *, asking: bool) -> None:
         """Update from a view. Nothing new is asked unless `asking` is True."""
-        for each in (elicitation_card(step, asked, view) for step in _calls(view) for asked in step.elicitations):
-            self._take(_Waiting(view.turn.id, each))
-        if asking and self._asked is None and (first := next(iter(self._waiting.values()), None)) is not None:
-            self._asked = first
+        for card in (
+            elicitation_card(step, elicitation, view) for step in _calls(view) for elicitation in step.elicitations
+        ):
+            self._add(_PendingCard(view.turn.id, card))
+        if asking and self._current is None and (first := next(iter(self._waiting.values()), None)) is not None:
+            self._current = first
             self._offers = tuple(offer.words for offer in first.card.offers)
-            text = elicitation_text(first.card, self._look, self._screen.columns)
-            self._page.put(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._look)}"))
+            text = elicitation_text(first.card, self._theme, self._screen.columns)
+            self._transcript.print_pieces(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._theme)}"))
             self._ask()
 
     def withdraw(self) -> None:
         """Ask for no key until the next view."""
-        if self._asked is not None and not self._saying:
-            self._asked = None
+        if self._current is not None and not self._saying:
+            self._current = None
             self._screen.stop_asking()
 
     def answer(self, key: str) -> None:
         """Handle a single key."""
-        if self._asked is None or self._saying:
+        if self._current is None or self._saying:
             return
         words = next((offer for offer in self._offers if _KEYS[offer[0]][0] == key.lower()), None)
         if words is None:
@@ -274,9 +276,9 @@ class ElicitationKeys:
             return
         self._screen.stop_asking()
         self._saying = True
-        self._spawn(self._said(self._asked, words))
+        self._spawn(self._act(self._current, words))
 
-    def _take(self, new: _Waiting) -> None:
+    def _add(self, new: _PendingCard) -> None:
         elicitation_id = new.card.elicitation_id
         if elicitation_id in self._settled:
             return
@@ -287,25 +289,25 @@ class ElicitationKeys:
         self._waiting.pop(elicitation_id, None)
         if self._is_asked(elicitation_id):
             if not self._saying:
-                self._tell(new.card.outcome, self._look.dim)
-                self._free()
+                self._tell(new.card.outcome, self._theme.dim)
+                self._finish()
         else:
-            self._tell(f"{new.card.title}. {new.card.outcome}", self._look.dim)
+            self._tell(f"{new.card.title}. {new.card.outcome}", self._theme.dim)
 
     def _is_asked(self, elicitation_id: str) -> bool:
-        return self._asked is not None and self._asked.card.elicitation_id == elicitation_id
+        return self._current is not None and self._current.card.elicitation_id == elicitation_id
 
-    async def _said(self, asked: _Waiting, words: Words) -> None:
+    async def _act(self, pending: _PendingCard, words: Words) -> None:
         try:
             reply = await self._say(words)
         except CountersignError as error:
-            self._tell(single_line(str(error), 500), self._look.bad)
+            self._tell(single_line(str(error), 500), self._theme.bad)
             reply = None
         finally:
             self._saying = False
-        if not self._is_asked(asked.card.elicitation_id):
+        if not self._is_asked(pending.card.elicitation_id):
             return
-        if reply is None and asked.card.elicitation_id not in self._settled:
+        if reply is None and pending.card.elicitation_id not in self._settled:
             self._ask()
             return
         if reply is not None:
@@ -314,12 +316,12 @@ class ElicitationKeys:
                 self._offers = tuple(action.words for action in reply.actions)
                 self._ask()
                 return
-        self._settled.add(asked.card.elicitation_id)
-        self._waiting.pop(asked.card.elicitation_id, None)
-        self._free()
+        self._settled.add(pending.card.elicitation_id)
+        self._waiting.pop(pending.card.elicitation_id, None)
+        self._finish()
 
-    def _free(self) -> None:
-        self._asked = None
+    def _finish(self) -> None:
+        self._current = None
         self._screen.stop_asking()
         self._done()
 
@@ -331,23 +333,27 @@ class ElicitationKeys:
         keys = [_KEYS[offer[0]] for offer in self._offers]
         return [
             card_line(
-                "  ".join(f"{self._look.bold(f'[{key}]')} {self._look.own(does)}" for key, does in keys), self._look
+                "  ".join(f"{self._theme.bold(f'[{key}]')} {self._theme.own(does)}" for key, does in keys), self._theme
             )
         ]
 
     def _show(self, reply: Reply) -> None:
-        paint = self._look.warn if reply.failed else str if reply.actions else self._look.good
+        paint = self._theme.warn if reply.failed else str if reply.actions else self._theme.good
         for line in strip_markdown(reply.text).split("\n"):
             if reply.link and "://" in line and " " not in line:
-                self._page.put(Piece(PieceKind.CARD, safe_lines(line)))  # whole, so that it can be opened and copied
+                self._transcript.print_pieces(
+                    Piece(PieceKind.CARD, safe_lines(line))
+                )  # whole, so that it can be opened and copied
             elif line:
                 self._tell(line, paint)
         for name, value in reply.details:
-            self._tell(f"{name}: {value}", self._look.dim)
+            self._tell(f"{name}: {value}", self._theme.dim)
 
     def _tell(self, text: str, paint: Callable[[str], str]) -> None:
-        lines = fold(self._look.own(safe_lines(text)), self._screen.columns - 4)
-        self._page.put(Piece(PieceKind.CARD, "\n".join(card_line(paint(line), self._look) for line in lines)))
+        lines = fold(self._theme.own(safe_lines(text)), self._screen.columns - 4)
+        self._transcript.print_pieces(
+            Piece(PieceKind.CARD, "\n".join(card_line(paint(line), self._theme) for line in lines))
+        )
 
 
 def _calls(view: TurnView) -> tuple[ToolStep, ...]:
@@ -366,11 +372,18 @@ class CardKeys:
     """
 
     def __init__(
-        self, page: TranscriptView, look: ConsoleTheme, *, decide: Decide, allow: Allow, change: Change, spawn: Spawn
+        self,
+        transcript: TranscriptView,
+        theme: ConsoleTheme,
+        *,
+        decide: Decide,
+        allow: Allow,
+        change: Change,
+        spawn: Spawn,
     ) -> None:
-        self._page = page
-        self._screen = page.screen
-        self._look = look
+        self._transcript = transcript
+        self._screen = transcript.screen
+        self._theme = theme
         self._decide = decide
         self._allow = allow
         self._change = change
@@ -397,7 +410,7 @@ class CardKeys:
         self._asking = asking
         for gone in self._questions.update(view, calls):
             if self._asked == (gone.approval_id, gone.revision):
-                self._say(gone.outcome or "This call is not wanted any more.", self._look.dim)
+                self._say(gone.outcome or "This call is not wanted any more.", self._theme.dim)
         self._next()
 
     def withdraw(self) -> None:
@@ -443,7 +456,7 @@ class CardKeys:
             case "v":
                 self._view_all(question)
             case _:
-                keys = ", ".join(each for each, _ in self._choices(question) if each != "Enter")
+                keys = ", ".join(key for key, _ in self._choices(question) if key != "Enter")
                 self._screen.hint(f"One key: {keys}, or Enter for no. Ctrl-C stops the turn.")
 
     def _choose(self, question: ApprovalPrompt, key: str) -> None:
@@ -479,12 +492,12 @@ class CardKeys:
             return
         self._forget()
         self._asked = question.key
-        text = card_text(question.card, self._look, self._screen.columns)
-        self._page.put(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._look)}"))
+        text = card_text(question.card, self._theme, self._screen.columns)
+        self._transcript.print_pieces(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._theme)}"))
         for line in question.edited:
-            self._say(line, self._look.warn)
+            self._say(line, self._theme.warn)
         if question.guarded:
-            self._say(GUARDED, self._look.warn)
+            self._say(GUARDED, self._theme.warn)
         self._ask()
 
     def _ask(self) -> None:
@@ -494,7 +507,7 @@ class CardKeys:
         """Return the keys and their actions, on as many lines as needed."""
         question = self._questions.current
         keys = self._choices(question) if question is not None else []
-        words = [(f"[{key}] {self._look.own(does)}", f"[{key}]") for key, does in keys]
+        words = [(f"[{key}] {self._theme.own(does)}", f"[{key}]") for key, does in keys]
         if self._questions.place:
             words.append((f"({self._questions.place})", ""))
         lines: list[list[tuple[str, str]]] = [[]]
@@ -502,7 +515,7 @@ class CardKeys:
             if lines[-1] and cells("  ".join(each for each, _ in (*lines[-1], word))) > width - 4:
                 lines.append([])
             lines[-1].append(word)
-        return [card_line("  ".join(self._key(*word) for word in line), self._look) for line in lines]
+        return [card_line("  ".join(self._key(*word) for word in line), self._theme) for line in lines]
 
     def _choices(self, question: ApprovalPrompt) -> list[tuple[str, str]]:
         """Return the valid keys and their actions."""
@@ -524,14 +537,14 @@ class CardKeys:
         return [("y", "once"), *allow, *more, *edit, view, ("n", "no, because…"), ("Enter", "no")]
 
     def _key(self, text: str, key: str) -> str:
-        return self._look.bold(key) + text.removeprefix(key) if key else self._look.dim(text)
+        return self._theme.bold(key) + text.removeprefix(key) if key else self._theme.dim(text)
 
     def _view_all(self, question: ApprovalPrompt) -> None:
-        lines = self._pages or full_arguments(question.card, self._look, self._screen.columns)
+        lines = self._pages or full_arguments(question.card, self._theme, self._screen.columns)
         room = max(self._screen.rows - PAGE_MARGIN, 4)
         shown, self._pages = lines[:room], lines[room:]
         self._viewed |= not self._pages
-        self._page.put(Piece(PieceKind.CARD, "\n".join([*shown, card_line("", self._look)])))
+        self._transcript.print_pieces(Piece(PieceKind.CARD, "\n".join([*shown, card_line("", self._theme)])))
         self._screen.stop_asking()
         self._ask()
 
@@ -550,60 +563,60 @@ class CardKeys:
         try:
             await self._change(question)
         except CountersignError as error:
-            self._say(single_line(str(error), 500), self._look.bad)
+            self._say(single_line(str(error), 500), self._theme.bad)
         finally:
             self._deciding = False
         self._ask_again(question)
         self._next()
 
     def _settle(self, question: ApprovalPrompt, verdict: DecisionType, reason: str) -> None:
-        told = f"Not run. Told the agent: {reason}" if reason else "Not run."
-        self._send(question, self._decide(question, verdict, reason), "Approved." if verdict is _YES else told)
+        text = f"Not run. Told the agent: {reason}" if reason else "Not run."
+        self._send(question, self._decide(question, verdict, reason), "Approved." if verdict is _YES else text)
 
     def _grant(self, question: ApprovalPrompt, offer: GrantOption) -> None:
-        told = f"Approved, and {format_grant(offer.permission.scope)}"
-        self._send(question, self._allow(question, offer.permission), told)
+        text = f"Approved, and {format_grant(offer.permission.scope)}"
+        self._send(question, self._allow(question, offer.permission), text)
 
-    def _send(self, question: ApprovalPrompt, settlement: Awaitable[DecisionResult], told: str) -> None:
+    def _send(self, question: ApprovalPrompt, deciding: Awaitable[DecisionResult], text: str) -> None:
         """Send a decision to the engine; print `told` if it takes effect."""
         self._screen.stop_asking()
         self._pages = []
         self._choosing = ()
         self._deciding = True
-        self._spawn(self._settled(question, settlement, told))
+        self._spawn(self._print_result(question, deciding, text))
 
-    async def _settled(self, question: ApprovalPrompt, deciding: Awaitable[DecisionResult], told: str) -> None:
+    async def _print_result(self, question: ApprovalPrompt, deciding: Awaitable[DecisionResult], text: str) -> None:
         try:
             settlement = await deciding
             self._deciding = False
         except CountersignError as error:
             self._deciding = False
-            self._say(single_line(str(error), 500), self._look.bad)
+            self._say(single_line(str(error), 500), self._theme.bad)
             self._ask_again(question)
             return
         match settlement:
             case Decided(verdict):
-                self._say(told, self._look.good if verdict is _YES else self._look.bad)
+                self._say(text, self._theme.good if verdict is _YES else self._theme.bad)
             case MoreApprovalsNeeded(needed):
-                self._say(remaining_approvals_text(needed), self._look.good)
+                self._say(remaining_approvals_text(needed), self._theme.good)
             case AlreadyDecided(how):
-                self._say(single_line(how, 300), self._look.dim)
+                self._say(single_line(how, 300), self._theme.dim)
             case StaleRevision():
-                self._say("The call has changed since this card was drawn. Not run.", self._look.warn)
+                self._say("The call has changed since this card was drawn. Not run.", self._theme.warn)
             case ApprovalNotFound():
-                self._say("This approval does not exist any more.", self._look.dim)
+                self._say("This approval does not exist any more.", self._theme.dim)
             case ViewRequired():
-                self._say(VIEW_FIRST, self._look.warn)
+                self._say(VIEW_FIRST, self._theme.warn)
                 self._ask_again(question)
                 return
             case NotAllowed(why):
-                self._say(single_line(why, 300), self._look.warn)
-                self._say("Waiting for an approver. Ctrl-C stops the turn.", self._look.dim)
+                self._say(single_line(why, 300), self._theme.warn)
+                self._say("Waiting for an approver. Ctrl-C stops the turn.", self._theme.dim)
                 self._ask_again(question)
                 return
             case _:
                 assert_never(settlement)
-        self._questions.settle(question)
+        self._questions.remove(question)
         self._asked = None
         self._next()
 
@@ -612,5 +625,7 @@ class CardKeys:
             self._ask()
 
     def _say(self, text: str, paint: Callable[[str], str]) -> None:
-        lines = fold(self._look.own(safe_lines(text)), self._screen.columns - 4)
-        self._page.put(Piece(PieceKind.CARD, "\n".join(card_line(paint(line), self._look) for line in lines)))
+        lines = fold(self._theme.own(safe_lines(text)), self._screen.columns - 4)
+        self._transcript.print_pieces(
+            Piece(PieceKind.CARD, "\n".join(card_line(paint(line), self._theme) for line in lines))
+        )

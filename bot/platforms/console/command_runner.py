@@ -28,39 +28,39 @@ class FormCancelled(Exception):
 class FormPrompt:
     """Asks for lines. One at a time is asked for."""
 
-    def __init__(self, page: TranscriptView) -> None:
-        self._page = page
-        self._screen = page.screen
-        self._asked: asyncio.Future[str] | None = None
+    def __init__(self, transcript: TranscriptView) -> None:
+        self._transcript = transcript
+        self._screen = transcript.screen
+        self._line: asyncio.Future[str] | None = None
 
     @property
     def asking(self) -> bool:
         """True while a line is expected."""
-        return self._asked is not None
+        return self._line is not None
 
     def answer(self, text: str) -> None:
         """Handle the expected line."""
-        if self._asked is not None and not self._asked.done():
-            self._asked.set_result(text)
+        if self._line is not None and not self._line.done():
+            self._line.set_result(text)
 
     def withdraw(self) -> None:
         """Cancel the form."""
-        if self._asked is not None and not self._asked.done():
-            self._asked.set_exception(FormCancelled())
+        if self._line is not None and not self._line.done():
+            self._line.set_exception(FormCancelled())
 
     async def fill(self, form: Form, before: Mapping[str, str]) -> dict[str, str]:
         """Return the values of a form, including the carried ones. After an error only the invalid fields are asked
         again; `before` are the earlier values, because a form does not contain secrets. Raises FormCancelled.
         """
-        wrong = [each for each in form.fields if each.error]
-        if not wrong:
-            self._page.notice(single_line(form.title, 200))
+        invalid = [field for field in form.fields if field.error]
+        if not invalid:
+            self._transcript.notice(single_line(form.title, 200))
         if form.intro:
-            self._page.notice(form.intro)
-        values = {**form.carried, **{each.name: before.get(each.name, each.value) for each in form.fields}}
-        for field in wrong or form.fields:
+            self._transcript.notice(form.intro)
+        values = {**form.carried, **{field.name: before.get(field.name, field.value) for field in form.fields}}
+        for field in invalid or form.fields:
             if field.error:
-                self._page.complaint(f"{field.label}: {field.error}")
+                self._transcript.print_error(f"{field.label}: {field.error}")
             values[field.name] = await self._field(field)
         return values
 
@@ -69,52 +69,52 @@ class FormPrompt:
         return (await self._ask(Field("line", label, hint=hint), "")).strip()
 
     async def _field(self, field: Field) -> str:
-        value = await (self._lines(field) if field.kind is FieldKind.LINES else self._checked(field))
-        shown = "(hidden)" if field.kind is FieldKind.SECRET and value else value.replace("\n", " / ")
-        self._page.notice(f"{field.label}: {single_line(shown, 200) or '(empty)'}")
+        value = await (self._lines(field) if field.kind is FieldKind.LINES else self._value(field))
+        text = "(hidden)" if field.kind is FieldKind.SECRET and value else value.replace("\n", " / ")
+        self._transcript.notice(f"{field.label}: {single_line(text, 200) or '(empty)'}")
         return value
 
-    async def _checked(self, field: Field) -> str:
+    async def _value(self, field: Field) -> str:
         choices = _SWITCH if field.kind is FieldKind.SWITCH else field.choices
         while True:
             value = (await self._ask(field, field.value)).strip()
             if value and choices:
-                fitting = [choice for choice in choices if choice.lower() == value.lower()]
-                fitting = fitting or [choice for choice in choices if choice.lower().startswith(value.lower())]
-                if len(fitting) != 1:
-                    self._page.complaint(f"One of: {', '.join(choices)}.")
+                matches = [choice for choice in choices if choice.lower() == value.lower()]
+                matches = matches or [choice for choice in choices if choice.lower().startswith(value.lower())]
+                if len(matches) != 1:
+                    self._transcript.print_error(f"One of: {', '.join(choices)}.")
                     continue
-                value = fitting[0]
+                value = matches[0]
             if value or not field.required:
                 return value
-            self._page.complaint(NEEDED)
+            self._transcript.print_error(NEEDED)
 
     async def _lines(self, field: Field) -> str:
         """Ask line by line, starting with existing lines, until an empty one."""
-        present, kept = field.value.split("\n") if field.value else [], []
+        existing, lines = field.value.split("\n") if field.value else [], []
         while True:
-            old = present.pop(0) if present else ""
+            old = existing.pop(0) if existing else ""
             line = (await self._ask(field, old)).strip()
             if line:
-                kept.append(line)
+                lines.append(line)
             elif not old:
-                return "\n".join(kept)
+                return "\n".join(lines)
 
     async def _ask(self, field: Field, value: str) -> str:
         choices = _SWITCH if field.kind is FieldKind.SWITCH else field.choices
         more = "an empty line ends it" if field.kind is FieldKind.LINES else " | ".join(choices)
         self._screen.ask_text(safe_lines(field.label), value, hidden=field.kind is FieldKind.SECRET)
         self._screen.hint(safe_lines(" · ".join(part for part in (field.hint, more, "Esc leaves") if part)))
-        self._asked = asyncio.get_running_loop().create_future()
+        self._line = asyncio.get_running_loop().create_future()
         try:
-            return await self._asked
+            return await self._line
         finally:
-            self._asked = None
+            self._line = None
             self._screen.stop_text()
 
 
-LEFT = "Nothing was changed."
-LONGEST_NEWS = 300
+CANCELLED_TEXT = "Nothing was changed."
+LONGEST_PROGRESS = 300
 """Characters of a progress text; the page shows as much as fits."""
 
 
@@ -122,76 +122,80 @@ class CommandRunner:
     """Runs commands. `here` is the conversation that is open."""
 
     def __init__(
-        self, person: LocalUser, page: TranscriptView, typesetting: LazyRenderer, here: Callable[[], ConversationKey]
+        self, user: LocalUser, transcript: TranscriptView, renderer: LazyRenderer, here: Callable[[], ConversationKey]
     ) -> None:
-        self._person = person
-        self._page = page
-        self._typesetting = typesetting
+        self._user = user
+        self._transcript = transcript
+        self._renderer = renderer
         self._here = here
-        self.filling = FormPrompt(page)
+        self.form_prompt = FormPrompt(transcript)
 
     async def run(self, commands: Commands, command: str, words: tuple[str, ...]) -> InboundMessage | None:
         """Run a command and print its replies. Return a message for the engine, if any."""
-        asked: Invocation | FormSubmission = self._said((command, *words))
+        request: Invocation | FormSubmission = self._invocation((command, *words))
         before: dict[str, str] = {}
         try:
             while True:
-                last = await self._last(commands, asked)
+                last = await self._last_reply(commands, request)
                 if isinstance(last, Form):
-                    before = await self.filling.fill(last, before)
-                    asked = self._sent(last, before)
+                    before = await self.form_prompt.fill(last, before)
+                    request = self._submission(last, before)
                     continue
                 if last is None or last.message is not None:
                     return last.message if last is not None else None
-                action = next((each for each in last.actions if each.confirm), None)
+                action = next((candidate for candidate in last.actions if candidate.confirm), None)
                 if action is None:
-                    self._draw(last)
+                    self._print(last)
                     return None
                 # Its name is asked for below: a line that has it already would say the same once more.
-                self._draw(replace(last, actions=tuple(each for each in last.actions if not each.confirm)))
-                asked = self._said((*action.words, "--confirm", await self._confirmed(action)))
+                self._print(
+                    replace(last, actions=tuple(candidate for candidate in last.actions if not candidate.confirm))
+                )
+                request = self._invocation((*action.words, "--confirm", await self._ask_name(action)))
         except FormCancelled:
-            self._page.notice(LEFT)
+            self._transcript.notice(CANCELLED_TEXT)
             return None
 
     async def run_dialog(self, commands: Commands, words: tuple[str, ...]) -> Reply | None:
         """Run the action of a card's key, including its form. Return the last reply, which is not printed, or None if
         the user left the form.
         """
-        asked: Invocation | FormSubmission = self._said(words)
+        request: Invocation | FormSubmission = self._invocation(words)
         before: dict[str, str] = {}
         try:
-            while isinstance(last := await self._last(commands, asked), Form):
-                before = await self.filling.fill(last, before)
-                asked = self._sent(last, before)
+            while isinstance(last := await self._last_reply(commands, request), Form):
+                before = await self.form_prompt.fill(last, before)
+                request = self._submission(last, before)
         except FormCancelled:
-            self._page.notice(LEFT)
+            self._transcript.notice(CANCELLED_TEXT)
             return None
         return last
 
-    async def _last(self, commands: Commands, invocation: Invocation | FormSubmission) -> Reply | Form | None:
+    async def _last_reply(self, commands: Commands, invocation: Invocation | FormSubmission) -> Reply | Form | None:
         """Return the last reply; print the earlier ones as progress."""
-        self._page.busy = "Working…"
+        self._transcript.busy = "Working…"
         last: Reply | Form | None = None
         async for last in commands.handle(invocation):
             if isinstance(last, Reply):
-                self._page.busy = single_line(strip_markdown(last.text), LONGEST_NEWS) or "Working…"
-        self._page.busy = ""
+                self._transcript.busy = single_line(strip_markdown(last.text), LONGEST_PROGRESS) or "Working…"
+        self._transcript.busy = ""
         return last
 
-    async def _confirmed(self, action: ReplyAction) -> str:
-        typed = await self.filling.line(
+    async def _ask_name(self, action: ReplyAction) -> str:
+        name = await self.form_prompt.line(
             f"Type {single_line(action.confirm, 80)} to confirm", f"{action.label}, or nothing"
         )
-        if not typed:
+        if not name:
             raise FormCancelled
-        return typed
+        return name
 
-    def _said(self, words: tuple[str, ...]) -> Invocation:
-        return Invocation(words[0], words[1:], self._person.member, self._here(), self._person.operator)
+    def _invocation(self, words: tuple[str, ...]) -> Invocation:
+        return Invocation(words[0], words[1:], self._user.member, self._here(), self._user.operator)
 
-    def _sent(self, form: Form, values: dict[str, str]) -> FormSubmission:
-        return FormSubmission(form.id, values, self._person.member, self._here(), self._person.operator)
+    def _submission(self, form: Form, values: dict[str, str]) -> FormSubmission:
+        return FormSubmission(form.id, values, self._user.member, self._here(), self._user.operator)
 
-    def _draw(self, reply: Reply) -> None:
-        self._page.put(Piece(PieceKind.TEXT, self._typesetting.reply(reply, self._page.screen.columns)))
+    def _print(self, reply: Reply) -> None:
+        self._transcript.print_pieces(
+            Piece(PieceKind.TEXT, self._renderer.reply(reply, self._transcript.screen.columns))
+        )

@@ -55,7 +55,7 @@ _NAME_LENGTH = 120
 class SavedFile:
     """Result of saving a file: its path, or a `problem`. `drawn` is its message ref."""
 
-    drawn: PostedMessage
+    message: PostedMessage
     name: str
     problem: str = ""
 
@@ -68,7 +68,7 @@ async def save_files(folder: Path, view: TurnView, refs: MessageRefs) -> AsyncGe
         name = _safe(file.name)
         path = folder / f"{view.turn.id[:12]}-{file.slot}-{name}"
         try:
-            await _written(path, file)
+            await _save(path, file)
         except (NotFound, OSError) as error:
             log.warning("turn %s: file not saved: %s", view.turn.id, error)
             yield SavedFile(PostedMessage(file.slot, LEFT_OUT), name, str(error))
@@ -76,7 +76,7 @@ async def save_files(folder: Path, view: TurnView, refs: MessageRefs) -> AsyncGe
             yield SavedFile(PostedMessage(file.slot, str(path)), name)
 
 
-async def _written(path: Path, file: ToolFile) -> None:
+async def _save(path: Path, file: ToolFile) -> None:
     data = await file.read()
     await asyncio.to_thread(_write, path, data)
 
@@ -114,21 +114,21 @@ class ConsoleSurface:
     `files`, if set.
     """
 
-    def __init__(self, person: LocalUser, watch: TurnTracker, drawing: Drawing, files: Path | None = None) -> None:
-        self._person = person
-        self._watch = watch
+    def __init__(self, user: LocalUser, tracker: TurnTracker, drawing: Drawing, files: Path | None = None) -> None:
+        self._user = user
+        self._tracker = tracker
         self._drawing = drawing
         self._files = files
-        watch.draw = self._draw_ours
+        tracker.draw = self._draw_own
 
     @property
     def key_prefix(self) -> str:
         """Key prefix of the user's conversations; with other processes that of the open conversation, because other
         terminals show their own.
         """
-        if self._watch.shared:
-            return f"{self._person.key(self._watch.conversation)}:"
-        return self._person.reach
+        if self._tracker.shared:
+            return f"{self._user.key(self._tracker.conversation)}:"
+        return self._user.reach
 
     @property
     def min_interval(self) -> float:
@@ -137,29 +137,29 @@ class ConsoleSurface:
 
     async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Render a turn. A completely rendered turn is not rendered again; its ref records that."""
-        ours = await self._watch.ours(view.turn.id)
-        complete = self._watch.shown(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
+        ours = await self._tracker.is_own(view.turn.id)
+        complete = self._tracker.was_rendered(view.turn.id) or (not ours and refs.get(SLOT) == COMPLETE)
         # First, so that no line about a file comes into the midst of a reply.
         if not complete and self._files is not None:
             async for file in save_files(self._files, view, refs):
-                self._tell_of(file)
-                yield file.drawn
-        if not (complete or self._watch.overtaken(view)):
+                self._report(file)
+                yield file.message
+        if not (complete or self._tracker.is_outdated(view)):
             try:
                 self._draw(view, ours=ours)
             except OSError as error:
-                self._watch.gone.set()
-                self._watch.drew(view)
+                self._tracker.closed.set()
+                self._tracker.record(view)
                 raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
         try:
             if view.turn.status.ended:
                 yield PostedMessage(SLOT, COMPLETE)
         finally:
-            self._watch.drew(view)
+            self._tracker.record(view)
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Write a notice; all audiences are the user of the terminal."""
-        if not audience.conversation.startswith(self._person.reach):
+        if not audience.conversation.startswith(self._user.reach):
             raise DeliveryFailed("That conversation is not in this terminal.", permanent=True)
         try:
             self._drawing.notice(notice.text)
@@ -168,34 +168,36 @@ class ConsoleSurface:
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user with the rights of the process owner; other users have none."""
-        here = str(conversation).startswith(self._person.reach)
-        return self._person.member if here and author.principal == self._person.author.principal else Member(author)
+        here = str(conversation).startswith(self._user.reach)
+        return self._user.member if here and author.principal == self._user.author.principal else Member(author)
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Raise NotFound: a terminal has no attachments."""
         raise NotFound(f"The terminal has no upload {attachment.name!r}.")
 
-    def _tell_of(self, file: SavedFile) -> None:
-        told = f"could not be saved: {single_line(file.problem, 200)}" if file.problem else f"is in {file.drawn.ref}"
+    def _report(self, file: SavedFile) -> None:
+        result = (
+            f"could not be saved: {single_line(file.problem, 200)}" if file.problem else f"is in {file.message.ref}"
+        )
         with suppress(OSError):  # nobody can see it, which the next drawing finds out
-            self._drawing.notice(f"{file.name} {told}")
+            self._drawing.notice(f"{file.name} {result}")
 
     def _draw(self, view: TurnView, *, ours: bool) -> None:
         if ours:
             self._drawing.append_own(view)
-        elif not self._watch.from_another_window(view):
+        elif not self._tracker.from_another_window(view):
             conversation = single_line(view.turn.conversation.thread, 60)
             self._drawing.append_foreign(view, f"While you were away (conversation {conversation}): {_question(view)}")
         elif view.turn.status.ended:  # until then that window shows it, and asks what there is to be decided
             self._drawing.append_foreign(view, f"From another window: {_question(view)}")
 
-    def _draw_ours(self, view: TurnView) -> None:
+    def _draw_own(self, view: TurnView) -> None:
         """Render a turn of this terminal that another process drives."""
         try:
             self._drawing.append_own(view)
         except OSError:
-            self._watch.gone.set()
-        self._watch.drew(view)
+            self._tracker.closed.set()
+        self._tracker.record(view)
 
 
 def _question(view: TurnView) -> str:
@@ -285,7 +287,7 @@ class Terminal:
 
 
 def on_screen(
-    person: LocalUser,
+    user: LocalUser,
     streams: Streams,
     *,
     model: str,
@@ -302,23 +304,23 @@ def on_screen(
     """
     from bot.platforms.console.interactive import interactive  # noqa: PLC0415 - pipes must not wait for prompt_toolkit
 
-    watch = TurnTracker(shared=shared)
-    listener, page = interactive(
-        person=person,
+    tracker = TurnTracker(shared=shared)
+    listener, transcript = interactive(
+        user=user,
         streams=streams,
-        watch=watch,
+        tracker=tracker,
         model=model,
         approve=approve,
         history=history,
         quiet_seconds=quiet_seconds,
         clock=clock,
     )
-    return Terminal(listener, ConsoleSurface(person, watch, page, files))
+    return Terminal(listener, ConsoleSurface(user, tracker, transcript, files))
 
 
 def one_question(
     text: str,
-    person: LocalUser,
+    user: LocalUser,
     streams: Streams,
     *,
     approve: ApproveMode = ApproveMode.ASK,
@@ -329,14 +331,14 @@ def one_question(
     """Return the terminal for `-m TEXT`: the answer goes to standard output, the rest to standard error; `json` for
     events instead.
     """
-    watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
-    deputies = HeadlessHandlers(clerk, ElicitationPrompt(person, drawing.notice))
-    listener = OneQuestion(text, person, watch, deputies, _output(streams))
-    return Terminal(listener, ConsoleSurface(person, watch, drawing, files))
+    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json, shared=shared)
+    handlers = HeadlessHandlers(approver, ElicitationPrompt(user, drawing.notice))
+    listener = OneQuestion(text, user, tracker, handlers, _output(streams))
+    return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
 
 
 def piped(
-    person: LocalUser,
+    user: LocalUser,
     streams: Streams,
     *,
     approve: ApproveMode = ApproveMode.ASK,
@@ -345,20 +347,20 @@ def piped(
     shared: bool = False,
 ) -> Terminal:
     """Return the terminal for a pipe: every line of standard input is a message or the answer to an elicitation."""
-    watch, drawing, clerk = _batch(person, streams, approve, json=json, shared=shared)
+    tracker, drawing, approver = _headless_parts(user, streams, approve, json=json, shared=shared)
     lines = InputLines(input_lines(streams.stdin))
-    deputies = HeadlessHandlers(clerk, ElicitationPrompt(person, drawing.notice, lines))
-    listener = PipedChat(lines, person, watch, deputies, _output(streams))
-    return Terminal(listener, ConsoleSurface(person, watch, drawing, files))
+    handlers = HeadlessHandlers(approver, ElicitationPrompt(user, drawing.notice, lines))
+    listener = PipedChat(lines, user, tracker, handlers, _output(streams))
+    return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
 
 
-def _batch(
-    person: LocalUser, streams: Streams, approve: ApproveMode, *, json: bool, shared: bool
+def _headless_parts(
+    user: LocalUser, streams: Streams, approve: ApproveMode, *, json: bool, shared: bool
 ) -> tuple[TurnTracker, Drawing, AutoApprover]:
-    look = ConsoleTheme.of(streams.stderr, streams.environ)
+    theme = ConsoleTheme.of(streams.stderr, streams.environ)
     kind = JsonLines if json else PlainStream
-    drawing: Drawing = kind(streams.stdout, streams.stderr, look)
-    return TurnTracker(shared=shared), drawing, AutoApprover(approve, person, drawing.notice)
+    drawing: Drawing = kind(streams.stdout, streams.stderr, theme)
+    return TurnTracker(shared=shared), drawing, AutoApprover(approve, user, drawing.notice)
 
 
 def _output(streams: Streams) -> Output:

@@ -60,7 +60,7 @@ STOP_SECONDS = 5.0
 _NAMES = 8
 HOW_TO_ANSWER = "It waits for a line: {}, or decline."
 HOW_TO_VISIT = "Visit {} and send the line: answer, or decline."
-NOBODY = (
+NO_TERMINAL = (
     "{} has a question, and no terminal is open to answer it, so it was cancelled. countersign chat asks you there."
 )
 NO_OBJECT = "That is no JSON object, such as {}."
@@ -102,33 +102,33 @@ class InputLines:
 class ElicitationPrompt:
     """Answers elicitations for the user; `tell` prints one line. Without `lines` all are cancelled."""
 
-    def __init__(self, person: LocalUser, tell: Callable[[str], None], lines: InputLines | None = None) -> None:
-        self._person = person
+    def __init__(self, user: LocalUser, tell: Callable[[str], None], lines: InputLines | None = None) -> None:
+        self._user = user
         self._tell = tell
         self._lines = lines
 
-    async def respond(self, asked: PendingElicitation, engine: EngineApi) -> None:
+    async def respond(self, pending: PendingElicitation, engine: EngineApi) -> None:
         """Answer one elicitation, unless it ends before."""
         if self._lines is None:
-            await self._leave(asked, engine)
+            await self._cancel(pending, engine)
             return
-        match asked.elicitation.question.ask:
+        match pending.elicitation.question.ask:
             case UrlMode(url):
                 self._tell(HOW_TO_VISIT.format(url))
             case FormMode(schema):
-                self._tell(HOW_TO_ANSWER.format(_line_for(schema)))
-        while (line := await self._line(self._lines, asked.over)) is not None:
-            match _read(line, asked.elicitation):
+                self._tell(HOW_TO_ANSWER.format(_sample_line(schema)))
+        while (line := await self._line(self._lines, pending.over)) is not None:
+            match _parse_answer(line, pending.elicitation):
                 case None:
                     self._lines.put_back(line)
                     break
                 case str(problem):
                     self._tell(problem)
                 case reply:
-                    if await self._sent(asked, reply, engine):
+                    if await self._send(pending, reply, engine):
                         return
-        if not asked.over.is_set():
-            await self._leave(asked, engine)
+        if not pending.over.is_set():
+            await self._cancel(pending, engine)
 
     async def _line(self, lines: InputLines, over: asyncio.Event) -> str | None:
         """Return the next line; None at the end of input or of the elicitation."""
@@ -137,16 +137,16 @@ class ElicitationPrompt:
             await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
             return reading.result() if reading.done() else None
         finally:
-            for each in (reading, ending):
-                each.cancel()
+            for task in (reading, ending):
+                task.cancel()
             await asyncio.gather(reading, ending, return_exceptions=True)
 
-    async def _sent(self, asked: PendingElicitation, reply: ElicitationResult, engine: EngineApi) -> bool:
+    async def _send(self, pending: PendingElicitation, reply: ElicitationResult, engine: EngineApi) -> bool:
         """Send an answer. Return True if the elicitation needs no other one."""
-        match await engine.elicitations.answer(asked.elicitation.id, reply, self._person.member):
+        match await engine.elicitations.answer(pending.elicitation.id, reply, self._user.member):
             case InvalidAnswer(problems):
-                wrong = "; ".join(_said(each) for each in problems)
-                self._tell(single_line(wrong, 500) or "It does not fit.")
+                errors = "; ".join(_problem_text(problem) for problem in problems)
+                self._tell(single_line(errors, 500) or "It does not fit.")
                 return False
             case ElicitationAnswered(action):
                 self._tell("Sent." if action is ElicitationAction.ACCEPT else "Declined.")
@@ -156,28 +156,28 @@ class ElicitationPrompt:
                 self._tell(single_line(why, 300))
         return True
 
-    async def _leave(self, asked: PendingElicitation, engine: EngineApi) -> None:
+    async def _cancel(self, pending: PendingElicitation, engine: EngineApi) -> None:
         if isinstance(
-            await engine.elicitations.answer(asked.elicitation.id, CANCELLED, self._person.member), ElicitationAnswered
+            await engine.elicitations.answer(pending.elicitation.id, CANCELLED, self._user.member), ElicitationAnswered
         ):
-            self._tell(NOBODY.format(server_name(asked.step)))
+            self._tell(NO_TERMINAL.format(server_name(pending.step)))
 
 
-def _read(line: str, elicitation: Elicitation) -> ElicitationResult | str | None:
+def _parse_answer(line: str, elicitation: Elicitation) -> ElicitationResult | str | None:
     """Return the result of a line, its error as a sentence, or None if it is no answer."""
-    word, _, rest = line.strip().partition(" ")
+    word, _, text = line.strip().partition(" ")
     match word.lower(), elicitation.question.ask:
         case "decline", _:
             return DECLINED
         case "answer", UrlMode():
             return ElicitationResult(ElicitationAction.ACCEPT)
         case "answer", FormMode(schema):
-            return _filled(schema, rest.strip())
+            return _form_answer(schema, text.strip())
         case _:
             return None
 
 
-def _filled(schema: Mapping[str, Any], text: str) -> ElicitationResult | str:
+def _form_answer(schema: Mapping[str, Any], text: str) -> ElicitationResult | str:
     if text.startswith("{"):
         try:
             content = json.loads(text, object_pairs_hook=unique_names)
@@ -191,13 +191,13 @@ def _filled(schema: Mapping[str, Any], text: str) -> ElicitationResult | str:
     except ValueError:
         return "A quote is open."
     form = elicitation_form(schema)
-    typed: dict[str, str] = {}
+    values: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or name not in form.names:
             return f"One of these, with = and its value: {', '.join(form.names)}."
-        typed[form.field_of(name)] = value
-    content, errors = form.read(typed)
+        values[form.field_of(name)] = value
+    content, errors = form.read(values)
     return next(iter(errors.values()), "") or ElicitationResult(ElicitationAction.ACCEPT, content)
 
 
@@ -205,21 +205,21 @@ async def _next(lines: AsyncIterator[str]) -> str | None:
     return await anext(lines, None)
 
 
-def _line_for(schema: Mapping[str, Any]) -> str:
+def _sample_line(schema: Mapping[str, Any]) -> str:
     """Return a sample line that answers a form, with its field names: `answer seats=… note=…`."""
     properties = schema.get("properties")
     names = (
         [single_line(show_invisible(str(name)), 40) for name in properties] if isinstance(properties, Mapping) else []
     )
-    shown = [f"{name}=…" for name in names[:_NAMES]] + (["…"] if len(names) > _NAMES else [])
-    return " ".join((ANSWER, *shown))
+    assignments = [f"{name}=…" for name in names[:_NAMES]] + (["…"] if len(names) > _NAMES else [])
+    return " ".join((ANSWER, *assignments))
 
 
-def _said(misfit: ArgumentError) -> str:
+def _problem_text(error: ArgumentError) -> str:
     """Return the error of a value, with its name once."""
-    if not misfit.argument or misfit.problem.startswith(f"{misfit.argument}:"):
-        return misfit.problem
-    return f"{misfit.argument}: {misfit.problem}"
+    if not error.argument or error.problem.startswith(f"{error.argument}:"):
+        return error.problem
+    return f"{error.argument}: {error.problem}"
 
 
 # -------------------- chats
@@ -237,18 +237,18 @@ class Output:
 class HeadlessHandlers:
     """Handlers that decide for the user."""
 
-    clerk: AutoApprover
-    respondent: ElicitationPrompt
+    approver: AutoApprover
+    responder: ElicitationPrompt
 
 
 class HeadlessChat:
     """Asks questions one after the other and waits until each answer is written."""
 
-    def __init__(self, person: LocalUser, watch: TurnTracker, deputies: HeadlessHandlers, output: Output) -> None:
-        self._person = person
-        self._watch = watch
-        self._clerk = deputies.clerk
-        self._respondent = deputies.respondent
+    def __init__(self, user: LocalUser, tracker: TurnTracker, handlers: HeadlessHandlers, output: Output) -> None:
+        self._user = user
+        self._tracker = tracker
+        self._approver = handlers.approver
+        self._responder = handlers.responder
         self._output = output
         self._engine: Awaitable[EngineApi]
         self._commands: Awaitable[Commands]
@@ -259,42 +259,42 @@ class HeadlessChat:
         """Handle Ctrl-C: stop the running turn and exit with 130."""
         self._interrupted.set()
 
-    async def _open(
+    async def _start(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> None:
         self._engine = asyncio.ensure_future(engine)
         self._commands = asyncio.ensure_future(commands)
         start = await await_ready(opening)
-        self._watch.conversation = start.conversation
+        self._tracker.conversation = start.conversation
         for view in start.open:
-            self._watch.attend(view)
+            self._tracker.track_earlier(view)
 
     async def _until_interrupted(self, work: Awaitable[int]) -> int:
         """Return the exit code of the work: 130 after an interrupt, 1 after an error or a closed output."""
         task = asyncio.ensure_future(work)
-        alone = (asyncio.ensure_future(self._decide_alone()), asyncio.ensure_future(self._answer_alone()))
-        others = (asyncio.ensure_future(self._interrupted.wait()), asyncio.ensure_future(self._watch.gone.wait()))
+        handlers = (asyncio.ensure_future(self._decide_alone()), asyncio.ensure_future(self._answer_alone()))
+        others = (asyncio.ensure_future(self._interrupted.wait()), asyncio.ensure_future(self._tracker.closed.wait()))
         try:
-            await asyncio.wait((task, *alone, *others), return_when=asyncio.FIRST_COMPLETED)
-            for deputy in alone:
-                if deputy.done():
-                    deputy.result()
+            await asyncio.wait((task, *handlers, *others), return_when=asyncio.FIRST_COMPLETED)
+            for handler in handlers:
+                if handler.done():
+                    handler.result()
             if not task.done():
                 await self._stop()
-            if self._watch.gone.is_set():
-                return self._unread()
+            if self._tracker.closed.is_set():
+                return self._discard_output()
             return task.result() if task.done() and not self._interrupted.is_set() else 130
         except CountersignError as error:
             write(self._output.remarks, f"countersign: {single_line(str(error), 1000)}\n")
             return 1
         except OSError:
-            return self._unread()
+            return self._discard_output()
         finally:
-            for each in (task, *alone, *others):
-                each.cancel()
-            await asyncio.gather(task, *alone, *others, return_exceptions=True)
+            for task_or_wait in (task, *handlers, *others):
+                task_or_wait.cancel()
+            await asyncio.gather(task, *handlers, *others, return_exceptions=True)
 
-    def _unread(self) -> int:
+    def _discard_output(self) -> int:
         """Return the exit code after the reader of a pipe has closed it. The buffer is discarded, because the
         interpreter would report an error at exit.
         """
@@ -304,19 +304,19 @@ class HeadlessChat:
 
     async def _decide_alone(self) -> None:
         while True:
-            asked = await self._watch.asked.get()
-            if asked.ours or not self._watch.shared:
-                await self._clerk.deny_rest(asked.step, await await_ready(self._engine))
+            call = await self._tracker.pending_calls.get()
+            if call.own or not self._tracker.shared:
+                await self._approver.deny_rest(call.step, await await_ready(self._engine))
             else:
                 # Its person may sit at another terminal at this moment: what the rule leaves open is theirs to say.
-                await self._clerk.apply_rule(asked.step, await await_ready(self._engine))
+                await self._approver.apply_rule(call.step, await await_ready(self._engine))
 
     async def _answer_alone(self) -> None:
         while True:
-            asked = await self._watch.asked_back.get()
+            elicitation = await self._tracker.pending_elicitations.get()
             # What is asked of somebody at another terminal is theirs to answer.
-            if asked.ours or not self._watch.shared:
-                await self._respondent.respond(asked, await await_ready(self._engine))
+            if elicitation.own or not self._tracker.shared:
+                await self._responder.respond(elicitation, await await_ready(self._engine))
 
     async def _stop(self) -> None:
         """Stop the running turn and wait until its end is written, within a time limit."""
@@ -325,8 +325,8 @@ class HeadlessChat:
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 engine = await await_ready(self._engine)
-                if await engine.stop(self._turn, self._person.author):
-                    await self._watch.end(self._turn, engine)
+                if await engine.stop(self._turn, self._user.author):
+                    await self._tracker.end(self._turn, engine)
         except TimeoutError:
             write(self._output.remarks, "The turn is still being stopped.\n")
 
@@ -341,7 +341,7 @@ class HeadlessChat:
             case Help():
                 self._print("\n".join(f"{name:<16}{what}" for name, what in COMMANDS.items()))
             case NewConversation():
-                self._watch.conversation = fresh_conversation()
+                self._tracker.conversation = fresh_conversation()
             case Quit():
                 code = None
             case UnknownCommand() as unknown:
@@ -354,33 +354,33 @@ class HeadlessChat:
         try:
             match wanted:
                 case Say(text):
-                    return await self._ask(engine, engine.receive(self._person.says(text, self._watch.conversation)))
+                    return await self._ask(engine, engine.receive(self._user.says(text, self._tracker.conversation)))
                 case CheckCall():
-                    return await self._ask(engine, turn_tracker.check(engine, self._person, self._here))
+                    return await self._ask(engine, turn_tracker.check(engine, self._user, self._conversation))
                 case RunAgain():
-                    return await self._ask(engine, turn_tracker.run_again(engine, self._person, self._here))
+                    return await self._ask(engine, turn_tracker.run_again(engine, self._user, self._conversation))
                 case StopTurn():
-                    await turn_tracker.stop(engine, self._person, self._here)
+                    await turn_tracker.stop(engine, self._user, self._conversation)
                     write(self._output.remarks, "Stopped.\n")
                     return 0
         except (NotFound, QueueFull) as error:
             write(self._output.remarks, f"{error}\n")
             return 1
 
-    async def _ask(self, engine: EngineApi, handing: Awaitable[Receipt]) -> int:
-        receipt = await self._watch.submit(handing)
+    async def _ask(self, engine: EngineApi, submission: Awaitable[Receipt]) -> int:
+        receipt = await self._tracker.submit(submission)
         self._turn = receipt.turn_id
-        view = await self._watch.end(receipt.turn_id, engine)
+        view = await self._tracker.end(receipt.turn_id, engine)
         self._turn = ""
         return exit_code(view)
 
     @property
-    def _here(self) -> ConversationKey:
-        return self._person.key(self._watch.conversation)
+    def _conversation(self) -> ConversationKey:
+        return self._user.key(self._tracker.conversation)
 
     async def _invoke(self, command: str, words: tuple[str, ...]) -> int:
         commands = await await_ready(self._commands)
-        request = Invocation(command, words, self._person.member, self._here)
+        request = Invocation(command, words, self._user.member, self._conversation)
         last: Reply | Form | None = None
         async for reply in commands.handle(request):
             last = reply
@@ -404,9 +404,9 @@ class OneQuestion(HeadlessChat):
     """`-m TEXT`: asks one question and exits."""
 
     def __init__(
-        self, text: str, person: LocalUser, watch: TurnTracker, deputies: HeadlessHandlers, output: Output
+        self, text: str, user: LocalUser, tracker: TurnTracker, handlers: HeadlessHandlers, output: Output
     ) -> None:
-        super().__init__(person, watch, deputies, output)
+        super().__init__(user, tracker, handlers, output)
         self._text = text
 
     async def run(
@@ -418,7 +418,7 @@ class OneQuestion(HeadlessChat):
     async def _once(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
-        await self._open(engine, commands, opening)
+        await self._start(engine, commands, opening)
         return await self._line(self._text) or 0
 
 
@@ -426,9 +426,9 @@ class PipedChat(HeadlessChat):
     """Every line is a message, unless a server waits for an answer; the next one is sent when the last is answered."""
 
     def __init__(
-        self, lines: InputLines, person: LocalUser, watch: TurnTracker, deputies: HeadlessHandlers, output: Output
+        self, lines: InputLines, user: LocalUser, tracker: TurnTracker, handlers: HeadlessHandlers, output: Output
     ) -> None:
-        super().__init__(person, watch, deputies, output)
+        super().__init__(user, tracker, handlers, output)
         self._lines = lines
 
     async def run(
@@ -443,11 +443,11 @@ class PipedChat(HeadlessChat):
     async def _all(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
-        await self._open(engine, commands, opening)
+        await self._start(engine, commands, opening)
         worst = 0
         while (line := await self._lines.next()) is not None:
             code = await self._line(line)
-            if code is None or self._watch.gone.is_set():
+            if code is None or self._tracker.closed.is_set():
                 break
             worst = max(worst, code)
         return worst

@@ -56,36 +56,36 @@ REMINDED_TURNS = 3
 class ChatChrome:
     """Greets, reminds, helps and echoes."""
 
-    def __init__(self, page: TranscriptView, look: ConsoleTheme, model: str) -> None:
-        self._page = page
-        self._screen = page.screen
-        self._look = look
+    def __init__(self, transcript: TranscriptView, theme: ConsoleTheme, model: str) -> None:
+        self._transcript = transcript
+        self._screen = transcript.screen
+        self._theme = theme
         self._model = model
 
     def print_banner(self) -> None:
         """Print the banner."""
         name, *about = ("countersign", safe_lines(self._model), "/help")
-        between = self._look.own(" · ")
+        between = self._theme.own(" · ")
         if cells(between.join((name, *about))) > self._screen.columns:
             about = about[-1:]
-        words = (self._look.accent(name), *map(self._look.dim, about))
-        self._page.put(Piece(PieceKind.TEXT, self._look.dim(between).join(words)))
+        words = (self._theme.accent(name), *map(self._theme.dim, about))
+        self._transcript.print_pieces(Piece(PieceKind.TEXT, self._theme.dim(between).join(words)))
 
     def remind(self, start: StartState) -> None:
         """Print the resumed conversation and its last turns on two lines each."""
         if not start.count:
             return
         turns = "1 earlier turn" if start.count == 1 else f"{start.count} earlier turns"
-        self._page.remark(
+        self._transcript.remark(
             f"Continuing {safe_lines(single_line(start.conversation, 60))} ({turns}). /new starts a fresh one."
         )
         room = self._screen.columns - 2
         for view in start.ended[-REMINDED_TURNS:]:
             text = answer(view) if view.turn.question.call else strip_markdown(answer(view))
-            said = single_line(text, room)
-            told = (f"{PROMPT} {single_line(view.turn.question.text, room)}", f"  {said}".rstrip())
-            lines = (clip(self._look.own(safe_lines(line)), room, self._look) for line in told if line)
-            self._page.remark("\n".join(lines))
+            reply = single_line(text, room)
+            texts = (f"{PROMPT} {single_line(view.turn.question.text, room)}", f"  {reply}".rstrip())
+            lines = (clip(self._theme.own(safe_lines(line)), room, self._theme) for line in texts if line)
+            self._transcript.remark("\n".join(lines))
 
     def help(self) -> None:
         """Print the commands and keys."""
@@ -93,15 +93,15 @@ class ChatChrome:
         rows += [("Ctrl-C", "stops what runs; twice leaves"), ("Ctrl-R", "searches what was typed before")]
         widest = max(len(name) for name, _ in rows) + 2
         lines = (
-            f"  {self._look.accent(name.ljust(widest))}{self._look.dim(self._look.own(does))}" for name, does in rows
+            f"  {self._theme.accent(name.ljust(widest))}{self._theme.dim(self._theme.own(does))}" for name, does in rows
         )
-        self._page.put(Piece(PieceKind.REMARK, "\n".join(lines)))
+        self._transcript.print_pieces(Piece(PieceKind.REMARK, "\n".join(lines)))
 
     def echo(self, text: str) -> None:
         """Print a sent line above its result."""
         first, *more = safe_lines(text.strip()).split("\n")
-        lines = [self._look.prompt + self._look.bold(first), *(f"  {self._look.bold(line)}" for line in more)]
-        self._page.put(Piece(PieceKind.QUESTION, "\n".join(lines)))
+        lines = [self._theme.prompt + self._theme.bold(first), *(f"  {self._theme.bold(line)}" for line in more)]
+        self._transcript.print_pieces(Piece(PieceKind.QUESTION, "\n".join(lines)))
 
 
 FRAME_SECONDS = 0.1
@@ -114,28 +114,32 @@ class InteractiveChat:
     def __init__(
         self,
         *,
-        person: LocalUser,
-        watch: TurnTracker,
-        page: TranscriptView,
-        look: ConsoleTheme,
-        typesetting: LazyRenderer,
+        user: LocalUser,
+        tracker: TurnTracker,
+        transcript: TranscriptView,
+        theme: ConsoleTheme,
+        renderer: LazyRenderer,
         completer: SlashCompleter,
         approve: ApproveMode,
         model: str,
     ) -> None:
-        self._person = person
-        self._watch = watch
-        self._page = page
-        self._screen = page.screen
-        self._typesetting = typesetting
+        self._user = user
+        self._tracker = tracker
+        self._transcript = transcript
+        self._screen = transcript.screen
+        self._renderer = renderer
         self._completer = completer
         self._approve = approve
-        self._host = ChatChrome(page, look, model)
-        self._errands = CommandRunner(person, page, typesetting, lambda: self._here)
-        self._clerk = AutoApprover(approve, person, page.notice)
-        does = ApprovalActions(person, self._errands, lambda: self._engine, lambda: self._commands)
-        self._cards = CardKeys(page, look, decide=does.decide, allow=does.allow, change=does.change, spawn=self._spawn)
-        self._inquiries = ElicitationKeys(page, look, say=does.say, spawn=self._spawn, done=self._look_again)
+        self._chrome = ChatChrome(transcript, theme, model)
+        self._runner = CommandRunner(user, transcript, renderer, lambda: self._conversation)
+        self._approver = AutoApprover(approve, user, transcript.notice)
+        does = ApprovalActions(user, self._runner, lambda: self._engine, lambda: self._commands)
+        self._cards = CardKeys(
+            transcript, theme, decide=does.decide, allow=does.allow, change=does.change, spawn=self._spawn
+        )
+        self._elicitations = ElicitationKeys(
+            transcript, theme, say=does.say, spawn=self._spawn, done=self._ask_remaining
+        )
         self._turn = ""
         self._work: asyncio.Task[None] | None = None
         self._nothing_sent = False
@@ -148,7 +152,7 @@ class InteractiveChat:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: CountersignError | None = None
         self._screen.listener = self
-        page.on_view = self._seen
+        transcript.on_view = self._ask_approvals
 
     async def run(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
@@ -157,27 +161,27 @@ class InteractiveChat:
         startup.
         """
         self._engine, self._commands = asyncio.ensure_future(engine), asyncio.ensure_future(commands)
-        self._host.print_banner()
+        self._chrome.print_banner()
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                self._spawn(self._talk(opening))
+                self._spawn(self._run_lines(opening))
                 self._spawn(self._decide_by_rule())
                 self._spawn(self._turn_spinner())
                 self._spawn(self._offer_completions())
-                self._spawn(self._typesetting.warm_up())
+                self._spawn(self._renderer.warm_up())
                 code = await self._screen.run()
                 for task in self._tasks:
                     task.cancel()
         finally:
             if self._failure is not None:
-                self._page.complaint(str(self._failure))
+                self._transcript.print_error(str(self._failure))
         return 1 if self._failure is not None else code
 
     def interrupt(self) -> None:
         """Handle Ctrl-C: leave the form, or stop the running turn; without one, or the second time, leave."""
-        if self._errands.filling.asking:
-            self._errands.filling.withdraw()
+        if self._runner.form_prompt.asking:
+            self._runner.form_prompt.withdraw()
         elif self._busy and not self._stopping:
             self._stop()
         elif self._busy:
@@ -207,73 +211,73 @@ class InteractiveChat:
         if isinstance(meaning, Quit):
             self._screen.leave(0)
         elif isinstance(meaning, Help):
-            self._host.echo(text)
-            self._host.help()
+            self._chrome.echo(text)
+            self._chrome.help()
         elif isinstance(meaning, StopTurn):
-            self._host.echo(text)
-            self._clear_the_way()
+            self._chrome.echo(text)
+            self._stop_blocking()
         elif self._busy:
             self._queued.append(text)
-            self._page.queued = tuple(self._queued)
+            self._transcript.queued = tuple(self._queued)
             self._screen.refresh()
         else:
-            self._take(text)
+            self._start_line(text)
 
     def answer(self, key: str) -> None:
         """Handle a key on a card."""
-        if self._inquiries.busy:
-            self._inquiries.answer(key)
+        if self._elicitations.busy:
+            self._elicitations.answer(key)
         else:
             self._cards.answer(key)
 
     def reason(self, text: str) -> None:
         """Handle a field of a form, or the reason of a denial."""
-        if self._errands.filling.asking:
-            self._errands.filling.answer(text)
+        if self._runner.form_prompt.asking:
+            self._runner.form_prompt.answer(text)
         else:
             self._cards.reason(text)
 
     def withdraw(self) -> None:
         """Handle Escape or Ctrl-D in a form."""
-        self._errands.filling.withdraw()
+        self._runner.form_prompt.withdraw()
 
     # What happens beside the keys
 
-    async def _talk(self, opening: Awaitable[StartState]) -> None:
+    async def _run_lines(self, opening: Awaitable[StartState]) -> None:
         try:
             start = await await_ready(opening)
             if start.open:
                 await await_ready(self._engine)
         except CountersignError as error:
-            self._give_up(error)
+            self._fail(error)
             return
-        self._watch.conversation = start.conversation
-        self._host.remind(start)
+        self._tracker.conversation = start.conversation
+        self._chrome.remind(start)
         if start.open:
-            await self._pick_up(start.open)
+            await self._resume(start.open)
         while True:
             text = await self._lines.get()
-            self._work = self._spawn(self._do(text))
+            self._work = self._spawn(self._run_line(text))
             await asyncio.wait((self._work,))
             self._next()
 
-    async def _pick_up(self, views: Sequence[TurnView]) -> None:
+    async def _resume(self, views: Sequence[TurnView]) -> None:
         """Resume turns that an earlier process left running or waiting here."""
         self._busy = True
         for view in views:
-            self._page.begin("")
-            self._watch.track(view.turn.id)
-            self._host.echo(view.turn.question.text)
-            self._page.append_own(view)
-            self._watch.drew(view)
+            self._transcript.begin("")
+            self._tracker.track(view.turn.id)
+            self._chrome.echo(view.turn.question.text)
+            self._transcript.append_own(view)
+            self._tracker.record(view)
             await self._follow(view.turn.id)
         if self._lines.empty():  # else a line was sent before anybody knew of these turns, and it runs now
             self._next()
 
-    async def _do(self, text: str) -> None:
+    async def _run_line(self, text: str) -> None:
         """Run a line, except for those that `line` runs at once."""
         if self._stopping:
-            self._page.remark("Stopped.")
+            self._transcript.remark("Stopped.")
             return
         try:
             match parse(text):
@@ -282,16 +286,16 @@ class InteractiveChat:
                 case Invoke(command, words):
                     await self._invoke(command, words)
                 case NewConversation():
-                    self._watch.conversation = fresh_conversation()
-                    self._page.remark("A fresh conversation.")
+                    self._tracker.conversation = fresh_conversation()
+                    self._transcript.remark("A fresh conversation.")
                 case UnknownCommand() as unknown:
-                    self._page.notice(unknown.complaint)
+                    self._transcript.notice(unknown.complaint)
                 case Help() | Quit() | StopTurn() | None:
                     return
         except NotFound as error:
-            self._page.notice(str(error))
+            self._transcript.notice(str(error))
         except CountersignError as error:
-            self._page.complaint(str(error))
+            self._transcript.print_error(str(error))
         finally:
             self._nothing_sent = False
 
@@ -300,27 +304,27 @@ class InteractiveChat:
         try:
             engine = await await_ready(self._engine)
         except CountersignError as error:
-            self._give_up(error)
+            self._fail(error)
             return
         self._nothing_sent = False
-        self._page.busy = "Thinking…"
-        receipt = await self._watch.submit(self._handed(engine, wanted))
+        self._transcript.busy = "Thinking…"
+        receipt = await self._tracker.submit(self._submit(engine, wanted))
         await self._follow(receipt.turn_id)
 
-    async def _handed(self, engine: EngineApi, wanted: Say | CheckCall | RunAgain | InboundMessage) -> Receipt:
+    async def _submit(self, engine: EngineApi, wanted: Say | CheckCall | RunAgain | InboundMessage) -> Receipt:
         match wanted:
             case InboundMessage():
                 return await engine.receive(wanted)
             case Say(message):
-                return await engine.receive(self._person.says(message, self._watch.conversation))
+                return await engine.receive(self._user.says(message, self._tracker.conversation))
             case CheckCall():
-                return await turn_tracker.check(engine, self._person, self._here)
+                return await turn_tracker.check(engine, self._user, self._conversation)
             case RunAgain():
-                return await turn_tracker.run_again(engine, self._person, self._here)
+                return await turn_tracker.run_again(engine, self._user, self._conversation)
 
     @property
-    def _here(self) -> ConversationKey:
-        return self._person.key(self._watch.conversation)
+    def _conversation(self) -> ConversationKey:
+        return self._user.key(self._tracker.conversation)
 
     async def _follow(self, turn_id: str) -> None:
         """Wait for the end of a turn, or for an interrupt."""
@@ -328,98 +332,98 @@ class InteractiveChat:
         try:
             if self._stopping:
                 await self._stop_turn(turn_id)
-            await self._watch.end(turn_id, await await_ready(self._engine))
+            await self._tracker.end(turn_id, await await_ready(self._engine))
         finally:
             self._turn = ""
-            self._page.forget(turn_id)
+            self._transcript.forget(turn_id)
 
     async def _invoke(self, command: str, words: tuple[str, ...]) -> None:
         self._nothing_sent = True
-        message = await self._errands.run(await await_ready(self._commands), command, words)
+        message = await self._runner.run(await await_ready(self._commands), command, words)
         if message is not None:
             await self._ask(message)
 
     def _next(self) -> None:
         """Run the next queued line, or return to the prompt."""
-        self._busy = self._stopping = self._page.stopping = False
+        self._busy = self._stopping = self._transcript.stopping = False
         self._work = None
-        self._page.busy = ""
+        self._transcript.busy = ""
         if self._queued:
             text = self._queued.pop(0)
-            self._page.queued = tuple(self._queued)
-            self._take(text)
+            self._transcript.queued = tuple(self._queued)
+            self._start_line(text)
         self._screen.refresh()
 
-    def _take(self, text: str) -> None:
+    def _start_line(self, text: str) -> None:
         self._busy = True
-        self._page.begin("" if self._engine.done() else "Starting…")
-        self._host.echo(text)
+        self._transcript.begin("" if self._engine.done() else "Starting…")
+        self._chrome.echo(text)
         self._lines.put_nowait(text)
 
     def _stop(self) -> None:
         self._stopping = True
         self._screen.prefill("\n".join(self._queued))
         self._queued.clear()
-        self._page.queued = ()
-        self._page.stopping = True
+        self._transcript.queued = ()
+        self._transcript.stopping = True
         self._cards.withdraw()
-        self._inquiries.withdraw()
+        self._elicitations.withdraw()
         if self._turn:
             self._spawn(self._stop_turn(self._turn))
         elif self._work is not None and self._nothing_sent:
             self._work.cancel()
-            self._page.remark("Stopped.")
+            self._transcript.remark("Stopped.")
 
-    def _clear_the_way(self) -> None:
+    def _stop_blocking(self) -> None:
         """Stop the turn that the own one waits for, else the own one, else the running one of the conversation."""
-        mine = self._watch.newest(self._turn)
-        if self._busy and not (mine is not None and mine.ahead):
+        own_view = self._tracker.newest(self._turn)
+        if self._busy and not (own_view is not None and own_view.ahead):
             if not self._stopping:
                 self._stop()
         else:
-            self._spawn(self._stop_what_holds())
+            self._spawn(self._stop_blocking_turn())
 
-    async def _stop_what_holds(self) -> None:
+    async def _stop_blocking_turn(self) -> None:
         try:
-            await turn_tracker.stop(await await_ready(self._engine), self._person, self._here)
+            await turn_tracker.stop(await await_ready(self._engine), self._user, self._conversation)
         except NotFound as error:
-            self._page.notice(str(error))
+            self._transcript.notice(str(error))
         except CountersignError as error:
-            self._page.complaint(str(error))
+            self._transcript.print_error(str(error))
         else:
-            self._page.notice("Stopped what was ahead." if self._busy else "Stopped.")
+            self._transcript.notice("Stopped what was ahead." if self._busy else "Stopped.")
 
     async def _stop_turn(self, turn_id: str) -> None:
         try:
-            await (await await_ready(self._engine)).stop(turn_id, self._person.author)
+            await (await await_ready(self._engine)).stop(turn_id, self._user.author)
         except CountersignError as error:
-            self._stopping = self._page.stopping = False
-            self._page.complaint(str(error))
+            self._stopping = self._transcript.stopping = False
+            self._transcript.print_error(str(error))
 
     # Approvals
 
-    def _seen(self, view: TurnView) -> None:
+    def _ask_approvals(self, view: TurnView) -> None:
         """Ask for the approvals of a rendered view, unless the rule of `--approve` decides."""
         calls = [step for step in view.steps if isinstance(step, ToolStep) and step.approval is not None]
-        if self._watch.knows(view.turn.id):
+        if self._tracker.owns(view.turn.id):
             calls = [
                 step for step in calls if step.status is not StepStatus.AWAITING or self._approve.verdict(step) is None
             ]
-        self._cards.update(view, calls, asking=not (self._stopping or self._inquiries.busy))
-        self._inquiries.update(view, asking=not (self._stopping or self._cards.busy))
+        self._cards.update(view, calls, asking=not (self._stopping or self._elicitations.busy))
+        self._elicitations.update(view, asking=not (self._stopping or self._cards.busy))
 
-    def _look_again(self) -> None:
+    def _ask_remaining(self) -> None:
         """Ask for other approvals after the last elicitation."""
-        if (view := self._watch.newest(self._turn)) is not None:
-            self._seen(view)
+        if (view := self._tracker.newest(self._turn)) is not None:
+            self._ask_approvals(view)
 
     async def _decide_by_rule(self) -> None:
         while True:
-            asked = await self._watch.asked.get()
+            call = await self._tracker.pending_calls.get()
             try:
-                await self._clerk.apply_rule(asked.step, await await_ready(self._engine))
+                await self._approver.apply_rule(call.step, await await_ready(self._engine))
             except CountersignError as error:
-                self._page.complaint(str(error))
+                self._transcript.print_error(str(error))
 
     # Small things
 
@@ -433,23 +437,23 @@ class InteractiveChat:
         while True:
             await asyncio.sleep(FRAME_SECONDS)
             if self._busy:
-                self._page.tick()
+                self._transcript.tick()
 
     async def _offer_completions(self) -> None:
         with contextlib.suppress(CountersignError):
             commands = await await_ready(self._commands)
-            self._completer.more = lambda text: commands.complete(text, self._here)
+            self._completer.more = lambda text: commands.complete(text, self._conversation)
 
-    def _give_up(self, error: CountersignError) -> None:
+    def _fail(self, error: CountersignError) -> None:
         self._failure = error
         self._screen.leave(1)
 
 
 def interactive(
     *,
-    person: LocalUser,
+    user: LocalUser,
     streams: Streams,
-    watch: TurnTracker,
+    tracker: TurnTracker,
     model: str,
     approve: ApproveMode,
     history: Path | None,
@@ -457,29 +461,29 @@ def interactive(
     clock: Callable[[], float],
 ) -> tuple[InteractiveChat, TranscriptView]:
     """Return the interactive chat and its transcript view."""
-    look = ConsoleTheme.of(streams.stdout, streams.environ)
+    theme = ConsoleTheme.of(streams.stdout, streams.environ)
     completer = SlashCompleter()
     quiet = QUIET_SECONDS if quiet_seconds is None else quiet_seconds
     screen = Screen(
-        look=look,
+        theme=theme,
         history=LineHistory(history),
         completer=completer,
         terminal=(create_input(streams.stdin), _output(streams.stdout)),
         quiet_seconds=quiet,
     )
-    typesetting = LazyRenderer(look)
-    page = TranscriptView(screen, look, typesetting, clock)
+    renderer = LazyRenderer(theme)
+    transcript = TranscriptView(screen, theme, renderer, clock)
     chat = InteractiveChat(
-        person=person,
-        watch=watch,
-        page=page,
-        look=look,
-        typesetting=typesetting,
+        user=user,
+        tracker=tracker,
+        transcript=transcript,
+        theme=theme,
+        renderer=renderer,
         completer=completer,
         approve=approve,
         model=model,
     )
-    return chat, page
+    return chat, transcript
 
 
 def _output(stdout: TextIO) -> Output:

@@ -34,71 +34,71 @@ def strip_markdown(markdown: str) -> str:
     return _MARKS.sub("", markdown)
 
 
-def tool_text(line: ToolStatus, look: ConsoleTheme, width: int | None = None) -> str:
+def tool_text(line: ToolStatus, theme: ConsoleTheme, width: int | None = None) -> str:
     """Return the line of a tool call: `  ✓ notes.add_note  Added note 3`.
 
     In a window of `width` columns a success is cut to one line; an error is complete, on further lines if needed.
     """
     state = line.state if line.mark not in _QUIET or not line.summary else ""
-    said = look.own(safe_lines(line.summary))
+    summary = theme.own(safe_lines(line.summary))
     more = f" ({line.more})" if line.more else ""
     name = safe_lines(line.name)
-    rest: list[str] = []
+    continuation: list[str] = []
     if width is not None:
-        name = clip(name, width - 4 - (cells(state) + 2 if state else 0), look)
+        name = clip(name, width - 4 - (cells(state) + 2 if state else 0), theme)
         room = width - 4 - cells("  ".join(part for part in (name, state, "") if part)) - 2
         if line.mark in _QUIET:
-            said, more = _cut(said, more, room, look)
-        elif cells(said + more) > room:
-            rest, said, more = fold(said + more, width - 4), "", ""
-    told = [name, _state(line.mark, state, look), look.dim(said + more)]
-    first = f"  {look.icon(line.mark)} {'  '.join(part for part in told if part)}"
-    return "\n".join([first, *(f"    {look.dim(more_of_it)}" for more_of_it in rest)])
+            summary, more = _cut(summary, more, room, theme)
+        elif cells(summary + more) > room:
+            continuation, summary, more = fold(summary + more, width - 4), "", ""
+    parts = [name, _state(line.mark, state, theme), theme.dim(summary + more)]
+    first = f"  {theme.icon(line.mark)} {'  '.join(part for part in parts if part)}"
+    return "\n".join([first, *(f"    {theme.dim(more_of_it)}" for more_of_it in continuation)])
 
 
-def card_text(card: ApprovalCard, look: ConsoleTheme, width: int) -> str:
+def card_text(card: ApprovalCard, theme: ConsoleTheme, width: int) -> str:
     """Return an approval card, every line behind the bar."""
     facts = [f"{card.server}.{card.tool}" if card.server else card.tool]
     facts += [f"asked by {card.asked_by}", *filter(None, (card.needs, card.signed)), card.expiry, card.short_id]
-    about = look.own(" · ".join(safe_lines(fact) for fact in facts))
-    lines = [look.bold(look.own(line)) for line in fold(safe_lines(card.title), width - 4)]
-    risk, *rest = fold(f"{card.risk}{look.own(' · ')}{about}", width - 4)
-    lines.append(_risk(card.risk, look) + look.dim(risk.removeprefix(card.risk)))
-    lines += [look.dim(line) for line in rest]
+    about = theme.own(" · ".join(safe_lines(fact) for fact in facts))
+    lines = [theme.bold(theme.own(line)) for line in fold(safe_lines(card.title), width - 4)]
+    risk, *more_lines = fold(f"{card.risk}{theme.own(' · ')}{about}", width - 4)
+    lines.append(_risk(card.risk, theme) + theme.dim(risk.removeprefix(card.risk)))
+    lines += [theme.dim(line) for line in more_lines]
     if card.arguments:
         lines.append("")
-        lines += _arguments(card, look, width - 4)
-    return "\n".join(card_line(line, look) for line in lines)
+        lines += _arguments(card, theme, width - 4)
+    return "\n".join(card_line(line, theme) for line in lines)
 
 
-def elicitation_text(card: ElicitationCard, look: ConsoleTheme, width: int) -> str:
+def elicitation_text(card: ElicitationCard, theme: ConsoleTheme, width: int) -> str:
     """Return an elicitation, every line behind the bar; the server's lines are marked."""
     facts = [f"{card.server}.{card.tool}", f"asked of {card.asked_of}", card.expiry]
-    lines = [look.bold(look.own(line)) for line in fold(safe_lines(f"{card.title}:"), width - 4)]
+    lines = [theme.bold(theme.own(line)) for line in fold(safe_lines(f"{card.title}:"), width - 4)]
     if card.message:
-        lines += [f"> {line}" for line in fold(look.own(safe_lines(card.message)), width - 6)]
+        lines += [f"> {line}" for line in fold(theme.own(safe_lines(card.message)), width - 6)]
     about = [f"wants: {', '.join(card.fields)}"] if card.fields else []
     about += [f"leads to {card.domain}"] if card.domain else []
-    for each in (*about, " · ".join(facts)):
-        lines += [look.dim(line) for line in fold(look.own(safe_lines(each)), width - 4)]
-    lines += [look.warn(line) for line in fold(card.warning, width - 4) if line]
-    return "\n".join(card_line(line, look) for line in lines)
+    for text in (*about, " · ".join(facts)):
+        lines += [theme.dim(line) for line in fold(theme.own(safe_lines(text)), width - 4)]
+    lines += [theme.warn(line) for line in fold(card.warning, width - 4) if line]
+    return "\n".join(card_line(line, theme) for line in lines)
 
 
-def full_arguments(card: ApprovalCard, look: ConsoleTheme, width: int) -> list[str]:
+def full_arguments(card: ApprovalCard, theme: ConsoleTheme, width: int) -> list[str]:
     """Return every argument in full, behind the bar."""
     lines: list[str] = []
     for argument in card.arguments:
-        size = look.own(f"{argument.name} · {len(argument.full)} characters")
-        lines += [look.dim(line) for line in fold(safe_lines(size), width - 4)]
-        lines += fold(look.own(safe_lines(argument.full)), width - 4)
-        lines += [*_warned(warning_lines(argument), look, width - 4), ""]
-    return [card_line(line, look) for line in lines[:-1] or ["This call has no arguments."]]
+        size = theme.own(f"{argument.name} · {len(argument.full)} characters")
+        lines += [theme.dim(line) for line in fold(safe_lines(size), width - 4)]
+        lines += fold(theme.own(safe_lines(argument.full)), width - 4)
+        lines += [*_warning_lines(warning_lines(argument), theme, width - 4), ""]
+    return [card_line(line, theme) for line in lines[:-1] or ["This call has no arguments."]]
 
 
-def card_line(text: str, look: ConsoleTheme) -> str:
+def card_line(text: str, theme: ConsoleTheme) -> str:
     """Return a line of a card."""
-    return f"  {look.warn(look.own(BAR))} {text}".rstrip()
+    return f"  {theme.warn(theme.own(BAR))} {text}".rstrip()
 
 
 def remark(text: str, width: int, paint: Callable[[str], str]) -> str:
@@ -111,13 +111,13 @@ def cells(text: str) -> int:
     return sum(_cells(character) for character in text)
 
 
-def clip(text: str, width: int, look: ConsoleTheme) -> str:
+def clip(text: str, width: int, theme: ConsoleTheme) -> str:
     """Cut a plain line to `width` columns with an ellipsis; empty if nothing fits."""
     if cells(text) <= width:
         return text
-    end = look.own("…")
-    kept = text[: _columns(text, width - cells(end))].rstrip(" .…")
-    return f"{kept}{end}" if kept else ""
+    end = theme.own("…")
+    beginning = text[: _columns(text, width - cells(end))].rstrip(" .…")
+    return f"{beginning}{end}" if beginning else ""
 
 
 def fold(text: str, width: int) -> list[str]:
@@ -125,63 +125,63 @@ def fold(text: str, width: int) -> list[str]:
     return [folded_line for line in text.split("\n") for folded_line in _fold(line, max(width, _LEAST_WIDTH))]
 
 
-def _state(mark: StatusIcon, state: str, look: ConsoleTheme) -> str:
+def _state(mark: StatusIcon, state: str, theme: ConsoleTheme) -> str:
     match mark:
         case StatusIcon.FAILED | StatusIcon.DENIED:
-            return look.bad(state)
+            return theme.bad(state)
         case StatusIcon.UNKNOWN | StatusIcon.WAITING:
-            return look.warn(state)
+            return theme.warn(state)
         case _:
-            return look.dim(state)
+            return theme.dim(state)
 
 
-def _cut(said: str, more: str, room: int, look: ConsoleTheme) -> tuple[str, str]:
+def _cut(summary: str, more: str, room: int, theme: ConsoleTheme) -> tuple[str, str]:
     """Cut a call's result, so that the count of further lines stays visible; the count is cut first without room."""
-    if cells(said + more) <= room:
-        return said, more
-    short = clip(said, room - cells(more), look)
+    if cells(summary + more) <= room:
+        return summary, more
+    short = clip(summary, room - cells(more), theme)
     if cells(short) >= _LEAST_WIDTH:
         return short, more
-    return clip(said, room, look), ""
+    return clip(summary, room, theme), ""
 
 
-def _arguments(card: ApprovalCard, look: ConsoleTheme, width: int) -> Iterator[str]:
+def _arguments(card: ApprovalCard, theme: ConsoleTheme, width: int) -> Iterator[str]:
     """Yield values beside their names; below them if a name is long or the window narrow."""
     names = [cells(argument.label) for argument in card.arguments]
     widest = max((size for size in names if size <= _LONGEST_NAME_BESIDE), default=0)
     for argument, size in zip(card.arguments, names, strict=True):
         name = safe_lines(argument.label)
         if size > widest or width - widest - 2 < _LEAST_VALUE_WIDTH:
-            yield from map(look.dim, fold(name, width))
-            yield from (f"  {line}" for line in fold(_shown(argument, look), width - 2))
-            yield from _warned(card_warning_lines(argument, "v to view all"), look, width)
+            yield from map(theme.dim, fold(name, width))
+            yield from (f"  {line}" for line in fold(_argument_text(argument, theme), width - 2))
+            yield from _warning_lines(card_warning_lines(argument, "v to view all"), theme, width)
             continue
-        first, *more = fold(_shown(argument, look), width - widest - 2)
-        yield look.dim(name + " " * (widest - size)) + f"  {first}"
+        first, *more = fold(_argument_text(argument, theme), width - widest - 2)
+        yield theme.dim(name + " " * (widest - size)) + f"  {first}"
         yield from (" " * (widest + 2) + line for line in more)
-        yield from _warned(card_warning_lines(argument, "v to view all"), look, width)
+        yield from _warning_lines(card_warning_lines(argument, "v to view all"), theme, width)
 
 
-def _warned(lines: Iterable[str], look: ConsoleTheme, width: int) -> Iterator[str]:
+def _warning_lines(lines: Iterable[str], theme: ConsoleTheme, width: int) -> Iterator[str]:
     for line in lines:
-        yield from map(look.warn, fold(look.own(safe_lines(line)), width))
+        yield from map(theme.warn, fold(theme.own(safe_lines(line)), width))
 
 
-def _shown(argument: CardArgument, look: ConsoleTheme) -> str:
-    shown = safe_lines(argument.shown)
+def _argument_text(argument: CardArgument, theme: ConsoleTheme) -> str:
+    text = safe_lines(argument.shown)
     if argument.shown != argument.full:
-        shown = f"{shown.removesuffix(')')}, v to view all)"
-    return look.own(shown)
+        text = f"{text.removesuffix(')')}, v to view all)"
+    return theme.own(text)
 
 
-def _risk(risk: str, look: ConsoleTheme) -> str:
+def _risk(risk: str, theme: ConsoleTheme) -> str:
     match risk:
         case "reads":
-            return look.good(risk)
+            return theme.good(risk)
         case "writes":
-            return look.warn(risk)
+            return theme.warn(risk)
         case _:
-            return look.bad(risk)
+            return theme.bad(risk)
 
 
 def _fold(line: str, width: int) -> Iterator[str]:
@@ -196,10 +196,10 @@ def _fold(line: str, width: int) -> Iterator[str]:
 
 def _columns(line: str, width: int) -> int:
     """Return the number of characters that fit into `width` columns."""
-    taken = 0
+    width_so_far = 0
     for index, character in enumerate(line):
-        taken += _cells(character)
-        if taken > width:
+        width_so_far += _cells(character)
+        if width_so_far > width:
             return index
     return len(line)
 

@@ -52,8 +52,8 @@ _THEME = Theme(
 class MarkdownRenderer:
     """Turns Markdown and command replies into lines for a terminal of a given width."""
 
-    def __init__(self, look: ConsoleTheme) -> None:
-        self._look = look
+    def __init__(self, theme: ConsoleTheme) -> None:
+        self._theme = theme
 
     def markdown(self, text: str, width: int) -> str:
         """Return Markdown as colored text, without blank lines around it."""
@@ -63,7 +63,7 @@ class MarkdownRenderer:
         """Return a command's reply: its text, table, details, next steps and document."""
         parts = [self.markdown(reply.text, width)] if reply.text else []
         if reply.table is not None:
-            parts.append(self._table(_filled(reply.table), width))
+            parts.append(self._table(_without_empty_columns(reply.table), width))
         if reply.details:
             parts.append(self._details(reply.details, width))
         parts.append("\n".join(self._step(mark, line, does) for mark, line, does in next_steps(reply)))
@@ -74,14 +74,14 @@ class MarkdownRenderer:
     def _table(self, table: Table, width: int) -> str:
         """Return columns, or rows one below the other if words do not fit into columns."""
         if _narrowest(table) <= width or not table.rows:
-            return self._drawn(_grid(table, unicode=self._look.unicode), width)
+            return self._drawn(_grid(table, unicode=self._theme.unicode), width)
         return "\n\n".join("\n".join(self._row(table.headings, row, width)) for row in table.rows)
 
     def _row(self, headings: tuple[str, ...], row: tuple[str, ...], width: int) -> Iterator[str]:
-        yield from (self._look.bold(line) for line in fold(self._look.own(safe_lines(row[0])), width))
-        rest = tuple((name, value) for name, value in zip(headings[1:], row[1:], strict=True) if value)
-        if rest:
-            yield from (f"  {line}" for line in self._details(rest, width - 2).split("\n"))
+        yield from (self._theme.bold(line) for line in fold(self._theme.own(safe_lines(row[0])), width))
+        others = tuple((name, value) for name, value in zip(headings[1:], row[1:], strict=True) if value)
+        if others:
+            yield from (f"  {line}" for line in self._details(others, width - 2).split("\n"))
 
     def _details(self, details: tuple[tuple[str, str], ...], width: int) -> str:
         """Return values beside their names; below them if names take most of the width."""
@@ -89,22 +89,22 @@ class MarkdownRenderer:
             return self._drawn(_beside(details), width)
         lines: list[str] = []
         for name, value in details:
-            lines += [self._look.dim(line) for line in fold(self._look.own(safe_lines(name)), width)]
-            lines.append(remark(self._look.own(safe_lines(value)), width, str))
+            lines += [self._theme.dim(line) for line in fold(self._theme.own(safe_lines(name)), width)]
+            lines.append(remark(self._theme.own(safe_lines(value)), width, str))
         return "\n".join(lines)
 
     def _step(self, mark: str, line: str, does: str) -> str:
-        look = self._look
-        return f"{look.dim(look.own(mark))} {look.accent(look.own(line))}   {look.dim(look.own(does))}"
+        theme = self._theme
+        return f"{theme.dim(theme.own(mark))} {theme.accent(theme.own(line))}   {theme.dim(theme.own(does))}"
 
     def _drawn(self, what: RenderableType, width: int) -> str:
-        paper = io.StringIO() if self._look.unicode else _AsciiPaper()
+        paper = io.StringIO() if self._theme.unicode else _AsciiPaper()
         console = Console(
             file=paper,
             width=max(width, 8),
-            force_terminal=self._look.colour,
-            color_system="standard" if self._look.colour else None,
-            no_color=not self._look.colour,
+            force_terminal=self._theme.colour,
+            color_system="standard" if self._theme.colour else None,
+            no_color=not self._theme.colour,
             theme=_THEME,
             highlight=False,
             legacy_windows=False,
@@ -112,7 +112,7 @@ class MarkdownRenderer:
         )
         console.print(what)
         lines = [line.rstrip() for line in paper.getvalue().split("\n")]
-        return self._look.own("\n".join(lines).strip("\n"))
+        return self._theme.own("\n".join(lines).strip("\n"))
 
 
 class _AsciiPaper(io.StringIO):
@@ -204,7 +204,7 @@ def _text(content: str) -> Token:
 
 def _grid(table: Table, *, unicode: bool) -> Grid:
     grid = _empty_grid(unicode=unicode)
-    for heading, least in zip(table.headings, _least(table), strict=True):
+    for heading, least in zip(table.headings, _least_widths(table), strict=True):
         grid.add_column(Text(safe_lines(heading)), overflow="fold", min_width=least)
     for row in table.rows:
         grid.add_row(*(Text(safe_lines(cell)) for cell in row))
@@ -216,19 +216,19 @@ def _empty_grid(*, unicode: bool) -> Grid:
     return Grid(box=lines, show_edge=False, pad_edge=False, border_style="dim", header_style="bold")
 
 
-def _filled(table: Table) -> Table:
+def _without_empty_columns(table: Table) -> Table:
     """Return a table without its empty columns."""
-    kept = [index for index, column in enumerate(zip(*table.rows, strict=True)) if index == 0 or any(column)]
-    rows = tuple(tuple(row[index] for index in kept) for row in table.rows)
-    return Table(tuple(table.headings[index] for index in kept), rows) if table.rows else table
+    indexes = [index for index, column in enumerate(zip(*table.rows, strict=True)) if index == 0 or any(column)]
+    rows = tuple(tuple(row[index] for index in indexes) for row in table.rows)
+    return Table(tuple(table.headings[index] for index in indexes), rows) if table.rows else table
 
 
 def _narrowest(table: Table) -> int:
     """Return the least width of a table without broken words, except for very long ones."""
-    return sum(least + _BETWEEN for least in _least(table)) - _BETWEEN
+    return sum(least + _BETWEEN for least in _least_widths(table)) - _BETWEEN
 
 
-def _least(table: Table) -> list[int]:
+def _least_widths(table: Table) -> list[int]:
     """Return the least width of every column."""
     columns = list(zip(table.headings, *table.rows, strict=True))
     words = [max((cells(word) for cell in column for word in cell.split()), default=0) for column in columns]

@@ -45,12 +45,12 @@ def next_steps(reply: Reply) -> Iterator[Step]:
     for action in reply.actions:
         confirm = ("--confirm", action.confirm) if action.confirm else ()
         yield ARROW, command_line((*action.words, *confirm)), single_line(action.label, 60)
-    page = reply.page
-    if page is None:
+    transcript = reply.page
+    if transcript is None:
         return
-    for mark, number in ((BACK, page.number - 1), (ON, page.number + 1)):
-        if 1 <= number <= page.of:
-            yield mark, command_line((*page.words, "--page", str(number))), f"page {number} of {page.of}"
+    for mark, number in ((BACK, transcript.number - 1), (ON, transcript.number + 1)):
+        if 1 <= number <= transcript.of:
+            yield mark, command_line((*transcript.words, "--page", str(number))), f"page {number} of {transcript.of}"
 
 
 def command_line(words: tuple[str, ...]) -> str:
@@ -99,9 +99,9 @@ COMMAND = "countersign chat --conversation"
 class LeftMargin:
     """Lines beside an answer: tool lines, cards and notes, each once, on standard error."""
 
-    def __init__(self, stream: TextIO, look: ConsoleTheme, view: TurnView) -> None:
+    def __init__(self, stream: TextIO, theme: ConsoleTheme, view: TurnView) -> None:
         self._stream = stream
-        self._look = look
+        self._theme = theme
         self._conversation = single_line(view.turn.conversation.thread, 60)
         self._written: set[tuple[str, str]] = set()
         self._activity: str | ModelRetry = ""
@@ -112,16 +112,16 @@ class LeftMargin:
             case CallLine(key, line):
                 if (key, line.mark) not in self._written:
                     self._written.add((key, line.mark))
-                    self.line(tool_text(line, self._look))
+                    self.line(tool_text(line, self._theme))
             case Note(key, text) | Failure(key, text):
-                colour = self._look.bad if isinstance(entry, Failure) else self._look.dim
-                self._once(key, f"  {colour(self._look.own(safe_lines(text)))}")
+                colour = self._theme.bad if isinstance(entry, Failure) else self._theme.dim
+                self._once(key, f"  {colour(self._theme.own(safe_lines(text)))}")
             case ToolOutput(_, text, failed):
                 if failed:
-                    self._once(entry.key, self._look.bad(safe_lines(text)))
+                    self._once(entry.key, self._theme.bad(safe_lines(text)))
             case UnknownOutcome(key):
                 hint = f"Did it happen? /check finds out, /again runs it once more: {COMMAND} {self._conversation}"
-                self._once(key, f"  {self._look.warn(hint)}")
+                self._once(key, f"  {self._theme.warn(hint)}")
             case ReplyText():
                 return
 
@@ -131,12 +131,12 @@ class LeftMargin:
             way_out = (
                 f". To approve or stop that: {COMMAND} {self._conversation}" if offers_behind(view.blocker) else ""
             )
-            self._once(words, f"  {self._look.dim(words + way_out)}")
+            self._once(words, f"  {self._theme.dim(words + way_out)}")
 
     def pause(self, view: TurnView) -> None:
         """Write the time of every retry of the model, because nothing moves meanwhile."""
         if isinstance(view.activity, ModelRetry) and view.activity != self._activity:
-            self.line(f"  {self._look.dim(safe_lines(str(view.activity)))}")
+            self.line(f"  {self._theme.dim(safe_lines(str(view.activity)))}")
         self._activity = view.activity
 
     def cards(self, view: TurnView) -> None:
@@ -146,18 +146,18 @@ class LeftMargin:
                 continue
             for elicitation in step.elicitations:
                 self._question(elicitation_card(step, elicitation, view))
-            if (asked := approval_card(step)) is None or asked.outcome:
+            if (card := approval_card(step)) is None or card.outcome:
                 continue
-            key = (asked.approval_id, str(asked.revision))
+            key = (card.approval_id, str(card.revision))
             if key not in self._written:
                 self._written.add(key)
-                self.line(card_text(asked, self._look, CARD_WIDTH))
+                self.line(card_text(card, self._theme, CARD_WIDTH))
 
     def _question(self, card: ElicitationCard) -> None:
         if not card.outcome:
-            self._once(card.elicitation_id, elicitation_text(card, self._look, CARD_WIDTH))
+            self._once(card.elicitation_id, elicitation_text(card, self._theme, CARD_WIDTH))
         else:
-            self._once(card.elicitation_id, f"  {self._look.dim(f'{card.title}. {card.outcome}')}")
+            self._once(card.elicitation_id, f"  {self._theme.dim(f'{card.title}. {card.outcome}')}")
 
     def line(self, text: str) -> None:
         """Write a line of the program."""
@@ -172,9 +172,9 @@ class LeftMargin:
 class PlainStream:
     """Streams the replies of our turns to standard output as they grow."""
 
-    def __init__(self, stdout: TextIO, stderr: TextIO, look: ConsoleTheme) -> None:
+    def __init__(self, stdout: TextIO, stderr: TextIO, theme: ConsoleTheme) -> None:
         self._stdout = stdout
-        self._look = look
+        self._theme = theme
         self._stderr = stderr
         self._margins: dict[str, LeftMargin] = {}
         self._printed: dict[tuple[str, str], str] = {}
@@ -182,7 +182,7 @@ class PlainStream:
 
     def append_own(self, view: TurnView) -> None:
         """Write the additions since the last view."""
-        margin = self._margins.setdefault(view.turn.id, LeftMargin(self._stderr, self._look, view))
+        margin = self._margins.setdefault(view.turn.id, LeftMargin(self._stderr, self._theme, view))
         margin.place(view)
         margin.pause(view)
         for entry in entries(view):
@@ -199,15 +199,15 @@ class PlainStream:
 
     def append_foreign(self, view: TurnView, heading: str) -> None:
         """Write the end of a foreign turn to standard error."""
-        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._look, view), self._look)
+        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._theme, view), self._theme)
 
     def notice(self, text: str) -> None:
         """Write one line to standard error."""
         write(self._stderr, f"{safe_lines(text)}\n")
 
-    def _say(self, turn_id: str, said: ReplyText, margin: LeftMargin) -> None:
-        key = (turn_id, said.key)
-        text = strip_control(said.text)
+    def _say(self, turn_id: str, reply: ReplyText, margin: LeftMargin) -> None:
+        key = (turn_id, reply.key)
+        text = strip_control(reply.text)
         before = self._printed.get(key)
         if before is None:
             before = ""
@@ -218,10 +218,10 @@ class PlainStream:
             return
         if not text.startswith(before):
             write(self._stdout, "\n")
-            margin.line(self._look.dim(AGAIN))
+            margin.line(self._theme.dim(AGAIN))
             before = ""
         write(self._stdout, text[len(before) :])
-        if not said.growing:
+        if not reply.growing:
             write(self._stdout, "" if text.endswith("\n") else "\n")
             text += "\0"
         self._printed[key] = text
@@ -230,10 +230,10 @@ class PlainStream:
 class JsonLines:
     """Writes every event of our turns as one JSON object a line."""
 
-    def __init__(self, stdout: TextIO, stderr: TextIO, look: ConsoleTheme) -> None:
+    def __init__(self, stdout: TextIO, stderr: TextIO, theme: ConsoleTheme) -> None:
         self._stdout = stdout
         self._stderr = stderr
-        self._look = look
+        self._theme = theme
         self._before: dict[str, TurnView] = {}
 
     def append_own(self, view: TurnView) -> None:
@@ -244,16 +244,16 @@ class JsonLines:
 
     def append_foreign(self, view: TurnView, heading: str) -> None:
         """Write the end of a foreign turn to standard error."""
-        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._look, view), self._look)
+        print_foreign_turn(view, heading, LeftMargin(self._stderr, self._theme, view), self._theme)
 
     def notice(self, text: str) -> None:
         """Write one line to standard error."""
         write(self._stderr, f"{safe_lines(text)}\n")
 
 
-def print_foreign_turn(view: TurnView, heading: str, margin: LeftMargin, look: ConsoleTheme) -> None:
+def print_foreign_turn(view: TurnView, heading: str, margin: LeftMargin, theme: ConsoleTheme) -> None:
     """Print a turn of another conversation or process: its end, or its pending approval."""
-    heading = look.dim(safe_lines(heading))
+    heading = theme.dim(safe_lines(heading))
     if view.turn.status.ended:
         margin.line(heading)
         for entry in entries(view):
@@ -264,7 +264,7 @@ def print_foreign_turn(view: TurnView, heading: str, margin: LeftMargin, look: C
         margin.line(heading)
         conversation = single_line(view.turn.conversation.thread, 60)
         awaited = "an answer" if view.asks and not view.awaiting else "an approval"
-        margin.line(look.dim(f"  It waits for {awaited}: {COMMAND} {conversation}"))
+        margin.line(theme.dim(f"  It waits for {awaited}: {COMMAND} {conversation}"))
 
 
 def write(stream: TextIO, text: str) -> None:

@@ -92,7 +92,7 @@ class Screen:
     def __init__(
         self,
         *,
-        look: ConsoleTheme,
+        theme: ConsoleTheme,
         history: History,
         completer: Completer,
         terminal: tuple[Input, Output],
@@ -100,7 +100,7 @@ class Screen:
     ) -> None:
         self.listener: InputHandler
         self.source: Callable[[int], list[str]] = lambda _width: []
-        self._look = look
+        self._theme = theme
         self._quiet = quiet_seconds
         self._hint = ""
         self._asked: Callable[[int], list[str]] | None = None
@@ -131,7 +131,7 @@ class Screen:
                 min=1, preferred=len(self._question_lines()), max=len(self._question_lines()) or 1
             ),
         )
-        dots = ConditionalProcessor(PasswordProcessor(look.own("•")), Condition(lambda: self._hidden))
+        dots = ConditionalProcessor(PasswordProcessor(theme.own("•")), Condition(lambda: self._hidden))
         self._why = Window(
             BufferControl(self._reason, input_processors=[dots]), get_line_prefix=self._why_prefix, height=1
         )
@@ -141,7 +141,7 @@ class Screen:
             style=_STYLE,
             include_default_pygments_style=False,
             erase_when_done=True,
-            color_depth=None if look.colour else ColorDepth.DEPTH_1_BIT,
+            color_depth=None if theme.colour else ColorDepth.DEPTH_1_BIT,
             input=terminal[0],
             output=terminal[1],
         )
@@ -305,11 +305,11 @@ class Screen:
     def _fresh_lines(self) -> list[str]:
         lines = self.source(self.columns)
         if self._hint:
-            hint = remark(self._look.own(self._hint), self.columns, self._look.dim)
+            hint = remark(self._theme.own(self._hint), self.columns, self._theme.dim)
             lines = [*lines[:-1], *hint.split("\n"), *lines[-1:]]
         room = max(self.rows - min(self._typed.document.line_count, INPUT_ROWS) - 2, 1)
         if len(lines) > room:
-            lines = [self._look.dim(self._look.own("  …")), *lines[len(lines) - room + 1 :]]
+            lines = [self._theme.dim(self._theme.own("  …")), *lines[len(lines) - room + 1 :]]
         return lines
 
     def _question_lines(self) -> list[str]:
@@ -324,14 +324,14 @@ class Screen:
 
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         first = line == 0 and wrapped == 0
-        text = self._look.prompt if first else "  "
+        text = self._theme.prompt if first else "  "
         return to_formatted_text(ANSI(text))
 
     def _why_prefix(self, _line: int, _wrapped: int) -> StyleAndTextTuples:
         if self._label:
-            return to_formatted_text(ANSI(self._look.bold(f"{self._label}: ")))
+            return to_formatted_text(ANSI(self._theme.bold(f"{self._label}: ")))
         label = "reason (optional): " if self.columns >= ROOMY_COLUMNS else "why? "
-        return to_formatted_text(ANSI(f"{card_line('', self._look)} {label}"))
+        return to_formatted_text(ANSI(f"{card_line('', self._theme)} {label}"))
 
     # Keys
 

@@ -157,6 +157,6 @@ class SlashCompleter(Completer):
 
     def _words(self, text: str, word: str) -> dict[str, str]:
         """Return the candidates for the last word."""
-        typed = text.removeprefix("/")
-        before = len(typed) - len(word)
-        return {line[before:].split(" ")[0]: "" for line in self.more(typed) if line[before:]}
+        words = text.removeprefix("/")
+        before = len(words) - len(word)
+        return {line[before:].split(" ")[0]: "" for line in self.more(words) if line[before:]}

@@ -116,15 +116,15 @@ def _entries(view: TurnView) -> Iterator[Entry]:
     for step in view.steps:
         match step:
             case ModelStep():
-                yield from _said(f"said-{replies}", step.message.text, growing=False)
+                yield from _reply_entries(f"said-{replies}", step.message.text, growing=False)
                 for index, note in enumerate(step.notes):
                     yield Note(f"note-{replies}-{index}", single_line(note, 500))
                 replies += 1
             case ToolStep():
-                yield from _called(_last(step) if view.turn.status.ended else step, view)
+                yield from _call_entries(_at_the_end(step) if view.turn.status.ended else step, view)
     status = view.turn.status
     if not status.ended:
-        yield from _said(f"said-{replies}", view.streaming, growing=True)
+        yield from _reply_entries(f"said-{replies}", view.streaming, growing=True)
     elif status is TurnStatus.CANCELLED:
         yield Note("end", "Stopped.")
     elif status is TurnStatus.FAILED:
@@ -133,7 +133,7 @@ def _entries(view: TurnView) -> Iterator[Entry]:
         yield UnknownOutcome("unsure")
 
 
-def _called(step: ToolStep, view: TurnView) -> Iterator[Entry]:
+def _call_entries(step: ToolStep, view: TurnView) -> Iterator[Entry]:
     line = tool_status(step, view)
     text = step.result.text.strip() if step.result else ""
     if view.turn.question.call is None or not text or step.status not in (StepStatus.DONE, StepStatus.FAILED):
@@ -143,11 +143,11 @@ def _called(step: ToolStep, view: TurnView) -> Iterator[Entry]:
     yield ToolOutput(f"returned-{step.n}", text, step.status is StepStatus.FAILED)
 
 
-def _last(step: ToolStep) -> ToolStep:
+def _at_the_end(step: ToolStep) -> ToolStep:
     return step if step.status.ended else replace(step, status=_END[step.status])
 
 
-def _said(key: str, text: str, *, growing: bool) -> Iterator[ReplyText]:
+def _reply_entries(key: str, text: str, *, growing: bool) -> Iterator[ReplyText]:
     if text.strip():
         yield ReplyText(key, text, growing)
 
@@ -156,10 +156,10 @@ def _said(key: str, text: str, *, growing: bool) -> Iterator[ReplyText]:
 
 
 class LazyRenderer:
-    """A typesetter that is loaded at its first use, or earlier by `warm_up`."""
+    """Markdown renderer that is loaded at its first use, or earlier by `warm_up`."""
 
-    def __init__(self, look: ConsoleTheme) -> None:
-        self._look = look
+    def __init__(self, theme: ConsoleTheme) -> None:
+        self._theme = theme
 
     async def warm_up(self) -> None:
         """Import in a thread, so that the first answer does not wait."""
@@ -167,17 +167,17 @@ class LazyRenderer:
 
     def markdown(self, text: str, width: int) -> str:
         """Return Markdown as colored lines."""
-        return self._typesetter.markdown(text, width)
+        return self._markdown_renderer.markdown(text, width)
 
     def reply(self, reply: Reply, width: int) -> str:
         """Return a command's reply as colored lines."""
-        return self._typesetter.reply(reply, width)
+        return self._markdown_renderer.reply(reply, width)
 
     @cached_property
-    def _typesetter(self) -> MarkdownRenderer:
+    def _markdown_renderer(self) -> MarkdownRenderer:
         from bot.platforms.console.markdown_renderer import MarkdownRenderer  # noqa: PLC0415 - the prompt must not wait for rich
 
-        return MarkdownRenderer(self._look)
+        return MarkdownRenderer(self._theme)
 
 
 class PieceKind(StrEnum):
@@ -205,12 +205,12 @@ class Piece:
 class Transcript:
     """One turn, printed piece by piece."""
 
-    def __init__(self, look: ConsoleTheme, typesetting: LazyRenderer) -> None:
-        self._look = look
-        self._typesetting = typesetting
+    def __init__(self, theme: ConsoleTheme, renderer: LazyRenderer) -> None:
+        self._theme = theme
+        self._renderer = renderer
         self._done: set[str] = set()
         self._printed: dict[str, str] = {}
-        self._set: tuple[str, int, str] = ("", 0, "")
+        self._cached: tuple[str, int, str] = ("", 0, "")
         """Cache of the last rendered Markdown by width, because the tail is rendered repeatedly."""
 
     def advance(self, view: TurnView, width: int) -> list[Piece]:
@@ -220,11 +220,11 @@ class Transcript:
             if entry.key in self._done:
                 continue
             if isinstance(entry, ReplyText):
-                pieces += self._say(entry, width)
-            if not _settled(entry):
+                pieces += self._reply_pieces(entry, width)
+            if not _is_final(entry):
                 break
             if not isinstance(entry, ReplyText):
-                pieces.append(self._whole(entry, width))
+                pieces.append(self._piece(entry, width))
             self._done.add(entry.key)
         return pieces
 
@@ -238,54 +238,54 @@ class Transcript:
                 tail = strip_control(entry.text)[len(self._printed.get(entry.key, "")) :]
                 pieces += self._block(tail, width)
             else:
-                pieces.append(self._whole(entry, width))
+                pieces.append(self._piece(entry, width))
         return pieces
 
-    def _say(self, said: ReplyText, width: int) -> list[Piece]:
-        text = strip_control(said.text)
-        before = self._printed.get(said.key, "")
+    def _reply_pieces(self, reply: ReplyText, width: int) -> list[Piece]:
+        text = strip_control(reply.text)
+        before = self._printed.get(reply.key, "")
         pieces: list[Piece] = []
         if not text.startswith(before):
-            pieces.append(Piece(PieceKind.REMARK, remark(AGAIN, width, self._look.dim)))
+            pieces.append(Piece(PieceKind.REMARK, remark(AGAIN, width, self._theme.dim)))
             before = ""
-        rest = text[len(before) :]
-        blocks = split_blocks(rest)
-        now = (*blocks.finished, *(() if said.growing else (blocks.tail,)))
+        unprinted = text[len(before) :]
+        blocks = split_blocks(unprinted)
+        now = (*blocks.finished, *(() if reply.growing else (blocks.tail,)))
         for block in now:
             pieces += self._block(block, width)
-        self._printed[said.key] = before + "".join(now)
+        self._printed[reply.key] = before + "".join(now)
         return pieces
 
     def _block(self, markdown: str, width: int) -> list[Piece]:
         if not markdown.strip():
             return []
-        if self._set[:2] != (markdown, width):
-            self._set = (markdown, width, self._typesetting.markdown(markdown, width))
-        text = self._set[2]
+        if self._cached[:2] != (markdown, width):
+            self._cached = (markdown, width, self._renderer.markdown(markdown, width))
+        text = self._cached[2]
         return [Piece(PieceKind.TEXT, text)] if text else []
 
-    def _whole(self, entry: CallLine | ToolOutput | UnknownOutcome | Note | Failure, width: int) -> Piece:
+    def _piece(self, entry: CallLine | ToolOutput | UnknownOutcome | Note | Failure, width: int) -> Piece:
         match entry:
             case CallLine(_, line):
-                return Piece(PieceKind.TOOL, tool_text(line, self._look, width))
+                return Piece(PieceKind.TOOL, tool_text(line, self._theme, width))
             case ToolOutput(_, text, failed):
-                return Piece(PieceKind.TEXT, self._returned(text, width, failed=failed))
+                return Piece(PieceKind.TEXT, self._output_text(text, width, failed=failed))
             case UnknownOutcome():
-                return Piece(PieceKind.REMARK, remark(self._look.own(UNSURE), width, self._look.warn))
+                return Piece(PieceKind.REMARK, remark(self._theme.own(UNSURE), width, self._theme.warn))
             case Note(_, text):
-                return Piece(PieceKind.REMARK, remark(self._look.own(safe_lines(text)), width, self._look.dim))
+                return Piece(PieceKind.REMARK, remark(self._theme.own(safe_lines(text)), width, self._theme.dim))
             case Failure(_, text):
-                return Piece(PieceKind.REMARK, remark(self._look.own(safe_lines(text)), width, self._look.bad))
+                return Piece(PieceKind.REMARK, remark(self._theme.own(safe_lines(text)), width, self._theme.bad))
 
-    def _returned(self, text: str, width: int, *, failed: bool) -> str:
+    def _output_text(self, text: str, width: int, *, failed: bool) -> str:
         """Return a tool result as literal text, not as Markdown."""
         lines = fold(safe_lines(text), width)
         more = len(lines) - RETURNED_LINES
-        shown = [self._look.bad(line) if failed and line else line for line in lines[:RETURNED_LINES]]
-        return "\n".join([*shown, *([self._look.dim(self._look.own(f"… {more} more lines"))] if more > 0 else [])])
+        colored = [self._theme.bad(line) if failed and line else line for line in lines[:RETURNED_LINES]]
+        return "\n".join([*colored, *([self._theme.dim(self._theme.own(f"… {more} more lines"))] if more > 0 else [])])
 
 
-def _settled(entry: Entry) -> bool:
+def _is_final(entry: Entry) -> bool:
     match entry:
         case ReplyText(growing=growing):
             return not growing
@@ -301,9 +301,7 @@ def _settled(entry: Entry) -> bool:
 class TranscriptView:
     """Live transcript. `on_view` receives every view of this terminal after its rendering."""
 
-    def __init__(
-        self, screen: Screen, look: ConsoleTheme, typesetting: LazyRenderer, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, screen: Screen, theme: ConsoleTheme, renderer: LazyRenderer, clock: Callable[[], float]) -> None:
         self.screen = screen
         self.on_view: Callable[[TurnView], None] = lambda _view: None
         self.busy = ""
@@ -311,8 +309,8 @@ class TranscriptView:
         self.stopping = False
         """True while the current turn is being stopped."""
         self.queued: Sequence[str] = ()
-        self._look = look
-        self._typesetting = typesetting
+        self._theme = theme
+        self._renderer = renderer
         self._transcripts: dict[str, Transcript] = {}
         self._moving: dict[str, TurnView] = {}
         self._last: PieceKind | None = None
@@ -334,14 +332,14 @@ class TranscriptView:
     def _draw(self, view: TurnView) -> None:
         transcript = self._transcripts.get(view.turn.id)
         if transcript is None:
-            transcript = self._transcripts[view.turn.id] = Transcript(self._look, self._typesetting)
+            transcript = self._transcripts[view.turn.id] = Transcript(self._theme, self._renderer)
         pieces = transcript.advance(view, self.screen.columns)
         if view.turn.status.ended:
             self._moving.pop(view.turn.id, None)
             del self._transcripts[view.turn.id]
         else:
             self._moving[view.turn.id] = view
-        self.put(*pieces)
+        self.print_pieces(*pieces)
         self.on_view(view)
 
     def append_foreign(self, view: TurnView, heading: str) -> None:
@@ -349,26 +347,26 @@ class TranscriptView:
         if view.turn.id not in self._transcripts:
             if not view.turn.status.ended and view.turn.status is not TurnStatus.WAITING:
                 return
-            told = self._look.own(safe_lines(heading))
-            self.put(Piece(PieceKind.QUESTION, remark(told, self.screen.columns, self._look.dim)))
+            text = self._theme.own(safe_lines(heading))
+            self.print_pieces(Piece(PieceKind.QUESTION, remark(text, self.screen.columns, self._theme.dim)))
             if not (self._moving or self.busy):
                 self.begin("")
         self._draw(view)
 
     def notice(self, text: str) -> None:
         """Print a notice."""
-        self.remark(self._look.own(safe_lines(text)))
+        self.remark(self._theme.own(safe_lines(text)))
 
     def remark(self, text: str) -> None:
         """Print dim lines."""
-        self.put(Piece(PieceKind.REMARK, remark(text, self.screen.columns, self._look.dim)))
+        self.print_pieces(Piece(PieceKind.REMARK, remark(text, self.screen.columns, self._theme.dim)))
 
-    def complaint(self, text: str) -> None:
+    def print_error(self, text: str) -> None:
         """Print an error outside of a turn."""
-        said = self._look.own(safe_lines(single_line(text, 1000)))
-        self.put(Piece(PieceKind.REMARK, remark(said, self.screen.columns, self._look.bad)))
+        line = self._theme.own(safe_lines(single_line(text, 1000)))
+        self.print_pieces(Piece(PieceKind.REMARK, remark(line, self.screen.columns, self._theme.bad)))
 
-    def put(self, *pieces: Piece) -> None:
+    def print_pieces(self, *pieces: Piece) -> None:
         """Print final pieces at once."""
         lines: list[str] = []
         for piece in pieces:
@@ -401,8 +399,8 @@ class TranscriptView:
             lines += piece.text.split("\n")
             last = piece.kind
         if not self.screen.asking:
-            waiting = (self._look.own(f"  queued: {safe_lines(single_line(text, width))}") for text in self.queued)
-            lines += [self._look.dim(clip(line, width, self._look)) for line in waiting]
+            waiting = (self._theme.own(f"  queued: {safe_lines(single_line(text, width))}") for text in self.queued)
+            lines += [self._theme.dim(clip(line, width, self._theme)) for line in waiting]
         if last is not None and (not self.screen.asking or last is not PieceKind.CARD):
             lines.append("")
         return lines
@@ -411,33 +409,33 @@ class TranscriptView:
         pieces = self._transcripts[view.turn.id].moving(view, width)
         if not self.screen.asking:
             return pieces
-        waiting = self._look.icon(StatusIcon.WAITING)  # the card says it better
+        waiting = self._theme.icon(StatusIcon.WAITING)  # the card says it better
         return [
             piece for piece in pieces if not (piece.kind is PieceKind.TOOL and piece.text.startswith(f"  {waiting}"))
         ]
 
     def _activity(self, width: int) -> str:
         """Return the activity line, if nothing else moves."""
-        words = "Stopping…" if self.stopping else self._news()
+        words = "Stopping…" if self.stopping else self._activity_text()
         if not words:
             return ""
         # One line, however long the words are: what can be done stands behind as much of them as fits before it.
-        room, way_out = width - 4, self._look.own(self._way_out())
-        told = self._look.own(safe_lines(single_line(words, width)))
+        room, way_out = width - 4, self._theme.own(self._stop_hint())
+        text = self._theme.own(safe_lines(single_line(words, width)))
         if way_out:
-            told = f"{clip(told, max(room - cells(way_out) - 2, LEAST_NEWS), self._look)}  {way_out}"
-        return f"  {self._look.spinner(self._tick)} {self._look.dim(clip(told, room, self._look))}"
+            text = f"{clip(text, max(room - cells(way_out) - 2, LEAST_NEWS), self._theme)}  {way_out}"
+        return f"  {self._theme.spinner(self._tick)} {self._theme.dim(clip(text, room, self._theme))}"
 
-    def _news(self) -> str:
+    def _activity_text(self) -> str:
         """Return the activity of the oldest moving turn; empty while its text grows."""
         view = self._oldest
         if view is None:
             return self.busy
         if view.streaming:
             return ""
-        return waiting_text(view) or str(view.activity) or _usual(view)
+        return waiting_text(view) or str(view.activity) or _default_activity(view)
 
-    def _way_out(self) -> str:
+    def _stop_hint(self) -> str:
         """Return the hint how to stop or unblock it."""
         if self._oldest is not None and offers_behind(self._oldest.blocker) and not self.stopping:
             return "/stop stops that · Ctrl-C takes this back"
@@ -449,7 +447,7 @@ class TranscriptView:
         return next(iter(self._moving.values()), None)
 
 
-def _usual(view: TurnView) -> str:
+def _default_activity(view: TurnView) -> str:
     """Return the default activity of a turn: its tools, its approvers, or the next completion."""
     if view.asks:
         return "Waiting for an answer…"

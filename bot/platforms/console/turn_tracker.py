@@ -23,50 +23,50 @@ from bot.rendering.timeline import blocking_turn, call_to_check, call_to_run_aga
 
 T = TypeVar("T")
 
-LOOK_BACK = 50
+SEARCHED_TURNS = 50
 """Number of turns that are searched."""
 NOTHING_UNKNOWN = "There is no call here whose outcome is unknown."
 NOTHING_RUNS = "Nothing runs or waits in this conversation."
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 
 
-async def check(engine: EngineApi, person: LocalUser, conversation: ConversationKey) -> Receipt:
+async def check(engine: EngineApi, user: LocalUser, conversation: ConversationKey) -> Receipt:
     """Ask the model to check the newest call of unknown outcome. Raises NotFound if there is none that was not checked
     before.
     """
-    offer = call_to_check(await engine.recent_turns(conversation, LOOK_BACK))
+    offer = call_to_check(await engine.recent_turns(conversation, SEARCHED_TURNS))
     if offer is None:
         raise NotFound(NOTHING_UNKNOWN)
-    receipt = await engine.check_outcome(offer.turn_id, offer.n, person.author)
+    receipt = await engine.check_outcome(offer.turn_id, offer.n, user.author)
     if receipt.redelivery:
         raise NotFound("That call has been checked already.")
     return receipt
 
 
-async def run_again(engine: EngineApi, person: LocalUser, conversation: ConversationKey) -> Receipt:
+async def run_again(engine: EngineApi, user: LocalUser, conversation: ConversationKey) -> Receipt:
     """Run the newest call of unknown outcome again. Raises NotFound if there is none that was not repeated before."""
-    offer = call_to_run_again(await engine.recent_turns(conversation, LOOK_BACK))
+    offer = call_to_run_again(await engine.recent_turns(conversation, SEARCHED_TURNS))
     if offer is None:
         raise NotFound(NOTHING_UNKNOWN)
-    receipt = await engine.run_again(offer.turn_id, offer.n, person.author)
+    receipt = await engine.run_again(offer.turn_id, offer.n, user.author)
     if receipt.redelivery:
         raise NotFound("That call has been run again already.")
     return receipt
 
 
-async def stop(engine: EngineApi, person: LocalUser, conversation: ConversationKey) -> None:
+async def stop(engine: EngineApi, user: LocalUser, conversation: ConversationKey) -> None:
     """Stop the active turn of the conversation. Raises NotFound if there is none."""
-    offer = blocking_turn(await engine.recent_turns(conversation, LOOK_BACK))
-    if offer is None or not await engine.stop(offer.turn_id, person.author):
+    offer = blocking_turn(await engine.recent_turns(conversation, SEARCHED_TURNS))
+    if offer is None or not await engine.stop(offer.turn_id, user.author):
         raise NotFound(NOTHING_RUNS)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call with a pending approval. `ours` is True for a turn of this terminal."""
+    """A call with a pending approval. `own` is True for a turn of this terminal."""
 
     step: ToolStep
-    ours: bool
+    own: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,13 @@ class PendingElicitation:
 
     step: ToolStep
     elicitation: Elicitation
-    ours: bool
+    own: bool
     over: asyncio.Event
 
 
 class TurnTracker:
-    """Turns of this terminal. `asked` receives each of their pending calls once, `asked_back` each elicitation.
+    """Turns of this terminal. `pending_calls` receives each of their calls once, `pending_elicitations` each
+    elicitation.
 
     `shared` is True if other processes use the same database: such a process may drive a turn of this terminal, which
     is then polled to render it.
@@ -92,120 +93,122 @@ class TurnTracker:
         """Conversation that is open in this terminal."""
         self.draw: Callable[[TurnView], None] = lambda _view: None
         """Renders a turn of this terminal from the database; set by the surface."""
-        self.asked: asyncio.Queue[PendingCall] = asyncio.Queue()
-        self.asked_back: asyncio.Queue[PendingElicitation] = asyncio.Queue()
-        self._handing_in = asyncio.Lock()
-        self._ours: set[str] = set()
+        self.pending_calls: asyncio.Queue[PendingCall] = asyncio.Queue()
+        self.pending_elicitations: asyncio.Queue[PendingElicitation] = asyncio.Queue()
+        self._submitting = asyncio.Lock()
+        self._own: set[str] = set()
         self._ends: dict[str, asyncio.Future[TurnView]] = {}
         self._newest: dict[str, TurnView] = {}
         self._left_open: set[str] = set()
-        self._shown: set[str] = set()
-        self._seen: set[tuple[str, int]] = set()
-        self._questions: dict[str, asyncio.Event] = {}
-        self.gone = asyncio.Event()
+        self._rendered: set[str] = set()
+        self._queued_calls: set[tuple[str, int]] = set()
+        self._open_elicitations: dict[str, asyncio.Event] = {}
+        self.closed = asyncio.Event()
         """True after the output was closed."""
 
-    async def submit(self, handing: Awaitable[Receipt]) -> Receipt:
+    async def submit(self, submission: Awaitable[Receipt]) -> Receipt:
         """Submit an input to the engine and track its turn. Views wait meanwhile, because the owner of a turn is
         unknown until then.
         """
-        async with self._handing_in:
-            receipt = await handing
+        async with self._submitting:
+            receipt = await submission
             self.track(receipt.turn_id)
         return receipt
 
     def track(self, turn_id: str) -> None:
         """Track this turn as one of this terminal."""
-        if turn_id not in self._ours:
-            self._ours.add(turn_id)
+        if turn_id not in self._own:
+            self._own.add(turn_id)
             self._ends[turn_id] = asyncio.get_running_loop().create_future()
 
-    def attend(self, view: TurnView) -> None:
+    def track_earlier(self, view: TurnView) -> None:
         """Ask for the approvals of a turn of an earlier process; its end is printed as that of a foreign turn."""
         self._left_open.add(view.turn.id)
-        self._ask_all(view)
+        self._queue_pending(view)
 
-    def knows(self, turn_id: str) -> bool:
+    def owns(self, turn_id: str) -> bool:
         """Return True if a completely submitted turn is one of this terminal."""
-        return turn_id in self._ours
+        return turn_id in self._own
 
-    async def ours(self, turn_id: str) -> bool:
+    async def is_own(self, turn_id: str) -> bool:
         """Return True if the turn is one of this terminal."""
-        if self.knows(turn_id):
+        if self.owns(turn_id):
             return True
-        async with self._handing_in:
-            return self.knows(turn_id)
+        async with self._submitting:
+            return self.owns(turn_id)
 
     def from_another_window(self, view: TurnView) -> bool:
         """Return True if another process currently asks this, in the conversation that is open here."""
         here = view.turn.conversation.thread == self.conversation
         return self.shared and here and view.turn.id not in self._left_open
 
-    def shown(self, turn_id: str) -> bool:
+    def was_rendered(self, turn_id: str) -> bool:
         """Return True if the turn's end was rendered in this process."""
-        return turn_id in self._shown
+        return turn_id in self._rendered
 
     def newest(self, turn_id: str) -> TurnView | None:
         """Return the latest rendered view of an open turn."""
         return self._newest.get(turn_id)
 
-    def overtaken(self, view: TurnView) -> bool:
+    def is_outdated(self, view: TurnView) -> bool:
         """Return True if a later state of the turn was rendered already."""
         newest = self._newest.get(view.turn.id)
         return newest is not None and newest.revision > view.revision
 
-    def drew(self, view: TurnView) -> None:
+    def record(self, view: TurnView) -> None:
         """Record a rendered view, and wake the tasks that wait for its end or its approvals."""
         if view.turn.status.ended:
-            self._shown.add(view.turn.id)
+            self._rendered.add(view.turn.id)
             self._newest.pop(view.turn.id, None)
-        elif not self.overtaken(view):
+        elif not self.is_outdated(view):
             self._newest[view.turn.id] = view
         end = self._ends.get(view.turn.id)
-        if self.knows(view.turn.id) or view.turn.id in self._left_open:
-            self._ask_all(view)
+        if self.owns(view.turn.id) or view.turn.id in self._left_open:
+            self._queue_pending(view)
         if end is not None and view.turn.status.ended and not end.done():
             end.set_result(view)
 
     async def end(self, turn_id: str, engine: EngineApi) -> TurnView:
         """Return the last view of a turn after its rendering. Call it once. If another process may drive the turn, it
-        is polled every `LOOK_SECONDS`. Raises NotFound if it was deleted.
+        is polled every `POLL_SECONDS`. Raises NotFound if it was deleted.
         """
         end = self._ends[turn_id]
         while self.shared and not end.done():
-            await asyncio.wait({end}, timeout=LOOK_SECONDS)
+            await asyncio.wait({end}, timeout=POLL_SECONDS)
             with suppress(DatabaseUnavailable):
-                await self._look(turn_id, engine)
+                await self._poll(turn_id, engine)
         view = await asyncio.shield(end)
         self._ends.pop(turn_id, None)  # long talks need not remember every answer
         return view
 
-    async def _look(self, turn_id: str, engine: EngineApi) -> None:
+    async def _poll(self, turn_id: str, engine: EngineApi) -> None:
         if self._ends[turn_id].done():
             return
         view = await engine.view(turn_id)
         newest = self._newest.get(turn_id)
-        if not self.shown(turn_id) and (newest is None or view.revision > newest.revision):
+        if not self.was_rendered(turn_id) and (newest is None or view.revision > newest.revision):
             self.draw(view)
 
-    def _ask_all(self, view: TurnView) -> None:
+    def _queue_pending(self, view: TurnView) -> None:
         for step in view.steps:
             if isinstance(step, ToolStep):
-                self._ask_back(step, view)
+                self._queue_elicitations(step, view)
             if isinstance(step, ToolStep) and step.approval is not None and step.status is StepStatus.AWAITING:
                 key = (step.approval.id, step.approval.revision)
-                if key not in self._seen:
-                    self._seen.add(key)
-                    self.asked.put_nowait(PendingCall(step, self.knows(view.turn.id)))
+                if key not in self._queued_calls:
+                    self._queued_calls.add(key)
+                    self.pending_calls.put_nowait(PendingCall(step, self.owns(view.turn.id)))
 
-    def _ask_back(self, step: ToolStep, view: TurnView) -> None:
-        for each in step.elicitations:
-            waits = each.open and not view.turn.status.ended
-            if waits and each.id not in self._questions:
-                over = self._questions[each.id] = asyncio.Event()
-                self.asked_back.put_nowait(PendingElicitation(step, each, self.knows(view.turn.id), over))
-            elif not waits and each.id in self._questions:
-                self._questions[each.id].set()
+    def _queue_elicitations(self, step: ToolStep, view: TurnView) -> None:
+        for elicitation in step.elicitations:
+            waits = elicitation.open and not view.turn.status.ended
+            if waits and elicitation.id not in self._open_elicitations:
+                over = self._open_elicitations[elicitation.id] = asyncio.Event()
+                self.pending_elicitations.put_nowait(
+                    PendingElicitation(step, elicitation, self.owns(view.turn.id), over)
+                )
+            elif not waits and elicitation.id in self._open_elicitations:
+                self._open_elicitations[elicitation.id].set()
 
 
 # -------------------- start of a conversation

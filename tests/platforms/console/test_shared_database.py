@@ -37,7 +37,7 @@ ANA = LocalUser("ana")
 
 @pytest.fixture(autouse=True)
 def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_tracker, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(turn_tracker, "POLL_SECONDS", 0.01)
 
 
 def streams(typed: str = "") -> Streams:
