@@ -15,14 +15,17 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
+from sqlalchemy.exc import IntegrityError
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import NO_TURN_LIMITS, Claim, StepStatus, TurnLimits, TurnRecord, TurnStatus
+from bot.domain.turns import Claim, StepStatus, TurnLimits, TurnRecord, TurnStatus
 from bot.errors import LostLease, Stopped
 from bot.storage import elicitation_rows
 from bot.storage.audit_calls import record_finished
 from bot.storage.clock import now
+from bot.storage.database import NO_RETRIES, Database, transaction
 from bot.storage.pg_notify import notify_all
+from bot.storage.record_cache import RecordCache
 from bot.storage.tables import deliveries, is_active, is_live, steps, turns
 from bot.storage.turn_completion import (
     LEASE_SECONDS,
@@ -60,33 +63,6 @@ class Loads:
         self.workspaces[workspace] += running
 
 
-def choose_turns(
-    waiting: Iterable[WaitingTurn], loads: Loads, *, most_running: int, free_slots: int
-) -> Sequence[WaitingTurn]:
-    """Return the turns to claim, at most `free_slots`, and count them in `loads`.
-
-    The user with the fewest running turns goes first; among equals, the workspace with the fewest; then the oldest
-    turn. A user with `most_running` gets no more.
-    """
-    queues: dict[str, list[WaitingTurn]] = defaultdict(list)
-    for turn in sorted(waiting, key=_age, reverse=True):
-        queues[turn.person].append(turn)
-    chosen: list[WaitingTurn] = []
-    while len(chosen) < free_slots:
-        heads = [queue[-1] for person, queue in queues.items() if queue and loads.persons[person] < most_running]
-        if not heads:
-            break
-        turn = min(heads, key=lambda head: (loads.persons[head.person], loads.workspaces[head.workspace], *_age(head)))
-        queues[turn.person].pop()
-        loads.add(turn.person, turn.workspace)
-        chosen.append(turn)
-    return chosen
-
-
-def _age(turn: WaitingTurn) -> tuple[float, str]:
-    return turn.created_at, turn.conversation
-
-
 _wanted = sa.select(deliveries.c.revision).where(deliveries.c.turn_id == turns.c.id).scalar_subquery()
 _other = turns.alias("other")
 _CLAIMS = 0x636C61696D73
@@ -116,6 +92,163 @@ _is_first = ~sa.exists().where(
 )
 """Turns that wait for no other of their conversation."""
 _lock_claims = sa.select(sa.func.pg_advisory_xact_lock(_CLAIMS))
+
+
+# The first message is posted while the turn runs. Without an owner until then, the delivery of a turn that ends
+# sooner could be claimed by another process too.
+_acquire_deliveries = (
+    deliveries.update()
+    .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner.is_(None))
+    .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
+)
+_release_turns = turns.update().where(turns.c.status == TurnStatus.RUNNING).values(owner=None, lease_until=None)
+_release_deliveries = deliveries.update().where(deliveries.c.owner.is_not(None)).values(owner=None, lease_until=None)
+# A turn locked by another transaction is skipped: that transaction has renewed the lease itself, and its wait must
+# not cost the other turns their leases.
+_unlocked = (
+    sa.select(turns.c.id)
+    .where(
+        turns.c.id.in_(bindparam("ids", expanding=True)),
+        turns.c.owner == bindparam("me"),
+        turns.c.status == TurnStatus.RUNNING,
+    )
+    .with_for_update(skip_locked=True, key_share=True)
+    .cte("within_reach")
+)
+_renew_all = turns.update().where(turns.c.id.in_(sa.select(_unlocked.c.id))).values(lease_until=now() + LEASE_SECONDS)
+_driven = sa.select(turns.c.id, turns.c.fence, turns.c.stop_by).where(
+    turns.c.id.in_(bindparam("ids", expanding=True)), turns.c.status == TurnStatus.RUNNING
+)
+_renew = (
+    turns.update()
+    .where(turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.RUNNING)
+    .values(lease_until=now() + LEASE_SECONDS)
+    .returning(turns.c.stop_by, _wanted.label("revision"))
+)
+_release = (
+    turns.update()
+    .where(turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.RUNNING)
+    # Queued, not lost: a regular release is not a recovery.
+    .values(status=TurnStatus.QUEUED, owner=None, lease_until=None)
+)
+_reopen = (
+    steps.update()
+    .where(
+        steps.c.turn_id == bindparam("t"),
+        steps.c.status == StepStatus.STARTED,
+        steps.c.fence < bindparam("f"),
+    )
+    .values(status=sa.case((steps.c.repeatable, StepStatus.READY.value), else_=StepStatus.UNKNOWN.value))
+    .returning(steps.c.n, steps.c.status)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The revision of an owned turn and the name of the user who stopped it, `None` if it was not stopped."""
+
+    revision: int
+    stopped_by: str | None
+
+
+class SqlClaims:
+    """Claims on turns; see `bot.ports.TurnExecution`. Part of `SqlTurnLog`."""
+
+    _database: Database
+    _limits: TurnLimits
+    _records: RecordCache
+    _arriving: set[str]
+    me: str
+
+    @transaction
+    def adopt_orphans(self, connection: sa.Connection) -> None:
+        """Release all turns and deliveries of a dead process. Only for the process that holds the lock file."""
+        connection.execute(_release_turns)
+        connection.execute(_release_deliveries)
+
+    async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
+        """Claim up to `limit` turns that can run now, shared fairly among users and workspaces, in conversations with
+        one of the prefixes `reaches`. Turns in `holding` are skipped: after a clock jump or a suspend their leases may
+        seem expired.
+        """
+        if not reaches:
+            return ()
+        try:
+            return await self._claim(limit, tuple(reaches), self._arriving.union(holding))
+        except IntegrityError:
+            # The database rejected a second active turn of a conversation. Others are claimed one by one.
+            with contextlib.suppress(IntegrityError):
+                # Other requests may arrive meanwhile.
+                return await self._claim(1, tuple(reaches), self._arriving.union(holding))
+            return ()
+
+    @transaction(patience=NO_RETRIES, urgent=True)
+    def renew(self, connection: sa.Connection, claims: Sequence[Claim]) -> frozenset[str]:
+        """Renew leases. Return the ids of the turns that are still owned and not stopped."""
+        fences = {claim.turn_id: claim.fence for claim in claims}
+        connection.execute(_renew_all, {"ids": list(fences), "me": self.me})
+        rows = connection.execute(_driven, {"ids": list(fences)}).all()
+        return frozenset(row.id for row in rows if row.fence == fences[row.id] and row.stop_by is None)
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        """Release turns, so that any process can claim them at once."""
+        for claim in claims:
+            self._records.pop(claim)
+        await self._release(claims)
+
+    @transaction
+    def _release(self, connection: sa.Connection, claims: Sequence[Claim]) -> None:
+        release_claims(connection, claims)
+
+    @transaction(patience=NO_RETRIES)
+    def _claim(
+        self,
+        connection: sa.Connection,
+        limit: int,
+        reaches: tuple[str, ...],
+        holding: Collection[str],
+    ) -> Sequence[Claim]:
+        dialect = connection.dialect.name
+        if dialect == "postgresql":
+            connection.execute(_lock_claims)
+        given = {"me": self.me, "holding": list(holding)}
+        ids = _choose(connection, given, limit, reaches, self._limits)
+        if not ids:
+            return []
+        free_slots = {turn_id: position for position, turn_id in enumerate(ids)}
+        rows = sorted(
+            connection.execute(_claim_of(dialect), {**given, "ids": ids}).all(), key=lambda row: free_slots[row.id]
+        )
+        if undelivered := [row.id for row in rows if row.revision == 0]:
+            connection.execute(_acquire_deliveries, {"me": self.me, "ids": undelivered})
+        return [claimed(row) for row in rows]
+
+
+def choose_turns(
+    waiting: Iterable[WaitingTurn], loads: Loads, *, most_running: int, free_slots: int
+) -> Sequence[WaitingTurn]:
+    """Return the turns to claim, at most `free_slots`, and count them in `loads`.
+
+    The user with the fewest running turns goes first; among equals, the workspace with the fewest; then the oldest
+    turn. A user with `most_running` gets no more.
+    """
+    queues: dict[str, list[WaitingTurn]] = defaultdict(list)
+    for turn in sorted(waiting, key=_age, reverse=True):
+        queues[turn.person].append(turn)
+    chosen: list[WaitingTurn] = []
+    while len(chosen) < free_slots:
+        heads = [queue[-1] for person, queue in queues.items() if queue and loads.persons[person] < most_running]
+        if not heads:
+            break
+        turn = min(heads, key=lambda head: (loads.persons[head.person], loads.workspaces[head.workspace], *_age(head)))
+        queues[turn.person].pop()
+        loads.add(turn.person, turn.workspace)
+        chosen.append(turn)
+    return chosen
+
+
+def _age(turn: WaitingTurn) -> tuple[float, str]:
+    return turn.created_at, turn.conversation
 
 
 def _number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
@@ -194,90 +327,6 @@ def _claim_of(dialect: str) -> sa.sql.dml.ReturningUpdate[Any]:
     )
 
 
-# The first message is posted while the turn runs. Without an owner until then, the delivery of a turn that ends
-# sooner could be claimed by another process too.
-_acquire_deliveries = (
-    deliveries.update()
-    .where(deliveries.c.turn_id.in_(bindparam("ids", expanding=True)), deliveries.c.owner.is_(None))
-    .values(owner=bindparam("me"), lease_until=now() + LEASE_SECONDS)
-)
-_release_turns = turns.update().where(turns.c.status == TurnStatus.RUNNING).values(owner=None, lease_until=None)
-_release_deliveries = deliveries.update().where(deliveries.c.owner.is_not(None)).values(owner=None, lease_until=None)
-# A turn locked by another transaction is skipped: that transaction has renewed the lease itself, and its wait must
-# not cost the other turns their leases.
-_unlocked = (
-    sa.select(turns.c.id)
-    .where(
-        turns.c.id.in_(bindparam("ids", expanding=True)),
-        turns.c.owner == bindparam("me"),
-        turns.c.status == TurnStatus.RUNNING,
-    )
-    .with_for_update(skip_locked=True, key_share=True)
-    .cte("within_reach")
-)
-_renew_all = turns.update().where(turns.c.id.in_(sa.select(_unlocked.c.id))).values(lease_until=now() + LEASE_SECONDS)
-_driven = sa.select(turns.c.id, turns.c.fence, turns.c.stop_by).where(
-    turns.c.id.in_(bindparam("ids", expanding=True)), turns.c.status == TurnStatus.RUNNING
-)
-_renew = (
-    turns.update()
-    .where(turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.RUNNING)
-    .values(lease_until=now() + LEASE_SECONDS)
-    .returning(turns.c.stop_by, _wanted.label("revision"))
-)
-_release = (
-    turns.update()
-    .where(turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.RUNNING)
-    # Queued, not lost: a regular release is not a recovery.
-    .values(status=TurnStatus.QUEUED, owner=None, lease_until=None)
-)
-_reopen = (
-    steps.update()
-    .where(
-        steps.c.turn_id == bindparam("t"),
-        steps.c.status == StepStatus.STARTED,
-        steps.c.fence < bindparam("f"),
-    )
-    .values(status=sa.case((steps.c.repeatable, StepStatus.READY.value), else_=StepStatus.UNKNOWN.value))
-    .returning(steps.c.n, steps.c.status)
-)
-
-
-def adopt_orphans(connection: sa.Connection) -> None:
-    """Release all turns and deliveries of a dead process. Only for the process that holds the lock file."""
-    connection.execute(_release_turns)
-    connection.execute(_release_deliveries)
-
-
-def claim(
-    connection: sa.Connection,
-    me: str,
-    limit: int,
-    reaches: tuple[str, ...],
-    holding: Collection[str],
-    *,
-    limits: TurnLimits = NO_TURN_LIMITS,
-) -> Sequence[Claim]:
-    """Claim up to `limit` turns that can run now, shared fairly among users and workspaces, in conversations with one
-    of the prefixes `reaches`. Turns in `holding` are skipped: after a clock jump or a suspend their leases may seem
-    expired.
-    """
-    dialect = connection.dialect.name
-    if dialect == "postgresql":
-        connection.execute(_lock_claims)
-    given = {"me": me, "holding": list(holding)}
-    ids = _choose(connection, given, limit, reaches, limits)
-    if not ids:
-        return []
-    free_slots = {turn_id: position for position, turn_id in enumerate(ids)}
-    rows = sorted(
-        connection.execute(_claim_of(dialect), {**given, "ids": ids}).all(), key=lambda row: free_slots[row.id]
-    )
-    if undelivered := [row.id for row in rows if row.revision == 0]:
-        connection.execute(_acquire_deliveries, {"me": me, "ids": undelivered})
-    return [claimed(row) for row in rows]
-
-
 def _choose(
     connection: sa.Connection, given: Mapping[str, Any], limit: int, reaches: tuple[str, ...], limits: TurnLimits
 ) -> Sequence[str]:
@@ -321,27 +370,11 @@ def claimed(row: Any) -> Claim:
     return Claim(row.id, where, row.fence, row.recoveries, fresh, person=row.principal)
 
 
-def renew(connection: sa.Connection, me: str, claims: Sequence[Claim]) -> frozenset[str]:
-    """Renew leases. Return the ids of the turns that are still owned and not stopped."""
-    fences = {claim.turn_id: claim.fence for claim in claims}
-    connection.execute(_renew_all, {"ids": list(fences), "me": me})
-    rows = connection.execute(_driven, {"ids": list(fences)}).all()
-    return frozenset(row.id for row in rows if row.fence == fences[row.id] and row.stop_by is None)
-
-
-def release(connection: sa.Connection, claims: Sequence[Claim]) -> None:
+def release_claims(connection: sa.Connection, claims: Sequence[Claim]) -> None:
     """Release turns, so that any process can claim them at once."""
     for claim in claims:
         connection.execute(_release, {"t": claim.turn_id, "f": claim.fence})
     notify_all(connection)
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """The revision of an owned turn and the name of the user who stopped it, `None` if it was not stopped."""
-
-    revision: int
-    stopped_by: str | None
 
 
 def own(connection: sa.Connection, claim: Claim) -> int:

@@ -22,9 +22,8 @@ from bot.storage.codec import converter, encode
 from bot.storage.database import NO_RETRIES, OWNER_PATIENCE_SECONDS, Database, transaction
 from bot.storage.pg_notify import notify_all, notify_turn
 from bot.storage.tables import approvals, deliveries, is_live, message_refs, steps, turns
-from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, requeue
+from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, park_until_decided, requeue
 from bot.storage.turn_reader import read_record
-from bot.storage.turn_steps import park_until_decided
 from bot.storage.tx_metrics import note_approvals_ended
 from bot.storage.upsert import Upsert
 

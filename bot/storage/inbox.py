@@ -1,21 +1,26 @@
-"""Transactions of messages and stop requests. Any process may run them.
+"""Messages that become turns, and requests to stop a turn. Any process may run these transactions.
 
 The order of locks is: conversation, turn, steps, deliveries, audit.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import uuid
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
+from sqlalchemy.exc import IntegrityError
 
 from bot.domain.conversations import Author, InboundMessage
-from bot.domain.turns import NO_LIMIT, NO_TURN_LIMITS, Claim, Receipt, TurnInput, TurnLimits, TurnStatus
+from bot.domain.turns import NO_LIMIT, Claim, Receipt, TurnInput, TurnLimits, TurnStatus
+from bot.errors import QueueFull
 from bot.storage import audit
 from bot.storage.claims import claimed
 from bot.storage.clock import now
 from bot.storage.codec import encode
+from bot.storage.database import Database, transaction
 from bot.storage.pg_notify import notify_all, notify_stop
 from bot.storage.tables import (
     LIVE,
@@ -86,51 +91,107 @@ class Duplicate(Exception):
     """The message is already stored."""
 
 
-def find_duplicate(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
+class SqlInbox:
+    """Messages that become turns; see `bot.ports.Inbox`. Part of `SqlTurnLog`."""
+
+    _database: Database
+    _limits: TurnLimits
+    _arriving: set[str]
+    me: str
+
+    async def enqueue(self, message: InboundMessage) -> Receipt:
+        """Add a turn for a message unless it is a duplicate. Raises QueueFull."""
+        turn_id = uuid.uuid4().hex
+        message = _with_key(message, turn_id)
+        try:
+            return self._accepted(await self._enqueue(message, turn_id))
+        except (Duplicate, IntegrityError):
+            receipt = await self._find_duplicate(message, turn_id)
+            return receipt if receipt is not None else self._accepted(await self._enqueue(message, turn_id))
+
+    async def enqueue_and_claim(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
+        """Add a turn for a message unless it is a duplicate, and claim it unless it has to wait. Raises QueueFull."""
+        turn_id = uuid.uuid4().hex
+        message = _with_key(message, turn_id)
+        # A concurrent poll must not claim the same turn before the caller has the claim.
+        self._arriving.add(turn_id)
+        try:
+            receipt, claim = await self._enqueue_and_claim(message, turn_id)
+            return self._accepted(receipt), claim
+        except (Duplicate, IntegrityError):
+            receipt = await self._find_duplicate(message, turn_id)
+            return receipt if receipt is not None else await self.enqueue(message), None
+        finally:
+            self._arriving.discard(turn_id)
+
+    @transaction
+    def stop(self, connection: sa.Connection, turn_id: str, by: Author) -> bool:
+        """End a turn without an owner, or ask its owner to end it. Return False if the turn is missing or has ended."""
+        row = lock_turn(connection, turn_id)
+        if row is None or row.status not in LIVE:
+            return False
+        if row.stop_by is not None:
+            return True
+        connection.execute(_ask_to_stop, {"t": turn_id, "by": by.name})
+        if row.status != TurnStatus.RUNNING:
+            end_turn(connection, turn_id, TurnStatus.CANCELLED, f"Stopped by {by.name}.")
+        audit.record(connection, "stopped", by.principal, turn_id=turn_id)
+        notify_stop(connection, turn_id)
+        return True
+
+    @transaction
+    def _enqueue(self, connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
+        """Add a turn for a message under the given id. Return `None` if its author's queue is full. Raises Duplicate if
+        one of the message's keys is stored.
+        """
+        if _is_full(connection, message, self._limits):
+            # A queued message that is delivered again is not rejected.
+            return _find_duplicate(connection, message, turn_id)
+        seq, ahead = _queue_position(connection, message)
+        connection.execute(_add_turn, _turn_row(message, turn_id, seq))
+        _add_keys(connection, message, turn_id)
+        # Only a turn that has to wait is marked for a view here; others are when they run.
+        connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
+        notify_all(connection)
+        return Receipt(turn_id, queue_position=ahead)
+
+    @transaction
+    def _enqueue_and_claim(
+        self, connection: sa.Connection, message: InboundMessage, turn_id: str
+    ) -> tuple[Receipt | None, Claim | None]:
+        """Add a turn for a message, and claim it and its delivery unless it has to wait. Return no receipt if its
+        author's queue is full. Raises Duplicate.
+        """
+        if _is_full(connection, message, self._limits):
+            return _find_duplicate(connection, message, turn_id), None
+        seq, ahead = _queue_position(connection, message)
+        if ahead or _must_wait(connection, message, self._limits):
+            connection.execute(_add_turn, _turn_row(message, turn_id, seq))
+            connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
+            claim = None
+        else:
+            row = connection.execute(_add_driven, {**_turn_row(message, turn_id, seq), "owner": self.me}).one()
+            connection.execute(_add_claimed_delivery, {"turn_id": turn_id, "owner": self.me})
+            claim = claimed(row)
+        _add_keys(connection, message, turn_id)
+        return Receipt(turn_id, queue_position=ahead), claim
+
+    @transaction
+    def _find_duplicate(self, connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
+        return _find_duplicate(connection, message, turn_id)
+
+    def _accepted(self, receipt: Receipt | None) -> Receipt:
+        if receipt is None:
+            raise QueueFull(self._limits.queued)
+        return receipt
+
+
+def _find_duplicate(connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
     """Return the turn of a message that was stored before, under the given id (after a lost COMMIT response) or
     another.
     """
     stored_id = connection.execute(_seen, {"keys": list(message.keys)}).scalar()
     return None if stored_id is None else Receipt(stored_id, redelivery=stored_id != turn_id)
-
-
-def enqueue(
-    connection: sa.Connection, message: InboundMessage, turn_id: str, limits: TurnLimits = NO_TURN_LIMITS
-) -> Receipt | None:
-    """Add a turn for a message under the given id. Return `None` if its author's queue is full. Raises Duplicate if
-    one of the message's keys is stored.
-    """
-    if _is_full(connection, message, limits):
-        # A queued message that is delivered again is not rejected.
-        return find_duplicate(connection, message, turn_id)
-    seq, ahead = _queue_position(connection, message)
-    connection.execute(_add_turn, _turn_row(message, turn_id, seq))
-    _add_keys(connection, message, turn_id)
-    # Only a turn that has to wait is marked for a view here; others are when they run.
-    connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
-    notify_all(connection)
-    return Receipt(turn_id, queue_position=ahead)
-
-
-def take_in(
-    connection: sa.Connection, message: InboundMessage, turn_id: str, me: str, limits: TurnLimits = NO_TURN_LIMITS
-) -> tuple[Receipt | None, Claim | None]:
-    """Add a turn for a message, and claim it and its delivery unless it has to wait. Return no receipt if its author's
-    queue is full. Raises Duplicate.
-    """
-    if _is_full(connection, message, limits):
-        return find_duplicate(connection, message, turn_id), None
-    seq, ahead = _queue_position(connection, message)
-    if ahead or _must_wait(connection, message, limits):
-        connection.execute(_add_turn, _turn_row(message, turn_id, seq))
-        connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
-        claim = None
-    else:
-        row = connection.execute(_add_driven, {**_turn_row(message, turn_id, seq), "owner": me}).one()
-        connection.execute(_add_claimed_delivery, {"turn_id": turn_id, "owner": me})
-        claim = claimed(row)
-    _add_keys(connection, message, turn_id)
-    return Receipt(turn_id, queue_position=ahead), claim
 
 
 def _is_full(connection: sa.Connection, message: InboundMessage, limits: TurnLimits) -> bool:
@@ -184,16 +245,8 @@ def _add_keys(connection: sa.Connection, message: InboundMessage, turn_id: str) 
             raise Duplicate
 
 
-def stop(connection: sa.Connection, turn_id: str, by: Author) -> bool:
-    """End a turn without an owner, or ask its owner to end it. Return False if the turn is missing or has ended."""
-    row = lock_turn(connection, turn_id)
-    if row is None or row.status not in LIVE:
-        return False
-    if row.stop_by is not None:
-        return True
-    connection.execute(_ask_to_stop, {"t": turn_id, "by": by.name})
-    if row.status != TurnStatus.RUNNING:
-        end_turn(connection, turn_id, TurnStatus.CANCELLED, f"Stopped by {by.name}.")
-    audit.record(connection, "stopped", by.principal, turn_id=turn_id)
-    notify_stop(connection, turn_id)
-    return True
+def _with_key(message: InboundMessage, turn_id: str) -> InboundMessage:
+    """Return the message with a generated key if it has none, so that a repetition after a lost COMMIT response is
+    recognized.
+    """
+    return message if message.keys else dataclasses.replace(message, keys=(f"turn:{turn_id}",))

@@ -103,6 +103,19 @@ _requeue = (
 )
 
 
+_wake_at = sa.select(sa.func.min(approvals.c.expires_at)).where(
+    approvals.c.turn_id == bindparam("t"),
+    sa.exists().where(
+        steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n, steps.c.status == StepStatus.AWAITING
+    ),
+)
+_park = (
+    turns.update()
+    .where(turns.c.id == bindparam("t"))
+    .values(status=TurnStatus.WAITING, owner=None, lease_until=None, wake_at=bindparam("at"))
+)
+
+
 def lock_turn(connection: sa.Connection, turn_id: str) -> Any:
     """Lock a turn until the end of the transaction. Return its status and the user who stopped it, `None` if it is
     gone.
@@ -156,3 +169,12 @@ def record_expired(connection: sa.Connection, turn_id: str, expired: Sequence[in
     for n in expired:
         audit.record(connection, "expired", audit.NOBODY, turn_id=turn_id, step=n)
     note_approvals_ended(connection, turn_id, expired, "expired")
+
+
+def park_until_decided(connection: sa.Connection, turn_id: str) -> None:
+    """Park a turn until a decision, an answer, or the first expiry of its approvals and elicitations."""
+    ends = (
+        connection.execute(_wake_at, {"t": turn_id}).scalar(),
+        elicitation_rows.earliest_expiry(connection, turn_id),
+    )
+    connection.execute(_park, {"t": turn_id, "at": min((end for end in ends if end is not None), default=None)})

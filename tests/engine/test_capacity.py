@@ -106,7 +106,7 @@ async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_
         given_back.extend(claims)
         await release(claims)
 
-    harness.log.release = noted  # type: ignore[method-assign, assignment]
+    harness.log.release = noted  # type: ignore[method-assign]
 
     async def last(_request: ModelRequest) -> Completion:
         engine._worker.room.limit = 0  # nothing is looked for any more

@@ -115,11 +115,11 @@ async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(harness: 
     harness.log.lease_seconds = 15.0
     renew = harness.log.renew
 
-    async def away(owned: Sequence[Claim]) -> frozenset[str]:
+    async def away(claims: Sequence[Claim]) -> frozenset[str]:
         now[0] += 4
         if not release.is_set():
             raise DatabaseUnavailable("gone")
-        return await renew(owned)
+        return await renew(claims)
 
     harness.log.renew = away  # type: ignore[method-assign]
     async with running(engine):
@@ -147,12 +147,12 @@ async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(harness: 
     harness.log.lease_seconds = 4.2
     renew = harness.log.renew
 
-    async def hangs(owned: Sequence[Claim]) -> frozenset[str]:
+    async def hangs(claims: Sequence[Claim]) -> frozenset[str]:
         if not answered.is_set():
             now[0] = 12.0
             hanging.set()
             await answered.wait()
-        return await renew(owned)
+        return await renew(claims)
 
     harness.log.renew = hangs  # type: ignore[method-assign]
     async with running(engine):

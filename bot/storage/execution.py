@@ -1,0 +1,415 @@
+"""Turns as their owner runs them: replies, calls, parking and ending.
+
+Each transaction proves ownership first. Each is safe to run twice, because the outcome of a COMMIT with a lost response
+is unknown.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.domain.history import History, HistorySummary
+from bot.domain.messages import ToolResult
+from bot.domain.turns import WAITING, Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
+from bot.domain.usage import PricedUsage, PriceList, UsageEntry, UsageKind
+from bot.errors import LostLease, TurnInterrupted
+from bot.storage import audit, elicitation_rows, files, record_cache, summaries, usage
+from bot.storage.audit_calls import record_finished, record_new, record_sent
+from bot.storage.claims import own, own_to_the_end, release_claims, settle_leftovers
+from bot.storage.clock import now
+from bot.storage.codec import converter, encode
+from bot.storage.database import OWNER_PATIENCE_SECONDS, Database, transaction
+from bot.storage.grants import use_grants
+from bot.storage.history_cache import HistoryCache
+from bot.storage.pg_notify import notify_all
+from bot.storage.record_cache import RecordCache
+from bot.storage.tables import approvals, deliveries, steps, turns
+from bot.storage.turn_completion import (
+    end_settled,
+    end_turn,
+    expire_overdue,
+    mark_queued_views_stale,
+    mark_view_stale,
+    park_until_decided,
+    record_expired,
+)
+from bot.storage.turn_reader import read_record
+from bot.storage.upsert import Upsert
+
+_add_step = Upsert(
+    lambda insert: (
+        insert(steps)
+        .values(
+            turn_id=bindparam("turn_id"),
+            n=bindparam("n"),
+            kind=bindparam("kind"),
+            status=bindparam("status"),
+            repeatable=bindparam("repeatable"),
+            body=bindparam("body"),
+            result=bindparam("result"),
+            created_at=now(),
+        )
+        .on_conflict_do_nothing()
+    )
+)
+_add_approval = Upsert(
+    lambda insert: (
+        insert(approvals)
+        .values(
+            id=bindparam("id"),
+            turn_id=bindparam("turn_id"),
+            n=bindparam("n"),
+            revision=bindparam("revision"),
+            fingerprint=bindparam("fingerprint"),
+            proposed_arguments=bindparam("proposed_arguments"),
+            requested_for_id=bindparam("requested_for_id"),
+            requested_for_name=bindparam("requested_for_name"),
+            expires_in=bindparam("expires_in"),
+            requirements=bindparam("requirements"),
+            remind_in=bindparam("remind_in"),
+            proposed_secrets=bindparam("proposed_secrets"),
+            view_revision=sa.select(deliveries.c.revision + 1)
+            .where(deliveries.c.turn_id == bindparam("turn_id"))
+            .scalar_subquery(),
+        )
+        .on_conflict_do_nothing()
+        .returning(approvals.c.id)
+    )
+)
+_begin = (
+    steps.update()
+    .where(
+        steps.c.turn_id == bindparam("t"),
+        steps.c.n == bindparam("i"),
+        sa.or_(
+            steps.c.status == StepStatus.READY,
+            sa.and_(steps.c.status == StepStatus.STARTED, steps.c.fence == bindparam("f")),
+        ),
+    )
+    .values(status=StepStatus.STARTED, fence=bindparam("f"), started_at=now())
+    .returning(steps.c.status)
+)
+_end = (
+    steps.update()
+    .where(
+        steps.c.turn_id == bindparam("t"),
+        steps.c.n == bindparam("i"),
+        steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]),
+    )
+    .values(status=bindparam("to"), result=bindparam("what"), ended_at=now())
+    .returning(steps.c.n)
+)
+_keep_late_result = (
+    steps.update()
+    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"), steps.c.fence == bindparam("f"))
+    .values(late_result=bindparam("what"))
+)
+_parked = sa.select(turns.c.id).where(
+    turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.WAITING
+)
+_finished = sa.select(turns.c.id).where(
+    turns.c.id == bindparam("t"),
+    turns.c.fence == bindparam("f"),
+    turns.c.status.in_([TurnStatus.DONE, TurnStatus.FAILED, TurnStatus.CANCELLED]),
+)
+
+
+class SqlTurnExecution:
+    """Turns that this process runs; see `bot.ports.TurnExecution`. Part of `SqlTurnLog`."""
+
+    _database: Database
+    _records: RecordCache
+    _ended: HistoryCache
+    _prices: PriceList
+
+    async def resume(self, claim: Claim) -> TurnRecord:
+        """Settle leftovers of the previous owner and return the turn's record. Raises LostLease and Stopped."""
+        return self._records.put(claim, await self._resume(claim))
+
+    async def append(self, claim: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
+        """Add a reply and its calls, or calls alone. Usage is recorded even if the turn is stopped or lost."""
+        charges = self._charges([reply] if reply else [])
+        record = self._records.pop(claim)
+        written = await self._append(claim, reply, calls, record=record, charges=charges)
+        return self._records.put(claim, _uninterrupted(written))
+
+    async def start_call(self, claim: Claim, n: int) -> TurnRecord:
+        """Record that a call is about to be sent. Raises LostLease if it may not be, and Stopped."""
+        return self._records.put(claim, await self._start_call(claim, n, record=self._records.pop(claim)))
+
+    async def finish_call(
+        self, claim: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
+    ) -> TurnRecord:
+        """Record how a call ended, also in a turn that is being stopped. Raises LostLease, and stores the result beside
+        the step then.
+        """
+        try:
+            record = self._records.pop(claim)
+            return self._records.put(
+                claim, await self._finish_call(claim, n, status, result, seconds=seconds, record=record)
+            )
+        except LostLease:
+            await self._save_late_result(claim, n, result)
+            raise
+
+    async def park(self, claim: Claim) -> TurnRecord | None:
+        """Release the turn and its lease while it waits for users. Return its record instead if it can continue."""
+        self._records.pop(claim)
+        return await self._park(claim)
+
+    async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
+        """End the turn with its last steps. A stopped turn ends as cancelled, and no other turn does."""
+        charges = self._charges(last)
+        record = self._records.pop(claim)
+        written = _uninterrupted(await self._finish(claim, status, last, failure, record=record, charges=charges))
+        self._ended.put([written])
+        return self._records.put(claim, written)
+
+    async def fail(self, claim: Claim, failure: str) -> None:
+        """End the turn without reading it. Raises LostLease."""
+        self._records.pop(claim)
+        await self._fail(claim, failure)
+
+    async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
+        """Record usage of models."""
+        await self._record_usage([(claim, self._charge(use)) for claim, use in uses])
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def save_summary(self, connection: sa.Connection, claim: Claim, summary: HistorySummary, past: History) -> None:
+        """Save the summary of a conversation's oldest turns if all its sources exist. Raises LostLease and Stopped."""
+        own(connection, claim)
+        if summaries.stands(connection, str(claim.conversation), summary, past):
+            summaries.keep_summary(connection, str(claim.conversation), summary)
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _resume(self, connection: sa.Connection, claim: Claim) -> TurnRecord:
+        own(connection, claim)
+        settle_leftovers(connection, claim)
+        return read_record(connection, claim.turn_id)
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _append(
+        self,
+        connection: sa.Connection,
+        claim: Claim,
+        reply: ModelStep | None,
+        calls: Sequence[ToolStep],
+        *,
+        record: TurnRecord | None,
+        charges: Sequence[PricedUsage],
+    ) -> TurnRecord | TurnInterrupted:
+        """Add steps. LostLease and Stopped are returned, not raised, because an exception would roll back the usage."""
+        usage.add(connection, claim, charges)
+        try:
+            record = record_cache.unchanged(record, own(connection, claim))
+        except TurnInterrupted as interrupted:
+            return interrupted
+        calls = use_grants(connection, claim.turn_id, calls)
+        more: Sequence[Step] = [*([reply] if reply else []), *calls]
+        new = _add_steps(connection, claim.turn_id, more)
+        mark_view_stale(connection, claim.turn_id)
+        record = record_cache.with_steps(record, more) or read_record(connection, claim.turn_id)
+        record_new(connection, record.turn, new)
+        return record
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _start_call(self, connection: sa.Connection, claim: Claim, n: int, *, record: TurnRecord | None) -> TurnRecord:
+        record = record_cache.unchanged(record, own(connection, claim))
+        if connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fence}).first() is None:
+            raise LostLease(claim.turn_id)
+        mark_view_stale(connection, claim.turn_id)
+        return record_cache.with_call(record, n, StepStatus.STARTED) or read_record(connection, claim.turn_id)
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _finish_call(
+        self,
+        connection: sa.Connection,
+        claim: Claim,
+        n: int,
+        status: StepStatus,
+        result: ToolResult,
+        *,
+        seconds: float | None,
+        record: TurnRecord | None,
+    ) -> TurnRecord:
+        record = record_cache.unchanged(record, own_to_the_end(connection, claim).revision)
+        what = encode(files.save_files(connection, claim.turn_id, result))
+        ended = connection.execute(_end, {"t": claim.turn_id, "i": n, "to": status, "what": what}).first()
+        mark_view_stale(connection, claim.turn_id)
+        changed = None if ended is None else record_cache.with_call(record, n, status, what)
+        record = changed or read_record(connection, claim.turn_id)
+        if any(step.n == n and step.pending_elicitations for step in record.calls):
+            elicitation_rows.withdraw_of_step(connection, claim.turn_id, n)
+            record = read_record(connection, claim.turn_id)
+        if changed is not None and seconds is not None:
+            record_sent(connection, changed.turn, next(step for step in changed.calls if step.n == n), seconds)
+        elif ended is not None:
+            record_finished(connection, claim.turn_id, n, seconds)
+        return record
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _save_late_result(self, connection: sa.Connection, claim: Claim, n: int, result: ToolResult) -> None:
+        """Record a result that arrived after the lease was lost. The step stays as the new owner settled it."""
+        body = encode(files.strip_bytes(result))
+        connection.execute(_keep_late_result, {"t": claim.turn_id, "i": n, "f": claim.fence, "what": body})
+        audit.record(
+            connection,
+            "came late",
+            audit.NOBODY,
+            turn_id=claim.turn_id,
+            conversation=str(claim.conversation),
+            step=n,
+            is_error=result.is_error,
+        )
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _park(self, connection: sa.Connection, claim: Claim) -> TurnRecord | None:
+        try:
+            own(connection, claim)
+        except LostLease:
+            if connection.execute(_parked, {"t": claim.turn_id, "f": claim.fence}).first() is None:
+                raise
+            return None  # by this same transaction, after a lost COMMIT response
+        expired = expire_overdue(connection, claim.turn_id)
+        if elicitation_rows.settle_overdue(connection, claim.turn_id) or expired:
+            mark_view_stale(connection, claim.turn_id)
+        record = read_record(connection, claim.turn_id)
+        open_calls = [step for step in record.calls if not step.status.ended]
+        goes_on = not open_calls or any(step.status not in WAITING for step in open_calls)
+        if not goes_on:
+            park_until_decided(connection, claim.turn_id)
+            mark_queued_views_stale(connection, claim.turn_id)
+            notify_all(connection)
+        record_expired(connection, claim.turn_id, expired)
+        return record if goes_on else None
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _finish(
+        self,
+        connection: sa.Connection,
+        claim: Claim,
+        status: TurnStatus,
+        last: Sequence[Step],
+        failure: str,
+        *,
+        record: TurnRecord | None,
+        charges: Sequence[PricedUsage],
+    ) -> TurnRecord | LostLease:
+        """End the turn. LostLease is returned, not raised, because an exception would roll back the usage."""
+        usage.add(connection, claim, charges)
+        try:
+            owned = own_to_the_end(connection, claim)
+        except LostLease as lost:
+            if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fence}).first() is None:
+                return lost
+            return read_record(
+                connection, claim.turn_id
+            )  # ended by this same transaction, after a lost COMMIT response
+        if owned.stopped_by is None and status is TurnStatus.CANCELLED:
+            release_claims(connection, [claim])  # not stopped: the turn continues
+        elif owned.stopped_by is None:
+            new = _add_steps(connection, claim.turn_id, last)
+            if new:
+                record_new(connection, read_record(connection, claim.turn_id).turn, new)
+            record = record_cache.with_steps(record_cache.unchanged(record, owned.revision), last)
+            if record is not None and record_cache.is_settled(record):
+                end_settled(connection, claim.turn_id, status, failure)
+                return record_cache.ended(record, status, failure)
+            end_turn(connection, claim.turn_id, status, failure)
+        else:
+            end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {owned.stopped_by}.")
+        return read_record(connection, claim.turn_id)
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _fail(self, connection: sa.Connection, claim: Claim, failure: str) -> None:
+        try:
+            stopped_by = own_to_the_end(connection, claim).stopped_by
+        except LostLease:
+            if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fence}).first() is None:
+                raise
+            return
+        if stopped_by is None:
+            end_turn(connection, claim.turn_id, TurnStatus.FAILED, failure)
+        else:
+            end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
+
+    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    def _record_usage(self, connection: sa.Connection, uses: Sequence[tuple[Claim, PricedUsage]]) -> None:
+        usage.add_all(connection, uses)
+
+    def _charges(self, new: Sequence[Step]) -> Sequence[PricedUsage]:
+        return [
+            self._charge(step.use or UsageEntry(uuid.uuid4().hex, step.n, UsageKind.REPLY, step.model, step.usage))
+            for step in new
+            if isinstance(step, ModelStep)
+        ]
+
+    def _charge(self, use: UsageEntry) -> PricedUsage:
+        return PricedUsage(use, self._prices.cost(use.model, use.usage), self._prices.currency)
+
+
+def _add_steps(connection: sa.Connection, turn_id: str, new: Sequence[Step]) -> Sequence[ToolStep]:
+    """Return the new calls that await approval or are denied."""
+    if new:
+        connection.execute(_add_step.on(connection), [_step_row(turn_id, step) for step in new])
+    return [step for step in new if isinstance(step, ToolStep) and _is_new_for_audit(connection, turn_id, step)]
+
+
+def _is_new_for_audit(connection: sa.Connection, turn_id: str, step: ToolStep) -> bool:
+    if step.approval is None:
+        return step.status is StepStatus.DENIED
+    return connection.execute(_add_approval.on(connection), _approval_row(turn_id, step)).first() is not None
+
+
+def _step_row(turn_id: str, step: Step) -> dict[str, Any]:
+    match step:
+        case ModelStep():
+            return {
+                "turn_id": turn_id,
+                "n": step.n,
+                "kind": "model",
+                "status": StepStatus.DONE,
+                "repeatable": True,
+                "body": encode(step),
+                "result": None,
+            }
+        case ToolStep():
+            return {
+                "turn_id": turn_id,
+                "n": step.n,
+                "kind": "tool",
+                "status": step.status,
+                "repeatable": step.repeatable,
+                "body": encode(step),
+                "result": None if step.result is None else encode(step.result),
+            }
+
+
+def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
+    approval = step.approval
+    assert approval is not None
+    return {
+        "id": approval.id,
+        "turn_id": turn_id,
+        "n": step.n,
+        "revision": approval.revision,
+        "fingerprint": approval.fingerprint,
+        "proposed_arguments": dict(step.call.arguments),
+        "requested_for_id": approval.requested_for.id,
+        "requested_for_name": approval.requested_for.name,
+        "expires_in": approval.expires_in,
+        "requirements": encode(approval.terms),
+        "proposed_secrets": converter.unstructure(approval.secrets),
+        "remind_in": approval.remind_in,
+    }
+
+
+def _uninterrupted(record: TurnRecord | TurnInterrupted) -> TurnRecord:
+    if isinstance(record, TurnInterrupted):
+        raise record
+    return record
