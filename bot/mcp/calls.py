@@ -34,12 +34,12 @@ from bot.domain.messages import ToolCall
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
 from bot.errors import CountersignError
-from bot.mcp import elicitation, request_context, sdk
+from bot.mcp import elicitation, sdk
 from bot.mcp.elicitation import UnsupportedElicitation, parse_request, result
 from bot.mcp.errors import NOT_RPC, TOO_LARGE, refused_status
 from bot.mcp.redaction import Redaction
-from bot.mcp.request_context import RequestContext
 from bot.mcp.results import error_text, failed_result, tool_result
+from bot.mcp.sdk import RequestContext
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -355,7 +355,7 @@ async def send(
         time_left.heard()
         context.on_progress(progress_text(progress, total, message, redact))
 
-    with request_context.begin() as attempt, active_call.sent(attempt, time_left):
+    with sdk.record_request() as attempt, active_call.sent(attempt, time_left):
         try:
             async with time_left:
                 answer = await _answer(client, params, progressed)

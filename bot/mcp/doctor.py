@@ -35,7 +35,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import Tool
 from bot.errors import ServerTrouble
-from bot.mcp import request_context
+from bot.mcp import sdk
 from bot.mcp.config.checks import (
     AllowedTargets,
     check_definition,
@@ -178,7 +178,7 @@ class NetworkProbes:
 
     async def http(self) -> Check:
         """Check that a web server answers, and its status."""
-        with request_context.begin() as attempt:
+        with sdk.record_request() as attempt:
             below = network(
                 self._config, self._allowances, self._shared.resolve, self._shared.token_provider(self._config)
             )

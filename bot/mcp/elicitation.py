@@ -55,7 +55,7 @@ def parse_input_required(answer: types.InputRequiredResult, redact: Redaction) -
     state = answer.request_state
     if state is not None and (len(state) > _LONGEST_STATE or strip_unstorable(state) != state):
         raise UnsupportedElicitation("answers together with a state of its own that cannot be kept")
-    return CallNeedsInput(tuple(_asked(key, each, redact) for key, each in requests.items()), state)
+    return CallNeedsInput(tuple(_parse_required(key, item, redact) for key, item in requests.items()), state)
 
 
 def visits_required(error: MCPError, redact: Redaction) -> CallNeedsInput | None:
@@ -71,20 +71,20 @@ def visits_required(error: MCPError, redact: Redaction) -> CallNeedsInput | None
     if not required:
         return None
     _check_number(len(required))
-    keys = [each.elicitation_id or "" for each in required]
+    keys = [item.elicitation_id or "" for item in required]
     if "" in keys or len(set(keys)) < len(keys):
         keys = [str(n) for n in range(1, len(required) + 1)]
-    return CallNeedsInput(tuple(parse_request(key, each, redact) for key, each in zip(keys, required, strict=True)))
+    return CallNeedsInput(tuple(parse_request(key, item, redact) for key, item in zip(keys, required, strict=True)))
 
 
-def parse_request(key: str, asked: types.ElicitRequestParams, redact: Redaction) -> ElicitationRequest:
+def parse_request(key: str, params: types.ElicitRequestParams, redact: Redaction) -> ElicitationRequest:
     """Parse one elicitation; texts lose invisible characters and secrets. Raises UnsupportedElicitation."""
     if len(key) > _LONGEST_KEY or strip_unstorable(key) != key:
         raise UnsupportedElicitation("an answer under a name that cannot be kept")
-    message = redact(visible(asked.message)).strip()
+    message = redact(visible(params.message)).strip()
     if len(message) > LONGEST_MESSAGE:
         message = message[: LONGEST_MESSAGE - len(_MORE)] + _MORE
-    return ElicitationRequest(key, message, _ask(asked, redact))
+    return ElicitationRequest(key, message, _mode(params, redact))
 
 
 def encode_results(replies: ElicitationResults) -> types.InputResponses | None:
@@ -119,7 +119,7 @@ def unvisited_reason(server: str, replies: ElicitationResults) -> str:
     return f"Server {server} wants the person to visit a page first, and they {did}. Nothing was done."
 
 
-def _asked(key: str, request: types.InputRequest, redact: Redaction) -> ElicitationRequest:
+def _parse_required(key: str, request: types.InputRequest, redact: Redaction) -> ElicitationRequest:
     match request:
         case types.ElicitRequest(params=params):
             return parse_request(key, params, redact)
@@ -131,8 +131,8 @@ def _asked(key: str, request: types.InputRequest, redact: Redaction) -> Elicitat
             assert_never(request)
 
 
-def _ask(asked: types.ElicitRequestParams, redact: Redaction) -> ElicitationMode:
-    match asked:
+def _mode(params: types.ElicitRequestParams, redact: Redaction) -> ElicitationMode:
+    match params:
         case types.ElicitRequestFormParams(requested_schema=schema):
             return FormMode(_form(schema, redact))
         case types.ElicitRequestURLParams(url=url):
@@ -142,7 +142,7 @@ def _ask(asked: types.ElicitRequestParams, redact: Redaction) -> ElicitationMode
                 raise UnsupportedElicitation("a visit to an address that contains a secret")
             return UrlMode(url)
         case _:
-            assert_never(asked)
+            assert_never(params)
 
 
 def _form(schema: Mapping[str, Any], redact: Redaction) -> dict[str, Any]:
@@ -182,8 +182,8 @@ def _is_choice(field: Mapping[Any, Any]) -> bool:
 def _has_valid_choices(field: Mapping[Any, Any]) -> bool:
     """Return True if all choices are values that an answer can hold: the protocol has no objects and mixed lists."""
     lists = {word: field[word] for word in _CHOICES if isinstance(field.get(word), list)}
-    named = (each for word, of_it in lists.items() if word != "enum" for each in of_it if isinstance(each, Mapping))
-    values = (*lists.get("enum", ()), *(each.get("const") for each in named))
+    named = (item for word, entries in lists.items() if word != "enum" for item in entries if isinstance(item, Mapping))
+    values = (*lists.get("enum", ()), *(item.get("const") for item in named))
     return not any(isinstance(value, Mapping | list) for value in values)
 
 
@@ -199,6 +199,6 @@ def _with_names(field: Mapping[str, Any]) -> dict[str, Any]:
     return {**field, "enumNames": [visible(str(name)) for name in names]}
 
 
-def _check_number(asked: int) -> None:
-    if asked > MOST_QUESTIONS:
-        raise UnsupportedElicitation(f"{asked} answers at once")
+def _check_number(count: int) -> None:
+    if count > MOST_QUESTIONS:
+        raise UnsupportedElicitation(f"{count} answers at once")

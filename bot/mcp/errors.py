@@ -15,11 +15,10 @@ from mcp.types import CONNECTION_CLOSED, ErrorData
 from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
-from bot.mcp import request_context
+from bot.mcp import sdk
 from bot.mcp.redaction import Redaction, address
-from bot.mcp.request_context import RequestContext
 from bot.mcp.results import error_text
-from bot.mcp.sdk import http_error_stand_in, unsupported_version
+from bot.mcp.sdk import RequestContext, http_error_stand_in, unsupported_version
 
 _QUOTED_LINES = 3
 _LONGEST_QUOTE = 500
@@ -210,7 +209,7 @@ def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
     """Return the error of a response, or None if it succeeded. A JSON-RPC error takes precedence over its HTTP status.
     A missing response is a broken connection.
     """
-    attempt = request_context.current()
+    attempt = sdk.current_request()
     if response is None or attempt.failure:
         return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or "the connection broke")
     if response.is_success:

@@ -135,13 +135,13 @@ class ToolPinning:
         self._logged.update(self._withheld)
         if news:
             pinned = self._pinned or {}
-            named = ", ".join(f"{tool.original_name[:64]!r} ({review_status(tool, pinned)})" for tool in news[:_NAMED])
+            names = ", ".join(f"{tool.original_name[:64]!r} ({review_status(tool, pinned)})" for tool in news[:_NAMED])
             more = f" and {len(news) - _NAMED} more" if len(news) > _NAMED else ""
             log.warning(
                 "MCP server %s: tools withheld until an admin reviews them (/mcp review %s): %s%s",
                 self._name,
                 self._name,
-                named,
+                names,
                 more,
             )
 
@@ -178,8 +178,8 @@ def _of_names(tool: types.Tool, foreign: Collection[str]) -> str:
     if not foreign:
         return ""
     words = {word for text in _prose(tool) for word in _WORD.findall(text)}
-    named = sorted(words.intersection(foreign))
-    return f"it names tools of other servers: {', '.join(named)[:_LONGEST_QUOTE]}" if named else ""
+    names = sorted(words.intersection(foreign))
+    return f"it names tools of other servers: {', '.join(names)[:_LONGEST_QUOTE]}" if names else ""
 
 
 def _prose(tool: types.Tool) -> Iterator[str]:

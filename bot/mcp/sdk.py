@@ -1,13 +1,22 @@
-"""Dependence on the inner workings of the MCP library: its private modules and its error texts.
+"""Dependence on the inner workings of the MCP library: its private modules, its error texts, and facts that it hides.
 
 The library hides HTTP errors, broken streams and foreign protocol versions behind texts. Only this module knows them.
 They may change with each minor version: `pyproject.toml` pins it to `PINNED_VERSION`, and a test looks for the texts in
 the installed library.
+
+`RequestContext` has the facts about one request: delivery, HTTP status, connection error. Streams and HTTP client write
+them into the context of the requesting task. The library runs each message in its sender's context, so a context
+variable separates concurrent requests.
 """
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -27,14 +36,17 @@ __all__ = [
     "WHOLE_MESSAGES",
     "OutgoingStream",
     "ReadStream",
+    "RequestContext",
     "TransportStreams",
     "WriteStream",
+    "current_request",
     "get_default_environment",
     "http_error_stand_in",
     "is_event_too_large",
     "is_http_error_stand_in",
     "is_stream_end",
     "is_unparsable_response",
+    "record_request",
     "request_within_origin",
     "sse_within_origin",
     "terminate_posix_process_tree",
@@ -122,3 +134,56 @@ class OutgoingStream(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """Context of one request.
+
+    `sent`: the request may have left the process. `status`: HTTP status. `failure`: connection error. `quotes`:
+    `failure` may quote the server. `refusal`: reason of a rejected sign-in, for users. `people`: number of open
+    elicitations. `asked_until`: end of the last one, in seconds of a clock. The server may be silent during them.
+    """
+
+    sent: bool = False
+    status: int | None = None
+    failure: str = ""
+    quotes: bool = False
+    refusal: str = ""
+    open_elicitations: int = 0
+    asked_until: float = 0.0
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Count an open elicitation within the block."""
+        self.open_elicitations += 1
+        try:
+            yield
+        finally:
+            self.open_elicitations -= 1
+            self.asked_until = time.monotonic()
+
+    def quiet_since(self, moment: float) -> float:
+        """Return the time since which the server is silent, if its last message came at `moment`. Elicitations do
+        not count.
+        """
+        return time.monotonic() if self.open_elicitations else max(moment, self.asked_until)
+
+
+_current_request: ContextVar[RequestContext | None] = ContextVar("mcp_attempt", default=None)
+
+
+@contextmanager
+def record_request() -> Iterator[RequestContext]:
+    """Record the requests made in this block."""
+    attempt = RequestContext()
+    token = _current_request.set(attempt)
+    try:
+        yield attempt
+    finally:
+        _current_request.reset(token)
+
+
+def current_request() -> RequestContext:
+    """Return the context of the current request, or an unused one."""
+    return _current_request.get() or RequestContext()

@@ -90,7 +90,7 @@ def contain_library_logs(redact: Callable[[str], str]) -> None:
     """
     for name in sdk.LOGGERS:
         logger = logging.getLogger(name)
-        for handler in [each for each in logger.handlers if isinstance(each, _DemotingFilter)]:
+        for handler in [item for item in logger.handlers if isinstance(item, _DemotingFilter)]:
             logger.removeHandler(handler)
         logger.addHandler(_DemotingFilter(redact))
         logger.propagate = False
@@ -221,16 +221,16 @@ class McpToolbox:
             return CallNotSent(f"There is no MCP server {tool.server}.")
         if managed.connection is None:
             return CallNotSent(managed.problem or f"Server {tool.server} is disabled.")
-        if objection := self.argument_error(tool, call):
-            return CallReturned(failed_result(call.id, objection))
+        if reason := self.argument_error(tool, call):
+            return CallReturned(failed_result(call.id, reason))
         return await managed.connection.call(tool, call, context)
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:
         """Return the error for invalid arguments, redacted; empty if they are valid or cannot be checked."""
-        wrong = validate(tool.input_schema, call.arguments)
-        if not wrong:
+        errors = validate(tool.input_schema, call.arguments)
+        if not errors:
             return ""
-        listed = "\n".join(f"- {each}" for each in wrong)
+        listed = "\n".join(f"- {item}" for item in errors)
         text = f"{MISFIT} Correct them and call it again:\n{listed}"
         managed = self._servers.get(tool.server_id)
         return text if managed is None else managed.redact(text)

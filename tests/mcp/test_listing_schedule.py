@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from bot.mcp.server.capabilities import ListingSchedule
 from bot.mcp.server.retry import ConnectionTiming
-from bot.mcp.server.session import ListingSchedule
 
 
 class Clock:

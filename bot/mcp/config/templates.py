@@ -41,18 +41,18 @@ _TAKES_VALUE = frozenset(
 def unpinned_package(command: str, args: Sequence[str]) -> str:
     """Return the package whose version is not fixed; empty if there is none."""
     program = PurePosixPath(command).name
-    words = list(args)
-    if program == "uv" and words[:2] == ["tool", "run"]:
-        program, words = "uvx", words[2:]
-    elif program == "npm" and words[:1] == ["exec"]:
-        program, words = "npx", words[1:]
-    elif program == "pipx" and words[:1] == ["run"]:
-        words = words[1:]
+    arguments = list(args)
+    if program == "uv" and arguments[:2] == ["tool", "run"]:
+        program, arguments = "uvx", arguments[2:]
+    elif program == "npm" and arguments[:1] == ["exec"]:
+        program, arguments = "npx", arguments[1:]
+    elif program == "pipx" and arguments[:1] == ["run"]:
+        arguments = arguments[1:]
     elif program == "pipx":
         return ""
     if program not in _NAMING:
         return ""
-    package = _package(words, _NAMING[program])
+    package = _package(arguments, _NAMING[program])
     return package if package and not _is_fixed(package, 2 if program in _OF_NPM else 0) else ""
 
 
@@ -62,8 +62,8 @@ def _is_fixed(package: str, points: int) -> bool:
     return fixed is not None and fixed[1].count(".") >= points
 
 
-def _package(words: list[str], naming: Sequence[str]) -> str:
-    left = list(words)
+def _package(arguments: list[str], naming: Sequence[str]) -> str:
+    left = list(arguments)
     while left:
         word = left.pop(0)
         option, assigned, value = word.partition("=")
@@ -158,7 +158,7 @@ def _template(name: str, table: Any) -> LaunchTemplate:
         slots=tuple(_slot(slot, slots[slot]) for slot in slots),
         title=_text(table, "title"),
         description=_text(table, "description"),
-        env={each: _value(f"env.{each}", value) for each, value in _table(table, "env").items()},
+        env={item: _value(f"env.{item}", value) for item, value in _table(table, "env").items()},
         cwd=_text(table, "cwd") or None,
     )
     _check_whole(template)
@@ -172,8 +172,8 @@ def _check_whole(template: LaunchTemplate) -> None:
         raise _InvalidTemplate("its command must not have a slot in it.")
     if template.cwd is not None and not template.cwd.startswith("/"):
         raise _InvalidTemplate("its cwd must be an absolute path.")
-    used = {place for each in template.args for place in placeholders_in(each)}
-    typed = {each.name for each in template.typed}
+    used = {place for item in template.args for place in placeholders_in(item)}
+    typed = {item.name for item in template.typed}
     if used - typed:
         raise _InvalidTemplate(f"its args have a place {{{min(used - typed)}}}, which is not a defined slot.")
     if typed - used:
@@ -214,9 +214,9 @@ def _check_defaults(about: str, slot: TemplateSlot) -> None:
         if slot.default is not None:
             raise _InvalidTemplate(f"{about} is a secret, which has no default.")
         return
-    words = list(slot.rule.choices) if isinstance(slot.rule, ChoiceRule) else []
-    words += [] if slot.default is None else [slot.default]
-    for word in words:
+    choices = list(slot.rule.choices) if isinstance(slot.rule, ChoiceRule) else []
+    choices += [] if slot.default is None else [slot.default]
+    for word in choices:
         try:
             slot.fitted(word)
         except ValueError as error:

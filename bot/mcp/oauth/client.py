@@ -172,7 +172,7 @@ def _methods(metadata: OAuthMetadata) -> Sequence[str]:
 
 
 def _preferred(offered: Sequence[str], wanted: Sequence[Method], otherwise: Method) -> Method:
-    return next((each for each in wanted if each in offered), otherwise)
+    return next((choice for choice in wanted if choice in offered), otherwise)
 
 
 _EARLY_SECONDS = 60.0
@@ -230,8 +230,8 @@ async def revoke(sign_in: SignIn, auth_server: AuthServerClient) -> None:
 
 async def _asked(sign_in: SignIn, form: Mapping[str, str], auth_server: AuthServerClient) -> OAuthToken:
     endpoint = validate_url(str(sign_in.endpoints["token_endpoint"]), "token endpoint")
-    answer = await auth_server.send(_request(endpoint, {**form, "resource": sign_in.resource}, sign_in.registration))
-    return _read(answer, sign_in.registration.issuer)
+    response = await auth_server.send(_request(endpoint, {**form, "resource": sign_in.resource}, sign_in.registration))
+    return _read(response, sign_in.registration.issuer)
 
 
 def _request(endpoint: str, form: Mapping[str, str], registration: Registration) -> httpx2.Request:
@@ -244,18 +244,18 @@ def _request(endpoint: str, form: Mapping[str, str], registration: Registration)
     return httpx2.Request("POST", endpoint, data={**form, **shown})
 
 
-def _read(answer: httpx2.Response, issuer: str) -> OAuthToken:
+def _read(response: httpx2.Response, issuer: str) -> OAuthToken:
     try:
-        body = answer.json()
+        body = response.json()
     except (ValueError, RecursionError):
         body = None
     body = body if isinstance(body, dict) else {}
     error = body.get("error")
-    if isinstance(error, str) and "access_token" not in body and answer.status_code < 500 and error not in _LATER:
+    if isinstance(error, str) and "access_token" not in body and response.status_code < 500 and error not in _LATER:
         # Some servers send errors with status 200.
         raise _refusal(issuer, error, body.get("error_description"))
-    if answer.status_code not in (200, 201):
-        raise ServerTrouble(f"{issuer} gave no token: {answer.status_code}.", "try again later")
+    if response.status_code not in (200, 201):
+        raise ServerTrouble(f"{issuer} gave no token: {response.status_code}.", "try again later")
     try:
         token = OAuthToken.model_validate({key: value for key, value in body.items() if value is not None})
     except ValidationError as unreadable:

@@ -150,13 +150,13 @@ async def _resource_metadata(
 ) -> ProtectedResourceMetadata | None:
     """Fetch the server's resource metadata. Return None if there is none, as on servers of early 2025."""
     failed = 0
-    for each in build_protected_resource_metadata_discovery_urls(challenge.metadata or None, url):
-        if _origin(each) != _origin(url):
-            validate_url(each, "address of the server's metadata")
-        answer = await auth_server.send(create_oauth_metadata_request(each))
-        if answer.status_code >= 500 or answer.status_code == 429:
-            failed = answer.status_code
-        if (described := await handle_protected_resource_response(answer)) is not None:
+    for metadata_url in build_protected_resource_metadata_discovery_urls(challenge.metadata or None, url):
+        if _origin(metadata_url) != _origin(url):
+            validate_url(metadata_url, "address of the server's metadata")
+        response = await auth_server.send(create_oauth_metadata_request(metadata_url))
+        if response.status_code >= 500 or response.status_code == 429:
+            failed = response.status_code
+        if (described := await handle_protected_resource_response(response)) is not None:
             return described
     if failed:
         raise ServerTrouble(f"The server does not say who signs people in to it: {failed}.", "try again later")
@@ -166,11 +166,11 @@ async def _resource_metadata(
 async def _server_metadata(server: str | None, url: str, auth_server: AuthServerClient) -> OAuthMetadata:
     """Fetch the metadata of the authorization server, by default that of the server's own host."""
     expected = server or _origin(url)
-    for each in build_oauth_authorization_server_metadata_discovery_urls(server, url):
-        if _origin(each) != _origin(url):
-            validate_url(each, "address of the authorization server")
+    for metadata_url in build_oauth_authorization_server_metadata_discovery_urls(server, url):
+        if _origin(metadata_url) != _origin(url):
+            validate_url(metadata_url, "address of the authorization server")
         usual, metadata = await handle_auth_metadata_response(
-            await auth_server.send(create_oauth_metadata_request(each))
+            await auth_server.send(create_oauth_metadata_request(metadata_url))
         )
         if not usual:
             break

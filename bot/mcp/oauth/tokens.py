@@ -20,7 +20,7 @@ from bot.domain.characters import visible
 from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, ServerConfig, StdioTransport
 from bot.domain.sign_ins import SignIn, SignInKey
 from bot.errors import CountersignError, DatabaseError, ServerTrouble
-from bot.mcp import request_context
+from bot.mcp import sdk
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.oauth.client import (
     TokenRequestRejected,
@@ -533,12 +533,12 @@ class AuthTransport(httpx2.AsyncBaseTransport):
                 response = await self._sent(request, other)
                 challenge = Challenge.of(response)
         except CountersignError as error:
-            request_context.current().refusal = bearer.unusable(error)
+            sdk.current_request().refusal = bearer.unusable(error)
             raise httpx2.ConnectError("there is no token for it now", request=request) from error
         if response.status_code == 401:
-            request_context.current().refusal = bearer.refused(challenge)
+            sdk.current_request().refusal = bearer.refused(challenge)
         elif challenge.wider:
-            request_context.current().refusal = bearer.needs_wider_scope(challenge)
+            sdk.current_request().refusal = bearer.needs_wider_scope(challenge)
         elif response.status_code < 300:
             bearer.works()
         return response

@@ -1,4 +1,4 @@
-"""Fetching of a server's tools, resources, templates and prompts.
+"""Fetching of a server's tools, resources, templates and prompts, and the time of the next listing.
 
 Texts are returned without invisible characters. They are not redacted: an item that contains a secret of the server is
 left out, because a changed definition would be a different one.
@@ -6,8 +6,11 @@ left out, because a changed definition would be a different one.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import math
+import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -188,6 +191,73 @@ class CapabilityFetcher:
     def clean(self, text: str | None) -> str:
         """Return a text of the server without invisible characters."""
         return visible(text or "")
+
+
+class ListingSchedule:
+    """Time of the next listing of the tools, after notifications of changes.
+
+    Changes are collected until the server is quiet for `settle` seconds, at most for `apart` seconds. Two listings are
+    at least `apart` seconds apart. `on_due` is called when a listing is due. `stale`: the tools may have changed since
+    the last listing began. `listing`: a listing has begun and has not succeeded.
+    """
+
+    def __init__(
+        self, settle: float, apart: float, on_due: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.stale = False
+        self.listing = False
+        self._settle = settle
+        self._apart = apart
+        self._on_due = on_due
+        self._clock = clock
+        self._listed_at = -math.inf
+        self._first_change = self._last_change = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """True if the tools may have changed and it is time to list them."""
+        quiet_at = min(self._last_change + self._settle, self._first_change + self._apart)
+        return self.stale and self._clock() >= max(quiet_at, self._listed_at + self._apart)
+
+    def mark_changed(self) -> None:
+        """Record that the tools may have changed."""
+        self._last_change = self._clock()
+        if not self.stale:
+            self._first_change = self._last_change
+        self.stale = True
+        self._start_timer()
+
+    def listing_started(self) -> None:
+        """Record the start of a listing. Its response may lack changes from now on."""
+        self.listing = True
+        self.stale = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def listing_succeeded(self) -> None:
+        """Record a complete listing."""
+        self.listing = False
+        self._listed_at = self._clock()
+        self._start_timer()
+
+    def listing_cancelled(self) -> None:
+        """Record a listing without a response in time. The cached tools may be outdated."""
+        self.listing = False
+        self.mark_changed()
+
+    def _start_timer(self) -> None:
+        """Poll `is_due`, because a timer for each notification would restart the wait."""
+        if self.stale and self._timer is None and not self.listing:
+            self._timer = asyncio.get_running_loop().call_later(self._settle, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self.is_due:
+            self._on_due()
+        else:
+            self._start_timer()
 
 
 def apply_definition(tool: Tool, config: ServerConfig) -> Tool:

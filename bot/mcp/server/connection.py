@@ -24,13 +24,13 @@ from bot.domain.servers import CachedCapabilities, ServerConfig, ServerStatus
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
 from bot.errors import ServerTrouble
 from bot.logs import out_of_context
-from bot.mcp import calls, request_context, results
+from bot.mcp import calls, results, sdk
 from bot.mcp.calls import ActiveCall, ActiveCalls
 from bot.mcp.errors import Problem, connect_failure, connection_lost, failed_listing, failed_request, timeout_message
 from bot.mcp.oauth.tokens import TokenProvider
 from bot.mcp.redaction import Redaction
-from bot.mcp.request_context import RequestContext
 from bot.mcp.review import ToolPinning
+from bot.mcp.sdk import RequestContext
 from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import CircuitBreaker, ReconnectBackoff
 from bot.mcp.server.session import ActivityTracker, ConnectionDependencies, ProtocolNegotiation, Session
@@ -80,7 +80,7 @@ class DisconnectReason:
 
     error: BaseException | None
     attempt: RequestContext
-    words: tuple[str, ...]
+    stderr_lines: tuple[str, ...]
     limit: float
     worked: bool
     lost: bool
@@ -104,10 +104,10 @@ class DisconnectReason:
 
     def _problem(self, config: ServerConfig, redact: Redaction) -> Problem:
         if self.worked and (self.lost or self.error is None):
-            return connection_lost(config, self.words)
+            return connection_lost(config, self.stderr_lines)
         if self.error is None:
-            return timeout_message(config, self.words, self.limit)
-        return connect_failure(config, self.error, self.attempt, self.words, redact=redact, limit=self.limit)
+            return timeout_message(config, self.stderr_lines, self.limit)
+        return connect_failure(config, self.error, self.attempt, self.stderr_lines, redact=redact, limit=self.limit)
 
 
 def _sign_in_problem(bearer: TokenProvider | None, *, worked: bool) -> Problem | None:
@@ -428,32 +428,32 @@ class Connection:
         is_retry = False
         while not self._closing.is_set():
             began = asyncio.get_running_loop().time()
-            ended = await self._connect_and_serve(is_retry=is_retry)
+            ending = await self._connect_and_serve(is_retry=is_retry)
             if self._closing.is_set():
                 return
-            if ended is None:
+            if ending is None:
                 self.tracker.apply(Event.IDLE_CLOSED)
                 await self._retry_now.wait()
                 is_retry = False
             else:
-                pause = self._record_failure(ended, asyncio.get_running_loop().time() - began)
+                pause = self._record_failure(ending, asyncio.get_running_loop().time() - began)
                 await self._wait_for_retry(pause)
                 is_retry = pause is not None
 
-    def _record_failure(self, ended: Ended, lived: float) -> float | None:
+    def _record_failure(self, ending: Ended, lived: float) -> float | None:
         """Record the end of a session that lived `lived` seconds. Return the pause before the next attempt in seconds;
         None if the next use starts it.
         """
-        if ended.worked:
+        if ending.worked:
             self.tracker.breaker.lost()
             pause = self._backoff.lost(lived)
-        elif ended.status is ServerStatus.AUTH_REQUIRED:
+        elif ending.status is ServerStatus.AUTH_REQUIRED:
             pause = self._backoff.refused()
         else:
             self.tracker.breaker.failed()
             pause = self._backoff.failed()
-        self._failed_attempts += not ended.worked
-        self.tracker.apply(_failure_event(ended.status, pause), ended.problem)
+        self._failed_attempts += not ending.worked
+        self.tracker.apply(_failure_event(ending.status, pause), ending.problem)
         if pause is None:
             log.warning("MCP server %s has no retries left, the next use connects again", self.config.name)
         return pause
@@ -490,7 +490,7 @@ class Connection:
         )
         error: BaseException | None = None
         limit = self.tracker.connect_limit
-        with request_context.begin() as attempt:
+        with sdk.record_request() as attempt:
             try:
                 with anyio.CancelScope() as self._scope:
                     await session.live(self._scope)
@@ -508,10 +508,10 @@ class Connection:
         if not worked and self._negotiation.on_failed(error, attempt, hung_up=lost) and not self._closing.is_set():
             self.tracker.apply(Event.OTHER_TRANSPORT_CHOSEN)
             return await self._connect_and_serve(is_retry=is_retry)
-        ending = DisconnectReason(error, attempt, session.stderr.lines, limit, worked, lost)
-        ended = ending.classify(self.config, self._token_provider, self._redact)
-        text, own = map(self._redact.clean, (ended.problem.text, ended.problem.own))
-        return replace(ended, problem=Problem(text, own))
+        reason = DisconnectReason(error, attempt, session.stderr.lines, limit, worked, lost)
+        ending = reason.classify(self.config, self._token_provider, self._redact)
+        text, own = map(self._redact.clean, (ending.problem.text, ending.problem.own))
+        return replace(ending, problem=Problem(text, own))
 
 
 def _failure_event(status: ServerStatus, pause: float | None) -> Event:

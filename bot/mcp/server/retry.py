@@ -47,7 +47,7 @@ class CircuitBreaker:
         self._clock = clock
         self._failures: deque[float] = deque(maxlen=tripping.failures)
         self._losses: deque[float] = deque(maxlen=tripping.losses)
-        self._in_vain = 0
+        self._failed_openings = 0
         self._failed_until = self._lost_until = -math.inf
 
     @property
@@ -59,10 +59,10 @@ class CircuitBreaker:
         """Record a failed attempt to connect. After an open time one failure opens it again."""
         now = self._clock()
         self._failures.append(now)
-        if self._in_vain or _close_together(self._failures, now - self._tripping.failures_within):
-            doubled = self._tripping.pause * 2 ** min(self._in_vain, _MOST_DOUBLINGS)
+        if self._failed_openings or _close_together(self._failures, now - self._tripping.failures_within):
+            doubled = self._tripping.pause * 2 ** min(self._failed_openings, _MOST_DOUBLINGS)
             self._failed_until = now + min(doubled, self._tripping.longest_pause)
-            self._in_vain += 1
+            self._failed_openings += 1
 
     def lost(self) -> None:
         """Record the loss of an established connection."""
@@ -74,7 +74,7 @@ class CircuitBreaker:
     def works(self) -> None:
         """Record a successful connection. Earlier losses still count, because each began with one."""
         self._failures.clear()
-        self._in_vain = 0
+        self._failed_openings = 0
         self._failed_until = -math.inf
 
     def reset(self) -> None:
@@ -181,7 +181,7 @@ class StartLimiter:
     """
 
     def __init__(self, at_once: int, seconds: float) -> None:
-        self._room = asyncio.Semaphore(at_once)
+        self._slots = asyncio.Semaphore(at_once)
         self._seconds = seconds
 
     @asynccontextmanager
@@ -189,18 +189,18 @@ class StartLimiter:
         """Wait for a slot. It is released at the end of the block, by calling the yielded function, or after the
         time.
         """
-        await self._room.acquire()
-        taken = True
+        await self._slots.acquire()
+        held = True
 
-        def give_back() -> None:
-            nonlocal taken
-            if taken:
-                taken = False
-                self._room.release()
+        def release() -> None:
+            nonlocal held
+            if held:
+                held = False
+                self._slots.release()
 
-        timer = asyncio.get_running_loop().call_later(self._seconds, give_back)
+        timer = asyncio.get_running_loop().call_later(self._seconds, release)
         try:
-            yield give_back
+            yield release
         finally:
             timer.cancel()
-            give_back()
+            release()

@@ -33,14 +33,14 @@ from bot.domain.metrics import CacheUsed, MetricSink, null_sink
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, SyncStatus, kind_of
 from bot.domain.tools import Tool
-from bot.mcp import request_context
+from bot.mcp import sdk
 from bot.mcp.calls import BROKEN, ActiveCalls
 from bot.mcp.config.checks import AllowedTargets, Resolve, endpoint_fingerprint, resolve_host
 from bot.mcp.errors import failed_listing, root_cause
 from bot.mcp.oauth.tokens import TokenProvider, no_token_provider
 from bot.mcp.redaction import KnownSecrets, Redaction
-from bot.mcp.request_context import RequestContext
-from bot.mcp.server.capabilities import CapabilityFetcher
+from bot.mcp.sdk import RequestContext
+from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule
 from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
 from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.state import Event, State, is_serving
@@ -78,9 +78,9 @@ class ProtocolNegotiation:
         self._version = version
         self._clock = clock
         self._known = known if known is not None and self._fits(known) else None
-        self._doubted = False
-        self._mute = False
-        self._older = False
+        self._ignores_known = False
+        self._without_discovery = False
+        self._uses_sse = False
 
     @property
     def config(self) -> ServerConfig:
@@ -89,18 +89,18 @@ class ProtocolNegotiation:
         if not isinstance(transport, HttpTransport) or transport.kind is not HttpKind.AUTO:
             return self._config
         known = self._remembered
-        kind = HttpKind.SSE if self._older or (known and known.transport == HttpKind.SSE) else HttpKind.STREAMABLE
+        kind = HttpKind.SSE if self._uses_sse or (known and known.transport == HttpKind.SSE) else HttpKind.STREAMABLE
         return replace(self._config, transport=replace(transport, kind=kind))
 
     @property
     def mode(self) -> str:
         """Negotiation mode of the MCP library. HTTP+SSE is older than the discovery request."""
-        asked = not (self._mute or self._remembered or self._word == HttpKind.SSE)
-        return "auto" if asked else "legacy"
+        discovers = not (self._without_discovery or self._remembered or self._kind == HttpKind.SSE)
+        return "auto" if discovers else "legacy"
 
     def protocol_label(self, protocol: str) -> str:
         """Return the protocol to display. A server without MCP does not speak this version."""
-        return "JSON-RPC 2.0" if self._word == HttpKind.JSONRPC else protocol
+        return "JSON-RPC 2.0" if self._kind == HttpKind.JSONRPC else protocol
 
     def on_connected(self, protocol: str, version: str = "") -> Handshake | None:
         """Return the handshake to cache after a connection, or None. `version` is the server's own version: a
@@ -110,9 +110,9 @@ class ProtocolNegotiation:
         self._version = version
         if another or protocol in MODERN_PROTOCOL_VERSIONS:
             self._known = None
-        elif self._remembered is None or self._remembered.transport != self._word:
-            self._known = Handshake(self._word, endpoint_fingerprint(self._config), self._clock())
-        self._doubted = self._mute = self._older = False
+        elif self._remembered is None or self._remembered.transport != self._kind:
+            self._known = Handshake(self._kind, endpoint_fingerprint(self._config), self._clock())
+        self._ignores_known = self._without_discovery = self._uses_sse = False
         return self._known
 
     def on_failed(self, error: BaseException | None, attempt: RequestContext, *, hung_up: bool) -> bool:
@@ -122,19 +122,20 @@ class ProtocolNegotiation:
         request, so the next attempt leaves it out. The cached handshake is ignored in every second attempt, because
         the server may have changed.
         """
-        streamable, asked = self._word == HttpKind.STREAMABLE, self.mode == "auto"
-        self._doubted = self._remembered is not None
-        self._mute = asked and (hung_up or error is None)
-        self._older = kind_of(self._config.transport) == HttpKind.AUTO and streamable and _is_sse_server(error, attempt)
-        return self._older
+        discovers = self.mode == "auto"
+        is_auto_streamable = kind_of(self._config.transport) == HttpKind.AUTO and self._kind == HttpKind.STREAMABLE
+        self._ignores_known = self._remembered is not None
+        self._without_discovery = discovers and (hung_up or error is None)
+        self._uses_sse = is_auto_streamable and _is_sse_server(error, attempt)
+        return self._uses_sse
 
     @property
-    def _word(self) -> str:
+    def _kind(self) -> str:
         return kind_of(self.config.transport)
 
     @property
     def _remembered(self) -> Handshake | None:
-        if self._known is None or self._doubted:
+        if self._known is None or self._ignores_known:
             return None
         return self._known if 0 <= self._clock() - self._known.found_at < _KNOWN_SECONDS else None
 
@@ -238,7 +239,7 @@ async def _is_alive(client: Client, limit: float) -> bool:
     """Return True if the server answers. The newer protocol has no ping, so discovery is requested (MCP
     specification 2026-07-28, changelog).
     """
-    with request_context.begin() as attempt:
+    with sdk.record_request() as attempt:
         try:
             async with asyncio.timeout(limit):
                 if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -251,73 +252,6 @@ async def _is_alive(client: Client, limit: float) -> bool:
         except (*BROKEN, TimeoutError):
             return False
     return True
-
-
-class ListingSchedule:
-    """Time of the next listing of the tools, after notifications of changes.
-
-    Changes are collected until the server is quiet for `settle` seconds, at most for `apart` seconds. Two listings are
-    at least `apart` seconds apart. `on_due` is called when a listing is due. `stale`: the tools may have changed since
-    the last listing began. `listing`: a listing has begun and has not succeeded.
-    """
-
-    def __init__(
-        self, settle: float, apart: float, on_due: Callable[[], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.stale = False
-        self.listing = False
-        self._settle = settle
-        self._apart = apart
-        self._on_due = on_due
-        self._clock = clock
-        self._listed_at = -math.inf
-        self._first_change = self._last_change = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_due(self) -> bool:
-        """True if the tools may have changed and it is time to list them."""
-        quiet_at = min(self._last_change + self._settle, self._first_change + self._apart)
-        return self.stale and self._clock() >= max(quiet_at, self._listed_at + self._apart)
-
-    def mark_changed(self) -> None:
-        """Record that the tools may have changed."""
-        self._last_change = self._clock()
-        if not self.stale:
-            self._first_change = self._last_change
-        self.stale = True
-        self._start_timer()
-
-    def listing_started(self) -> None:
-        """Record the start of a listing. Its response may lack changes from now on."""
-        self.listing = True
-        self.stale = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def listing_succeeded(self) -> None:
-        """Record a complete listing."""
-        self.listing = False
-        self._listed_at = self._clock()
-        self._start_timer()
-
-    def listing_cancelled(self) -> None:
-        """Record a listing without a response in time. The cached tools may be outdated."""
-        self.listing = False
-        self.mark_changed()
-
-    def _start_timer(self) -> None:
-        """Poll `is_due`, because a timer for each notification would restart the wait."""
-        if self.stale and self._timer is None and not self.listing:
-            self._timer = asyncio.get_running_loop().call_later(self._settle, self._check)
-
-    def _check(self) -> None:
-        self._timer = None
-        if self.is_due:
-            self._on_due()
-        else:
-            self._start_timer()
 
 
 def no_names(config: ServerConfig) -> frozenset[str]:  # noqa: ARG001 - see ConnectionDependencies

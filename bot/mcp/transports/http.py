@@ -18,10 +18,10 @@ from functools import lru_cache
 import httpx2
 from mcp.types import CONNECTION_CLOSED
 
-from bot.mcp import request_context
+from bot.mcp import sdk
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_allowed
 from bot.mcp.errors import LARGEST_ANSWER, TOO_LARGE, InvalidDefinition
-from bot.mcp.request_context import RequestContext
+from bot.mcp.sdk import RequestContext
 
 KEPT_SECONDS = 1.5
 """Seconds until an unused connection is closed. Servers close theirs after two (gunicorn) or five seconds (uvicorn,
@@ -189,7 +189,7 @@ class _ErrorIsolatingTransport(httpx2.AsyncBaseTransport):
         self._inner = inner
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        attempt = request_context.current()
+        attempt = sdk.current_request()
         attempt.status, attempt.failure, attempt.quotes, attempt.refusal = None, "", False, ""
         silence = ReadTimeout.of(request, attempt)
         try:

@@ -33,7 +33,7 @@ from mcp.types.version import LATEST_MODERN_VERSION
 from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import ServerConfig
-from bot.mcp import request_context
+from bot.mcp import sdk
 from bot.mcp.errors import NOT_RPC
 from bot.mcp.results import error_text
 from bot.mcp.review import generic_name
@@ -70,9 +70,9 @@ async def json_rpc_client(
     client: httpx2.AsyncClient, url: str, config: ServerConfig
 ) -> AsyncIterator[TransportStreams]:
     """Exchange messages with the server at `url` as if it were an MCP server."""
-    heard, incoming = anyio.create_memory_object_stream[Incoming](0)
-    async with heard, incoming, anyio.create_task_group() as group:
-        outgoing = _Outgoing(client, url, config, group, heard)
+    incoming_writer, incoming = anyio.create_memory_object_stream[Incoming](0)
+    async with incoming_writer, incoming, anyio.create_task_group() as group:
+        outgoing = _Outgoing(client, url, config, group, incoming_writer)
         try:
             yield incoming, outgoing
         finally:
@@ -102,14 +102,14 @@ class _Outgoing(OutgoingStream):
         url: str,
         config: ServerConfig,
         group: TaskGroup,
-        heard: MemoryObjectSendStream[Incoming],
+        incoming_writer: MemoryObjectSendStream[Incoming],
     ) -> None:
         super().__init__()
         self._client = client
         self._url = url
         self._config = config
         self._group = group
-        self._heard = heard
+        self._incoming_writer = incoming_writer
         self._running: dict[str, anyio.CancelScope] = {}
 
     async def _take(self, item: SessionMessage) -> None:
@@ -126,17 +126,17 @@ class _Outgoing(OutgoingStream):
     async def _serve(self, request: JSONRPCRequest, scope: anyio.CancelScope) -> None:
         with scope:
             try:
-                answer = await self._answer(request.method, request.params or {})
+                response_or_error = await self._answer(request.method, request.params or {})
             finally:
                 del self._running[str(request.id)]
             with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                match answer:
+                match response_or_error:
                     case ErrorData():
-                        message = JSONRPCError(jsonrpc="2.0", id=request.id, error=answer)
-                        await self._heard.send(SessionMessage(message))
+                        message = JSONRPCError(jsonrpc="2.0", id=request.id, error=response_or_error)
+                        await self._incoming_writer.send(SessionMessage(message))
                     case _:
-                        response = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=answer)
-                        await self._heard.send(SessionMessage(response))
+                        response = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=response_or_error)
+                        await self._incoming_writer.send(SessionMessage(response))
 
     async def _answer(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | ErrorData:
         match method:
@@ -155,7 +155,7 @@ class _Outgoing(OutgoingStream):
         request = {"jsonrpc": "2.0", "id": request_id, "method": arguments.get("method")}
         if arguments.get("params") is not None:
             request["params"] = arguments["params"]
-        attempt = request_context.current()
+        attempt = sdk.current_request()
         try:
             response = await request_within_origin(self._client, "POST", self._url, json=request, headers=_ACCEPTED)
         except (httpx2.HTTPError, httpx2.StreamError) as error:
@@ -163,13 +163,13 @@ class _Outgoing(OutgoingStream):
             return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or "the connection broke")
         if attempt.failure:
             return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure)
-        answer = _read(response, request_id)
-        match answer:
+        response_or_error = _read(response, request_id)
+        match response_or_error:
             case _Answer(error=ErrorData(code=code, message=message, data=data)):
                 log.debug("MCP server %s: error %d", self._config.name, code)
-                return _said(error_text(MCPError(code, message, data)), failed=True)
+                return _tool_result(error_text(MCPError(code, message, data)), failed=True)
             case _Answer(result=result) if response.is_success:
-                return _said(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
+                return _tool_result(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
             case None if response.is_success:
                 return ErrorData(code=INTERNAL_ERROR, message=NOT_RPC)
             case _:
@@ -178,11 +178,11 @@ class _Outgoing(OutgoingStream):
 
 def _read(response: httpx2.Response, request_id: str) -> _Answer | None:
     try:
-        answer = _Answer.model_validate_json(response.content)
+        response_or_error = _Answer.model_validate_json(response.content)
     except ValidationError:
         return None
-    return answer if answer.fits(request_id) else None
+    return response_or_error if response_or_error.fits(request_id) else None
 
 
-def _said(text: str, *, failed: bool = False) -> dict[str, Any]:
+def _tool_result(text: str, *, failed: bool = False) -> dict[str, Any]:
     return {"resultType": "complete", "content": [{"type": "text", "text": text}], "isError": failed}

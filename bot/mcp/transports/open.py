@@ -25,7 +25,7 @@ from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from pydantic import TypeAdapter, ValidationError
 
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport
-from bot.mcp import request_context
+from bot.mcp import sdk
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_start
 from bot.mcp.errors import LARGEST_ANSWER
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
@@ -302,13 +302,13 @@ class _Outgoing:
             case JSONRPCResponse() | JSONRPCError():
                 # Answers to the server's elicitations run in the context of their call, whose record they must not
                 # change.
-                with request_context.begin():
+                with sdk.record_request():
                     await self._inner.send(item)
             case _:
                 await self._inner.send(item)
 
     async def _send_request(self, item: SessionMessage) -> None:
-        attempt = request_context.current()
+        attempt = sdk.current_request()
         # Marked before the write, because a cancelled write may have reached the server.
         attempt.sent = True
         try:

@@ -34,17 +34,17 @@ Incoming = SessionMessage | Exception
 
 @asynccontextmanager
 async def sse_client(
-    client: httpx2.AsyncClient, url: str, on_doubt: Callable[[], None]
+    client: httpx2.AsyncClient, url: str, on_request_failed: Callable[[], None]
 ) -> AsyncIterator[TransportStreams]:
     """Exchange messages with the server at `url`. `on_doubt` is called when a request fails, which ends only that
     request. Raises InvalidDefinition if there is no such server, and HTTPStatusError.
     """
-    heard, incoming = anyio.create_memory_object_stream[Incoming](0)
-    async with heard, incoming, sse_within_origin(client, url, max_event_size=LARGEST_ANSWER) as events:
+    incoming_writer, incoming = anyio.create_memory_object_stream[Incoming](0)
+    async with incoming_writer, incoming, sse_within_origin(client, url, max_event_size=LARGEST_ANSWER) as events:
         _check(events.response)
         async with anyio.create_task_group() as group:
-            address = await group.start(_read, events, url, heard)
-            outgoing = _Outgoing(client, address, group, heard, on_doubt)
+            address = await group.start(_read, events, url, incoming_writer)
+            outgoing = _Outgoing(client, address, group, incoming_writer, on_request_failed)
             try:
                 yield incoming, outgoing
             finally:
@@ -65,21 +65,21 @@ def _check(response: httpx2.Response) -> None:
 async def _read(
     events: httpx2.EventSource,
     url: str,
-    heard: MemoryObjectSendStream[Incoming],
+    incoming_writer: MemoryObjectSendStream[Incoming],
     *,
     task_status: TaskStatus[str],
 ) -> None:
     """Forward the server's messages, and close the stream at the end. The endpoint event comes first."""
     address = ""
     try:
-        async with heard:
+        async with incoming_writer:
             async for event in events:
                 match event.event:
                     case "endpoint" if not address:
                         address = _endpoint_url(url, event.data)
                         task_status.started(address)
                     case "message" if address and event.data:
-                        await heard.send(_message(event.data))
+                        await incoming_writer.send(_message(event.data))
                     case _:
                         log.debug("unknown SSE event %.40r ignored", event.event)
     except (*_FAILED, *_GONE) as error:
@@ -120,15 +120,15 @@ class _Outgoing(OutgoingStream):
         client: httpx2.AsyncClient,
         address: str,
         group: TaskGroup,
-        heard: MemoryObjectSendStream[Incoming],
-        on_doubt: Callable[[], None],
+        incoming_writer: MemoryObjectSendStream[Incoming],
+        on_request_failed: Callable[[], None],
     ) -> None:
         super().__init__()
         self._client = client
         self._address = address
         self._group = group
-        self._heard = heard
-        self._on_doubt = on_doubt
+        self._incoming_writer = incoming_writer
+        self._on_request_failed = on_request_failed
 
     async def _take(self, item: SessionMessage) -> None:
         if isinstance(item.message, JSONRPCRequest):
@@ -141,9 +141,9 @@ class _Outgoing(OutgoingStream):
         failure = http_error_response(response)
         if failure is None:
             return
-        self._on_doubt()
+        self._on_request_failed()
         with suppress(*_GONE):
-            await self._heard.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=failure)))
+            await self._incoming_writer.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=failure)))
 
     async def _post(self, item: SessionMessage) -> httpx2.Response | None:
         """Return the response, None if the connection broke."""
