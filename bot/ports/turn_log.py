@@ -130,8 +130,8 @@ class TurnExecution(TurnViews, Protocol):
     def lease_seconds(self) -> float | None:
         """Seconds that a lease lasts without a renewal; None if no other process can claim turns."""
 
-    async def listen(self, hear: Callable[[Wakeup], None]) -> None:
-        """Pass notifications of other processes to `hear`, until cancelled. They are hints: polling finds the same
+    async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
+        """Pass notifications of other processes to `on_wakeup`, until cancelled. They are hints: polling finds the same
         changes later.
         """
 

@@ -20,7 +20,7 @@ _SHORTEST_PAUSE = 0.5
 _LONGEST_PAUSE = 15.0
 
 
-async def listen(address: PostgresServer, hear: Callable[[Wakeup], None]) -> None:
+async def listen(address: PostgresServer, on_wakeup: Callable[[Wakeup], None]) -> None:
     """Pass on every wakeup until cancelled. After a lost connection, reconnect and check for missed work."""
     import psycopg  # noqa: PLC0415 - SQLite needs none of it
 
@@ -33,9 +33,9 @@ async def listen(address: PostgresServer, hear: Callable[[Wakeup], None]) -> Non
             async with connection:
                 await connection.execute(f"listen {CHANNEL}")
                 pause = _SHORTEST_PAUSE
-                hear(WorkAvailable())
+                on_wakeup(WorkAvailable())
                 async for notification in connection.notifies():
-                    hear(parse_wakeup(notification.payload))
+                    on_wakeup(parse_wakeup(notification.payload))
         except psycopg.Error as error:
             log.debug("connection for notifications lost, reconnecting: %s", error)
         await asyncio.sleep(pause)

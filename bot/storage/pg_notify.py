@@ -16,24 +16,24 @@ _notify = sa.select(sa.func.pg_notify(CHANNEL, bindparam("payload")))
 
 def notify_all(connection: sa.Connection) -> None:
     """Notify all processes of claimable turns or stale views."""
-    _ring(connection, "look")
+    _send(connection, "work")
 
 
 def notify_turn(connection: sa.Connection, turn_id: str) -> None:
     """Notify the turn's process of a decision."""
-    _ring(connection, f"decided {turn_id}")
+    _send(connection, f"decided {turn_id}")
 
 
 def notify_stop(connection: sa.Connection, turn_id: str) -> None:
     """Notify the turn's process of a stop request."""
-    _ring(connection, f"stopped {turn_id}")
+    _send(connection, f"stopped {turn_id}")
 
 
 def notify_config_changed(connection: sa.Connection) -> None:
     """Notify all processes of changed servers, policies or profiles."""
-    _ring(connection, "changed")
+    _send(connection, "changed")
 
 
-def _ring(connection: sa.Connection, payload: str) -> None:
+def _send(connection: sa.Connection, payload: str) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(_notify, {"payload": payload})
