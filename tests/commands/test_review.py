@@ -160,12 +160,14 @@ async def test_what_is_too_long_for_a_reply_is_a_document_that_holds_everything(
 
 
 async def test_many_tools_come_in_pages_and_all_of_them_in_one_document() -> None:
-    many = [tool("notes", f"new_{number:02}", description="New. " * 30) for number in range(23)]
+    flags = ("it gives orders to the model",)
+    many = [tool("notes", f"new_{number:02}", description="New. " * 30, flags=flags) for number in range(23)]
     held = await changed(LIST, *many)
     reply = await held.ask("mcp review notes")
     assert (len(rows(reply)), reply.page and reply.page.of) == (10, 3)
     assert reply.document is not None
     assert all(each.definition in reply.document.text for each in many)
+    assert reply.document.text.count("  look at: it gives orders to the model\n") == len(many)
     assert approving(reply).label == "Approve all 23"
     second = await held.ask("mcp review show notes --page 2")
     assert rows(second)[0][0] == "new_10"

@@ -91,6 +91,7 @@ async def test_a_signed_call_is_followed_from_the_question_to_its_end_by_one_fin
     assert {(entry.subject, entry.turn_id, entry.conversation) for entry in found} == {
         ("id-of-s", claim.turn_id, str(HALL))
     }
+    assert found[1].facts["needed"] == 0
     ran = found[-1].facts
     assert (ran["server"], ran["tool"], ran["status"], ran["seconds"]) == ("s", "write", "done", 1.5)
 

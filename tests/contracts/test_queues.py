@@ -59,6 +59,16 @@ async def test_a_queued_turn_names_the_one_it_waits_for_and_says_whether_that_wa
     assert (await harness.log.get_view(first.turn_id)).blocker is None
 
 
+async def test_a_turn_behind_one_that_awaits_approval_is_not_ahead_of_other_conversations(harness: Harness) -> None:
+    first = await running(harness, "one")
+    await queued(harness, "two")
+    harness.time += 1
+    other = (await harness.log.enqueue(message("three", conversation=OTHER))).turn_id
+    assert (await harness.log.get_view(other)).ahead == 1
+    await asks(harness, first)
+    assert (await harness.log.get_view(other)).ahead == 0
+
+
 async def test_when_a_turn_begins_to_wait_for_a_signature_those_behind_it_are_to_be_drawn_again(
     harness: Harness,
 ) -> None:

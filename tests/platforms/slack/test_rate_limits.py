@@ -98,3 +98,4 @@ async def test_some_room_is_kept_for_what_must_get_out() -> None:
         await pacing.take("chat.update")
         asked += 1
     assert 30 < asked < 40
+    assert asked - 1 < pacing.remaining("chat.update") <= asked
