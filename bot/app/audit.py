@@ -29,7 +29,7 @@ from bot.settings import Settings
 from bot.storage.address import read_address
 
 if TYPE_CHECKING:
-    from bot.storage.audit_verification import Noted, SqlAuditTrail
+    from bot.storage.audit_verification import ExternalRecords, SqlAuditTrail
     from bot.storage.checkpoints import CheckpointLines
     from bot.storage.database import Database
 
@@ -139,9 +139,9 @@ async def verify(settings: Settings, known: str, checkpoints: Sequence[Path], *,
     """Verify the audit against its keys and all checkpoints, and print a report. Return the exit code. Raises
     CountersignError.
     """
-    noted = await asyncio.to_thread(_noted, settings, checkpoints, _head(known))
+    external = await asyncio.to_thread(_external_records, settings, checkpoints, _head(known))
     async with _opened_trail(settings) as trail:
-        report = await trail.verify(noted)
+        report = await trail.verify(external)
     sys.stdout.write(f"{report_json(report) if as_json else report_text(report)}\n")
     if report.fits:
         return 0
@@ -181,8 +181,8 @@ async def examine_audit(settings: Settings, database: Database) -> Check:
     began_at = time.monotonic()
     try:
         async with asyncio.timeout(DOCTOR_SECONDS):
-            noted = await asyncio.to_thread(_noted, settings, (), None)
-            report = await trail.verify(noted, quick=True)
+            external = await asyncio.to_thread(_external_records, settings, (), None)
+            report = await trail.verify(external, quick=True)
     except TimeoutError:
         detail = f"It took more than {DOCTOR_SECONDS:g} s to look at the latest rows."
         return Check("whole", Verdict.SKIPPED, detail, "run `countersign audit verify`")
@@ -217,7 +217,7 @@ async def _trail_of(database: Database) -> SqlAuditTrail:
     return trail
 
 
-def _noted(settings: Settings, more: Sequence[Path], head: AuditHead | None) -> Noted:
+def _external_records(settings: Settings, more: Sequence[Path], head: AuditHead | None) -> ExternalRecords:
     """Read the checkpoints of the bot's file, of a chat's log and of `more` files. Raises SettingsError if one of
     `more` cannot be read.
     """
@@ -243,8 +243,8 @@ def _noted(settings: Settings, more: Sequence[Path], head: AuditHead | None) -> 
             raise _unreadable(path, error) from error
     interval = settings.audit_checkpoint_interval
     late = None if interval is None else 2 * interval + _GRACE_SECONDS
-    noted: Noted = verification.Noted(places, head, expected, late)
-    return noted
+    external: ExternalRecords = verification.ExternalRecords(places, head, expected, late)
+    return external
 
 
 def _unreadable(path: Path, error: OSError) -> SettingsError:

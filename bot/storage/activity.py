@@ -26,14 +26,13 @@ from bot.storage.key_prefix import has_prefix, prefix_bounds
 from bot.storage.tables import LIVE, StorableText, audit, deliveries, is_live, steps, turns
 
 MOST_ROWS = 20_000
-
-
 _MOST = 10_000
 """Of each kind, counted no further."""
+
 _since = bindparam("since", type_=sa.Double)
 _recent_turns = (
     sa.select(turns.c.status)
-    .where(turns.c.created_at >= _since, has_prefix(turns.c.conversation, "home"))
+    .where(turns.c.created_at >= _since, has_prefix(turns.c.conversation, "key_prefix"))
     .order_by(turns.c.created_at.desc())
     .limit(bindparam("limit"))
     .subquery()
@@ -44,14 +43,64 @@ _rows = (
     .where(
         audit.c.at >= _since,
         audit.c.kind.in_(("asked", "decided", "expired", "ran")),
-        has_prefix(audit.c.conversation, "home"),
+        has_prefix(audit.c.conversation, "key_prefix"),
     )
     .order_by(audit.c.at.desc(), audit.c.seq.desc())
     .limit(bindparam("limit"))
 )
 
 # Rows of expired approvals do not name the server.
-_of_server = sa.or_(audit.c.subject == bindparam("server", type_=StorableText), audit.c.kind == "expired")
+_is_of_server = sa.or_(audit.c.subject == bindparam("server", type_=StorableText), audit.c.kind == "expired")
+_live = (
+    sa.select(turns.c.id, turns.c.conversation, turns.c.seq, turns.c.status, turns.c.created_at, turns.c.principal)
+    .where(is_live(turns))
+    .order_by(turns.c.created_at)
+    .limit(_MOST)
+    .cte("live")
+    .prefix_with("materialized")
+)
+_earlier = _live.alias("ahead")
+_by_status = sa.select(_live.c.status, sa.func.count().label("number")).group_by(_live.c.status)
+_others = _live.alias("beside")
+_waiting = (
+    sa.select(sa.func.count())
+    .select_from(_live.join(steps, steps.c.turn_id == _live.c.id))
+    .where(steps.c.status == StepStatus.AWAITING.value)
+)
+_stale_views = sa.select(sa.func.count()).select_from(
+    sa.select(deliveries.c.turn_id)
+    .join(turns, turns.c.id == deliveries.c.turn_id)
+    .where(sa.text("delivered_revision < revision"), turns.c.status != TurnStatus.RUNNING.value)
+    .limit(_MOST)
+    .subquery()
+)
+
+
+@lru_cache
+def _first_ready(most_running: int) -> sa.Select[float]:
+    """Return a query for the age of the oldest claimable turn, in seconds."""
+    at_limit = (
+        sa.select(_others.c.principal)
+        .where(_others.c.status == TurnStatus.RUNNING.value)
+        .group_by(_others.c.principal)
+        .having(sa.func.count() >= most_running)
+    )
+    return sa.select(now() - sa.func.min(_live.c.created_at)).where(
+        _live.c.status == TurnStatus.QUEUED.value,
+        ~sa.exists().where(_earlier.c.conversation == _live.c.conversation, _earlier.c.seq < _live.c.seq),
+        _live.c.principal.not_in(at_limit),
+    )
+
+
+def read_backlog(connection: sa.Connection, most_running: int) -> Backlog:
+    """Return the amount of unfinished work, with at most `most_running` turns of one user at a time."""
+    numbers = {row.status: row.number for row in connection.execute(_by_status)}
+    return Backlog(
+        turns={status: numbers.get(status, 0) for status in LIVE},
+        oldest_ready=max(0.0, connection.execute(_first_ready(most_running)).scalar() or 0.0),
+        approvals=connection.execute(_waiting).scalar_one(),
+        drawings=connection.execute(_stale_views).scalar_one(),
+    )
 
 
 @dataclass(slots=True)
@@ -79,10 +128,10 @@ def read_activity(
     values: dict[str, Any] = {
         "since": since,
         "limit": limit,
-        **prefix_bounds("home", f"{workspace}:" if workspace else ""),
+        **prefix_bounds("key_prefix", f"{workspace}:" if workspace else ""),
     }
     statuses = {row.status: row.number for row in connection.execute(_turns, values)}
-    rows = connection.execute(_rows.where(_of_server) if server else _rows, {**values, "server": server}).all()
+    rows = connection.execute(_rows.where(_is_of_server) if server else _rows, {**values, "server": server}).all()
     calls: defaultdict[str, _Calls] = defaultdict(_Calls)
     approvals: dict[tuple[str, object], _Approval] = {}
     for row in reversed(rows):
@@ -149,55 +198,3 @@ def _facts(body: str) -> Mapping[str, Any]:
         return dict(json.loads(body))
     except (TypeError, ValueError):
         return {}
-
-
-_live = (
-    sa.select(turns.c.id, turns.c.conversation, turns.c.seq, turns.c.status, turns.c.created_at, turns.c.principal)
-    .where(is_live(turns))
-    .order_by(turns.c.created_at)
-    .limit(_MOST)
-    .cte("live")
-    .prefix_with("materialized")
-)
-_ahead = _live.alias("ahead")
-_by_status = sa.select(_live.c.status, sa.func.count().label("number")).group_by(_live.c.status)
-_beside = _live.alias("beside")
-_waiting = (
-    sa.select(sa.func.count())
-    .select_from(_live.join(steps, steps.c.turn_id == _live.c.id))
-    .where(steps.c.status == StepStatus.AWAITING.value)
-)
-_undrawn = sa.select(sa.func.count()).select_from(
-    sa.select(deliveries.c.turn_id)
-    .join(turns, turns.c.id == deliveries.c.turn_id)
-    .where(sa.text("delivered_revision < revision"), turns.c.status != TurnStatus.RUNNING.value)
-    .limit(_MOST)
-    .subquery()
-)
-
-
-@lru_cache
-def _first_ready(most_running: int) -> sa.Select[float]:
-    """Return a query for the age of the oldest claimable turn, in seconds."""
-    at_limit = (
-        sa.select(_beside.c.principal)
-        .where(_beside.c.status == TurnStatus.RUNNING.value)
-        .group_by(_beside.c.principal)
-        .having(sa.func.count() >= most_running)
-    )
-    return sa.select(now() - sa.func.min(_live.c.created_at)).where(
-        _live.c.status == TurnStatus.QUEUED.value,
-        ~sa.exists().where(_ahead.c.conversation == _live.c.conversation, _ahead.c.seq < _live.c.seq),
-        _live.c.principal.not_in(at_limit),
-    )
-
-
-def read_backlog(connection: sa.Connection, most_running: int) -> Backlog:
-    """Return the amount of unfinished work, with at most `most_running` turns of one user at a time."""
-    numbers = {row.status: row.number for row in connection.execute(_by_status)}
-    return Backlog(
-        turns={status: numbers.get(status, 0) for status in LIVE},
-        oldest_ready=max(0.0, connection.execute(_first_ready(most_running)).scalar() or 0.0),
-        approvals=connection.execute(_waiting).scalar_one(),
-        drawings=connection.execute(_undrawn).scalar_one(),
-    )

@@ -48,7 +48,7 @@ TURNS = 50
 LATEST_ROWS = 20_000
 LATEST_TURNS = 500
 """The limits of a quick verification."""
-_LOOKED_UP = 200
+_EARLIER_CHECKPOINTS = 200
 """Checkpoints of earlier rows that a quick verification compares."""
 
 _ALL = AuditQuery()
@@ -59,6 +59,17 @@ _NOT_APPROVED = ("decided", "not shown", "expired", *_ENDS)
 _ABOUT_A_CALL = ("asked", "decided", "signed", "revised", "expired", "not shown", *_ENDS)
 _DELETED = "somebody deleted rows of the audit, or wrote to the turn by hand"
 _FORGED = "somebody wrote to the turn by hand"
+_REMOVED = "somebody deleted rows at the end, or an older copy of the database was put in place"
+_TRIGGERS = {
+    "sqlite": ("audit_is_never_changed", "audit_is_never_deleted"),
+    "postgresql": ("audit_is_append_only",),
+}
+_triggers_of = {
+    "sqlite": sa.text("select name from sqlite_master where type = 'trigger' and tbl_name = 'audit'"),
+    "postgresql": sa.text(
+        "select tgname from pg_trigger where tgrelid = 'audit'::regclass and not tgisinternal and tgenabled <> 'D'"
+    ),
+}
 
 _in_turns: sa.BindParameter[str] = bindparam("ids", expanding=True)
 _page = sa.select(turns.c.id).where(turns.c.id > bindparam("behind")).order_by(turns.c.id).limit(bindparam("limit"))
@@ -101,181 +112,9 @@ _first_of_deleted = sa.select(audit.c.seq, audit.c.conversation).where(
 )
 
 
-def page_of_turns(connection: sa.Connection, behind: str, limit: int) -> Sequence[str]:
-    """Return the ids of turns behind one, in the order of ids."""
-    return connection.execute(_page, {"behind": behind, "limit": limit}).scalars().all()
-
-
-def compare_turns(connection: sa.Connection, ids: Sequence[str]) -> Sequence[AuditFinding]:
-    """Compare these turns with the rows about them."""
-    if not ids or not (suspects := _compare(connection, ids)):
-        return ()
-    findings: list[AuditFinding] = []
-    for turn_id in suspects:
-        if lock_turn(connection, turn_id) is not None:
-            findings += _compare(connection, [turn_id]).get(turn_id, ())
-    return findings
-
-
-class DeletedTurns:
-    """Comparison of deleted turns with the deletions in the audit, batch by batch. Retention is recorded as a count:
-    the deletions on record must be at least as many as the missing turns.
-    """
-
-    def __init__(self) -> None:
-        self._deleted: defaultdict[str, int] = defaultdict(int)
-        self._recorded = 0
-        self._first = 0
-
-    def add(self, rows: Sequence[Mapping[str, Any]], deleted: Mapping[int, str]) -> None:
-        """Add the next rows, and the conversations of the first rows of deleted turns by row number."""
-        for row in rows:
-            if row["seq"] in deleted:
-                self._deleted[deleted[row["seq"]]] += 1
-                self._first = self._first or row["seq"]
-            if row["kind"] == "deleted conversation":
-                self._deleted.pop(row["conversation"], None)
-            elif row["kind"] == "deleted old turns":
-                self._recorded += _count_of(row["body"])
-
-    def finding(self) -> AuditFinding | None:
-        """Return a finding if more turns are missing than were deleted, else `None`."""
-        unexplained = sum(self._deleted.values()) - self._recorded
-        if unexplained <= 0:
-            return None
-        many = "1 turn is" if unexplained == 1 else f"{unexplained} turns are"
-        return AuditFinding(
-            Fault.DELETED_TURNS,
-            f"{many} gone that the audit has rows of, and no row says that they were deleted.",
-            "somebody deleted turns by hand, or restored them from an older backup than the audit",
-            self._first,
-            self._first,
-        )
-
-
-def _count_of(body: Any) -> int:
-    try:
-        return int(json.loads(body)["count"])
-    except (TypeError, ValueError, KeyError):
-        return 0
-
-
-def _compare(connection: sa.Connection, ids: Sequence[str]) -> dict[str, list[AuditFinding]]:
-    calls = connection.execute(_calls, {"ids": ids}).all()
-    numbers = {(row.turn_id, row.n) for row in connection.execute(_numbers, {"ids": ids})}
-    decided = connection.execute(_decisions, {"ids": ids}).all()
-    rows = [_Row(row) for row in connection.execute(_rows, {"ids": ids})]
-    by_call: defaultdict[tuple[str, object], list[_Row]] = defaultdict(list)
-    for row in rows:
-        by_call[row.turn_id, row.facts.get("step")].append(row)
-    findings: dict[str, list[AuditFinding]] = {}
-
-    def add(turn_id: str, what: str, means: str, row: _Row | None = None) -> None:
-        seq = row.seq if row else 0
-        findings.setdefault(turn_id, []).append(AuditFinding(Fault.TURN, what, means, seq, seq))
-
-    for call in calls:
-        for what, means, about in _of_call(call, by_call[call.turn_id, call.n]):
-            add(call.turn_id, what, means, about)
-    for decision in decided:
-        if not any(row.is_decision(decision) for row in by_call[decision.turn_id, decision.n]):
-            where = f"step {decision.n} of turn {decision.turn_id}"
-            add(
-                decision.turn_id,
-                f"{decision.principal} said {decision.decision} to {where}, and no row says so.",
-                "somebody deleted rows of the audit, or wrote a decision into the database by hand",
-            )
-    for row in rows:
-        step = row.facts.get("step")
-        if row.kind in _ABOUT_A_CALL and (row.turn_id, step) not in numbers:
-            what = f"Row {row.seq} ({row.kind}) is about step {step} of turn {row.turn_id}, which has no such step."
-            add(row.turn_id, what, "somebody deleted steps of the turn by hand", row)
-    return findings
-
-
-class _Row:
-    """A row of the audit about a call."""
-
-    def __init__(self, row: Any) -> None:
-        self.seq: int = row.seq
-        self.turn_id: str = row.turn_id
-        self.kind: str = row.kind
-        self.actor: str = row.actor
-        try:
-            self.facts: dict[str, Any] = dict(json.loads(row.body))
-        except (TypeError, ValueError):
-            self.facts = {}
-
-    def is_decision(self, decision: Any) -> bool:
-        facts = (decision.approval_id, decision.revision, decision.decision)
-        return (
-            self.kind in ("decided", "signed")
-            and self.actor == decision.principal
-            and (self.facts.get("approval"), self.facts.get("revision"), self.facts.get("verdict")) == facts
-        )
-
-
-_Mismatch = tuple[str, str, _Row | None]
-
-
-def _of_call(call: Any, rows: Sequence[_Row]) -> Iterable[_Mismatch]:
-    where = f"step {call.n} of turn {call.turn_id}"
-    if call.approval is not None:
-        yield from _of_approval(call, where, rows)
-    if call.started_at is None or call.status not in _SENT:
-        return
-    ends = [row for row in rows if row.kind in _ENDS]
-    if not ends:
-        yield f"A call was sent ({where}), and no row says how it ended.", _DELETED, None
-    elif not any(row.facts.get("status") == call.status for row in ends):
-        mismatch = f"Row {ends[-1].seq} says that the call ended as {ends[-1].facts.get('status')}"
-        yield f"{mismatch}; the turn says {call.status} ({where}).", _FORGED, ends[-1]
-    else:
-        sent = call_facts(call).get("fingerprint", "")
-        if sent and not any(row.facts.get("fingerprint", sent) == sent for row in ends):
-            what = f"Row {ends[-1].seq} is about other arguments than {where} has."
-            yield what, "somebody changed the call in the turn by hand", ends[-1]
-
-
-def _of_approval(call: Any, where: str, rows: Sequence[_Row]) -> Iterable[_Mismatch]:
-    own_rows = [row for row in rows if row.facts.get("approval") == call.approval]
-    if not any(row.kind == "asked" for row in own_rows):
-        yield f"An approval was asked for ({where}), and no row says so.", _DELETED, None
-    decided = [row for row in own_rows if row.kind == "decided"]
-    approved = [row for row in decided if row.facts.get("verdict") == DecisionType.APPROVE]
-    if call.status in _FROM_AN_APPROVAL or (call.started_at is not None and call.status in _SENT):
-        if not approved:
-            means = "somebody deleted rows of the audit, or approved the call in the database by hand"
-            yield f"A call went on that needs an approval ({where}), and no row says that it was approved.", means, None
-        elif not any(row.facts.get("fingerprint") == call.fingerprint for row in approved):
-            what = f"Row {approved[-1].seq} approves other arguments than those of {where}."
-            yield what, "somebody changed the approval by hand", approved[-1]
-    elif call.status in (StepStatus.DENIED, StepStatus.EXPIRED):
-        if not any(row.kind in _NOT_APPROVED for row in rows):
-            yield f"A call was turned down or expired ({where}), and no row says so.", _DELETED, None
-    elif call.status == StepStatus.AWAITING and decided:
-        what = f"Row {decided[-1].seq} says that it was decided; the turn says that it waits ({where})."
-        yield what, "somebody wrote to the turn by hand, or restored it from an older backup", decided[-1]
-
-
-_REMOVED = "somebody deleted rows at the end, or an older copy of the database was put in place"
-
-_TRIGGERS = {
-    "sqlite": ("audit_is_never_changed", "audit_is_never_deleted"),
-    "postgresql": ("audit_is_append_only",),
-}
-
-_triggers_of = {
-    "sqlite": sa.text("select name from sqlite_master where type = 'trigger' and tbl_name = 'audit'"),
-    "postgresql": sa.text(
-        "select tgname from pg_trigger where tgrelid = 'audit'::regclass and not tgisinternal and tgenabled <> 'D'"
-    ),
-}
-
-
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """Knowledge of the audit from outside the database. `head` is a row given by the operator. `expected` is the
+class ExternalRecords:
+    """Records of the audit outside the database. `head` is a row given by the operator. `expected` is the
     checkpoint file that this host writes, `None` without one. Rows older than `stale_after` seconds should be covered.
     """
 
@@ -285,16 +124,47 @@ class Noted:
     stale_after: float | None = None
 
 
-NOTHING_NOTED = Noted()
+NO_EXTERNAL_RECORDS = ExternalRecords()
+
+
+class SqlAuditTrail:
+    """Reader and verifier of the whole audit."""
+
+    def __init__(self, database: Database, batch_size: int = BATCH_SIZE) -> None:
+        self._database = database
+        self._batch_size = batch_size
+
+    @report
+    def head(self, connection: sa.Connection) -> AuditHead:
+        """Return the number and hash of the last row."""
+        return read_head(connection)
+
+    async def entries(self, query: AuditQuery) -> AsyncGenerator[AuditEntry, None]:
+        """Yield all matching rows, oldest first."""
+        rows = await self._read(query, None, self._batch_size)
+        while rows:
+            for row in rows:
+                yield entry_of(row)
+            rows = await self._read(query, rows[-1]["seq"], self._batch_size) if len(rows) == self._batch_size else ()
+
+    async def verify(self, external: ExternalRecords = NO_EXTERNAL_RECORDS, *, quick: bool = False) -> AuditReport:
+        """Verify the chain of rows, their MACs, the checkpoints in `external`, and the turns they refer to. `quick`
+        limits this to the latest rows and turns.
+        """
+        return await Verification(self._database, self._batch_size, external).run(quick=quick)
+
+    @report
+    def _read(self, connection: sa.Connection, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
+        return read_after(connection, query, behind, limit)
 
 
 class Verification:
     """One run of a verification. `batch_size` is the number of rows for each transaction."""
 
-    def __init__(self, database: Database, batch_size: int, noted: Noted) -> None:
+    def __init__(self, database: Database, batch_size: int, external: ExternalRecords) -> None:
         self._database = database
         self._batch_size = batch_size
-        self._noted = noted
+        self._external = external
         self._findings = Findings()
         self._granted: set[str] = set()
 
@@ -305,16 +175,16 @@ class Verification:
         grants = await self._grants()
         after = await self._database.read(_row_before_the_latest) if quick else AuditHead()
         # In a thread, because deriving a key from a password takes time.
-        files = await asyncio.to_thread(sort_checkpoints, self._database.audit_keys, self._noted.places)
+        files = await asyncio.to_thread(sort_checkpoints, self._database.audit_keys, self._external.places)
         checkpoints = CheckpointCheck([checkpoint for file in files for checkpoint in file.sound])
         chain = ChainCheck(self._database.audit_keys, self._findings, after)
-        await self._look_up(checkpoints, files, after)
+        await self._compare_earlier_checkpoints(checkpoints, files, after)
         await self._read_rows(chain, checkpoints, whole=not after.seq)
-        if self._noted.head is not None:
-            await self._compare_head(self._noted.head, chain.head)
-        self._judge_unsound(files, chain.seal)
+        if self._external.head is not None:
+            await self._compare_head(self._external.head, chain.head)
+        self._check_files(files, chain.seal)
         results = self._compare_files(files, chain, checkpoints, after)
-        await self._judge_coverage(files, chain, checkpoints)
+        await self._check_coverage(files, chain, checkpoints)
         turns = await self._compare_turns(quick=quick)
         if not after.seq:
             self._compare_grants(grants)
@@ -335,13 +205,13 @@ class Verification:
 
     # ------------------------------------------------------------------ rows
 
-    async def _look_up(
+    async def _compare_earlier_checkpoints(
         self, checkpoints: CheckpointCheck, files: Sequence[SortedCheckpoints], after: AuditHead
     ) -> None:
         numbers = sorted(
             {checkpoint.seq for file in files for checkpoint in file.sound if 0 < checkpoint.seq <= after.seq}
         )
-        for seq in numbers[-_LOOKED_UP:]:
+        for seq in numbers[-_EARLIER_CHECKPOINTS:]:
             for row in await self._read(seq - 1, 1):
                 checkpoints.add(row["seq"], row["hash"])
 
@@ -386,9 +256,9 @@ class Verification:
             means = "somebody rewrote rows and calculated their hashes, or this is another database"
             self._findings.add(AuditFinding(Fault.REWRITTEN, what, means, expected.seq, last.seq))
 
-    def _judge_unsound(self, files: Sequence[SortedCheckpoints], seal: AuditSeal | None) -> None:
+    def _check_files(self, files: Sequence[SortedCheckpoints], seal: AuditSeal | None) -> None:
         for file in files:
-            if file.lines.mixed and file.lines.path != self._noted.expected:
+            if file.lines.mixed and file.lines.path != self._external.expected:
                 continue  # a log, which others write to: only signed checkpoints count
             if file.lines.torn:
                 what = (
@@ -398,15 +268,16 @@ class Verification:
                 means = "a process died while it wrote the line, or somebody changed it"
                 self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means, certain=False))
             if file.wrong:
-                what = f"{_many(len(file.wrong))} in {file.lines.path} with a MAC that is not of the key, the first "
-                what += f"one about row {file.wrong[0].seq}."
+                what = f"{_checkpoint_count(len(file.wrong))} in {file.lines.path} with a MAC that is not of the key, "
+                what += f"the first one about row {file.wrong[0].seq}."
                 means = "somebody without the key changed the file"
                 self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means))
             # The operator has accepted everything before the seal.
             foreign = [checkpoint for checkpoint in file.foreign if not _is_before(checkpoint, seal)]
             if foreign:
                 key = f"by the key {foreign[-1].key}, which is not here" if foreign[-1].key else "without a key"
-                what = f"{_many(len(foreign))} in {file.lines.path} {key}, the last one about row {foreign[-1].seq}."
+                count = _checkpoint_count(len(foreign))
+                what = f"{count} in {file.lines.path} {key}, the last one about row {foreign[-1].seq}."
                 means = "the key was replaced or lost, or somebody without the key wrote to the file"
                 self._findings.add(AuditFinding(Fault.CHECKPOINT, what, means))
 
@@ -427,10 +298,10 @@ class Verification:
             failed += [other for other in others if not _is_before(other, chain.seal)]
             last = max(fitting, key=lambda checkpoint: (checkpoint.seq, checkpoint.at), default=None)
             results.append(CheckpointPlace(str(file.lines.path), len(file.sound), len(fitting), len(aside), last))
-        self._judge_failed(failed, chain.head, checkpoints.newest)
+        self._check_failed(failed, chain.head, checkpoints.newest)
         return tuple(results)
 
-    def _judge_failed(self, failed: Sequence[Checkpoint], head: AuditHead, newest: Checkpoint | None) -> None:
+    def _check_failed(self, failed: Sequence[Checkpoint], head: AuditHead, newest: Checkpoint | None) -> None:
         cut = max((row for row in failed if row.seq > head.seq), key=lambda row: row.seq, default=None)
         if cut is not None:
             first = head.seq + 1
@@ -442,14 +313,14 @@ class Verification:
         if other:
             until = f"row {newest.seq} of {format_utc(newest.at)} is the last that fits" if newest else "none fits"
             what = f"Row {other[0].seq} is another than in the checkpoint of {format_utc(other[0].at)} "
-            what += f"({_many(len(other))} that do not fit; {until})."
+            what += f"({_checkpoint_count(len(other))} that do not fit; {until})."
             means = "somebody rewrote rows, or the bot went on from an older copy of the database"
             self._findings.add(AuditFinding(Fault.REWRITTEN, what, means, other[0].seq, other[-1].seq))
 
-    async def _judge_coverage(
+    async def _check_coverage(
         self, files: Sequence[SortedCheckpoints], chain: ChainCheck, checkpoints: CheckpointCheck
     ) -> None:
-        expected, head = self._noted.expected, chain.head
+        expected, head = self._external.expected, chain.head
         if expected is None or not head.seq:
             return
         every = [
@@ -474,9 +345,9 @@ class Verification:
         covered = checkpoints.newest.seq if checkpoints.newest else 0
         uncovered = await self._read(covered, 1) if covered < head.seq else ()
         at = await self._database.read(lambda connection: float(connection.execute(sa.select(now())).scalar_one()))
-        if self._noted.stale_after is None or not uncovered or not isinstance(uncovered[0]["at"], float):
+        if self._external.stale_after is None or not uncovered or not isinstance(uncovered[0]["at"], float):
             return
-        if at - uncovered[0]["at"] > self._noted.stale_after:
+        if at - uncovered[0]["at"] > self._external.stale_after:
             since = format_utc(uncovered[0]["at"])
             what = f"No checkpoint covers rows {covered + 1} to {head.seq}, which began on {since}."
             means = "the bot was killed or could not write checkpoints (see its log), or somebody cut the file"
@@ -552,7 +423,7 @@ def _is_before(checkpoint: Checkpoint, seal: AuditSeal | None) -> bool:
     return seal is not None and checkpoint.at <= seal.at
 
 
-def _many(count: int) -> str:
+def _checkpoint_count(count: int) -> str:
     return "1 checkpoint" if count == 1 else f"{count} checkpoints"
 
 
@@ -560,32 +431,158 @@ def _line_count(count: int) -> str:
     return "1 line" if count == 1 else f"{count} lines"
 
 
-class SqlAuditTrail:
-    """Reader and verifier of the whole audit."""
+def page_of_turns(connection: sa.Connection, behind: str, limit: int) -> Sequence[str]:
+    """Return the ids of turns behind one, in the order of ids."""
+    return connection.execute(_page, {"behind": behind, "limit": limit}).scalars().all()
 
-    def __init__(self, database: Database, batch_size: int = BATCH_SIZE) -> None:
-        self._database = database
-        self._batch_size = batch_size
 
-    @report
-    def head(self, connection: sa.Connection) -> AuditHead:
-        """Return the number and hash of the last row."""
-        return read_head(connection)
+def compare_turns(connection: sa.Connection, ids: Sequence[str]) -> Sequence[AuditFinding]:
+    """Compare these turns with the rows about them."""
+    if not ids or not (suspects := _compare(connection, ids)):
+        return ()
+    findings: list[AuditFinding] = []
+    for turn_id in suspects:
+        if lock_turn(connection, turn_id) is not None:
+            findings += _compare(connection, [turn_id]).get(turn_id, ())
+    return findings
 
-    async def entries(self, query: AuditQuery) -> AsyncGenerator[AuditEntry, None]:
-        """Yield all matching rows, oldest first."""
-        rows = await self._read(query, None, self._batch_size)
-        while rows:
-            for row in rows:
-                yield entry_of(row)
-            rows = await self._read(query, rows[-1]["seq"], self._batch_size) if len(rows) == self._batch_size else ()
 
-    async def verify(self, noted: Noted = NOTHING_NOTED, *, quick: bool = False) -> AuditReport:
-        """Verify the chain of rows, their MACs, the checkpoints in `noted`, and the turns they refer to. `quick` limits
-        this to the latest rows and turns.
-        """
-        return await Verification(self._database, self._batch_size, noted).run(quick=quick)
+class DeletedTurns:
+    """Comparison of deleted turns with the deletions in the audit, batch by batch. Retention is recorded as a count:
+    the deletions on record must be at least as many as the missing turns.
+    """
 
-    @report
-    def _read(self, connection: sa.Connection, query: AuditQuery, behind: int | None, limit: int) -> Sequence[Row]:
-        return read_after(connection, query, behind, limit)
+    def __init__(self) -> None:
+        self._deleted: defaultdict[str, int] = defaultdict(int)
+        self._recorded = 0
+        self._first = 0
+
+    def add(self, rows: Sequence[Mapping[str, Any]], deleted: Mapping[int, str]) -> None:
+        """Add the next rows, and the conversations of the first rows of deleted turns by row number."""
+        for row in rows:
+            if row["seq"] in deleted:
+                self._deleted[deleted[row["seq"]]] += 1
+                self._first = self._first or row["seq"]
+            if row["kind"] == "deleted conversation":
+                self._deleted.pop(row["conversation"], None)
+            elif row["kind"] == "deleted old turns":
+                self._recorded += _count_of(row["body"])
+
+    def finding(self) -> AuditFinding | None:
+        """Return a finding if more turns are missing than were deleted, else `None`."""
+        unexplained = sum(self._deleted.values()) - self._recorded
+        if unexplained <= 0:
+            return None
+        many = "1 turn is" if unexplained == 1 else f"{unexplained} turns are"
+        return AuditFinding(
+            Fault.DELETED_TURNS,
+            f"{many} gone that the audit has rows of, and no row says that they were deleted.",
+            "somebody deleted turns by hand, or restored them from an older backup than the audit",
+            self._first,
+            self._first,
+        )
+
+
+def _count_of(body: Any) -> int:
+    try:
+        return int(json.loads(body)["count"])
+    except (TypeError, ValueError, KeyError):
+        return 0
+
+
+def _compare(connection: sa.Connection, ids: Sequence[str]) -> dict[str, list[AuditFinding]]:
+    calls = connection.execute(_calls, {"ids": ids}).all()
+    numbers = {(row.turn_id, row.n) for row in connection.execute(_numbers, {"ids": ids})}
+    decided = connection.execute(_decisions, {"ids": ids}).all()
+    rows = [_CallEntry(row) for row in connection.execute(_rows, {"ids": ids})]
+    by_call: defaultdict[tuple[str, object], list[_CallEntry]] = defaultdict(list)
+    for row in rows:
+        by_call[row.turn_id, row.facts.get("step")].append(row)
+    findings: dict[str, list[AuditFinding]] = {}
+
+    def add(turn_id: str, what: str, means: str, row: _CallEntry | None = None) -> None:
+        seq = row.seq if row else 0
+        findings.setdefault(turn_id, []).append(AuditFinding(Fault.TURN, what, means, seq, seq))
+
+    for call in calls:
+        for what, means, about in _call_mismatches(call, by_call[call.turn_id, call.n]):
+            add(call.turn_id, what, means, about)
+    for decision in decided:
+        if not any(row.is_decision(decision) for row in by_call[decision.turn_id, decision.n]):
+            where = f"step {decision.n} of turn {decision.turn_id}"
+            add(
+                decision.turn_id,
+                f"{decision.principal} said {decision.decision} to {where}, and no row says so.",
+                "somebody deleted rows of the audit, or wrote a decision into the database by hand",
+            )
+    for row in rows:
+        step = row.facts.get("step")
+        if row.kind in _ABOUT_A_CALL and (row.turn_id, step) not in numbers:
+            what = f"Row {row.seq} ({row.kind}) is about step {step} of turn {row.turn_id}, which has no such step."
+            add(row.turn_id, what, "somebody deleted steps of the turn by hand", row)
+    return findings
+
+
+class _CallEntry:
+    """A row of the audit about a call."""
+
+    def __init__(self, row: Any) -> None:
+        self.seq: int = row.seq
+        self.turn_id: str = row.turn_id
+        self.kind: str = row.kind
+        self.actor: str = row.actor
+        try:
+            self.facts: dict[str, Any] = dict(json.loads(row.body))
+        except (TypeError, ValueError):
+            self.facts = {}
+
+    def is_decision(self, decision: Any) -> bool:
+        facts = (decision.approval_id, decision.revision, decision.decision)
+        return (
+            self.kind in ("decided", "signed")
+            and self.actor == decision.principal
+            and (self.facts.get("approval"), self.facts.get("revision"), self.facts.get("verdict")) == facts
+        )
+
+
+_Mismatch = tuple[str, str, _CallEntry | None]
+
+
+def _call_mismatches(call: Any, rows: Sequence[_CallEntry]) -> Iterable[_Mismatch]:
+    where = f"step {call.n} of turn {call.turn_id}"
+    if call.approval is not None:
+        yield from _approval_mismatches(call, where, rows)
+    if call.started_at is None or call.status not in _SENT:
+        return
+    ends = [row for row in rows if row.kind in _ENDS]
+    if not ends:
+        yield f"A call was sent ({where}), and no row says how it ended.", _DELETED, None
+    elif not any(row.facts.get("status") == call.status for row in ends):
+        mismatch = f"Row {ends[-1].seq} says that the call ended as {ends[-1].facts.get('status')}"
+        yield f"{mismatch}; the turn says {call.status} ({where}).", _FORGED, ends[-1]
+    else:
+        sent = call_facts(call).get("fingerprint", "")
+        if sent and not any(row.facts.get("fingerprint", sent) == sent for row in ends):
+            what = f"Row {ends[-1].seq} is about other arguments than {where} has."
+            yield what, "somebody changed the call in the turn by hand", ends[-1]
+
+
+def _approval_mismatches(call: Any, where: str, rows: Sequence[_CallEntry]) -> Iterable[_Mismatch]:
+    own_rows = [row for row in rows if row.facts.get("approval") == call.approval]
+    if not any(row.kind == "asked" for row in own_rows):
+        yield f"An approval was asked for ({where}), and no row says so.", _DELETED, None
+    decided = [row for row in own_rows if row.kind == "decided"]
+    approved = [row for row in decided if row.facts.get("verdict") == DecisionType.APPROVE]
+    if call.status in _FROM_AN_APPROVAL or (call.started_at is not None and call.status in _SENT):
+        if not approved:
+            means = "somebody deleted rows of the audit, or approved the call in the database by hand"
+            yield f"A call went on that needs an approval ({where}), and no row says that it was approved.", means, None
+        elif not any(row.facts.get("fingerprint") == call.fingerprint for row in approved):
+            what = f"Row {approved[-1].seq} approves other arguments than those of {where}."
+            yield what, "somebody changed the approval by hand", approved[-1]
+    elif call.status in (StepStatus.DENIED, StepStatus.EXPIRED):
+        if not any(row.kind in _NOT_APPROVED for row in rows):
+            yield f"A call was turned down or expired ({where}), and no row says so.", _DELETED, None
+    elif call.status == StepStatus.AWAITING and decided:
+        what = f"Row {decided[-1].seq} says that it was decided; the turn says that it waits ({where})."
+        yield what, "somebody wrote to the turn by hand, or restored it from an older backup", decided[-1]

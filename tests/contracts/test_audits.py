@@ -18,7 +18,7 @@ from bot.domain.tools import Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.storage import audit, audit_verification
 from bot.storage.audit_keys import AuditKeys
-from bot.storage.audit_verification import Noted, SqlAuditTrail
+from bot.storage.audit_verification import ExternalRecords, SqlAuditTrail
 from bot.storage.checkpoints import CheckpointLines
 from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
@@ -330,7 +330,7 @@ async def test_a_head_that_is_remembered_is_found_again_among_later_rows(harness
         (AuditHead(3, "f" * 64), [Fault.REWRITTEN]),
         (AuditHead(7, "f" * 64), [Fault.MISSING]),
     ):
-        report = await trail.verify(Noted(head=head))
+        report = await trail.verify(ExternalRecords(head=head))
         assert [finding.fault for finding in report.findings] == faults
 
 
@@ -386,8 +386,8 @@ async def test_a_quick_verification_reads_the_latest_rows_and_compares_older_che
     head = await SqlAuditTrail(harness.database).head()
     await many(harness, 8)
     for row_hash, faults in ((head.hash, []), ("ab" * 32, [Fault.REWRITTEN])):
-        noted = Noted((CheckpointLines(FILE, [keys.sign_checkpoint(4, row_hash, 1.5)]),))
-        report = await SqlAuditTrail(harness.database).verify(noted, quick=True)
+        external = ExternalRecords((CheckpointLines(FILE, [keys.sign_checkpoint(4, row_hash, 1.5)]),))
+        report = await SqlAuditTrail(harness.database).verify(external, quick=True)
         assert (report.rows, report.whole) == (5, False)
         assert [finding.fault for finding in report.findings] == faults
 
@@ -400,6 +400,6 @@ async def test_rows_that_no_checkpoint_covers_after_a_while_limit_what_can_be_to
     await many(harness, 3)
     for seconds, told in ((59, []), (2, ["No checkpoint covers rows 3 to 5, which began on 1970-01-12 13:46:40."])):
         harness.time += seconds
-        report = await SqlAuditTrail(harness.database).verify(Noted(places, expected=FILE, stale_after=60))
+        report = await SqlAuditTrail(harness.database).verify(ExternalRecords(places, expected=FILE, stale_after=60))
         assert [finding.what for finding in report.findings] == told
         assert report.fits
