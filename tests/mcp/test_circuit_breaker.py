@@ -60,7 +60,7 @@ def test_it_stays_open_twice_as_long_after_each_try_in_vain_and_five_minutes_at_
 def test_a_server_that_works_is_forgiven_its_failures(clock: Clock) -> None:
     breaker = CircuitBreaker(BreakerSettings(), clock)
     failed_at(breaker, clock, 0, 1, 2, 3)
-    breaker.works()
+    breaker.succeeded()
     assert breaker.left == 0
     assert failed_at(breaker, clock, 0, 1, 2) == [0, 0, 30]
 
@@ -69,12 +69,12 @@ def test_seven_lost_connections_within_three_quarters_of_a_minute_open_it_though
     breaker = CircuitBreaker(BreakerSettings(), clock)
     left = []
     for _ in range(7):
-        breaker.works()
+        breaker.succeeded()
         breaker.lost()
         left.append(breaker.left)
         clock.now += 7
     assert left == [0, 0, 0, 0, 0, 0, 15]
-    breaker.works()
+    breaker.succeeded()
     assert breaker.left == 8
 
 
@@ -126,27 +126,27 @@ def test_a_lost_connection_that_lived_long_is_made_again_at_once_and_has_all_tri
     schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
     for _ in range(6):
         schedule.failed()
-    assert schedule.lost(lived=3600) == 0.2
+    assert schedule.lost(lifetime=3600) == 0.2
     assert [schedule.failed() for _ in range(6)] == [5, 10, 20, 40, 60, None]
 
 
 def test_a_server_that_never_stays_is_made_again_more_and_more_slowly_and_then_not_at_all() -> None:
     schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
-    assert [schedule.lost(lived=1) for _ in range(7)] == [0.2, 5, 10, 20, 40, 60, None]
+    assert [schedule.lost(lifetime=1) for _ in range(7)] == [0.2, 5, 10, 20, 40, 60, None]
 
 
 def test_whoever_wants_the_server_tried_gives_it_all_tries() -> None:
     schedule = ReconnectBackoff(ConnectionTiming(), lambda: 0.5)
     for _ in range(9):
         schedule.failed()
-    schedule.afresh()
+    schedule.reset()
     assert schedule.failed() == 5
 
 
 def test_without_reconnecting_nothing_is_planned_after_a_failure_and_after_a_loss() -> None:
     schedule = ReconnectBackoff(ConnectionTiming().without_reconnecting(), lambda: 0.5)
-    assert schedule.lost(lived=3600) is None
-    assert schedule.lost(lived=1) is None
+    assert schedule.lost(lifetime=3600) is None
+    assert schedule.lost(lifetime=1) is None
     assert schedule.failed() is None
 
 

@@ -122,25 +122,25 @@ class OAuthSignIns:
 
     def __init__(self, servers: Servers, bearers: TokenProviders, identity_of: Callable[[str], ClientIdentity]) -> None:
         self._servers = servers
-        self._bearers = bearers
+        self._token_providers = bearers
         self._dependencies = bearers.dependencies
         self._identity_of = identity_of
 
     async def is_available(self, server: str) -> bool:
         """Return True if users can sign the bot in at this server."""
         config = self._servers.definition(server)
-        bearer = self._bearers.of(config)
-        if bearer is None or bearer.terms.kind is not AuthenticationKind.OAUTH:
+        token_provider = self._token_providers.of(config)
+        if token_provider is None or token_provider.terms.kind is not AuthenticationKind.OAUTH:
             return False
-        if bearer.defined or bearer.known is not None:
+        if token_provider.defined or token_provider.known is not None:
             return True
-        if bearer.challenge is None:
+        if token_provider.challenge is None:
             return False
-        if bearer.challenge.metadata or bearer.challenge.wider:
+        if token_provider.challenge.metadata or token_provider.challenge.wider:
             return True
         try:
             async with self._dependencies.client_for(config) as auth_server:
-                await discover(_url(config), bearer.challenge, auth_server)
+                await discover(_url(config), token_provider.challenge, auth_server)
         except ServerTrouble:
             return False
         return True
@@ -152,11 +152,11 @@ class OAuthSignIns:
     async def begin(self, server: str, by: Author, conversation: ConversationKey) -> str:
         """Start a sign-in. Return the authorization URL for this user."""
         config = self._servers.definition(server)
-        bearer = self._bearer(config)
+        token_provider = self._token_provider(config)
         key = SignInKey(server)
         before = await self._stored(key)
         async with self._dependencies.client_for(config) as auth_server:
-            sign_in = await self._prepare(config, bearer, before, auth_server)
+            sign_in = await self._prepare(config, token_provider, before, auth_server)
         await self._save_pending(key, before, sign_in)
         verifier = new_verifier()
         pending = PendingSignIn(key, by, conversation, sign_in, verifier, self.redirect_uri(server))
@@ -194,8 +194,8 @@ class OAuthSignIns:
         async with self._dependencies.client_for(config) as auth_server:
             signed_in = await self._exchange(pending, response.code, auth_server)
         stored = await self._dependencies.store.signed_in(pending.key, signed_in, pending.by)
-        bearer = self._bearer(config)
-        bearer.signed_in(stored.version)
+        token_provider = self._token_provider(config)
+        token_provider.signed_in(stored.version)
         await self._servers.connect(server)
         return signed_in_user
 
@@ -216,8 +216,8 @@ class OAuthSignIns:
             config = self._servers.definition(server)
             if stored is not None:
                 await self._revoke(config, stored)
-            if (bearer := self._bearers.of(config)) is not None:
-                bearer.doubt()
+            if (token_provider := self._token_providers.of(config)) is not None:
+                token_provider.doubt()
         return stored is not None and bool(stored.access_token)
 
     async def _save_pending(self, key: SignInKey, before: SignIn | None, sign_in: SignIn) -> None:
@@ -232,22 +232,24 @@ class OAuthSignIns:
             await self._dependencies.store.save(key, sign_in)
 
     async def _prepare(
-        self, config: ServerConfig, bearer: TokenProvider, before: SignIn | None, auth_server: AuthServerClient
+        self, config: ServerConfig, token_provider: TokenProvider, before: SignIn | None, auth_server: AuthServerClient
     ) -> SignIn:
         """Return the sign-in up to the user's part. `before` is the stored one."""
-        challenge = bearer.challenge or await _challenge(config, auth_server)
+        challenge = token_provider.challenge or await _challenge(config, auth_server)
         discovered = await discover(_url(config), challenge, auth_server)
         check_proof(discovered.metadata)
-        check_party(discovered.metadata, registered_by_hand=bool(bearer.terms.client_id))
+        check_party(discovered.metadata, registered_by_hand=bool(token_provider.terms.client_id))
         granted = before.scope if before is not None and before.access_token else ""
-        scope = wanted_scope(discovered, challenge, bearer.terms, granted, GRANTS)
+        scope = wanted_scope(discovered, challenge, token_provider.terms, granted, GRANTS)
         registrar = ClientRegistrar(
             discovered.metadata, self._identity_of(config.id), auth_server, self._dependencies.clock()
         )
         # A client id of an admin stays valid at a new address; a dynamic registration does not.
-        same = before is not None and (bool(bearer.terms.client_id) or before.place == endpoint_fingerprint(config))
+        same = before is not None and (
+            bool(token_provider.terms.client_id) or before.place == endpoint_fingerprint(config)
+        )
         known = before.registration if before is not None and same else None
-        registration = await registrar.registered(bearer.terms, known, scope)
+        registration = await registrar.registered(token_provider.terms, known, scope)
         return SignIn(endpoint_fingerprint(config), discovered.resource, registration, discovered.endpoints, scope)
 
     async def _exchange(self, pending: PendingSignIn, code: str, auth_server: AuthServerClient) -> SignIn:
@@ -265,13 +267,13 @@ class OAuthSignIns:
         except NotFound:
             return ""
 
-    def _bearer(self, config: ServerConfig) -> TokenProvider:
-        bearer = self._bearers.of(config)
-        if bearer is None or bearer.terms.kind is not AuthenticationKind.OAUTH:
+    def _token_provider(self, config: ServerConfig) -> TokenProvider:
+        token_provider = self._token_providers.of(config)
+        if token_provider is None or token_provider.terms.kind is not AuthenticationKind.OAUTH:
             raise ServerTrouble(
                 f"No user signs in to server {config.name} in a browser.", "look at how it is authenticated"
             )
-        return bearer
+        return token_provider
 
     async def _stored(self, key: SignInKey) -> SignIn | None:
         try:

@@ -373,7 +373,7 @@ class TokenProvider:
             self._refresh.begin(held.access_token)
         return self._cache.access_token
 
-    async def another(self, refused: str, challenge: Challenge) -> str:
+    async def replace_token(self, refused: str, challenge: Challenge) -> str:
         """Return a token in place of a rejected or missing one; empty if there is none. Raises as `token`."""
         self.challenge = self._refresh.challenge = challenge
         self._cache.doubt()
@@ -382,7 +382,7 @@ class TokenProvider:
             await self._refresh.done(refused)
         return "" if self._cache.access_token == refused else self._cache.access_token
 
-    async def wider(self, refused: str, challenge: Challenge) -> str:
+    async def widen_token(self, refused: str, challenge: Challenge) -> str:
         """Return a token with more scope in place of `refused`. Only client credentials can request it without a
         user.
         """
@@ -390,13 +390,13 @@ class TokenProvider:
         if not self._is_client_credentials or set((challenge.scope or "").split()) <= known:
             self.challenge = challenge
             return ""
-        return await self.another(refused, challenge)
+        return await self.replace_token(refused, challenge)
 
-    def begins(self) -> None:
+    def reset_rejection(self) -> None:
         """Reset the rejection at the start of a connection."""
         self.rejected_bot = self.out = False
 
-    def works(self) -> None:
+    def record_acceptance(self) -> None:
         """Record that the server accepts the bot."""
         self.rejected_bot = self.out = False
         self.problem = ""
@@ -507,9 +507,9 @@ def no_token_provider(config: ServerConfig) -> TokenProvider | None:  # noqa: AR
 class AuthTransport(httpx2.AsyncBaseTransport):
     """Transport that adds the token to requests to `url`'s origin only."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, bearer: TokenProvider, url: str) -> None:
+    def __init__(self, inner: httpx2.AsyncBaseTransport, token_provider: TokenProvider, url: str) -> None:
         self._inner = inner
-        self._bearer = bearer
+        self._token_provider = token_provider
         self._origin = _origin(httpx2.URL(url))
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -518,29 +518,29 @@ class AuthTransport(httpx2.AsyncBaseTransport):
         """
         if _origin(request.url) != self._origin:
             return await self._inner.handle_async_request(request)
-        bearer = self._bearer
+        token_provider = self._token_provider
         try:
-            token = await bearer.token()
+            token = await token_provider.token()
             response = await self._sent(request, token)
             challenge = Challenge.of(response)
             other = ""
             if response.status_code == 401:
-                other = await bearer.another(token, challenge)
+                other = await token_provider.replace_token(token, challenge)
             elif challenge.wider:
-                other = await bearer.wider(token, challenge)
+                other = await token_provider.widen_token(token, challenge)
             if other:
                 await response.aclose()
                 response = await self._sent(request, other)
                 challenge = Challenge.of(response)
         except CountersignError as error:
-            sdk.current_request().refusal = bearer.unusable(error)
+            sdk.current_request().refusal = token_provider.unusable(error)
             raise httpx2.ConnectError("there is no token for it now", request=request) from error
         if response.status_code == 401:
-            sdk.current_request().refusal = bearer.refused(challenge)
+            sdk.current_request().refusal = token_provider.refused(challenge)
         elif challenge.wider:
-            sdk.current_request().refusal = bearer.needs_wider_scope(challenge)
+            sdk.current_request().refusal = token_provider.needs_wider_scope(challenge)
         elif response.status_code < 300:
-            bearer.works()
+            token_provider.record_acceptance()
         return response
 
     async def aclose(self) -> None:

@@ -85,12 +85,14 @@ class DisconnectReason:
     worked: bool
     lost: bool
 
-    def classify(self, config: ServerConfig, bearer: TokenProvider | None, redact: Redaction) -> Ended:
+    def classify(self, config: ServerConfig, token_provider: TokenProvider | None, redact: Redaction) -> Ended:
         """Return the problem and the server's new status. A server that needs a sign-in has not failed; it is not
         retried before a sign-in.
         """
         refused = not self.worked and self.attempt.status in _REFUSED
-        if wanted := _sign_in_problem(bearer, worked=self.worked) or (self._refusal(config) if refused else None):
+        if wanted := _sign_in_problem(token_provider, worked=self.worked) or (
+            self._refusal(config) if refused else None
+        ):
             return Ended(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
         problem = self._refusal(config) or self._problem(config, redact)
         return Ended(problem, ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED, self.worked)
@@ -110,13 +112,13 @@ class DisconnectReason:
         return connect_failure(config, self.error, self.attempt, self.stderr_lines, redact=redact, limit=self.limit)
 
 
-def _sign_in_problem(bearer: TokenProvider | None, *, worked: bool) -> Problem | None:
+def _sign_in_problem(token_provider: TokenProvider | None, *, worked: bool) -> Problem | None:
     """Return the reason of a rejected sign-in, or None. A server may have rejected the token during negotiation and
     then failed to speak an older protocol.
     """
-    if bearer is None or not (bearer.out or (bearer.rejected_bot and not worked)):
+    if token_provider is None or not (token_provider.out or (token_provider.rejected_bot and not worked)):
         return None
-    return Problem(bearer.problem, bearer.own_problem) if bearer.problem else None
+    return Problem(token_provider.problem, token_provider.own_problem) if token_provider.problem else None
 
 
 class Connection:
@@ -179,7 +181,7 @@ class Connection:
         if self._token_provider is None or not self._token_provider.learn(version):
             return
         if self.tracker.state is State.SIGN_IN_REQUIRED and version:
-            self._backoff.afresh()
+            self._backoff.reset()
             self.start()
             self._retry_now.set()
         elif not version and (session := self._live_session) is not None:
@@ -365,7 +367,7 @@ class Connection:
     async def _connect(self) -> None:
         if self._live_session is None:
             self.tracker.breaker.reset()
-            self._backoff.afresh()
+            self._backoff.reset()
             self.start()
             await self._usable_session(self.tracker.connect_limit + self._shared.timing.patience)
 
@@ -440,13 +442,13 @@ class Connection:
                 await self._wait_for_retry(pause)
                 is_retry = pause is not None
 
-    def _record_failure(self, ending: Ended, lived: float) -> float | None:
-        """Record the end of a session that lived `lived` seconds. Return the pause before the next attempt in seconds;
+    def _record_failure(self, ending: Ended, lifetime: float) -> float | None:
+        """Record the end of a session after `lifetime` seconds. Return the pause before the next attempt in seconds;
         None if the next use starts it.
         """
         if ending.worked:
             self.tracker.breaker.lost()
-            pause = self._backoff.lost(lived)
+            pause = self._backoff.lost(lifetime)
         elif ending.status is ServerStatus.AUTH_REQUIRED:
             pause = self._backoff.refused()
         else:

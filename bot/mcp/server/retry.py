@@ -71,7 +71,7 @@ class CircuitBreaker:
         if _close_together(self._losses, now - self._tripping.losses_within):
             self._lost_until = now + self._tripping.loss_pause
 
-    def works(self) -> None:
+    def succeeded(self) -> None:
         """Record a successful connection. Earlier losses still count, because each began with one."""
         self._failures.clear()
         self._failed_openings = 0
@@ -79,7 +79,7 @@ class CircuitBreaker:
 
     def reset(self) -> None:
         """Close it, without regard to earlier failures."""
-        self.works()
+        self.succeeded()
         self._losses.clear()
         self._lost_until = -math.inf
 
@@ -154,11 +154,11 @@ class ReconnectBackoff:
         self._failures += 1
         return self._planned(self._failures)
 
-    def lost(self, lived: float) -> float | None:
-        """Return the pause after the loss of a connection that lived `lived` seconds. A long life resets the failures,
+    def lost(self, lifetime: float) -> float | None:
+        """Return the pause after the loss of a connection after `lifetime` seconds. A long life resets the failures,
         and the first attempt after it is immediate.
         """
-        self._failures = 0 if lived >= self._timing.steady_after else self._failures + 1
+        self._failures = 0 if lifetime >= self._timing.steady_after else self._failures + 1
         if self._failures <= 1 and self._timing.tries:
             return self._timing.quick_pause
         return self._planned(max(1, self._failures - 1))
@@ -167,7 +167,7 @@ class ReconnectBackoff:
         """Return the pause after a rejected sign-in. It is long, because these attempts have no limit."""
         return self._timing.sign_in_pause
 
-    def afresh(self) -> None:
+    def reset(self) -> None:
         """Reset the failures."""
         self._failures = 0
 

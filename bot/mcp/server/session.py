@@ -345,7 +345,7 @@ class Session:
         async with self._shared.start_limiter.acquire() as release_slot:
             self._tracker.apply(Event.ATTEMPT_STARTED)
             if self._token_provider is not None:
-                self._token_provider.begins()
+                self._token_provider.reset_rejection()
             scope.deadline = anyio.current_time() + self._tracker.connect_limit
             async with self._new_client() as client:
                 tools = await self._tools(client)

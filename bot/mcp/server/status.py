@@ -279,7 +279,7 @@ class ServerStatusTracker:
         self._take_tools(capabilities)
         self._state = next_state(self._state, Event.CONNECTED)
         self._problem, self._connected_at, self._hidden_by = NO_PROBLEM, time.time(), None
-        self.breaker.works()
+        self.breaker.succeeded()
         self._count(before[0])
         self._show(before)
 
