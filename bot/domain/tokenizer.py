@@ -13,11 +13,12 @@ UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\u
 """Scripts written without spaces, or with particles attached to words: Thai to Korean, as a regex character class."""
 
 _COMMON = """
-    a about after all also am an and any anything are as at be been before but by can can't could d did didn't do does
-    doesn't doing don't dont each every for from has have how i i'd i'll i'm i've if in into is isn't it its just kindly
-    let ll may me might more my need no not now of on one or our out over please s same shall should so some something
-    still t than that the their them then there these they they're this those to too tool tools up us ve via want was we
-    we're were what when where which who whose will with won't would you you're your
+    a about after again all also am an and any anything are as at be been before but by can can't could d did didn't do
+    does doesn't doing don't dont each every for from going had has have hello hey hi how i i'd i'll i'm i've if in into
+    is isn't it its just kindly let ll may me might more my need no not now of ok okay on one or our out over please s
+    same shall should so some something still t than thank thanks that the their them then there these they they're this
+    those to too tool tools up us ve via want was we we're were what when where which who whose will with won't would
+    you you're your
 """
 STOP_WORDS = frozenset(_COMMON.split())
 """English words that say little about the subject of a text."""

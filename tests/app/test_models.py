@@ -15,7 +15,7 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import user
 from bot.errors import ModelUnavailable, SettingsError
 from bot.llm import providers
-from bot.llm.demo.model import DemoModel
+from bot.llm.demo import DemoModel
 from bot.settings import read_settings
 from tests.fakes.llm import FakeLanguageModel, Say, Status
 from tests.fakes.llm import Models as Listing
