@@ -1,4 +1,4 @@
-"""What log lines look like, and where they go."""
+"""Format and destination of log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What admins set is in force here at once, and in other processes at their next look."""
+"""Changes by admins apply at once in this process, and in the others at their next poll."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast connections are made again and let go, as the environment says it."""
+"""Connection timing as set by the environment."""
 
 from __future__ import annotations
 

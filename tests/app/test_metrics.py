@@ -1,4 +1,4 @@
-"""What an operator sees of a whole bot: measurements of what happens, and probes of a running program."""
+"""Metrics and probes of the whole program, as an operator reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `countersign doctor` finds out about the language models, with cause and fix where something is wrong."""
+"""Checks of the language models by `countersign doctor`, with cause and fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models are told about the places where their words are read."""
+"""Hints to the model about the platform that its text is read on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody's Home shows: what they may sign, what they asked, and to whoever administers how the servers stand."""
+"""The Home tab of a user: approvals to decide, own turns and, for admins, the state of the servers."""
 
 from __future__ import annotations
 

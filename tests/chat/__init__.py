@@ -1,1 +1,1 @@
-"""What every platform does alike when it receives."""
+"""Tests of the handling of messages and actions that all platforms share."""

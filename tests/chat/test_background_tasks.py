@@ -1,4 +1,4 @@
-"""What one user may have under way, and that everything is released however it ends."""
+"""Limits and cleanup of the background tasks of one user."""
 
 from __future__ import annotations
 

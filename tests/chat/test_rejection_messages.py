@@ -1,4 +1,4 @@
-"""What a person is told, alone, after pressing a button."""
+"""Private replies to a rejected click."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others said before, as lines for the model."""
+"""Messages of other users as context for the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What running the command line comes to."""
+"""The outcome of one command line."""
 
 from __future__ import annotations
 

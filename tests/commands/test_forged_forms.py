@@ -1,4 +1,4 @@
-"""What a hostile person or platform sends: forged forms, blank confirmations, servers pointed elsewhere."""
+"""Forged forms, blank confirmations and redirected servers from hostile users and platforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks like a token."""
+"""Detection of API tokens in text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the audit holds of calls, how it is searched, and how it is read from end to end, on each database."""
+"""Audit entries of calls, their search and their export, on each database."""
 
 from __future__ import annotations
 

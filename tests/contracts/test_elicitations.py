@@ -1,4 +1,4 @@
-"""What every turn log promises of what servers ask back (`bot.ports.TurnLog`), over each database it runs on."""
+"""Contract of the turn log (`bot.ports.TurnLog`) about elicitations, on each database."""
 
 from __future__ import annotations
 

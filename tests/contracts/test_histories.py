@@ -1,4 +1,4 @@
-"""What every turn log keeps of a conversation's past, over each database it runs on."""
+"""Contract of the turn log about the history of a conversation, on each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How every language model fails, and how it lets go: asked of each implementation that talks to a service."""
+"""Failures and cancellation of every language model that talks to a service."""
 
 from __future__ import annotations
 

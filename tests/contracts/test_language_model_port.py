@@ -1,4 +1,4 @@
-"""What every language model promises, the demo included: whatever is behind it, the engine sees the same."""
+"""Contract of every language model, the demo included."""
 
 from __future__ import annotations
 

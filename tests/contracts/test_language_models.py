@@ -1,4 +1,4 @@
-"""What every language model promises, asked of each implementation that talks to a service."""
+"""Contract of every language model that talks to a service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leases promise (`bot.ports.Leases`), over each database they run on."""
+"""Contract of leases (`bot.ports.Leases`), on each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one-time links promise (`bot.ports.LinkStore`), over each database they are kept in."""
+"""Contract of one-time links (`bot.ports.LinkStore`), on each database."""
 
 from __future__ import annotations
 

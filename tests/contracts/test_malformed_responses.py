@@ -1,4 +1,4 @@
-"""What services that are broken, badly copied or hostile send and do: asked of each implementation."""
+"""Responses of broken, incompatible or hostile model services, read by each implementation."""
 
 from __future__ import annotations
 

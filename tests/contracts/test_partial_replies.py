@@ -1,4 +1,4 @@
-"""What is noted of replies while they are under way: in any order, over midnight, and by two processes at once."""
+"""Usage of unfinished replies: in any order, over midnight, and by two processes at once."""
 
 from __future__ import annotations
 

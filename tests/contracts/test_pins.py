@@ -1,4 +1,4 @@
-"""What the store of pinned definitions promises (`bot.ports.PinStore`), over each database it runs on."""
+"""Contract of the store of pinned definitions (`bot.ports.PinStore`), on each database."""
 
 from __future__ import annotations
 

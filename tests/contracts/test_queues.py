@@ -1,4 +1,4 @@
-"""What a turn log knows of turns that wait for others, over each database it runs on."""
+"""Contract of the turn log about queued turns, on each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What quotas promise (`bot.ports.Quotas`), over each database they run on."""
+"""Contract of quotas (`bot.ports.Quotas`), on each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever drives a turn is told what they have written without its being read again: it must be what reading gives."""
+"""The cached record of a driven turn equals the record that is read from its rows."""
 
 from __future__ import annotations
 

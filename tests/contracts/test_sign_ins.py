@@ -1,4 +1,4 @@
-"""What sign-ins promise (`bot.ports.SignInStore`), over each database they are kept in."""
+"""Contract of sign-ins (`bot.ports.SignInStore`), on each database."""
 
 from __future__ import annotations
 

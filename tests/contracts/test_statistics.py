@@ -1,4 +1,4 @@
-"""What is unfinished now, and what has happened in a while, as it is counted on each database."""
+"""Counts of unfinished work and of the activity in a period, on each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store promises (`bot.ports`), over each database it runs on."""
+"""Contract of every store (`bot.ports`), on each database."""
 
 from __future__ import annotations
 

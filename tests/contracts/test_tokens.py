@@ -1,4 +1,4 @@
-"""What tokens promise (`bot.ports.TokenStore`), over each database they are kept in."""
+"""Contract of API tokens (`bot.ports.TokenStore`), on each database."""
 
 from __future__ import annotations
 

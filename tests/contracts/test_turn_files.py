@@ -1,4 +1,4 @@
-"""What tools return in images and files, on each database: kept with the turn, apart from its rows, gone with it."""
+"""Images and files in tool results, on each database: stored and deleted with their turn."""
 
 from __future__ import annotations
 

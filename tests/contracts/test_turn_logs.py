@@ -1,4 +1,4 @@
-"""What every turn log promises (`bot.ports.TurnLog`), over each database it runs on."""
+"""Contract of the turn log (`bot.ports.TurnLog`), on each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of turns, calls and approvals: each end once, by the process that wrote it, on each database."""
+"""Metrics of turns, calls and approvals: each end is counted once, by the process that wrote it."""
 
 from __future__ import annotations
 

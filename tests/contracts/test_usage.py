@@ -1,4 +1,4 @@
-"""What is counted of models' use, on each database."""
+"""Usage of models, on each database."""
 
 from __future__ import annotations
 

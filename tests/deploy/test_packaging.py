@@ -1,4 +1,4 @@
-"""What is installed is everything: a wheel has all that the program and its servers read, and works by itself."""
+"""The wheel holds every file that the program and its servers read, and works by itself."""
 
 from __future__ import annotations
 

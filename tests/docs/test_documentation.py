@@ -1,4 +1,4 @@
-"""What the documents name exists, and what people can set is documented."""
+"""Names in the documents exist, and every setting is documented."""
 
 from __future__ import annotations
 

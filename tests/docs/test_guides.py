@@ -1,4 +1,4 @@
-"""What the guides quote is what the program says, and what they set up is what it reads and serves."""
+"""Quotations in the guides match the program, and their setups can be read and served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators are given to look with: the guide, the dashboard and the alerts are about metrics that there are."""
+"""The operators' guide, dashboard and alerts use metrics that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bytes are, whatever they are called."""
+"""File types by content, whatever the name says."""
 
 from __future__ import annotations
 

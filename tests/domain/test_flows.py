@@ -1,4 +1,4 @@
-"""Whose words tools return, where calls can send, and what takes an address."""
+"""Trust in the text of tools, destinations of calls, and arguments that hold an address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a grant covers: whatever makes one narrower never lets more run."""
+"""Scope of a grant: a narrower grant never lets more calls run."""
 
 from __future__ import annotations
 

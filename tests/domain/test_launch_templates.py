@@ -1,4 +1,4 @@
-"""What may be filled into a launch template, and what becomes of it."""
+"""Values for the slots of a launch template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a tool stands beside its pin, and what is shown of a difference."""
+"""State of a tool compared with its pin, and the displayed difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks like a secret."""
+"""Detection of secrets in text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How strong a secret is taken to be, and which are refused."""
+"""Estimated strength of secrets, and rejected ones."""
 
 from __future__ import annotations
 

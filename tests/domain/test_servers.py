@@ -1,4 +1,4 @@
-"""How long a server may take."""
+"""Time limits of servers."""
 
 from __future__ import annotations
 

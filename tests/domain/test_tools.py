@@ -1,4 +1,4 @@
-"""What a tool's hints are worth, and what a signature is bound to."""
+"""Effect of a tool's hints, and the values that an approval is bound to."""
 
 from __future__ import annotations
 

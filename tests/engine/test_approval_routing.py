@@ -1,4 +1,4 @@
-"""Where a card goes: what its rule says, as far as that can be done from where the call is asked for."""
+"""Targets of approval cards by the rule and the conversation of the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may sign: judged at the click, by the terms a call was asked on and the person as they are at that moment."""
+"""Approvers are checked at the click, by the requirements of the call and their current groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the files that come with a question."""
+"""Handling of the files that come with a message."""
 
 from __future__ import annotations
 

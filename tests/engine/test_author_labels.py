@@ -1,4 +1,4 @@
-"""Who says something: names that people choose, made safe."""
+"""Safe labels for the names that users choose."""
 
 from __future__ import annotations
 

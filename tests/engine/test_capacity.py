@@ -1,4 +1,4 @@
-"""Who begins first where there is not room for all: what waits on disk, before what comes in now."""
+"""Order of turns when capacity is short: stored turns before new messages."""
 
 from __future__ import annotations
 

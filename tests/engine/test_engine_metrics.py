@@ -1,4 +1,4 @@
-"""What the engine measures of drawings, and what log lines of a turn say it is about."""
+"""Metrics of view delivery, and the turn that a log line names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conversation is like while another model stands in for the preferred one."""
+"""Conversations while a fallback model answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models remember of a conversation that has become long, and what becomes of the rest."""
+"""History of long conversations, as models receive it."""
 
 from __future__ import annotations
 

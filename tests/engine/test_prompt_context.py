@@ -1,4 +1,4 @@
-"""What the model reads of a turn and of those before it."""
+"""Prompt of a turn, with the turns before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request has taken, from what its service sends and however oddly it counts."""
+"""Usage of a request, from the services' reports, consistent or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool returns beside text, on its way to the model and to whoever draws."""
+"""Images and files in tool results, for the model and the platforms."""
 
 from __future__ import annotations
 

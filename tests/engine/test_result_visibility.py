@@ -1,4 +1,4 @@
-"""What a tool has told one person is not told to another whom a rule denies that tool."""
+"""Results that one user received are hidden from users whom a rule denies the tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds in a conversation: three layers of policies, and the profile that is bound to the place."""
+"""Effective rules of a conversation: three layers of policies, and its profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where there are too many tools to give a model all of them: it searches, and calls what it has found."""
+"""Tool search, for models that cannot receive all tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many tokens a request takes."""
+"""Estimated tokens of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is given of the tools on offer, and how a turn goes on without one that its service refuses."""
+"""Selection of the tools for a model, and retries without a tool that its service rejects."""
 
 from __future__ import annotations
 

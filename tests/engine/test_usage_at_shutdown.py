@@ -1,4 +1,4 @@
-"""What was not counted yet when the process is told to leave."""
+"""Usage that is not yet counted when the process is stopped."""
 
 from __future__ import annotations
 

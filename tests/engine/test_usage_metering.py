@@ -1,4 +1,4 @@
-"""What replies have taken that nobody could wait for: cut off, stopped, given back, or lost with their process."""
+"""Usage of replies that were cut off, stopped, given back, or lost with their process."""
 
 from __future__ import annotations
 

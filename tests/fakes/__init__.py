@@ -1,4 +1,4 @@
-"""What stands in for everything outside, and what the programs under test are begun with."""
+"""Fakes of all external services, and the environment of the programs under test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service's prompt cache holds: the beginnings of requests that it has answered.
+"""Prompt cache of a fake service: the beginnings of the requests that it has answered.
 
 OpenAI keeps them by itself; Anthropic keeps what is marked, and looks from each mark back over twenty blocks
 (platform.claude.com, prompt caching). Tokens are letters by four. How long a beginning must be, and when it is

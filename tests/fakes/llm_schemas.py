@@ -1,4 +1,4 @@
-"""What the vendors refuse about the schema of a tool, and in which words.
+"""Errors of the vendors about the schema of a tool, in their words.
 
 The rules are those that their answers with status 400 have taught: openai/openai-agents-python#449,
 sigoden/aichat#1049, spring-projects/spring-ai#4776 and anthropics/claude-code#5973 among others.

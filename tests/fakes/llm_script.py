@@ -1,4 +1,4 @@
-"""What a fake model service is told to answer, and what it remembers of a request."""
+"""Script of a fake model service, and its record of the requests."""
 
 from __future__ import annotations
 

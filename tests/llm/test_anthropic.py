@@ -1,4 +1,4 @@
-"""What is Messages' own: thinking that must be echoed, and a strict form."""
+"""Particulars of the Messages API: thinking that must be echoed, and strict alternation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo model says: honest about itself, and readable about what tools gave back."""
+"""Answers of the demo model: honest about itself, and readable about tool results."""
 
 from __future__ import annotations
 

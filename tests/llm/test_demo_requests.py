@@ -1,4 +1,4 @@
-"""What the demo model asks tools for: which tool, which arguments, and when it asks the person instead."""
+"""Tool calls of the demo model: which tool, which arguments, and when it asks the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the services say when something is wrong, in the words that they really use."""
+"""Classification of the services' errors, in their real words."""
 
 from __future__ import annotations
 

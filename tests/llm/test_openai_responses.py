@@ -1,4 +1,4 @@
-"""What is Responses' own: items, and reasoning that only the service can read."""
+"""Particulars of the Responses API: items, and reasoning that only the service can read."""
 
 from __future__ import annotations
 

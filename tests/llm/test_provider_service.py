@@ -1,4 +1,4 @@
-"""How a service is named, which keys and addresses it takes, and how long it asks to wait."""
+"""Name, keys, address and retry delay of a service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of signing in share: a process with its database, its toolbox and its sign-ins."""
+"""A process with its database, its toolbox and its sign-ins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long calls are waited for, how many run at once, and which of them are sent a second time."""
+"""Timeout, concurrency and retry of calls."""
 
 from __future__ import annotations
 

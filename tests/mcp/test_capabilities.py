@@ -1,4 +1,4 @@
-"""What a server offers besides calls: what of it is listed, kept, told, read, written out."""
+"""Resources, prompts and instructions of a server: listing, caching and reading."""
 
 from __future__ import annotations
 

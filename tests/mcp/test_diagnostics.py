@@ -1,4 +1,4 @@
-"""What the doctor finds, from the address to the tools, and what it leaves behind: nothing."""
+"""Findings of the doctor, from the address to the tools. It leaves nothing behind."""
 
 from __future__ import annotations
 

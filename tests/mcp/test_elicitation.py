@@ -1,4 +1,4 @@
-"""What servers ask back: real servers of both eras, and scripted ones for what those would not do."""
+"""Elicitation by real servers of both eras, and by scripted ones for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a server is: what approvals and sign-ins are bound to."""
+"""Identity of a server's endpoint, which approvals and sign-ins are bound to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers announce all the time: changes, and lines that are none of the protocol's."""
+"""Frequent notifications of servers, and lines that are not part of the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused when somebody signs the bot in: whom nobody is sent to, and who comes back from elsewhere."""
+"""Rejected sign-ins: forbidden targets, and responses from other servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process knows of a sign-in while it reads and writes it at once."""
+"""Cache of a sign-in during simultaneous reads and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose texts a secret is taken out of: those of the server whose secret it is, and the log."""
+"""Redaction of a secret from the texts of its own server, and from the log."""
 
 from __future__ import annotations
 

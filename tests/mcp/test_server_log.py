@@ -1,4 +1,4 @@
-"""What servers say of themselves in their log."""
+"""Log messages of servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of sessions with servers, and of what is known of their tools."""
+"""Metrics of sessions with servers, and of the cache of their tools."""
 
 from __future__ import annotations
 

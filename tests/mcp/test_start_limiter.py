@@ -1,4 +1,4 @@
-"""How many servers start at the same moment."""
+"""Limit of servers that start at the same moment."""
 
 from __future__ import annotations
 

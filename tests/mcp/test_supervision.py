@@ -1,4 +1,4 @@
-"""How a connection is looked after: made once, made again, given up for a while, let go, and asked whether it lives."""
+"""Life of a connection: connect, reconnect, back off, close, and ping."""
 
 from __future__ import annotations
 

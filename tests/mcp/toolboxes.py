@@ -1,4 +1,4 @@
-"""What the tests of the toolbox share: fast times, servers to start, calls to make."""
+"""Timing, servers and calls for the tests of the toolbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a question is searched for, judged by what SQLite then finds."""
+"""Search terms of a question, judged by the matches in SQLite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever is asked whether a program may be started sees all of its command line, on every platform."""
+"""The confirmation of a launch shows the whole command line, on every platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was changed in a call, as cards say it."""
+"""Changes of a call's arguments, as cards show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person is offered where nobody knows, or where they have to wait."""
+"""Actions for calls of unknown outcome and for turns that wait."""
 
 from __future__ import annotations
 

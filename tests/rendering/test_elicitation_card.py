@@ -1,4 +1,4 @@
-"""What a server asks back, as a card."""
+"""The card of an elicitation."""
 
 from __future__ import annotations
 

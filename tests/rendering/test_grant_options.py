@@ -1,4 +1,4 @@
-"""What a card offers to grant."""
+"""Grant options of an approval card."""
 
 from __future__ import annotations
 

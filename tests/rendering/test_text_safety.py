@@ -1,4 +1,4 @@
-"""What is left of foreign text, and what is spelled out where people sign."""
+"""Sanitized foreign text, and characters that approval cards spell out."""
 
 from __future__ import annotations
 

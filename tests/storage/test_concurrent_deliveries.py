@@ -1,4 +1,4 @@
-"""Where a message was posted, kept by whoever drew it while another process takes its drawing over on PostgreSQL."""
+"""Message refs, saved while another process takes over the delivery on PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stories begin with."""
+"""Fixtures of the stories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a team signs, on Slack and on Discord alike: who may, for how long, and exactly what is run then."""
+"""Approvals of a team, on Slack and on Discord alike: approvers, expiry, and the call that runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose signature a team's rules want, on Slack and on Discord alike, and who tries without having the right."""
+"""Approvers that a team's rules require, on Slack and on Discord alike."""
 
 from __future__ import annotations
 

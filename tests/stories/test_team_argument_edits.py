@@ -1,4 +1,4 @@
-"""What a team changes before it signs, and what it allows beforehand, on Slack and on Discord alike."""
+"""Edited calls and grants of a team, on Slack and on Discord alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a team signs elsewhere than where it was asked for, on Slack and on Discord alike."""
+"""Approval cards in other conversations, on Slack and on Discord alike."""
 
 from __future__ import annotations
 

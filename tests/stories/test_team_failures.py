@@ -1,4 +1,4 @@
-"""What may go wrong for a team, on Slack and on Discord alike: places are lost, processes die, messages come twice."""
+"""Failures for a team, on Slack and on Discord alike: lost channels, dead processes, duplicate messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody knows whether a call has happened: the person is told, and can have it checked or run once more."""
+"""Calls of unknown outcome: the user is told, and can check the call or run it again."""
 
 from __future__ import annotations
 

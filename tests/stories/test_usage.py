@@ -1,4 +1,4 @@
-"""What models cost, as people meet it at the real terminal: counted, shown, limited, and told as program text."""
+"""Cost of models at the real terminal: counted, shown, limited, and printed as JSON."""
 
 from __future__ import annotations
 

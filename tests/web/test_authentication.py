@@ -1,4 +1,4 @@
-"""Who may call: tokens, roles, workspaces, and how often one address may be wrong."""
+"""Authentication: tokens, roles, workspaces, and failed attempts per address."""
 
 from __future__ import annotations
 

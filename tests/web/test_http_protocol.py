@@ -1,4 +1,4 @@
-"""What connections may take: over real sockets, by callers who are slow or many."""
+"""Limits of connections, over real sockets, for slow and for many clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands around every route: ids, log lines, headers, bodies, methods, errors, callers who leave, the end."""
+"""Middleware of every route: ids, log lines, headers, bodies, methods, errors, disconnects, shutdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done with servers by HTTP: connections, looks, what they offer, and how they stand, as it changes."""
+"""Actions on servers by HTTP: connect, sync, capabilities, and status changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stream tells: the difference between what somebody knows and what there is, and never twice."""
+"""Events of a stream: the difference to the last view, never twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models took, over HTTP: whose it is to see."""
+"""Usage of models over HTTP, and who may read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the fields of a request, in plain words that never repeat what was sent."""
+"""Validation errors of a request: plain words that never repeat the input."""
 
 from __future__ import annotations
 

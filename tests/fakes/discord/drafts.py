@@ -1,4 +1,4 @@
-"""What the app wants a message to be: checking the body of a post or an edit and writing it into the message.
+"""Parse the body of a post or an edit, and write it into the message.
 
 Routes for channels and for interactions both come here.
 """

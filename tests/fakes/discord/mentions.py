@@ -1,4 +1,4 @@
-"""Whom a message mentions and whom it notifies."""
+"""Mentions in a message, and the users whom it notifies."""
 
 from __future__ import annotations
 

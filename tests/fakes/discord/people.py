@@ -1,4 +1,4 @@
-"""Who is there: users, members of a guild, roles, and how Discord describes them."""
+"""Users, members, roles, and their JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member may do in a channel: permission bits, roles and overwrites, as Discord computes them."""
+"""Permissions of a member in a channel, computed from roles and overwrites as Discord does."""
 
 from __future__ import annotations
 

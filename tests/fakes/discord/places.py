@@ -1,4 +1,4 @@
-"""Where people talk: guilds, channels, threads and direct messages, and how Discord describes them."""
+"""Guilds, channels, threads, direct messages, and their JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Discord says no: an HTTP status and JSON with a code and a message."""
+"""Errors of Discord: an HTTP status, and JSON with a code and a message."""
 
 from __future__ import annotations
 

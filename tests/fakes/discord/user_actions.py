@@ -1,4 +1,4 @@
-"""What people press, choose, type and submit: interactions on their way to the app and the wait for its answer."""
+"""User actions: clicks, choices, commands and submissions, with the wait for the app's response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do with messages and threads: say, edit, delete, react, open threads, type."""
+"""User messages: post, edit, delete, react, open threads, type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one person sees of a channel, and what Discord fetches for previews."""
+"""A channel as one user sees it, and the links that Discord fetches for previews."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person can touch in a message or a view: finding it, and what it holds."""
+"""Controls in a message or a view: find one, and read its value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds an event when it reaches the app."""
+"""The envelope of an event."""
 
 from __future__ import annotations
 

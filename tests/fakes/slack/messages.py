@@ -1,4 +1,4 @@
-"""What is said: a message with its past, and how Slack writes it in histories and events."""
+"""Messages with their earlier versions, and their JSON in histories and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in a workspace: teams, users, user groups, and how Slack describes them."""
+"""Teams, users, user groups, and their JSON."""
 
 from __future__ import annotations
 

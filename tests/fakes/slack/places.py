@@ -1,4 +1,4 @@
-"""Where people talk: channels, direct messages, and how Slack describes them."""
+"""Channels, direct messages, and their JSON."""
 
 from __future__ import annotations
 

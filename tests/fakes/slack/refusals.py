@@ -1,4 +1,4 @@
-"""How Slack says no: `{"ok": false, "error": code}` and, for some, more."""
+"""Errors of Slack: `{"ok": false, "error": code}` and, for some, more."""
 
 from __future__ import annotations
 

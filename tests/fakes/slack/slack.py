@@ -301,16 +301,8 @@ class FakeSlack(Factories):
         """Open the port again after `go_down`."""
         await self._server.open()
 
-    def sockets_url(self) -> str:
-        """A fresh address for one Socket Mode connection, as apps.connections.open gives it."""
-        return self.world.socket_url()
-
     def deliver_by_http(self, url: str) -> SignedPosts:
         """From now on send events, commands and interactions to this URL, not to sockets."""
         self.posts = SignedPosts(url, self.app.signing_secret)
         self.post.transport = self.posts
         return self.posts
-
-    def deliver_by_socket(self) -> None:
-        """From now on send them to sockets again."""
-        self.post.transport = self.sockets

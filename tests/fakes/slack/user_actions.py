@@ -1,4 +1,4 @@
-"""What people do with buttons, selects, modals, commands and shortcuts, and what comes back from the app."""
+"""User actions: buttons, selects, modals, commands and shortcuts, with the app's response."""
 
 from __future__ import annotations
 

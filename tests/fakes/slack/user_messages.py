@@ -1,4 +1,4 @@
-"""What people do with messages: say, edit, delete, join, react."""
+"""User messages: post, edit, delete, join, react."""
 
 from __future__ import annotations
 

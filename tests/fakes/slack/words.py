@@ -1,4 +1,4 @@
-"""What a person reads of a message or a view: every text in it, without its dress."""
+"""Visible text of a message or a view, without its formatting."""
 
 from __future__ import annotations
 

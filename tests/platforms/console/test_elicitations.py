@@ -1,4 +1,4 @@
-"""What a server asks back, at a terminal."""
+"""Elicitation at a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server asks back where nobody can press a key."""
+"""Elicitation without a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools return in files, at the terminal: written beside the conversation, and named there."""
+"""Files in tool results, at the terminal: written beside the conversation, and named there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is offered and how it is taken up in a terminal: `/check`, `/again`, `/stop`."""
+"""Actions on a turn at the terminal: `/check`, `/again`, `/stop`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `countersign doctor` finds out about Discord, with cause and fix where something is missing."""
+"""Checks of Discord by `countersign doctor`, with cause and fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models write, in Discord's own Markdown."""
+"""Markdown of models, in Discord's dialect."""
 
 from __future__ import annotations
 

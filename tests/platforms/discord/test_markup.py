@@ -1,4 +1,4 @@
-"""What people type, as it reads; and what a thread is called after it."""
+"""Plain text of users' messages, and the names of threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people say, and which of it becomes a turn: the real discord.py against the fake server."""
+"""Messages that become turns: the real discord.py against the fake server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bot may not do somewhere: people hear of it, nothing is tried without end, and what can go on goes on."""
+"""Missing permissions of the bot: users are told, nothing is retried without end."""
 
 from __future__ import annotations
 

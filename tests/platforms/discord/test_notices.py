@@ -1,4 +1,4 @@
-"""What is said outside of turns is said once: the library repeats a call that got no answer."""
+"""Notices are posted once: the library repeats a call without a response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `countersign doctor` finds out about Slack, with cause and fix where something is missing."""
+"""Checks of Slack by `countersign doctor`, with cause and fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers ask back, in Slack: the card that everybody sees, and the answer of the one person who is asked."""
+"""Elicitation in Slack: the public card, and the answer of one user."""
 
 from __future__ import annotations
 

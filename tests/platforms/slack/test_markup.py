@@ -1,4 +1,4 @@
-"""What people type, as plain text."""
+"""Plain text of users' messages."""
 
 from __future__ import annotations
 

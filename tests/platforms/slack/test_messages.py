@@ -1,4 +1,4 @@
-"""What people say, and which of it becomes a turn: the real SDKs against the fake workspace."""
+"""Messages that become turns: the real SDKs against the fake workspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast Slack is asked: never faster than it takes, and no slower than it must be."""
+"""Rate limits of Slack: never exceeded, and not undercut more than needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How events arrive: by Socket Mode and over HTTP, once each, whatever breaks on the way."""
+"""Events by Socket Mode and over HTTP: each is handled once, whatever fails on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who people are: fresh where it decides, kept where it is only for show, closed where it is unknown."""
+"""User lookups: fresh for decisions, cached for display, closed for unknown users."""
 
 from __future__ import annotations
 
