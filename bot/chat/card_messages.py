@@ -64,8 +64,7 @@ from bot.rendering.approval_card import (
 )
 from bot.rendering.elicitation_card import ElicitationButton, ElicitationCard, elicitation_card
 from bot.rendering.text_safety import single_line
-from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, RunAgainAction, timeline, tool_text
-from bot.rendering.tool_status import tool_status
+from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, RunAgainAction, timeline, tool_status, tool_text
 
 TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE, FIELDS, WARNING = 180, 70, 400, 240, 120, 120, 700, 300
 """Maximum lengths on a platform with small messages, so that the calls of one card leave room for their arguments."""

@@ -23,7 +23,7 @@ from bot.domain.approvals import Destination
 from bot.domain.turns import Turn
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
-from bot.rendering.tool_status import FILE_PREFIX, LEFT_OUT, ToolFile, returned_files
+from bot.rendering.timeline import FILE_PREFIX, LEFT_OUT, ToolFile, returned_files
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from bot.rendering.call_arguments import (
 )
 from bot.rendering.deceptive_text import name_spelled_out, spelled_out
 from bot.rendering.text_safety import single_line
-from bot.rendering.tool_status import tool_status
+from bot.rendering.timeline import tool_status
 
 
 @dataclass(frozen=True, slots=True)

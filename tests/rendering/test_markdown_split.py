@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rendering.markdown_text import SizeLimit, split, split_once, text_weight
+from bot.rendering.markdown import SizeLimit, split, split_once, text_weight
 from bot.rendering.text_safety import strip_control
 from tests.rendering.markdown_texts import ANY, LARGE
 

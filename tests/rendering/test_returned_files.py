@@ -10,7 +10,7 @@ from bot.domain.messages import ImageAudience, ResultPart, StoredFile, TextPart,
 from bot.domain.turns import StepStatus
 from bot.domain.views import TurnView
 from bot.errors import NotFound
-from bot.rendering.tool_status import MOST_FILES, returned_files
+from bot.rendering.timeline import MOST_FILES, returned_files
 from tests.rendering.turns import a_step, a_view
 
 

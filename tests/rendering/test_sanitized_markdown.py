@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rendering.markdown_text import JOINER, sanitize, sanitize_partial
+from bot.rendering.markdown import JOINER, sanitize, sanitize_partial
 from bot.rendering.text_safety import safe_url, strip_control
 from tests.rendering.markdown_texts import ANY
 

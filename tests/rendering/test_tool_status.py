@@ -13,7 +13,7 @@ from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolRes
 from bot.domain.tools import UNSURE
 from bot.domain.turns import StepStatus, ToolStep
 from bot.rendering.text_safety import single_line
-from bot.rendering.tool_status import NAME_LIMIT, SUMMARY_LIMIT, StatusIcon, ToolStatus, tool_status
+from bot.rendering.timeline import NAME_LIMIT, SUMMARY_LIMIT, StatusIcon, ToolStatus, tool_status
 from tests.rendering.turns import a_step, a_view, an_approval
 
 

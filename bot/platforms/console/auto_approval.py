@@ -23,7 +23,7 @@ from bot.ports import EngineApi
 from bot.rendering.approval_card import remaining_approvals_text
 from bot.rendering.call_arguments import disguises_in
 from bot.rendering.text_safety import single_line
-from bot.rendering.tool_status import tool_name
+from bot.rendering.timeline import tool_name
 
 UNSEEN = "Part of it looks like a secret, so a person has to read the whole call."
 DISGUISED = "Part of it can deceive a reader, so a person has to read the whole call:"

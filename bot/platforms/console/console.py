@@ -36,7 +36,7 @@ from bot.platforms.console.theme import PROMPT, ConsoleTheme
 from bot.platforms.console.turn_tracker import StartState, TurnTracker
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_safety import single_line, strip_control
-from bot.rendering.tool_status import LEFT_OUT, ToolFile, returned_files, tool_status
+from bot.rendering.timeline import LEFT_OUT, ToolFile, returned_files, tool_status
 from bot.rendering.turn_events import answer
 
 # -------------------- surface

@@ -14,7 +14,7 @@ from bot.rendering.approval_card import ApprovalCard, card_warning_lines, warnin
 from bot.rendering.call_arguments import CardArgument
 from bot.rendering.elicitation_card import ElicitationCard
 from bot.rendering.text_safety import strip_control
-from bot.rendering.tool_status import StatusIcon, ToolStatus
+from bot.rendering.timeline import StatusIcon, ToolStatus
 
 BAR = "▌"
 _MARKS = re.compile(r"\*\*|`+|^#{1,6} |^> ", re.MULTILINE)

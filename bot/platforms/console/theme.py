@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
 
-from bot.rendering.tool_status import StatusIcon
+from bot.rendering.timeline import StatusIcon
 
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 _SIMPLE = str.maketrans(

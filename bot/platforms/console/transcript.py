@@ -21,8 +21,7 @@ from bot.platforms.console.lines import cells, clip, fold, remark, safe_lines, t
 from bot.platforms.console.theme import ConsoleTheme
 from bot.rendering.markdown_blocks import split_blocks
 from bot.rendering.text_safety import single_line, strip_control
-from bot.rendering.timeline import offers_behind, offers_of_call, waiting_text
-from bot.rendering.tool_status import StatusIcon, ToolStatus, tool_status
+from bot.rendering.timeline import StatusIcon, ToolStatus, offers_behind, offers_of_call, tool_status, waiting_text
 
 if TYPE_CHECKING:
     from bot.platforms.console.markdown_renderer import MarkdownRenderer

@@ -35,7 +35,7 @@ from bot.platforms.discord.turns import remote_cards, turn_messages
 from bot.platforms.discord.users import TtlCache, UserDirectory
 from bot.ports import Leases
 from bot.rendering.text_safety import single_line
-from bot.rendering.tool_status import ToolFile
+from bot.rendering.timeline import ToolFile
 
 log = logging.getLogger(__name__)
 

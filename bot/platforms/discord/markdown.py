@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from bot.platforms.discord.markup import JOINER, escape, escape_code_fence
-from bot.rendering.markdown_ast import (
+from bot.rendering.markdown import (
     Code,
     Heading,
     HorizontalRule,

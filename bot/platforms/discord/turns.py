@@ -37,7 +37,7 @@ from bot.platforms.discord.markdown import code_block, dialect, inline_code
 from bot.platforms.discord.markup import escape, utf16_length
 from bot.platforms.discord.message_layout import outgoing_message
 from bot.platforms.discord.rest import FileUpload
-from bot.rendering.markdown_text import SizeLimit, split
+from bot.rendering.markdown import SizeLimit, split
 from bot.rendering.text_safety import strip_control
 from bot.rendering.timeline import (
     AI_NOTICE,
@@ -54,6 +54,7 @@ from bot.rendering.timeline import (
     StopTurnAction,
     TimelineSection,
     ToolOutput,
+    ToolStatus,
     available_actions,
     busy_text,
     drop_repeats,
@@ -62,7 +63,6 @@ from bot.rendering.timeline import (
     tool_text,
     truncate_output,
 )
-from bot.rendering.tool_status import ToolStatus
 
 CALLS_A_CARD = 4
 """Each takes up to eight components while it waits."""

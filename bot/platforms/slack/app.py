@@ -33,7 +33,7 @@ from bot.platforms.slack.turns import SentCards, remote_cards, turn_messages
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
 from bot.ports import Quotas
-from bot.rendering.tool_status import ToolFile
+from bot.rendering.timeline import ToolFile
 
 LARGEST_FILE = 20 * 1024 * 1024
 """In bytes."""

@@ -42,7 +42,7 @@ from bot.platforms.slack.modals import form_to_modal
 from bot.platforms.slack.responders import Responder, ResponseTarget, responder_for
 from bot.platforms.slack.rich_text import RichTextBuilder
 from bot.platforms.slack.users import resolve_reply_mentions
-from bot.rendering.markdown_text import SizeLimit, split, text_weight
+from bot.rendering.markdown import SizeLimit, split, text_weight
 from bot.rendering.text_columns import columns
 from bot.rendering.text_safety import open_label, single_line, strip_control
 

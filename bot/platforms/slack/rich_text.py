@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from bot.platforms.slack.blocks import LIST_INDENT, TABLES_A_MESSAGE, Block, Element, fits_a_table, table
-from bot.rendering.markdown_ast import (
+from bot.rendering.markdown import (
     Code,
     Heading,
     HorizontalRule,

@@ -30,10 +30,9 @@ from bot.platforms.slack.channels import MessageRef
 from bot.platforms.slack.turns import ReplyMessage, split_reply
 from bot.platforms.slack.web_api import SlackConnectionError, SlackWebApiError, WebApi
 from bot.rendering.approval_card import call_title
-from bot.rendering.markdown_text import sanitize, sanitize_partial, text_weight
+from bot.rendering.markdown import sanitize, sanitize_partial, text_weight
 from bot.rendering.text_safety import ELLIPSIS, single_line
-from bot.rendering.timeline import CallLine, ReplyText, TimelineSection, last_state, timeline
-from bot.rendering.tool_status import StatusIcon
+from bot.rendering.timeline import CallLine, ReplyText, StatusIcon, TimelineSection, last_state, timeline
 
 log = logging.getLogger(__name__)
 
@@ -236,7 +235,7 @@ LONGEST_SECONDS = 240.0
 FORGOTTEN = 600.0
 """Seconds after which no stream of this process can still be running."""
 HEAVIEST = 9_500
-"""In ``markdown_split.text_weight``; a task counts as much as a text of TASK_WEIGHT."""
+"""In ``markdown.text_weight``; a task counts as much as a text of TASK_WEIGHT."""
 TASK_WEIGHT = 250
 REMEMBERED_SUSPENDED = 1000
 _NOT_HERE = frozenset(

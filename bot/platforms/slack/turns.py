@@ -43,7 +43,7 @@ from bot.platforms.slack.blocks import (
 from bot.platforms.slack.channels import MessageRef
 from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.rich_text import RichTextBuilder
-from bot.rendering.markdown_text import SizeLimit, split_once, text_weight
+from bot.rendering.markdown import SizeLimit, split_once, text_weight
 from bot.rendering.text_safety import strip_control
 from bot.rendering.timeline import (
     AI_NOTICE,

@@ -6,7 +6,7 @@ import pytest
 
 from bot.platforms.console.lines import cells, tool_text
 from bot.platforms.console.theme import ConsoleTheme
-from bot.rendering.tool_status import StatusIcon, ToolStatus
+from bot.rendering.timeline import StatusIcon, ToolStatus
 
 PLAIN = ConsoleTheme(colour=False, unicode=True)
 FORECAST = "SAMPLE DATA, not a real forecast, because the service did not answer (+4 lines)"

@@ -9,7 +9,7 @@ from slack_sdk.models.blocks import Block as SdkBlock
 from slack_sdk.models.views import View as SdkView
 
 from bot.platforms.slack.blocks import MESSAGE_WEIGHT, UPDATED_TEXT, Block, fallback_text
-from bot.rendering.markdown_text import text_weight
+from bot.rendering.markdown import text_weight
 from bot.rendering.text_safety import safe_url
 from tests.fakes.slack.blocks import check_blocks
 from tests.fakes.slack.view_shapes import checked_view

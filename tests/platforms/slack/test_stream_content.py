@@ -10,7 +10,7 @@ from slack_sdk.models.messages.chunk import MarkdownTextChunk, TaskUpdateChunk
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.slack.sending import Stream, Task, TaskStatus, streams
 from bot.platforms.slack.turns import turn_messages
-from bot.rendering.markdown_text import text_weight
+from bot.rendering.markdown import text_weight
 from tests.fakes.slack.chunks import checked_chunks
 from tests.platforms import sample_views
 from tests.platforms.sample_views import a_call, a_filing, a_reply, a_view

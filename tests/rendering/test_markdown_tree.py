@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rendering.markdown_ast import (
+from bot.rendering.markdown import (
     DEEPEST,
     Code,
     Heading,
