@@ -1,7 +1,8 @@
 """The model for use without any key: deterministic, it picks tools by the words of a message, and says so.
 
 It knows no tool or server by name and has no state: its replies depend only on the request and the day. The reply's
-`provider_metadata` carries a question of the demo, so that "3" can answer "which note?".
+`provider_metadata` carries a question of the demo, so that "3" can answer "which note?", or its last call, so that
+"and on Sunday?" can follow it.
 """
 
 from __future__ import annotations
@@ -95,10 +96,9 @@ class _Transcript:
         messages = request.messages
         last = max((at for at, message in enumerate(messages) if message.role is MessageRole.USER), default=-1)
         self._question = _last_text(messages[last]) if last >= 0 else ""
-        self._earlier = messages[: max(last, 0)]
-        answered = [message for message in self._earlier if message.role is MessageRole.ASSISTANT]
+        answered = [message for message in messages[: max(last, 0)] if message.role is MessageRole.ASSISTANT]
         self._is_first = not answered
-        self._open_question = answered[-1].provider_metadata.get("demo") if answered else None
+        self._metadata = answered[-1].provider_metadata.get("demo") if answered else None
         turn = messages[last + 1 :]
         rounds = [message.tool_calls for message in turn if message.tool_calls]
         results = {part.call_id: part for message in turn for part in message.parts if isinstance(part, ToolResult)}
@@ -153,7 +153,7 @@ class _Transcript:
 
     def _call_in_question(self) -> Call | None:
         """Return the call about which the demo has just asked a question."""
-        match self._open_question:
+        match self._metadata:
             case {"tool": str(name), "known": Mapping() as arguments}:
                 tool = self._tool(name)
                 return Call(tool, arguments) if tool else None
@@ -161,10 +161,12 @@ class _Transcript:
                 return None
 
     def _previous_call(self) -> Call | None:
-        """Return the last call of the turn before, if its tool is still offered."""
-        calls = [call for message in self._earlier for call in message.tool_calls]
-        tool = self._tool(calls[-1].name) if calls else None
-        return Call(tool, calls[-1].arguments) if tool else None
+        """Return the last call before the previous answer, if its tool is still offered."""
+        match self._metadata:
+            case {"called": str(name), "arguments": Mapping() as arguments} if tool := self._tool(name):
+                return Call(tool, arguments)
+            case _:
+                return None
 
     def _tool(self, name: str) -> Tool | None:
         return next((tool for tool in self._tools if tool.name == name), None)
@@ -178,7 +180,11 @@ class _Transcript:
         return Message(MessageRole.ASSISTANT, tuple(wanted))
 
     def _results(self) -> Message | None:
-        return self._answer(answers.format_results(self._outcomes, self._tools)) if self._outcomes else None
+        if not self._outcomes:
+            return None
+        last = self._calls[-1]
+        metadata = {"demo": {"called": last.name, "arguments": dict(last.arguments)}}
+        return self._answer(answers.format_results(self._outcomes, self._tools), metadata)
 
     def _answer(self, text: str, metadata: Mapping[str, Any] | None = None) -> Message:
         return _say(f"{text}\n\n{answers.NOTE}" if self._is_first else text, metadata)

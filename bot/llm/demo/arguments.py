@@ -16,7 +16,7 @@ from enum import Enum, auto
 from typing import Any
 
 from bot.domain.tokenizer import stem, words
-from bot.llm.demo.request import Request, content_terms, plain_name, request_terms, stems
+from bot.llm.demo.request import Request, plain_name, request_terms, stems
 from bot.llm.tool_schemas import tool_schema
 
 _ANY_NAME = re.compile(r"(?s).*")
@@ -391,7 +391,7 @@ def _kind(name: str, schema: Mapping[str, Any]) -> Kind:  # noqa: PLR0911 - one 
     for kind, names in _NAME_TERMS.items():
         if terms & names:
             return kind
-    opening = content_terms(str(schema.get("description", ""))[:80])[:6]
+    opening = request_terms(str(schema.get("description", ""))[:80])[:6]
     return Kind.PLACE if _NAME_TERMS[Kind.PLACE] & set(opening) and "email" not in opening else Kind.TEXT
 
 
