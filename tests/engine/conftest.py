@@ -20,6 +20,16 @@ from tests.fakes.parts import FakeToolbox, RecordingSurface, ScriptedModel
 from tests.migrated import migrated
 
 
+def driven_turns(engine: Engine) -> list[str]:
+    """Return the ids of the turns that this engine drives."""
+    return list(engine._worker._held)
+
+
+def is_delivered(engine: Engine) -> bool:
+    """Return True if this engine has no view to deliver."""
+    return engine._delivery.is_idle
+
+
 @dataclass
 class EngineHarness:
     """An engine on a real database with everything else in the test's hands."""

@@ -10,7 +10,7 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
 from bot.errors import DatabaseUnavailable
-from tests.engine.conftest import EngineHarness
+from tests.engine.conftest import EngineHarness, driven_turns
 from tests.engine.test_receiving import for_ever, looked_round, said
 from tests.fakes.parts import message, running, say, until
 
@@ -24,8 +24,8 @@ async def test_what_an_earlier_process_left_waiting_goes_before_what_comes_in_no
     async with running(engine):
         await until(lambda: engine._worker._context is not None)
         await asyncio.gather(*(engine.receive(said(100 + n)) for n in range(3)))
-        await until(lambda: len(engine._worker._held) == 9)
-        assert set(engine._worker._held) == {each.turn_id for each in left}
+        await until(lambda: len(driven_turns(engine)) == 9)
+        assert set(driven_turns(engine)) == {each.turn_id for each in left}
 
 
 async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(harness: EngineHarness) -> None:
@@ -65,8 +65,8 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
         harness.clock[0] += 1
         await engine.receive(said(2))
         may_return.set()
-        await until(lambda: bool(engine._worker._held))
-        assert list(engine._worker._held) == [(await first).turn_id]
+        await until(lambda: bool(driven_turns(engine)))
+        assert driven_turns(engine) == [(await first).turn_id]
 
 
 async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(harness: EngineHarness) -> None:
@@ -91,8 +91,8 @@ async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(harness: 
         harness.clock[0] += 1
         await engine.receive(said(2))
         may_look.set()
-        await until(lambda: bool(engine._worker._held))
-        assert list(engine._worker._held) == [first.turn_id]
+        await until(lambda: bool(driven_turns(engine)))
+        assert driven_turns(engine) == [first.turn_id]
 
 
 async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_process_leaves(
@@ -117,5 +117,5 @@ async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_
     receipt = await harness.log.enqueue(message("hi"))
     async with running(engine):
         await harness.surface.ended(receipt.turn_id)
-        await until(lambda: not engine._worker._held)
+        await until(lambda: not driven_turns(engine))
     assert given_back == []

@@ -16,7 +16,7 @@ from bot.domain.turns import Claim, StepStatus, ToolStep, TurnStatus
 from bot.errors import DatabaseUnavailable
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import EngineHarness
+from tests.engine.conftest import EngineHarness, driven_turns
 from tests.fakes.parts import NEWEST, ask_for, call, message, returned, running, say, tool, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -67,7 +67,7 @@ async def test_a_turn_taken_over_while_its_process_slept_is_let_go_without_touch
         await harness.log.adopt_orphans()
         async with running(awake):
             view = await harness.surface.ended(receipt.turn_id)
-            await until(lambda: not sleepy._worker._held)
+            await until(lambda: not driven_turns(sleepy))
     assert view.turn.status is TurnStatus.DONE
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
@@ -187,7 +187,7 @@ async def test_a_claim_that_this_process_slept_over_is_not_begun(harness: Engine
     async with running(engine):
         await engine.receive(message("go"))
         await asyncio.wait_for(woken.wait(), 10)
-        assert not engine._worker._held
+        assert not driven_turns(engine)
     assert harness.surface.views == []
     assert harness.model.requests == []
 
@@ -218,7 +218,7 @@ async def test_nothing_is_sent_that_others_have_called_unknown_while_this_proces
     engine = harness.engine()
     async with running(engine):
         await engine.receive(message("go"))
-        await until(lambda: bool(now[0]) and not engine._worker._held)
+        await until(lambda: bool(now[0]) and not driven_turns(engine))
     assert harness.toolbox.calls == []
 
 

@@ -14,7 +14,7 @@ import pytest
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import ModelStep, Receipt, TurnStatus
-from tests.engine.conftest import EngineHarness
+from tests.engine.conftest import EngineHarness, driven_turns
 from tests.fakes.parts import ANA, BEN, ScriptedModel, message, running, say, words
 
 MESSAGES, CONVERSATIONS, EVENTS = 24, 5, 60
@@ -94,6 +94,6 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
         assert (view.turn.status, len(replies)) in ((TurnStatus.DONE, 1), (TurnStatus.CANCELLED, 0))
     await asyncio.wait(tasks, timeout=60)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
-    assert engine._worker._held == {}
+    assert driven_turns(engine) == []
     assert engine._worker.room.available(held=0) == engine._worker.room.limit
     assert harness.log._arriving == set()

@@ -10,7 +10,7 @@ from bot.domain.turns import Claim, ModelStep, Receipt, TurnStatus
 from bot.engine.engine import Engine
 from bot.logs import _about, in_context
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import EngineHarness
+from tests.engine.conftest import EngineHarness, driven_turns
 from tests.fakes.parts import ANA, NEWEST, message, running, say, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -63,8 +63,8 @@ async def test_what_finds_no_room_waits_until_there_is_some(harness: EngineHarne
             engine.receive(message("one")), engine.receive(message("two", conversation=ELSEWHERE))
         )
         await until(lambda: len(harness.model.requests) == 1)
-        assert len(engine._worker._held) == 1
-        (held,) = engine._worker._held
+        assert len(driven_turns(engine)) == 1
+        (held,) = driven_turns(engine)
         await engine.stop(held, message("").author)
         other = second if held == first.turn_id else first
         assert (await harness.surface.ended(other.turn_id)).turn.status is TurnStatus.DONE
@@ -91,8 +91,8 @@ async def test_what_is_being_claimed_takes_room_too(harness: EngineHarness) -> N
             await claimed.wait()
         second = await engine.receive(message("two", conversation=ELSEWHERE))
         go_on.set()
-        await until(lambda: first.turn_id in engine._worker._held)
-        assert list(engine._worker._held) == [first.turn_id]
+        await until(lambda: first.turn_id in driven_turns(engine))
+        assert driven_turns(engine) == [first.turn_id]
         assert (await harness.log.get_view(second.turn_id)).turn.status is TurnStatus.QUEUED
 
 
@@ -111,18 +111,18 @@ async def test_no_message_overtakes_those_that_wait_for_room(harness: EngineHarn
     async with running(engine):
         await looked_round(engine)
         first, second, third = [await engine.receive(said(n)) for n in range(3)]
-        await until(lambda: set(engine._worker._held) == {first.turn_id, second.turn_id})
+        await until(lambda: set(driven_turns(engine)) == {first.turn_id, second.turn_id})
         harness.log.claim = slow  # type: ignore[method-assign, assignment]
         looking.clear()
         await engine.stop(first.turn_id, ANA)
         async with asyncio.timeout(10):
             await looking.wait()
         await engine.stop(second.turn_id, ANA)
-        await until(lambda: not engine._worker._held)
+        await until(lambda: not driven_turns(engine))
         fourth = await engine.receive(said(3))
-        assert not engine._worker._held
+        assert not driven_turns(engine)
         go_on.set()
-        await until(lambda: list(engine._worker._held) == [third.turn_id, fourth.turn_id])
+        await until(lambda: driven_turns(engine) == [third.turn_id, fourth.turn_id])
 
 
 async def test_what_could_not_be_drawn_here_is_not_begun_here(harness: EngineHarness) -> None:
@@ -130,7 +130,7 @@ async def test_what_could_not_be_drawn_here_is_not_begun_here(harness: EngineHar
     async with running(engine):
         await looked_round(engine)
         receipt = await engine.receive(message("hi", conversation=OUT_OF_REACH))
-        assert engine._worker._held == {}
+        assert driven_turns(engine) == []
         assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.QUEUED
 
 

@@ -7,7 +7,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.ports import CallContext
-from tests.engine.conftest import EngineHarness
+from tests.engine.conftest import EngineHarness, driven_turns
 from tests.fakes.parts import ANA, BEN, ask_for, call, message, returned, running, say, tool, until, words
 
 
@@ -71,7 +71,7 @@ async def test_a_turn_that_waits_for_a_signature_is_stopped_and_runs_nothing(har
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await until(lambda: bool(harness.surface.views) and not engine._worker._held)
+        await until(lambda: bool(harness.surface.views) and not driven_turns(engine))
         assert await engine.stop(receipt.turn_id, BEN)
         view = await harness.surface.ended(receipt.turn_id)
     step = next(step for step in view.steps if isinstance(step, ToolStep))

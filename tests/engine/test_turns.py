@@ -13,7 +13,7 @@ from bot.domain.views import ModelRetry, TurnView
 from bot.engine.prompt.tool_selection import SOMETHING_MISSING
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import CallContext
-from tests.engine.conftest import EngineHarness
+from tests.engine.conftest import EngineHarness, driven_turns
 from tests.fakes.parts import (
     ANA,
     BEN,
@@ -94,7 +94,7 @@ async def test_a_call_that_needs_approval_waits_without_holding_anything(harness
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
-        await until(lambda: not engine._worker._held)
+        await until(lambda: not driven_turns(engine))
         assert harness.toolbox.calls == []
         settled = await engine.approvals.decide(decision(awaiting(view)[0]), member(ANA))
         assert settled == Decided(DecisionType.APPROVE)
@@ -164,7 +164,7 @@ async def test_a_call_that_nobody_signs_expires_after_the_card_was_posted(harnes
         receipt = await engine.receive(message("save it"))
         view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         step = awaiting(view)[0]
-        await until(lambda: not engine._worker._held)
+        await until(lambda: not driven_turns(engine))
         approval = await harness.log.get_approval(step.approval.id)  # type: ignore[union-attr]
         assert approval is not None
         assert approval[1].approval is not None

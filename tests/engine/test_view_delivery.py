@@ -15,7 +15,7 @@ from bot.engine.view_delivery import ViewDelivery
 from bot.errors import DatabaseUnavailable, DeliveryFailed, LostLease
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import EngineHarness
+from tests.engine.conftest import EngineHarness, driven_turns, is_delivered
 from tests.fakes.parts import (
     ANA,
     NEWEST,
@@ -40,13 +40,13 @@ async def test_a_drawing_is_made_again_after_the_time_the_platform_named(harness
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: len(harness.surface.trouble) < 2)
-        await until(lambda: not engine._worker._held and engine._delivery.is_idle)
+        await until(lambda: not driven_turns(engine) and is_delivered(engine))
         assert await harness.log.stale_views("test:", 1) == [] or not harness.surface.trouble
         harness.clock[0] += 8
-        await until(lambda: not harness.surface.trouble and engine._delivery.is_idle)
+        await until(lambda: not harness.surface.trouble and is_delivered(engine))
         harness.clock[0] += 8
         view = await harness.surface.ended(receipt.turn_id)
-        await until(lambda: engine._delivery.is_idle)
+        await until(lambda: is_delivered(engine))
     assert view.turn.status is TurnStatus.DONE
     assert await harness.log.stale_views("test:", 1) == []
 
@@ -58,7 +58,7 @@ async def test_an_answer_whose_channel_is_gone_is_given_up(harness: EngineHarnes
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await until(lambda: bool(harness.model.requests))
-        await until(lambda: not engine._worker._held and engine._delivery.is_idle)
+        await until(lambda: not driven_turns(engine) and is_delivered(engine))
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
     assert await harness.log.stale_views("test:", 1) == []
 
@@ -85,7 +85,7 @@ async def test_a_card_that_cannot_be_posted_means_denied_and_the_model_and_the_a
     engine = harness.engine()
     async with running(engine):
         view = await harness.surface.ended((await engine.receive(message("save it"))).turn_id)
-        await until(lambda: engine._delivery.is_idle)
+        await until(lambda: is_delivered(engine))
     assert view.turn.status is TurnStatus.DONE
     (step,) = [step for step in view.steps if isinstance(step, ToolStep)]
     assert step.status is StepStatus.DENIED
@@ -126,7 +126,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     async with running(engine):
         receipt = await engine.receive(message("save it"))
         await harness.surface.wait_for(lambda view: bool(view.awaiting))
-        await until(lambda: not engine._worker._held and engine._delivery.is_idle)
+        await until(lambda: not driven_turns(engine) and is_delivered(engine))
     (step,) = (await harness.log.get_view(receipt.turn_id)).awaiting
     assert step.approval is not None
     revised = Revision(step.approval.id, 1, {"text": "b"}, "other", ANA)
@@ -134,7 +134,7 @@ async def test_a_card_that_was_posted_still_waits_when_it_cannot_be_drawn_again(
     harness.surface.trouble = [DeliveryFailed("The message is gone.", permanent=True)]
     again = harness.engine()
     async with running(again):
-        await until(lambda: not harness.surface.trouble and again._delivery.is_idle)
+        await until(lambda: not harness.surface.trouble and is_delivered(again))
     assert [step.status for step in (await harness.log.get_view(receipt.turn_id)).awaiting] == [StepStatus.AWAITING]
 
 
@@ -226,7 +226,7 @@ async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(harness: EngineHar
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("save it"))
-        await until(lambda: bool(harness.surface.views) and not engine._worker._held and engine._delivery.is_idle)
+        await until(lambda: bool(harness.surface.views) and not driven_turns(engine) and is_delivered(engine))
     assert await harness.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
 
@@ -274,7 +274,7 @@ async def test_an_answer_that_is_slow_to_draw_is_out_after_leaving_and_coming_ba
     again = harness.engine()
     async with running(again):
         await asyncio.wait_for(out.wait(), 10)
-        await until(lambda: again._delivery.is_idle)
+        await until(lambda: is_delivered(again))
     assert await harness.log.stale_views("test:", 1) == []
     assert (await harness.log.get_view(receipt.turn_id)).turn.status is TurnStatus.DONE
 
@@ -376,7 +376,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
     async with running(engine):
         receipt = await engine.receive(message("go"))
         await asyncio.wait_for(asleep.wait(), 10)
-        await until(lambda: engine._delivery.is_idle)
+        await until(lambda: is_delivered(engine))
         now[0] += 20
         harness.clock[0] += 20
         await harness.log.adopt_orphans()
@@ -387,8 +387,8 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
         seen = len(harness.surface.views)
         del harness.log.renew_deliveries
         awake.set()
-        await until(lambda: not engine._worker._held)
-        await until(lambda: engine._delivery.is_idle)
+        await until(lambda: not driven_turns(engine))
+        await until(lambda: is_delivered(engine))
     assert len(harness.surface.views) == seen
 
 
@@ -415,7 +415,7 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
         return await hold(turn_ids)
 
     async def answer(_request: ModelRequest) -> Completion:
-        await until(lambda: bool(harness.surface.views) and engine._delivery.is_idle)
+        await until(lambda: bool(harness.surface.views) and is_delivered(engine))
         harness.log.renew_deliveries = away  # type: ignore[method-assign]
         now[0] += 20
         return say("Here.")
@@ -424,7 +424,7 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await asyncio.wait_for(asking.wait(), 10)
-        await until(lambda: not engine._worker._held)
+        await until(lambda: not driven_turns(engine))
         assert not any(view.turn.status.ended for view in harness.surface.views)
         back.set()
         view = await harness.surface.ended(receipt.turn_id)
@@ -451,7 +451,7 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await asyncio.wait_for(posted.wait(), 10)
-        await until(lambda: not engine._worker._held)
+        await until(lambda: not driven_turns(engine))
         harness.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
         async with engine._delivery._renewal_lock:  # the last heartbeat before the sleep is over
             harness.clock[0] += 20
@@ -459,7 +459,7 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
         await elsewhere.save_message_ref(receipt.turn_id, PostedMessage("reply", "the next one's"))
         await elsewhere.mark_delivered(receipt.turn_id, (await elsewhere.get_view(receipt.turn_id)).revision)
         awake.set()
-        await until(lambda: engine._delivery.is_idle)
+        await until(lambda: is_delivered(engine))
     assert await elsewhere.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": "the next one's"}
 
 
@@ -481,7 +481,7 @@ async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("hi"))
-        await until(lambda: "did not answer" in caplog.text and engine._delivery.is_idle)
+        await until(lambda: "did not answer" in caplog.text and is_delivered(engine))
         harness.clock[0] += 6
         view = await surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE
@@ -504,7 +504,7 @@ async def test_what_is_out_is_remembered_however_long_the_database_takes(
     async with running(engine):
         receipt = await engine.receive(message("hi"))
         await harness.surface.ended(receipt.turn_id)
-        await until(lambda: engine._delivery.is_idle)
+        await until(lambda: is_delivered(engine))
     assert await harness.log.stale_views("test:", 1) == []
     assert await harness.log.acquire_delivery(receipt.turn_id, NEWEST) == {"reply": f"ref-{receipt.turn_id}"}
 
@@ -527,7 +527,7 @@ async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(harness: En
     engine = harness.engine()
     async with running(engine):
         await harness.surface.ended(receipt.turn_id)
-        await until(lambda: engine._delivery.is_idle)
+        await until(lambda: is_delivered(engine))
         assert engine._delivery._turns == {}
     assert postponed == [5.0, 10.0, 20.0]
 
