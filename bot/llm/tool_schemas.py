@@ -155,25 +155,14 @@ def _rest(one: Schema, other: Schema) -> Any:
     return None
 
 
-# -------------------- schema simplify
-# A server's schema, read into the few keywords that every service understands.
-#
-# Called by `tool_schemas`. A schema can be anything: another draft's, wrong, endless, huge. What cannot be kept is
-# told in the description where it is short, and left out where it is not.
-
-# -------------------- schema refs
-# Where a reference within a JSON Schema points to.
-#
-# Called by `schema_simplify`. Nothing is ever fetched: a reference that leaves the document points nowhere (MCP
-# specification 2026-07-28: MUST NOT).
-
 _SHELVES = ("$defs", "definitions")
 NOWHERE = object()
 
 
 def resolve_ref(document: Mapping[str, Any], reference: object) -> Any:
     """Return the target of `reference` in `document`: by JSON pointer (RFC 6901), by anchor, or by the `$id` of a
-    definition. `NOWHERE` if the document does not contain it.
+    definition. `NOWHERE` if the document does not contain it: nothing is ever fetched (MCP specification 2026-07-28:
+    MUST NOT).
     """
     if not isinstance(reference, str):
         return NOWHERE
