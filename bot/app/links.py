@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.views import Notice, NoticeTarget
-from bot.engine.surfaces import surface_for
+from bot.engine.view_delivery import surface_for
 from bot.errors import DeliveryFailed
 from bot.ports import LinkStore, Surface
 from bot.settings import Settings

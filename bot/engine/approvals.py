@@ -62,7 +62,7 @@ from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.domain.views import Notice, NoticeTarget
 from bot.engine.policy.authorization import named_people
 from bot.engine.policy.rules import RuleBook, Rules, check_approver
-from bot.engine.surfaces import MemberLookup, surface_for
+from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.ports import ApprovalLog, Surface, Toolbox
 

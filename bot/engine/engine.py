@@ -23,10 +23,9 @@ from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.prompt.token_estimates import Estimates
 from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, Scheduler
-from bot.engine.surfaces import MemberLookup, surface_for
 from bot.engine.turn_runner import TurnParts, TurnRunner, check_question
 from bot.engine.usage import UsageMeters, no_limits
-from bot.engine.view_delivery import ViewDelivery
+from bot.engine.view_delivery import MemberLookup, ViewDelivery, surface_for
 from bot.engine.worker import Worker
 from bot.errors import NotFound
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog

@@ -21,7 +21,7 @@ from sqlalchemy import bindparam
 from bot.domain.approvals import DecisionType
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
-from bot.storage.clock import now
+from bot.storage.dialect import now
 from bot.storage.key_prefix import has_prefix, prefix_bounds
 from bot.storage.tables import LIVE, StorableText, audit, deliveries, is_live, steps, turns
 

@@ -17,11 +17,10 @@ from bot.domain.api_clients import ApiRole, ApiToken
 from bot.domain.conversations import Author
 from bot.errors import Conflict
 from bot.storage import audit
-from bot.storage.clock import now
 from bot.storage.database import Database, change_once, transaction
+from bot.storage.dialect import Upsert, now
 from bot.storage.encryption import hash_token
 from bot.storage.tables import api_tokens
-from bot.storage.upsert import Upsert
 
 _BYTES = 32
 """Random bytes in a token: 43 characters that are safe in an address."""

@@ -35,16 +35,13 @@ from bot.domain.grants import Grant, covers
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.storage import audit
 from bot.storage.audit_calls import record_refused, server_id_of
-from bot.storage.clock import now
 from bot.storage.codec import converter, decode
-from bot.storage.database import Database, transaction
+from bot.storage.database import Database, note_approvals_ended, transaction
+from bot.storage.dialect import Upsert, notify_turn, now
 from bot.storage.grants import add_grant, call_to_cover
-from bot.storage.pg_notify import notify_turn
 from bot.storage.tables import Json, approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
-from bot.storage.turn_reader import read_approval, read_record
-from bot.storage.tx_metrics import note_approvals_ended
-from bot.storage.upsert import Upsert
+from bot.storage.turn_records import read_approval, read_record
 
 _this_view = sa.and_(
     approval_views.c.approval_id == bindparam("a"),

@@ -17,7 +17,7 @@ from sqlalchemy import bindparam
 from bot.domain.audit import NO_HASH, AuditEntry, AuditHead, AuditQuery, AuditScope
 from bot.storage.audit_chain import row_hash
 from bot.storage.audit_keys import CONNECTION_KEY, AuditKeys
-from bot.storage.clock import now
+from bot.storage.dialect import now
 from bot.storage.key_prefix import has_prefix, prefix_bounds
 from bot.storage.tables import StorableText, audit, turns
 

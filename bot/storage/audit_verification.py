@@ -36,8 +36,8 @@ from bot.storage.audit import Row, entry_of, read_after, read_head
 from bot.storage.audit_calls import call_facts
 from bot.storage.audit_chain import ChainCheck, Findings
 from bot.storage.checkpoints import CheckpointCheck, CheckpointLines, SortedCheckpoints, sort_checkpoints
-from bot.storage.clock import now
 from bot.storage.database import Database, report
+from bot.storage.dialect import now
 from bot.storage.tables import approvals, audit, decisions, grants, steps, turns
 from bot.storage.turn_completion import lock_turn
 

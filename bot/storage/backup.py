@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bot.domain.audit import AuditHead
 from bot.errors import DatabaseError
-from bot.storage.fsync import fsync_directory
+from bot.storage.lock_file import fsync_directory
 
 _BUSY_SECONDS = 30.0
 """Seconds to wait for a program that locks the whole file."""

@@ -20,13 +20,12 @@ from bot.domain.servers import FILE, CachedCapabilities, SyncStatus
 from bot.domain.tools import Tool, canonical_json
 from bot.errors import NotFound
 from bot.storage import audit
-from bot.storage.clock import now
 from bot.storage.codec import decode, encode, omit_fields
 from bot.storage.config_version import bump, lock
 from bot.storage.database import Database, json_text, transaction
+from bot.storage.dialect import Upsert, now
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
-from bot.storage.turn_reader import UNREADABLE
-from bot.storage.upsert import Upsert
+from bot.storage.turn_records import UNREADABLE
 
 OFFERED = ("tools", "resources", "templates", "prompts")
 NO_TOOL = ""

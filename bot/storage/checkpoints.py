@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from bot.domain.audit import AuditHead, Checkpoint, MacCheck
 from bot.storage.audit import read_head
 from bot.storage.audit_keys import AuditKeys
-from bot.storage.clock import now
-from bot.storage.fsync import fsync_directory
+from bot.storage.dialect import now
+from bot.storage.lock_file import fsync_directory
 from bot.storage.tables import audit
 
 _LOCK_SECONDS = 2.0

@@ -22,10 +22,8 @@ from bot.domain.turns import Claim, StepStatus, TurnLimits, TurnRecord, TurnStat
 from bot.errors import LostLease, Stopped
 from bot.storage import elicitation_rows
 from bot.storage.audit_calls import record_finished
-from bot.storage.clock import now
 from bot.storage.database import NO_RETRIES, Database, transaction
-from bot.storage.pg_notify import notify_all
-from bot.storage.record_cache import RecordCache
+from bot.storage.dialect import notify_all, now
 from bot.storage.tables import deliveries, is_active, is_live, steps, turns
 from bot.storage.turn_completion import (
     LEASE_SECONDS,
@@ -34,7 +32,7 @@ from bot.storage.turn_completion import (
     mark_view_stale,
     record_expired,
 )
-from bot.storage.turn_reader import UNREADABLE, read_turn
+from bot.storage.turn_records import UNREADABLE, RecordCache, read_turn
 
 # -------------------- fair scheduling
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.pg_notify import notify_config_changed
+from bot.storage.dialect import Upsert, notify_config_changed
 from bot.storage.tables import config_version
-from bot.storage.upsert import Upsert
 
 _read = sa.select(config_version.c.version)
 # An upsert locks the row until the end of the transaction, also for the very first change.

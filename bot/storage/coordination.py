@@ -11,10 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.ports import Quota, QuotaExceeded, QuotaGranted
-from bot.storage.clock import now
 from bot.storage.database import PATIENCE_SECONDS, Database, transaction
+from bot.storage.dialect import Upsert, now
 from bot.storage.tables import leases, quotas
-from bot.storage.upsert import Upsert
 
 _due = quotas.c.due_at
 _interval: sa.BindParameter[float] = bindparam("interval", type_=sa.Double())

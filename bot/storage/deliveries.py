@@ -17,15 +17,12 @@ from bot.domain.turns import StepStatus, Turn, TurnStatus
 from bot.domain.views import BlockingTurn, MessageRefs, PostedMessage, TurnView
 from bot.errors import LostLease
 from bot.storage import audit, elicitation_rows
-from bot.storage.clock import now
 from bot.storage.codec import converter, encode
-from bot.storage.database import NO_RETRIES, OWNER_PATIENCE_SECONDS, Database, transaction
-from bot.storage.pg_notify import notify_all, notify_turn
+from bot.storage.database import NO_RETRIES, OWNER_PATIENCE_SECONDS, Database, note_approvals_ended, transaction
+from bot.storage.dialect import Upsert, notify_all, notify_turn, now
 from bot.storage.tables import approvals, deliveries, is_live, message_refs, steps, turns
 from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, park_until_decided, requeue
-from bot.storage.turn_reader import read_record
-from bot.storage.tx_metrics import note_approvals_ended
-from bot.storage.upsert import Upsert
+from bot.storage.turn_records import read_record
 
 # -------------------- undeliverable approvals
 # Calls whose card can never be posted are denied, because no approver can see them.

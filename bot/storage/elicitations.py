@@ -21,9 +21,9 @@ from bot.storage import audit
 from bot.storage import elicitation_rows as rows
 from bot.storage.claims import own
 from bot.storage.database import OWNER_PATIENCE_SECONDS, Database, transaction
-from bot.storage.pg_notify import notify_turn
+from bot.storage.dialect import notify_turn
 from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
-from bot.storage.turn_reader import read_record
+from bot.storage.turn_records import read_record
 
 TOO_LATE = "It had expired."
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from bot.errors import SecretUnavailable, SettingsError
-from bot.storage.fsync import fsync_directory
+from bot.storage.lock_file import fsync_directory
 
 KEY_VARIABLE = "MCP_ENCRYPTION_KEY"
 PASSWORD_VARIABLE = "ENCRYPTION_MASTER_PASSWORD"  # noqa: S105 - a variable's name

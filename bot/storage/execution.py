@@ -18,16 +18,14 @@ from bot.domain.messages import ToolResult
 from bot.domain.turns import WAITING, Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
 from bot.domain.usage import PricedUsage, PriceList, UsageEntry, UsageKind
 from bot.errors import LostLease, TurnInterrupted
-from bot.storage import audit, elicitation_rows, files, record_cache, summaries, usage
+from bot.storage import audit, elicitation_rows, files, history, turn_records, usage
 from bot.storage.audit_calls import record_finished, record_new, record_sent
 from bot.storage.claims import own, own_to_the_end, release_claims, settle_leftovers
-from bot.storage.clock import now
 from bot.storage.codec import converter, encode
 from bot.storage.database import OWNER_PATIENCE_SECONDS, Database, transaction
+from bot.storage.dialect import Upsert, notify_all, now
 from bot.storage.grants import use_grants
-from bot.storage.history_cache import HistoryCache
-from bot.storage.pg_notify import notify_all
-from bot.storage.record_cache import RecordCache
+from bot.storage.history import HistoryCache
 from bot.storage.tables import approvals, deliveries, steps, turns
 from bot.storage.turn_completion import (
     end_settled,
@@ -38,8 +36,7 @@ from bot.storage.turn_completion import (
     park_until_decided,
     record_expired,
 )
-from bot.storage.turn_reader import read_record
-from bot.storage.upsert import Upsert
+from bot.storage.turn_records import RecordCache, read_record
 
 _add_step = Upsert(
     lambda insert: (
@@ -183,8 +180,8 @@ class SqlTurnExecution:
     def save_summary(self, connection: sa.Connection, claim: Claim, summary: HistorySummary, past: History) -> None:
         """Save the summary of a conversation's oldest turns if all its sources exist. Raises LostLease and Stopped."""
         own(connection, claim)
-        if summaries.stands(connection, str(claim.conversation), summary, past):
-            summaries.keep_summary(connection, str(claim.conversation), summary)
+        if history.stands(connection, str(claim.conversation), summary, past):
+            history.keep_summary(connection, str(claim.conversation), summary)
 
     @transaction(patience=OWNER_PATIENCE_SECONDS)
     def _resume(self, connection: sa.Connection, claim: Claim) -> TurnRecord:
@@ -206,24 +203,24 @@ class SqlTurnExecution:
         """Add steps. LostLease and Stopped are returned, not raised, because an exception would roll back the usage."""
         usage.add(connection, claim, charges)
         try:
-            record = record_cache.unchanged(record, own(connection, claim))
+            record = turn_records.unchanged(record, own(connection, claim))
         except TurnInterrupted as interrupted:
             return interrupted
         calls = use_grants(connection, claim.turn_id, calls)
         more: Sequence[Step] = [*([reply] if reply else []), *calls]
         new = _add_steps(connection, claim.turn_id, more)
         mark_view_stale(connection, claim.turn_id)
-        record = record_cache.with_steps(record, more) or read_record(connection, claim.turn_id)
+        record = turn_records.with_steps(record, more) or read_record(connection, claim.turn_id)
         record_new(connection, record.turn, new)
         return record
 
     @transaction(patience=OWNER_PATIENCE_SECONDS)
     def _start_call(self, connection: sa.Connection, claim: Claim, n: int, *, record: TurnRecord | None) -> TurnRecord:
-        record = record_cache.unchanged(record, own(connection, claim))
+        record = turn_records.unchanged(record, own(connection, claim))
         if connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fence}).first() is None:
             raise LostLease(claim.turn_id)
         mark_view_stale(connection, claim.turn_id)
-        return record_cache.with_call(record, n, StepStatus.STARTED) or read_record(connection, claim.turn_id)
+        return turn_records.with_call(record, n, StepStatus.STARTED) or read_record(connection, claim.turn_id)
 
     @transaction(patience=OWNER_PATIENCE_SECONDS)
     def _finish_call(
@@ -237,11 +234,11 @@ class SqlTurnExecution:
         seconds: float | None,
         record: TurnRecord | None,
     ) -> TurnRecord:
-        record = record_cache.unchanged(record, own_to_the_end(connection, claim).revision)
+        record = turn_records.unchanged(record, own_to_the_end(connection, claim).revision)
         what = encode(files.save_files(connection, claim.turn_id, result))
         ended = connection.execute(_end, {"t": claim.turn_id, "i": n, "to": status, "what": what}).first()
         mark_view_stale(connection, claim.turn_id)
-        changed = None if ended is None else record_cache.with_call(record, n, status, what)
+        changed = None if ended is None else turn_records.with_call(record, n, status, what)
         record = changed or read_record(connection, claim.turn_id)
         if any(step.n == n and step.pending_elicitations for step in record.calls):
             elicitation_rows.withdraw_of_step(connection, claim.turn_id, n)
@@ -316,10 +313,10 @@ class SqlTurnExecution:
             new = _add_steps(connection, claim.turn_id, last)
             if new:
                 record_new(connection, read_record(connection, claim.turn_id).turn, new)
-            record = record_cache.with_steps(record_cache.unchanged(record, owned.revision), last)
-            if record is not None and record_cache.is_settled(record):
+            record = turn_records.with_steps(turn_records.unchanged(record, owned.revision), last)
+            if record is not None and turn_records.is_settled(record):
                 end_settled(connection, claim.turn_id, status, failure)
-                return record_cache.ended(record, status, failure)
+                return turn_records.ended(record, status, failure)
             end_turn(connection, claim.turn_id, status, failure)
         else:
             end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {owned.stopped_by}.")

@@ -10,10 +10,9 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import Author
 from bot.errors import NotFound
 from bot.ports import Feedback
-from bot.storage.clock import now
 from bot.storage.database import Database, transaction
+from bot.storage.dialect import Upsert, now
 from bot.storage.tables import feedback, turns
-from bot.storage.upsert import Upsert
 
 # Locked, so that the turn is not deleted in between.
 _turn = sa.select(turns.c.id).where(turns.c.id == bindparam("t")).with_for_update(read=True, key_share=True)

@@ -13,8 +13,8 @@ from sqlalchemy import bindparam
 
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, ResultPart, StoredFile, ToolResult
 from bot.errors import NotFound
+from bot.storage.dialect import Upsert
 from bot.storage.tables import files
-from bot.storage.upsert import Upsert
 
 MOST_BYTES = 32 * 2**20
 """Largest number of bytes of all files of one turn. Larger files are stored by name and size only."""

@@ -17,12 +17,11 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import CallToCover, Grant, GrantUse, covers
 from bot.domain.turns import StepStatus, ToolStep, TurnInput
 from bot.storage import audit
-from bot.storage.clock import now
 from bot.storage.codec import decode
 from bot.storage.database import Database, change_once, transaction
+from bot.storage.dialect import Upsert, now
 from bot.storage.key_prefix import has_prefix, prefix_bounds
 from bot.storage.tables import grants, steps, turns
-from bot.storage.upsert import Upsert
 
 _is_active = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))
 # Locked, so that no grant is revoked between lookup and use. Ordered, to avoid deadlocks.

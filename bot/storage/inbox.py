@@ -18,10 +18,9 @@ from bot.domain.turns import NO_LIMIT, Claim, Receipt, TurnInput, TurnLimits, Tu
 from bot.errors import QueueFull
 from bot.storage import audit
 from bot.storage.claims import claimed
-from bot.storage.clock import now
 from bot.storage.codec import encode
 from bot.storage.database import Database, transaction
-from bot.storage.pg_notify import notify_all, notify_stop
+from bot.storage.dialect import Upsert, notify_all, notify_stop, now
 from bot.storage.tables import (
     LIVE,
     conversations,
@@ -31,7 +30,6 @@ from bot.storage.tables import (
     turns,
 )
 from bot.storage.turn_completion import LEASE_SECONDS, end_turn, lock_turn
-from bot.storage.upsert import Upsert
 
 _TITLE_LENGTH = 80
 _QUEUES = 0x717565756573

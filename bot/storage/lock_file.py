@@ -1,4 +1,4 @@
-"""Lock file of the one process that claims turns on a SQLite file."""
+"""Files of a database: the lock of the one process that claims turns on a SQLite file, and a file made durable."""
 
 from __future__ import annotations
 
@@ -52,3 +52,12 @@ def _holder(file: IO[str]) -> str:
         since = time.strftime("%H:%M", time.localtime(owner["since"]))
         return f"process {owner['pid']} ({owner['purpose']}, since {since})"
     return "another process"
+
+
+def fsync_directory(folder: Path) -> None:
+    """Flush a directory's entries to disk, because fsync of a file does not include its name. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

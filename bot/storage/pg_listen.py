@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from bot.domain.turns import ApprovalDecided, ConfigChanged, StopRequested, Wakeup, WorkAvailable
 from bot.storage.address import PostgresServer
-from bot.storage.pg_notify import CHANNEL
+from bot.storage.dialect import CHANNEL
 from bot.storage.postgresql import KEEPALIVE
 
 log = logging.getLogger(__name__)

@@ -20,11 +20,11 @@ from bot.domain.servers import FILE
 from bot.domain.turns import ToolStep
 from bot.errors import NotFound
 from bot.storage import audit
-from bot.storage.clock import now
 from bot.storage.config_version import bump, lock
 from bot.storage.database import Database, change_once, json_text, transaction
+from bot.storage.dialect import now
 from bot.storage.tables import approvals, mcp_servers, policy_rules, steps, turns
-from bot.storage.turn_reader import UNREADABLE, read_record
+from bot.storage.turn_records import UNREADABLE, read_record
 
 log = logging.getLogger(__name__)
 

@@ -18,14 +18,13 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict, NotFound
 from bot.storage import audit
-from bot.storage.clock import now
 from bot.storage.codec import converter, decode, encode, omit_fields
 from bot.storage.config_version import bump, lock
 from bot.storage.database import Database, change_once, json_text, transaction
+from bot.storage.dialect import Upsert, now
 from bot.storage.servers import changed_meanwhile, name_key
 from bot.storage.tables import profile_bindings, profiles
-from bot.storage.turn_reader import UNREADABLE
-from bot.storage.upsert import Upsert
+from bot.storage.turn_records import UNREADABLE
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,11 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.storage import audit, summaries
-from bot.storage.clock import now
+from bot.storage import audit, history
 from bot.storage.database import NO_RETRIES, Database, transaction
+from bot.storage.dialect import Upsert, now
 from bot.storage.grants import delete_ended_grants, delete_grants_of_conversation
 from bot.storage.tables import conversations, deliveries, is_live, jobs, turns
-from bot.storage.upsert import Upsert
 
 _add_job = Upsert(lambda insert: insert(jobs).values(name=bindparam("name"), due_at=now()).on_conflict_do_nothing())
 _start_job = (
@@ -74,7 +73,7 @@ class SqlRetention:
         ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
         if ids:
             keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
-            summaries.forget(connection, keys)
+            history.forget(connection, keys)
             # Re-read under the locks: a message may have arrived.
             at_rest = connection.execute(_at_rest, {"keys": list(keys)}).scalars().all()
             connection.execute(_delete_empty, {"keys": at_rest})

@@ -17,7 +17,7 @@ from bot.domain.secret_binding import FindGrants, binding_of
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import ServerRecord
 from bot.errors import SecretUnavailable
-from bot.storage.clock import now
+from bot.storage.dialect import now
 from bot.storage.encryption import SecretBox
 from bot.storage.secret_sources import from_environment, from_file
 from bot.storage.tables import mcp_secrets, mcp_servers

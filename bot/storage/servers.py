@@ -41,10 +41,10 @@ from bot.domain.servers import (
 )
 from bot.errors import Conflict, NotFound
 from bot.storage import audit, capabilities
-from bot.storage.clock import now
 from bot.storage.codec import decode, encode, omit_fields
 from bot.storage.config_version import bump, lock, read_version
 from bot.storage.database import Database, json_text, transaction
+from bot.storage.dialect import now
 from bot.storage.encryption import SecretBox
 from bot.storage.grants import revoke_grants_of_server
 from bot.storage.policies import rule_row
@@ -67,7 +67,7 @@ from bot.storage.sign_ins import (
     replace_encrypted_sign_ins,
 )
 from bot.storage.tables import mcp_servers, policy_rules
-from bot.storage.turn_reader import UNREADABLE
+from bot.storage.turn_records import UNREADABLE
 
 log = logging.getLogger(__name__)
 

@@ -22,13 +22,13 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import Author
 from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, SignIn, SignInKey
 from bot.storage import audit
-from bot.storage.clock import now
 from bot.storage.codec import VERSION, decode, encode
 from bot.storage.config_version import bump, lock, read_version
 from bot.storage.database import Database, json_text, transaction
+from bot.storage.dialect import now
 from bot.storage.encryption import SecretBox, hash_token
 from bot.storage.tables import mcp_servers, pending_sign_ins, sign_ins
-from bot.storage.turn_reader import UNREADABLE
+from bot.storage.turn_records import UNREADABLE
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from bot.errors import DatabaseError, DatabaseUnavailable
-from bot.storage.clock import FUNCTION
 from bot.storage.database import Database, Unwritable, consume_exception, json_text
+from bot.storage.dialect import FUNCTION
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine

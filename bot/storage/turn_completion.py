@@ -12,10 +12,9 @@ from bot.domain.metrics import TurnEnded
 from bot.domain.turns import OPEN, StepStatus, TurnStatus
 from bot.storage import audit, elicitation_rows
 from bot.storage.audit_calls import record_finished
-from bot.storage.clock import now
-from bot.storage.pg_notify import notify_all
+from bot.storage.database import note_approvals_cancelled, note_approvals_ended, platform_of, record
+from bot.storage.dialect import notify_all, now
 from bot.storage.tables import approvals, deliveries, steps, turns
-from bot.storage.tx_metrics import note_approvals_cancelled, note_approvals_ended, platform_of, record
 
 LEASE_SECONDS = 15.0
 """Lease duration of claims and deliveries, in seconds."""

@@ -22,12 +22,11 @@ from bot.storage.deliveries import SqlDeliveryQueue
 from bot.storage.elicitations import SqlElicitations
 from bot.storage.execution import SqlTurnExecution
 from bot.storage.files import read_file
-from bot.storage.history_cache import HistoryCache
+from bot.storage.history import HistoryCache
 from bot.storage.inbox import SqlInbox
-from bot.storage.record_cache import RecordCache
 from bot.storage.retention import SqlRetention
 from bot.storage.turn_completion import LEASE_SECONDS
-from bot.storage.turn_reader import read_call_at, read_history, read_latest
+from bot.storage.turn_records import RecordCache, read_call_at, read_history, read_latest
 
 Listen = Callable[[Callable[[Wakeup], None]], Awaitable[None]]
 

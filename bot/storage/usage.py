@@ -14,10 +14,9 @@ from sqlalchemy import bindparam
 from bot.domain.completions import Usage
 from bot.domain.turns import Claim
 from bot.domain.usage import PricedUsage, UsageGrouping, UsageQuery, UsageTotal, channel_of, total
-from bot.storage.clock import now
 from bot.storage.database import Database, report, transaction
+from bot.storage.dialect import Upsert, now
 from bot.storage.tables import usage
-from bot.storage.upsert import Upsert
 
 _IN_PROGRESS = 0
 """Step number of a request in progress; a turn's first step is 1."""

@@ -29,7 +29,7 @@ from bot.domain.sources import OtherSource, PersonSource, Sources, ToolSource
 from bot.domain.turns import CallOrigin, ModelStep, StepStatus, ToolRef, ToolStep, TurnInput
 from bot.storage.codec import Body, converter, decode, encode
 from bot.storage.database import json_text
-from bot.storage.turn_reader import UNREADABLE
+from bot.storage.turn_records import UNREADABLE
 
 T = TypeVar("T")
 

@@ -1,8 +1,12 @@
-"""Decoding of turns, steps and approvals from rows."""
+"""Turn records: decoding of turns, steps and approvals from rows, and a cache of the turns that this process runs.
+
+A cached record is valid while the revision of its row is unchanged.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,14 +19,15 @@ from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import parse_scope
 from bot.domain.history import History, truncate_results
+from bot.domain.messages import ToolResult
 from bot.domain.secret_detection import StoredSecret
-from bot.domain.turns import ModelStep, Step, StepStatus, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
+from bot.domain.turns import Claim, ModelStep, Step, StepStatus, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
-from bot.storage.codec import converter, decode
-from bot.storage.history_cache import HistoryCache
-from bot.storage.summaries import read_summary
-from bot.storage.tables import approvals, conversations, deliveries, grants, is_live, steps, turns
+from bot.storage.codec import Body, converter, decode, encode
+from bot.storage.database import json_text
+from bot.storage.history import HistoryCache, read_summary
+from bot.storage.tables import approvals, conversations, deliveries, grants, is_live, steps, storable, turns
 
 log = logging.getLogger(__name__)
 
@@ -240,3 +245,77 @@ def _read_approval(row: Any, platform: str) -> Approval:
         secrets=converter.structure(row.approval_revised_secrets, _Secrets) if revised else proposed_secrets,
         proposed_secrets=proposed_secrets if revised else (),
     )
+
+
+class RecordCache:
+    """Last known record of each turn that this process runs."""
+
+    def __init__(self) -> None:
+        self._records: dict[tuple[str, int], TurnRecord] = {}
+
+    def pop(self, claim: Claim) -> TurnRecord | None:
+        """Remove and return a turn's cached record, `None` without one."""
+        return self._records.pop((claim.turn_id, claim.fence), claim.initial_record)
+
+    def put(self, claim: Claim, record: TurnRecord) -> TurnRecord:
+        """Cache the record unless the turn has ended. Return it."""
+        if not record.turn.status.ended:
+            self._records[claim.turn_id, claim.fence] = record
+        return record
+
+
+def unchanged(record: TurnRecord | None, revision: int) -> TurnRecord | None:
+    """Return the record if its revision is current and the turn has no approvals or elicitations, else `None`."""
+    if record is None or record.revision != revision or not all(map(_has_no_requests, record.steps)):
+        return None
+    return record
+
+
+def with_steps(record: TurnRecord | None, new: Sequence[Step]) -> TurnRecord | None:
+    """Return the record with steps that the next revision appended, `None` if it cannot be derived."""
+    if record is None or not all(map(_has_no_requests, new)):
+        return None
+    steps = (*record.steps, *map(_as_stored, new))
+    return dataclasses.replace(record, steps=steps, revision=record.revision + 1)
+
+
+def with_call(record: TurnRecord | None, n: int, status: StepStatus, result: Body | None = None) -> TurnRecord | None:
+    """Return the record with one call's new status and `result` body, at the next revision."""
+
+    def changed(step: Step) -> Step:
+        if step.n != n or not isinstance(step, ToolStep):
+            return step
+        return dataclasses.replace(step, status=status, result=stored)
+
+    if record is None:
+        return None
+    stored = None if result is None else decode(ToolResult, _json_copy(result))
+    return dataclasses.replace(record, steps=tuple(map(changed, record.steps)), revision=record.revision + 1)
+
+
+def is_settled(record: TurnRecord) -> bool:
+    """Return True if no call is open."""
+    return all(step.status.ended for step in record.calls)
+
+
+def ended(record: TurnRecord, status: TurnStatus, failure: str) -> TurnRecord:
+    """Return the record of a turn that ended, at the same revision."""
+    turn = dataclasses.replace(record.turn, status=status, failure=storable(failure))
+    return dataclasses.replace(record, turn=turn)
+
+
+def _has_no_requests(step: Step) -> bool:
+    return isinstance(step, ModelStep) or (step.approval is None and not step.elicitations and step.resume is None)
+
+
+def _as_stored(step: Step) -> Step:
+    """Return a step as if read from the database: JSON has no tuples, NaN or infinities."""
+    if isinstance(step, ModelStep):
+        return decode(ModelStep, _json_copy(encode(step)), n=step.n)
+    result = None if step.result is None else _json_copy(encode(step.result))
+    columns = {"n": step.n, "status": step.status, "repeatable": step.repeatable, "result": result}
+    return decode(ToolStep, _json_copy(encode(step)), **columns)
+
+
+def _json_copy(body: Body) -> Any:
+    return json.loads(json_text(body))
