@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.history import ToolReplay
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
+from bot.domain.turns import ToolReplay
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.prompt.context import SystemPrompt

@@ -27,11 +27,11 @@ from pydantic_settings import (
 )
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.history import ToolReplay
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
 from bot.domain.servers import ConnectPolicy
 from bot.domain.tools import ToolSearch
+from bot.domain.turns import ToolReplay
 from bot.errors import SettingsError
 from bot.setting_errors import format_error, format_value
 

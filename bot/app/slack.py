@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from bot.chat.messages import AudiencePolicy
 from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
 from bot.settings import Settings
@@ -116,8 +117,6 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
 
 def build_listener(workspace: SlackApp, settings: Settings, records: SlackLookups) -> SlackListener:
     """Build the listener for Socket Mode or HTTP. Raises SettingsError if neither is configured."""
-    from bot.chat.audience import AudiencePolicy  # noqa: PLC0415 - loaded already, with the workspace
-
     return workspace.listener(
         app_token=_plain(settings.slack_app_token),
         signing_secret=_plain(settings.slack_signing_secret),

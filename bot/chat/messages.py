@@ -1,5 +1,7 @@
-"""Parts of the handling of messages: deduplication, order in a conversation, following of threads, typed commands, and
-the context of a thread.
+"""Parts of the handling of messages: audience, deduplication, order in a conversation, following of threads, typed
+commands, and the context of a thread.
+
+The audience policy says which users the bot responds to. Approver and admin rights are checked elsewhere.
 
 The context is earlier messages of other users as lines for the model. Each line is one message after its author's name.
 Continuation lines are indented, so that no user can write a line in another's name. In a thread with a turn of the bot,
@@ -13,7 +15,8 @@ import shlex
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.engine.prompt.text_format import clean_name
@@ -167,3 +170,37 @@ def split_args(text: str) -> tuple[str, ...]:
         return tuple(shlex.split(straight))
     except ValueError:
         return tuple(text.split())
+
+
+NOT_FOR_GUESTS = "I may not answer guests of this workspace. Please ask a full member."
+NOT_FOR_STRANGERS = "I may not answer people from outside, only members."
+
+
+class MessageAuthor(Protocol):
+    """Facts about a message's author that decide if the bot responds."""
+
+    @property
+    def guest(self) -> bool:
+        """True for a guest: a member of the workspace with fewer rights."""
+
+    @property
+    def external(self) -> bool:
+        """True for a user of another workspace, and for a bot."""
+
+
+@dataclass(frozen=True, slots=True)
+class AudiencePolicy:
+    """Rules of response. Guests belong to the workspace, external users to another one (Slack Connect); neither gets
+    an answer unless the operator allows it. `follow_threads`: the bot also answers unmentioned messages in its
+    threads.
+    """
+
+    follow_threads: bool = True
+    guests: bool = False
+    strangers: bool = False
+
+    def rejection(self, who: MessageAuthor) -> str:
+        """Why this person is not answered, empty if they are."""
+        if who.external and not self.strangers:
+            return NOT_FOR_STRANGERS
+        return NOT_FOR_GUESTS if who.guest and not self.guests else ""

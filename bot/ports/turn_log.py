@@ -21,10 +21,22 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, OpenElicitation
 from bot.domain.elicitations import ElicitationRequest, ElicitationResult
 from bot.domain.grants import Grant
-from bot.domain.history import History, HistorySummary
 from bot.domain.messages import ToolResult
 from bot.domain.tools import CallNeedsInput
-from bot.domain.turns import Claim, ModelStep, Receipt, Step, StepStatus, ToolStep, Turn, TurnRecord, TurnStatus, Wakeup
+from bot.domain.turns import (
+    Claim,
+    History,
+    HistorySummary,
+    ModelStep,
+    Receipt,
+    Step,
+    StepStatus,
+    ToolStep,
+    Turn,
+    TurnRecord,
+    TurnStatus,
+    Wakeup,
+)
 from bot.domain.usage import UsageEntry
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
 

@@ -1,4 +1,4 @@
-"""SQL in which the databases differ: INSERT with a conflict clause, the database's clock, wakeups of other processes.
+"""SQL in which the databases differ: column types, INSERT with a conflict clause, the database's clock, wakeups.
 
 Wakeups are sent on PostgreSQL only, in the transaction. They are hints: processes also poll.
 """
@@ -72,3 +72,34 @@ def notify_config_changed(connection: sa.Connection) -> None:
 def _send(connection: sa.Connection, payload: str) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(_notify, {"payload": payload})
+
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_%(column_0_name)s",
+        "uq": "%(table_name)s_%(column_0_name)s_unique",
+        "fk": "%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "%(table_name)s_pkey",
+    }
+)
+
+
+def storable(text: str) -> str:
+    """Return the text without NUL and lone surrogates, which a database cannot store."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+class StorableText(sa.TypeDecorator[str]):
+    """Text column for untrusted text, with unstorable characters replaced."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002
+        """Return the text as it can be stored."""
+        return None if value is None else storable(value)
+
+
+# Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which approvers have seen, and
+# refuse NUL, which tools may return.
+Json = sa.JSON()

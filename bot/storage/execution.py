@@ -13,9 +13,19 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.history import History, HistorySummary
 from bot.domain.messages import ToolResult
-from bot.domain.turns import WAITING, Claim, ModelStep, Step, StepStatus, ToolStep, TurnRecord, TurnStatus
+from bot.domain.turns import (
+    WAITING,
+    Claim,
+    History,
+    HistorySummary,
+    ModelStep,
+    Step,
+    StepStatus,
+    ToolStep,
+    TurnRecord,
+    TurnStatus,
+)
 from bot.domain.usage import PricedUsage, PriceList, UsageEntry, UsageKind
 from bot.errors import LostLease, TurnInterrupted
 from bot.storage import audit, elicitation_rows, files, history, turn_records, usage

@@ -15,9 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.history import History, HistorySummary, truncate_results
 from bot.domain.sources import Sources
-from bot.domain.turns import TurnRecord
+from bot.domain.turns import History, HistorySummary, TurnRecord, truncate_results
 from bot.storage.codec import converter
 from bot.storage.dialect import Upsert, now
 from bot.storage.tables import summaries, turns

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 import sqlalchemy as sa
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.history import History
-from bot.domain.turns import NO_TURN_LIMITS, ToolStep, TurnLimits, Wakeup
+from bot.domain.turns import NO_TURN_LIMITS, History, ToolStep, TurnLimits, Wakeup
 from bot.domain.usage import NO_PRICES, PriceList
 from bot.storage.approvals import SqlApprovalLog
 from bot.storage.claims import SqlClaims

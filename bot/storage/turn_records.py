@@ -18,10 +18,21 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import parse_scope
-from bot.domain.history import History, truncate_results
 from bot.domain.messages import ToolResult
 from bot.domain.secret_detection import StoredSecret
-from bot.domain.turns import Claim, ModelStep, Step, StepStatus, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
+from bot.domain.turns import (
+    Claim,
+    History,
+    ModelStep,
+    Step,
+    StepStatus,
+    ToolStep,
+    Turn,
+    TurnInput,
+    TurnRecord,
+    TurnStatus,
+    truncate_results,
+)
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
 from bot.storage.codec import Body, converter, decode, encode

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.history import ToolReplay
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
-from bot.domain.turns import ModelStep
+from bot.domain.turns import ModelStep, ToolReplay
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Policies, RuleBook

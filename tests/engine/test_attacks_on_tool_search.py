@@ -15,11 +15,10 @@ from bot.domain.approvals import ApprovalPolicy, Decided
 from bot.domain.audit import AuditQuery
 from bot.domain.conversations import ConversationKey
 from bot.domain.grants import GrantRequest, ThreadScope
-from bot.domain.history import ToolReplay
 from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.turns import Claim, ModelStep, StepStatus, ToolStep
+from bot.domain.turns import Claim, ModelStep, StepStatus, ToolReplay, ToolStep
 from bot.engine.builtin_tools.search_tools import CALL_TOOL, ToolIndex, ToolIndexes, search, step_of
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.engine.prompt.history import HistoryBudget

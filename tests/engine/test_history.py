@@ -11,11 +11,10 @@ import sqlalchemy as sa
 from bot.domain.completions import Capabilities, Completion, ModelRequest, StopReason, Usage
 from bot.domain.conversations import ConversationKey
 from bot.domain.envelopes import enclose
-from bot.domain.history import HistorySummary, ToolReplay
 from bot.domain.messages import Message, MessageRole, ToolCall, assistant
 from bot.domain.policies import TaintMode
 from bot.domain.tools import ToolOutcome
-from bot.domain.turns import ModelStep, TurnStatus
+from bot.domain.turns import HistorySummary, ModelStep, ToolReplay, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.prompt import history

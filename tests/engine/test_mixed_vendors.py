@@ -6,9 +6,8 @@ import json
 from contextlib import ExitStack
 from typing import cast
 
-from bot.domain.history import ToolReplay
 from bot.domain.metrics import null_sink
-from bot.domain.turns import ModelStep
+from bot.domain.turns import ModelStep, ToolReplay
 from bot.engine.prompt.history import HistoryBudget
 from bot.llm.model_wrappers import REST_SECONDS, FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Attachment
 from bot.domain.envelopes import enclose
-from bot.domain.history import ToolReplay, truncate_results
 from bot.domain.messages import (
     ImageAudience,
     Message,
@@ -31,11 +30,13 @@ from bot.domain.turns import (
     Step,
     StepStatus,
     ToolRef,
+    ToolReplay,
     ToolStep,
     Turn,
     TurnInput,
     TurnRecord,
     TurnStatus,
+    truncate_results,
 )
 from bot.engine.prompt import context
 from bot.engine.prompt.context import PromptContext

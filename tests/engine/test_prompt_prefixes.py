@@ -9,9 +9,9 @@ import pytest
 
 from bot.domain.completions import Capabilities, Completion, ModelRequest
 from bot.domain.conversations import Attachment, InboundMessage
-from bot.domain.history import ToolReplay
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import CallReturned, ServerGuidance, ToolOutcome
+from bot.domain.turns import ToolReplay
 from bot.engine.prompt.context import PlatformHint, SystemPrompt
 from bot.engine.prompt.history import HistoryBudget
 from bot.errors import ModelRejected

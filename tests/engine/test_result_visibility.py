@@ -10,12 +10,11 @@ import pytest
 from bot.domain.approval_requirements import MEMBERS
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author, InboundMessage
-from bot.domain.history import ToolReplay
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
-from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.domain.turns import StepStatus, ToolRef, ToolReplay, ToolStep
 from bot.engine.policy.result_visibility import ResultVisibility
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.engine.prompt.history import WITHHELD_RESULT, HistoryBudget

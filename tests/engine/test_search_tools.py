@@ -14,13 +14,12 @@ from bot.domain.argument_edits import RevisionAccepted
 from bot.domain.audit import AuditQuery
 from bot.domain.completions import Capabilities, ModelRequest
 from bot.domain.grants import GrantRequest, ThreadScope
-from bot.domain.history import ToolReplay
 from bot.domain.messages import MessageRole, ToolCall, ToolResult
 from bot.domain.policies import Rule, TaintMode
 from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
+from bot.domain.turns import StepStatus, ToolReplay, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS
 from bot.engine.policy.rules import Approvers, Policies, RuleBook

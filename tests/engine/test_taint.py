@@ -12,11 +12,10 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.domain.flows import _FILE_ENDINGS, Flow, Sends, Words
 from bot.domain.grants import GrantRequest, ThreadScope
-from bot.domain.history import ToolReplay
 from bot.domain.messages import ToolCall
 from bot.domain.policies import TaintMode
 from bot.domain.tools import Annotations, CallOutcomeUnknown, Tool, ToolOutcome, ToolSet
-from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.turns import StepStatus, ToolReplay, TurnStatus
 from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.taint import Taint, TaintSource

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.domain.history import History, HistorySummary
-from bot.domain.turns import Claim, TurnStatus
+from bot.domain.turns import Claim, History, HistorySummary, TurnStatus
 from tests.fakes.parts import HALL, NEWEST
 from tests.postgres import Server
 from tests.storage.test_concurrent_turns import nothing_deadlocked, overlapping

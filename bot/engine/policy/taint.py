@@ -33,11 +33,10 @@ from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.flows import Sends, Words, holds_address
-from bot.domain.history import HistorySummary
 from bot.domain.policies import PolicyResult
 from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.turns import ToolStep, TurnInput, TurnRecord
+from bot.domain.turns import HistorySummary, ToolStep, TurnInput, TurnRecord
 from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
 from bot.engine.builtin_tools.search_tools import is_search_step
 from bot.engine.prompt.text_format import ANSWERED, Address

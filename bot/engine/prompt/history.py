@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelLimits, ModelRequest, StopReason
 from bot.domain.envelopes import enclose
-from bot.domain.history import History, HistorySummary, ToolReplay
 from bot.domain.messages import (
     Message,
     MessageRole,
@@ -28,7 +27,20 @@ from bot.domain.messages import (
     user,
 )
 from bot.domain.sources import Sources
-from bot.domain.turns import CallOrigin, Claim, ModelStep, StepStatus, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
+from bot.domain.turns import (
+    CallOrigin,
+    Claim,
+    History,
+    HistorySummary,
+    ModelStep,
+    StepStatus,
+    ToolReplay,
+    ToolStep,
+    Turn,
+    TurnInput,
+    TurnRecord,
+    TurnStatus,
+)
 from bot.domain.usage import UsageKind
 from bot.engine.builtin_tools.search_tools import resolve_called_tool
 from bot.engine.policy.result_visibility import ResultVisibility

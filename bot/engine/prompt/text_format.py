@@ -17,7 +17,6 @@ from types import MappingProxyType
 
 from bot.domain.argument_edits import argument_changes
 from bot.domain.conversations import Author
-from bot.domain.history import BEGINNING
 from bot.domain.messages import (
     ImageAudience,
     ImagePart,
@@ -30,7 +29,7 @@ from bot.domain.messages import (
     ToolResult,
     user,
 )
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.turns import BEGINNING, StepStatus, ToolStep
 
 _MAX_LENGTH = 60
 _DELIMITERS = re.compile(r"[()\[\]{}<>:\"'`|\\]")

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from time import monotonic, time
 
-from bot.chat.audience import AudiencePolicy
 from bot.chat.card_messages import NO_MEMBER, remote_approvals
+from bot.chat.messages import AudiencePolicy
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member

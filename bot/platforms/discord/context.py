@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import discord
 
 from bot.chat.actions import Edit, RunCommand, RunCommandInNewReply
-from bot.chat.audience import AudiencePolicy
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.decisions import Lookups
+from bot.chat.messages import AudiencePolicy
 from bot.domain.conversations import ConversationKey, Member
 from bot.platforms.discord.channels import ChannelRef, conversation
 from bot.platforms.discord.components import ResumePending

@@ -18,9 +18,9 @@ import discord
 from discord import app_commands
 
 from bot.chat.argument_editing import ArgumentEditForms
-from bot.chat.audience import AudiencePolicy
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.elicitation_forms import ElicitationForms
+from bot.chat.messages import AudiencePolicy
 from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
 from bot.domain.health import ListenerStatus

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bot.chat.audience import AudiencePolicy
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.decisions import Lookups
+from bot.chat.messages import AudiencePolicy
 from bot.domain.conversations import Member
 from bot.platforms.slack.home import Home
 from bot.platforms.slack.users import UserDirectory

@@ -22,9 +22,9 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
 from bot.chat.argument_editing import ArgumentEditForms
-from bot.chat.audience import AudiencePolicy
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.elicitation_forms import ElicitationForms
+from bot.chat.messages import AudiencePolicy
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context

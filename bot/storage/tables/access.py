@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.tables.columns import StorableText, metadata
+from bot.storage.dialect import StorableText, metadata
 
 api_tokens = sa.Table(
     "api_tokens",

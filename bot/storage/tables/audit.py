@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.tables.columns import StorableText, metadata
+from bot.storage.dialect import StorableText, metadata
 
 audit = sa.Table(
     "audit",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.tables.columns import metadata
+from bot.storage.dialect import metadata
 
 jobs = sa.Table(
     "jobs",

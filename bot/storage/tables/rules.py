@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.tables.columns import StorableText, metadata
+from bot.storage.dialect import StorableText, metadata
 
 policy_rules = sa.Table(
     "policy_rules",

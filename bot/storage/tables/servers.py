@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from bot.storage.tables.columns import StorableText, metadata
+from bot.storage.dialect import StorableText, metadata
 
 # JSON is stored as plain text below, because an unreadable row must not hide the others.
 mcp_servers = sa.Table(

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from bot.chat.audience import NOT_FOR_STRANGERS
 from bot.chat.decisions import ENDED, IN_HAND, THANKS
+from bot.chat.messages import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import BUTTON_EXPIRED, GONE, OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, DecisionType, NotAllowed, StaleRevision
 from bot.domain.conversations import Author

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.audience import NOT_FOR_STRANGERS
+from bot.chat.messages import NOT_FOR_STRANGERS
 from bot.platforms.discord.interactions import ASK_ABOUT_THIS, ASKED
 from bot.platforms.discord.messages import UNREAD
 from tests.fakes.discord import Answer, Permission

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.audience import NOT_FOR_STRANGERS, AudiencePolicy
+from bot.chat.messages import NOT_FOR_STRANGERS, AudiencePolicy
 from bot.chat.rejection_messages import NOT_STORED
 from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.audience import NOT_FOR_STRANGERS
 from bot.chat.decisions import ENDED, IN_HAND
+from bot.chat.messages import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, DecisionType, NotAllowed, StaleRevision
 from bot.domain.conversations import ConversationKey

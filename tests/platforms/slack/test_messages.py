@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.chat.audience import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, AudiencePolicy
+from bot.chat.messages import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable, QueueFull
 from bot.platforms.slack.messages import NOTHING_SAID, UNREAD

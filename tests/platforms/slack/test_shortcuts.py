@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.chat.audience import NOT_FOR_STRANGERS
+from bot.chat.messages import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import GONE
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
