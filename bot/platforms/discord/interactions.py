@@ -1,9 +1,7 @@
 """Handlers of clicks, submitted modals and the context menu entry "Ask about this".
 
-An interaction is acknowledged at once and handled afterwards. It contains the user's current roles, and the engine
-checks their rights; the content of a button is not trusted. Rights count per guild: a click only acts on items of its
-own guild, and a click in a direct conversation acts with the user's rights in the guild of the item. A rejection is an
-ephemeral message. Delivery edits the cards.
+An interaction contains the user's current roles. Rights count per guild: a click only acts on items of its own guild,
+and a click in a direct conversation acts with the user's rights in the guild of the item.
 """
 
 from __future__ import annotations
@@ -12,8 +10,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from textwrap import indent
-from typing import Any, assert_never
+from typing import Any
 
 import discord
 from discord import app_commands
@@ -21,32 +20,21 @@ from discord import app_commands
 from bot.chat.actions import (
     Action,
     ApprovalRef,
-    Approve,
     ApproveWithGrant,
     Edit,
     OpenConfirmation,
     OpenDenyForm,
     RunCommand,
     RunCommandInNewReply,
-    SendFeedback,
-    ViewCall,
-    ViewPendingCall,
 )
 from bot.chat.card_messages import NAME, call_facts, decision_buttons
-from bot.chat.decisions import (
-    approve_with_grant,
-    decide,
-    find_approval_step,
-    open_whole,
-    run_turn_action,
-    save_feedback,
-)
+from bot.chat.interactions import ActionHandler, Actor
 from bot.chat.messages import format_lines
-from bot.chat.rejection_messages import BUTTON_EXPIRED, GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, error_message
-from bot.domain.approvals import DecisionType
-from bot.domain.conversations import ConversationKey, InboundMessage, Member
+from bot.chat.rejection_messages import BUTTON_EXPIRED
+from bot.domain.approvals import WHOLE, Portion
+from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import StepStatus, ToolStep
-from bot.errors import CountersignError, DeliveryFailed, NotFound
+from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import (
     PLATFORM,
     ChannelRef,
@@ -94,7 +82,6 @@ from bot.rendering.approval_card import (
     withheld_text,
 )
 from bot.rendering.call_arguments import CardArgument
-from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 
 log = logging.getLogger(__name__)
 
@@ -110,8 +97,6 @@ NAME_IN_FULL = "The name in full:"
 FILE = "arguments.txt"
 INDENT = "    "
 ALLOW = "Approve and allow…"
-NO_OUTSIDERS = "Only members of this server may see that."
-ELSEWHERE = "That belongs to another server."
 ASK_ABOUT_THIS = "Ask about this"
 KEPT = 500
 ASKED = "Asked."
@@ -219,9 +204,9 @@ class InteractionHandler:
 
     def __init__(self, platform: PlatformContext, answering: CommandHandler, gestures: ShortcutHandler) -> None:
         self._platform = platform
-        self._engine = platform.engine
         self._answering = answering
         self._gestures = gestures
+        self._actions = ActionHandler(platform.engine, platform.records, platform.audience, platform.background_tasks)
 
     def on_action(self, interaction: Interaction, custom_id: str) -> None:
         """Handle a click on a button or a selected menu entry."""
@@ -235,7 +220,8 @@ class InteractionHandler:
         custom_id = str(data.get("custom_id") or "")
         match read_modal(custom_id), decode(custom_id):
             case DenyForm(card), _:
-                self._begin(self._deny(card, interaction), interaction, "denial")
+                reason = read_values(data).get(REASON, "").strip()
+                self._begin(self._actions.deny(card, reason, self._click(interaction)), interaction, "denial")
             case AskAboutMessage(about), _:
                 self._begin(self._gestures.asked(about, interaction), interaction, "question")
             case None, ResumePending() as redeem:
@@ -245,155 +231,88 @@ class InteractionHandler:
 
     def _begin(self, errand: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
         """Start a task; the user is notified if it fails. If no task starts, Discord notifies the user."""
-        told = self._run_reporting_errors(errand, interaction)
-        if not self._platform.background_tasks.start_for(
-            str(interaction.user.id),
-            told,
-            f"discord: {name}",
-            lambda: self._answering.failed(interaction, TOO_MANY_REQUESTS),
-        ):
-            errand.close()
-
-    async def _run_reporting_errors(self, errand: Coroutine[Any, Any, None], interaction: Interaction) -> None:
-        try:
-            await errand
-        except (CountersignError, TimeoutError) as error:
-            log.warning("interaction from Discord failed: %s", error)
-            await self._whisper(interaction, error_message(error))
+        self._actions.start(
+            errand, str(interaction.user.id), f"discord: {name}", partial(self._answering.failed, interaction)
+        )
 
     async def _press(self, interaction: Interaction, press: Action | ResumePending | None) -> None:
         match press:
-            case RunCommand() | RunCommandInNewReply() | ResumePending() | Edit():
+            case ResumePending():
                 await self._answering.pressed(press, interaction)
-                return
+            case None:  # of another release
+                click = self._click(interaction)
+                await click.acknowledge()
+                await click.tell(BUTTON_EXPIRED)
+            case _:
+                await self._actions.handle(press, self._click(interaction))
+
+    def _click(self, interaction: Interaction) -> DiscordClick:
+        return DiscordClick(self._platform, self._answering, interaction)
+
+
+class DiscordClick:
+    """A click on a button, or the submission of a deny form. Rights count per guild: in a direct conversation, those in
+    the guild of the item.
+    """
+
+    def __init__(self, platform: PlatformContext, answering: CommandHandler, interaction: Interaction) -> None:
+        self._platform = platform
+        self._answering = answering
+        self._interaction = interaction
+
+    async def acknowledge(self) -> None:
+        """Acknowledge the interaction within three seconds, before any other request."""
+        async with call_limit("acknowledge a press"):
+            await self._interaction.response.defer()
+
+    async def find_actor(self, about: ConversationKey | None) -> Actor | None:
+        """Return the member of the item's guild. Raises DeliveryFailed."""
+        spot = from_channel(self._interaction.channel)
+        if spot is None:
+            raise DeliveryFailed("Discord does not say where that was pressed.", permanent=True)
+        where = about or await self._platform.where(spot, str(self._interaction.user.id))
+        if where.platform != PLATFORM or spot.server not in ("", where.workspace):
+            return None
+        return Actor(await self._platform.member(self._interaction.user, where.workspace), where)
+
+    async def tell(self, text: str, about: ConversationKey | None = None) -> None:
+        """Send an ephemeral sentence."""
+        if about is not None:
+            text = await resolve_mentions(self._platform.people, about.workspace, text)
+        await send_ephemeral(self._platform.rest, self._interaction, text)
+
+    async def open_form(self, action: OpenDenyForm | OpenConfirmation) -> None:
+        """Open the modal for the reason of a denial. A command is confirmed by a pending action instead."""
+        match action:
             case OpenDenyForm(card):
                 async with call_limit("open a form"):
-                    await interaction.response.send_modal(deny_modal(card))
-                return
-        await self._acknowledge(interaction)
-        match press:
-            case Approve(cards):
-                await self._decide(cards, DecisionType.APPROVE, interaction)
-            case ApproveWithGrant(card, offer):
-                await self._allow(card, offer, interaction)
-            case ViewCall() | ViewPendingCall():
-                await self._show_call(press, interaction)
-            case SendFeedback():
-                await self._rate(press, interaction)
-            case CheckCallAction() | RunAgainAction() | StopTurnAction():
-                await self._take_up(press, interaction)
-            case OpenConfirmation() | None:  # never written into a button of Discord's; of another release
-                await self._whisper(interaction, BUTTON_EXPIRED)
-            case _:
-                assert_never(press)
+                    await self._interaction.response.send_modal(deny_modal(card))
+            case OpenConfirmation():  # never written into a button of Discord's
+                await self.acknowledge()
+                await self.tell(BUTTON_EXPIRED)
 
-    async def _deny(self, card: ApprovalRef, interaction: Interaction) -> None:
-        await self._acknowledge(interaction)
-        reason = read_values(interaction.data or {}).get(REASON, "").strip()
-        await self._decide((card,), DecisionType.DENY, interaction, reason)
+    async def run_command(self, action: RunCommand | RunCommandInNewReply | Edit) -> None:
+        """Answer a command."""
+        await self._answering.pressed(action, self._interaction)
 
-    async def _decide(
-        self, cards: tuple[ApprovalRef, ...], verdict: DecisionType, interaction: Interaction, reason: str = ""
-    ) -> None:
-        for card in cards:
-            known = await self._signer(interaction, card.approval_id)
-            if known is None:
-                return
-            where, member = known
-            if told := await decide(self._engine, (card,), verdict, member, reason):
-                await self._whisper(interaction, await resolve_mentions(self._platform.people, where.workspace, told))
+    def portion_of(self, step: ToolStep, page: int) -> Portion:  # noqa: ARG002 - a call is shown on one page
+        """Return the whole call."""
+        return WHOLE
 
-    async def _allow(self, card: ApprovalRef, offer: str, interaction: Interaction) -> None:
-        known = await self._signer(interaction, card.approval_id)
-        if known is None:
-            return
-        where, member = known
-        if told := await approve_with_grant(self._engine, card, offer, member):
-            await self._whisper(interaction, await resolve_mentions(self._platform.people, where.workspace, told))
-
-    async def _take_up(
-        self, offer: CheckCallAction | RunAgainAction | StopTurnAction, interaction: Interaction
-    ) -> None:
-        known = await self._visitor(interaction, offer.turn_id)
-        if known is None:
-            return
-        _, member = known
-        told = self._platform.audience.rejection(member) or await run_turn_action(self._engine, offer, member.author)
-        if told:
-            await self._whisper(interaction, told)
-
-    async def _rate(self, rated: SendFeedback, interaction: Interaction) -> None:
-        known = await self._visitor(interaction, rated.turn_id)
-        if known is None:
-            return
-        _, member = known
-        refusal = self._platform.audience.rejection(member)
-        await self._whisper(interaction, refusal or await save_feedback(self._platform.records, rated, member.author))
-
-    async def _show_call(self, press: ViewCall | ViewPendingCall, interaction: Interaction) -> None:
-        approval_id = press.card.approval_id if isinstance(press, ViewCall) else press.approval_id
-        known = await self._signer(interaction, approval_id)
-        if known is None:
-            return
-        where, member = known
-        if member.guest or member.external:
-            await self._whisper(interaction, NO_OUTSIDERS)
-            return
-        match press:
-            case ViewCall(card):
-                step, missing = await find_approval_step(self._engine, self._platform.records, where, card), OUT_OF_DATE
-            case ViewPendingCall(approval_id):
-                step, missing = await self._platform.records.find_approval(approval_id), GONE
-        if step is None:
-            await self._whisper(interaction, missing)
-            return
-        draw = whole_call_messages if await open_whole(self._engine, step, member) else call_messages
-        for shown in draw(step):
+    async def show_call(self, step: ToolStep, page: int, *, whole: bool) -> None:  # noqa: ARG002 - as above
+        """Send the ephemeral messages of a call."""
+        for shown in whole_call_messages(step) if whole else call_messages(step):
             body = {
                 "content": shown.content,
                 "components": list(shown.components),
                 "allowed_mentions": NOBODY,
                 "flags": EPHEMERAL | SUPPRESS_EMBEDS,
             }
-            await follow_up(self._platform.rest, interaction, body, [shown.file] if shown.file is not None else ())
+            files = [shown.file] if shown.file is not None else ()
+            await follow_up(self._platform.rest, self._interaction, body, files)
 
-    async def _acknowledge(self, interaction: Interaction) -> None:
-        """Acknowledge the interaction within three seconds, before any other request."""
-        async with call_limit("acknowledge a press"):
-            await interaction.response.defer()
-
-    async def _signer(self, interaction: Interaction, approval_id: str) -> tuple[ConversationKey, Member] | None:
-        """Return the conversation and the member for a decision, or None if the user cannot decide there."""
-        approval = self._platform.records.approval
-        found = await approval(approval_id) if approval is not None else None
-        return await self._who(interaction, None if found is None else found[0].conversation)
-
-    async def _visitor(self, interaction: Interaction, turn_id: str) -> tuple[ConversationKey, Member] | None:
-        """Return the conversation and the member for an action on a turn."""
-        try:
-            about: ConversationKey | None = (await self._engine.view(turn_id)).turn.conversation
-        except NotFound:
-            about = None
-        return await self._who(interaction, about)
-
-    async def _who(
-        self, interaction: Interaction, about: ConversationKey | None
-    ) -> tuple[ConversationKey, Member] | None:
-        """Return the conversation of the action, or the channel of the click if it is unknown, and the member of its
-        guild. Return None if the click was in another guild; the user is notified. Raises DeliveryFailed.
-        """
-        spot = from_channel(interaction.channel)
-        if spot is None:
-            raise DeliveryFailed("Discord does not say where that was pressed.", permanent=True)
-        where = about or await self._platform.where(spot, str(interaction.user.id))
-        if where.platform != PLATFORM or spot.server not in ("", where.workspace):
-            log.warning("interaction rejected: its item belongs to another guild")
-            await self._whisper(interaction, ELSEWHERE)
-            return None
-        return where, await self._platform.member(interaction.user, where.workspace)
-
-    async def _whisper(self, interaction: Interaction, text: str) -> None:
-        await send_ephemeral(self._platform.rest, interaction, text)
+    async def update_call(self, approval_id: str) -> None:
+        """Leave the ephemeral messages of a call."""
 
 
 # -------------------- context menu

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from bot.chat.decisions import ENDED, IN_HAND, THANKS
+from bot.chat.interactions import NO_OUTSIDERS
 from bot.chat.messages import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import BUTTON_EXPIRED, GONE, OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, DecisionType, NotAllowed, StaleRevision
@@ -15,7 +16,7 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable
 from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.interactions import FILE, IN_THE_FILE, NO_OUTSIDERS
+from bot.platforms.discord.interactions import FILE, IN_THE_FILE
 from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Answer, Channel, Message
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bot.chat.background_tasks import MOST_PER_USER as AT_ONCE
+from bot.chat.interactions import ELSEWHERE
 from bot.domain.approvals import Decided, DecisionType
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
@@ -19,7 +20,6 @@ from bot.domain.views import TurnView
 from bot.platforms.discord import components
 from bot.platforms.discord.channels import MessageRef
 from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.interactions import ELSEWHERE
 from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Channel, Message
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.decisions import ENDED, IN_HAND
+from bot.chat.interactions import NO_OUTSIDERS
 from bot.chat.messages import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, DecisionType, NotAllowed, StaleRevision
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.platforms.slack.interactions import NO_OUTSIDERS
 from tests.fakes.slack import Fails, Message, Team, User
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.platforms.slack.test_surface import placed

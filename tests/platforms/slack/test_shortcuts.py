@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from bot.chat.interactions import ELSEWHERE
 from bot.chat.messages import NOT_FOR_STRANGERS
-from bot.chat.rejection_messages import GONE
+from bot.chat.rejection_messages import GONE, UNEXPECTED_ERROR
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
+from bot.domain.views import TurnView
 from bot.errors import NotFound
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.home import Home, PendingApprovalSummary
@@ -17,9 +19,17 @@ from tests.platforms.slack.test_action_codec import drawn, waiting
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
 
+def _view_of_team(step: ToolStep) -> TurnView:
+    """Return a pending call in a conversation of the fake workspace."""
+    view = a_view(step, status=TurnStatus.WAITING)
+    return dataclasses.replace(
+        view, turn=dataclasses.replace(view.turn, conversation=ConversationKey("slack", Team().id, "C1", "1"))
+    )
+
+
 async def test_home_shows_what_waits_and_a_call_can_be_reviewed_there() -> None:
     step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments={"text": "Buy milk"})
-    view = a_view(step, status=TurnStatus.WAITING)
+    view = _view_of_team(step)
     seen: list[Member] = []
 
     async def home(member: Member) -> Home:
@@ -102,7 +112,7 @@ async def test_an_opinion_is_kept() -> None:
 
 async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -> None:
     step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments={"text": "Buy milk"})
-    view = a_view(step, status=TurnStatus.WAITING)
+    view = _view_of_team(step)
     held = [step]
 
     async def home(_member: Member) -> Home:
@@ -135,6 +145,32 @@ async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -
         await place.slack.until(lambda: place.bot_posts(direct))
         assert [post.text for post in place.bot_posts(direct)] == [GONE]
         assert place.slack.modals(place.priya) == []
+
+
+async def test_a_button_does_nothing_for_a_call_of_another_workspace() -> None:
+    step = a_step(StepStatus.AWAITING, approval=an_approval())
+    shown, stored = _view_of_team(step), a_view(step, status=TurnStatus.WAITING)
+
+    async def approval(_approval_id: str) -> tuple[Turn, ToolStep]:
+        return (stored.turn, step)
+
+    async with connected_bot(records=SlackLookups(approval=approval)) as place:
+        message = await drawn(place, shown)
+        await place.slack.press(place.priya, message, "cs.approve")
+        await place.slack.until(lambda: place.whispers(place.priya))
+        assert place.whispers(place.priya) == [ELSEWHERE]
+        assert place.engine.decisions == []
+
+
+async def test_an_unexpected_error_is_told_to_who_pressed() -> None:
+    async def approval(_approval_id: str) -> tuple[Turn, ToolStep]:
+        raise ZeroDivisionError
+
+    async with connected_bot(records=SlackLookups(approval=approval)) as place:
+        message = await drawn(place, _view_of_team(a_step(StepStatus.AWAITING, approval=an_approval())))
+        await place.slack.press(place.priya, message, "cs.approve")
+        await place.slack.until(lambda: place.whispers(place.priya))
+        assert place.whispers(place.priya) == [UNEXPECTED_ERROR]
 
 
 async def test_what_strangers_think_is_not_kept() -> None:

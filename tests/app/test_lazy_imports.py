@@ -1,0 +1,67 @@
+"""Modules that are imported by name, which neither mypy nor the import contracts follow."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bot
+
+ROOT = Path(bot.__file__).parent
+
+
+def _imports_by_name(tree: ast.AST) -> Iterator[tuple[ast.AST, dict[str, list[str]]]]:
+    """Yield the expression of each module name, with the values of the loop variables in it."""
+    loops: dict[ast.AST, dict[str, list[str]]] = {}
+    for outer in ast.walk(tree):
+        if isinstance(outer, ast.GeneratorExp | ast.ListComp):
+            names = {
+                loop.target.id: [str(element.value) for element in loop.iter.elts if isinstance(element, ast.Constant)]
+                for loop in outer.generators
+                if isinstance(loop.target, ast.Name) and isinstance(loop.iter, ast.Tuple | ast.List)
+            }
+            loops |= dict.fromkeys(ast.walk(outer), names)
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and call.args:
+            function, *arguments = [call.func, *call.args]
+            if ast.unparse(function).endswith("import_module"):
+                yield arguments[0], loops.get(call, {})
+            elif ast.unparse(arguments[0]).endswith("import_module"):  # asyncio.to_thread(import_module, name)
+                yield arguments[1], loops.get(call, {})
+
+
+def _modules(expression: ast.AST, names: dict[str, list[str]]) -> list[str]:
+    """Return the modules that an expression stands for; none if only a running process knows."""
+    match expression:
+        case ast.Constant(str(module)):
+            return [module]
+        case ast.Name(name):
+            return names.get(name, [])
+        case ast.JoinedStr([ast.Constant(str(package)), ast.FormattedValue(ast.Name(name))]):
+            return [package + module for module in names.get(name, [])]
+        case _:
+            return []
+
+
+IMPORTS = sorted(
+    {
+        (str(path.relative_to(ROOT)), module)
+        for path in ROOT.rglob("*.py")
+        for expression, names in _imports_by_name(ast.parse(path.read_text()))
+        for module in _modules(expression, names)
+    }
+)
+
+
+@pytest.mark.parametrize(("path", "module"), IMPORTS)
+def test_every_module_that_is_imported_by_name_exists(path: str, module: str) -> None:
+    assert importlib.util.find_spec(module) is not None, f"{path} imports {module}"
+
+
+def test_names_in_loops_are_found() -> None:
+    assert ("app/slack.py", "bot.platforms.slack.sending") in IMPORTS
+    assert ("app/services.py", "bot.mcp.toolbox") in IMPORTS
