@@ -15,7 +15,7 @@ from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import Notice, NoticeTarget, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.app import TYPING_SECONDS, DiscordSurface
-from tests.fakes.discord import Answers, Channel, Cut, Fails, Flag, Lost, Message, Permission, TooMany
+from tests.fakes.discord import Channel, Fails, Flag, Message, Permission, TooMany
 from tests.fakes.stored_files import with_kept_files
 from tests.platforms import sample_views
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
@@ -61,18 +61,6 @@ def denied() -> TurnView:
     return a_view(a_filing(StepStatus.DENIED, **sample_views.SAM, reason="use INC"), status=TurnStatus.DONE)
 
 
-async def test_a_reply_is_one_message_from_its_first_word_to_its_last() -> None:
-    async with connected_bot(listening=False) as place:
-        root = place.discord.say(place.priya, place.channel, "a question")
-        thread = place.discord.thread(place.priya, place.channel, "a question", root)
-        for view in (running(), running("The pool"), running("The pool is too small."), done("The pool is too small.")):
-            await draw(place, placed(place, view, thread))
-        (message,) = place.posted(thread)
-        assert message.content.startswith("The pool is too small.\n")
-        assert place.posted() == []
-        assert not place.discord.calls.refused()
-
-
 async def test_nobody_is_notified_and_nothing_unfolds_also_after_edits() -> None:
     async with connected_bot(listening=False) as place:
         hook = f"@everyone {place.priya.mention} {place.discord.role('ops').mention} https://example.com/?secret=1"
@@ -83,86 +71,6 @@ async def test_nobody_is_notified_and_nothing_unfolds_also_after_edits() -> None
             assert not place.discord.called(message)
             assert not place.discord.fetched(message)
         assert place.posted()[0].flags & Flag.SUPPRESS_EMBEDS
-
-
-async def test_drawing_the_same_again_asks_discord_for_nothing() -> None:
-    async with connected_bot(listening=False) as place:
-        view = placed(place, done("Here."))
-        await draw(place, view)
-        before = len(place.discord.calls)
-        await draw(place, view)
-        assert len(place.discord.calls) == before
-
-
-async def test_another_process_goes_on_from_the_references_alone() -> None:
-    async with connected_bot(listening=False) as place:
-        await draw(place, placed(place, running("Half of")))
-        await draw(place, placed(place, done("Half of it, and the rest.")), later(place))
-        (message,) = place.posted()
-        assert "and the rest" in message.content
-
-
-async def test_a_message_that_somebody_deleted_is_posted_anew() -> None:
-    async with connected_bot(listening=False) as place:
-        await draw(place, placed(place, running("Half")))
-        place.discord.delete(place.posted()[0])
-        refs = await draw(place, placed(place, done("Half and half.")))
-        (message,) = place.posted()
-        assert list(refs.values()) == [f"{place.channel.id}:{message.id}"]
-
-
-async def test_a_post_whose_answer_got_lost_is_not_made_twice() -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.fail(POST, Lost())
-        with pytest.raises(DeliveryFailed) as failure:
-            await draw(place, placed(place, running("Only")))
-        assert not failure.value.permanent
-        await draw(place, placed(place, done("Only once.")))
-        (message,) = place.posted()
-        assert message.content.startswith("Only once.")
-
-
-async def test_a_post_that_never_arrived_is_made_again() -> None:
-    async with connected_bot(listening=False) as place:
-        view = placed(place, done("Only once."))
-        place.discord.fail(POST, Cut())
-        with pytest.raises(DeliveryFailed):
-            await draw(place, view)
-        assert place.posted() == []
-        await draw(place, view)
-        assert len(place.posted()) == 1
-
-
-async def test_what_a_dead_process_posted_without_noting_it_is_found_long_after() -> None:
-    async with connected_bot(listening=False) as place:
-        view = placed(
-            place, a_view(sample_views.OFFERING, a_filing(StepStatus.AWAITING), status=TurnStatus.WAITING), age=5
-        )
-        await draw(place, view)
-        place.refs.clear()
-        place.discord.clock.advance(3000)  # no nonce is remembered for so long
-        await draw(place, view, later(place))
-        assert len(place.posted()) == 2
-
-
-async def test_what_a_dead_process_posted_a_moment_ago_becomes_what_it_should_be_now() -> None:
-    async with connected_bot(listening=False) as place:
-        await draw(place, placed(place, running("Half"), age=5))
-        place.refs.clear()
-        await draw(place, placed(place, done("Half, and the rest."), age=5), later(place))
-        (message,) = place.posted()
-        assert message.content.startswith("Half, and the rest.")
-
-
-async def test_what_a_dead_process_began_an_hour_ago_is_ended_in_the_same_message_and_no_other_turns() -> None:
-    async with connected_bot(listening=False) as place:
-        other = placed(place, running(), age=5)
-        await draw(place, dataclasses.replace(other, turn=dataclasses.replace(other.turn, id="another")))
-        await draw(place, placed(place, running(), age=5))
-        place.refs.clear()
-        place.discord.clock.advance(3000)
-        await draw(place, placed(place, done("At last."), age=3005), later(place))
-        assert [message.content.split("\n")[0] for message in place.posted()] == ["-# ◌ Working", "At last."]
 
 
 async def test_two_files_of_one_name_are_two_also_after_a_crash() -> None:
@@ -180,88 +88,6 @@ async def test_where_the_bot_may_not_read_it_posts_without_a_search() -> None:
         place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
         await draw(place, placed(place, done("Here."), age=60), later(place))
         assert len(place.posted()) == 1
-
-
-async def test_a_long_pause_that_discord_asks_for_reaches_whoever_draws() -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.fail(POST, TooMany(90))
-        with pytest.raises(DeliveryFailed) as failure:
-            await draw(place, placed(place, done("Later.")))
-        assert failure.value.retry_after == pytest.approx(90, abs=1)
-        assert not failure.value.permanent
-
-
-async def test_a_short_pause_is_waited_for() -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.fail(POST, TooMany(0.1))
-        await draw(place, placed(place, done("In a moment.")))
-        assert len(place.posted()) == 1
-
-
-@pytest.mark.parametrize("code", [50001, 50013, 10003, 160005])
-async def test_what_will_never_work_is_said_with_a_cause(code: int) -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.fail(POST, Fails(code))
-        with pytest.raises(DeliveryFailed) as failure:
-            await draw(place, placed(place, done("No.")))
-        assert failure.value.permanent
-        assert str(code) in failure.value.cause
-
-
-async def test_where_only_the_token_is_no_good_what_waits_to_be_drawn_is_kept_for_the_next_one() -> None:
-    async with connected_bot(listening=False) as place:
-        view = placed(place, done("Late, but here."))
-        place.discord.fail(POST, Answers(401))
-        with pytest.raises(DeliveryFailed) as failure:
-            await draw(place, view)
-        assert not failure.value.permanent
-        assert failure.value.retry_after
-        assert "DISCORD_TOKEN" in failure.value.fix
-        await draw(place, view)
-        assert len(place.posted()) == 1
-
-
-async def test_buttons_that_discord_refuses_do_not_keep_an_answer_from_going_out() -> None:
-    async with connected_bot(listening=False) as place:
-        place.discord.fail(POST, Fails(50035))
-        await draw(place, placed(place, done("Anyway.")))
-        (message,) = place.posted()
-        assert message.content.startswith("Anyway.")
-        assert not message.components
-
-
-async def test_a_card_whose_layout_discord_refuses_is_not_posted_at_all() -> None:
-    async with connected_bot(listening=False) as place:
-        await draw(place, placed(place, running()))
-        place.discord.fail(POST, Fails(50035))
-        with pytest.raises(DeliveryFailed) as failure:
-            await draw(place, placed(place, asking()))
-        assert failure.value.permanent
-        assert len(place.posted()) == 1
-
-
-async def test_a_card_is_posted_at_once_and_becomes_its_outcome_in_the_same_message() -> None:
-    async with connected_bot(listening=False) as place:
-        await draw(place, placed(place, asking()))
-        before = place.posted()
-        assert before[-1].flags & Flag.IS_COMPONENTS_V2
-        await draw(place, placed(place, denied()))
-        after = place.posted()
-        assert [message.id for message in after] == [message.id for message in before]
-        seen = place.discord.what_user_sees(place.priya, place.channel)[-1]
-        assert "use INC" in seen.words
-        assert seen.buttons == []
-        assert not place.discord.calls.refused()
-
-
-async def test_a_card_that_is_not_out_yet_looks_the_same_whenever_it_is_drawn() -> None:
-    async with connected_bot(listening=False) as place:
-        view = placed(place, a_view(a_filing(StepStatus.AWAITING, expires_at=None), status=TurnStatus.WAITING))
-        surface = later(place)
-        await draw(place, view, surface)
-        place.discord.clock.advance(20)
-        await draw(place, view, surface)
-        assert not place.discord.calls.of(PATCH)
 
 
 async def test_a_message_that_is_too_old_to_be_edited_is_answered_by_a_new_one() -> None:
@@ -382,24 +208,10 @@ def shared(messages: list[Message]) -> list[tuple[str, bytes]]:
     return [(file.name, file.content) for message in messages for file in message.files]
 
 
-async def test_images_and_files_of_tools_are_shared_once() -> None:
+async def test_the_name_of_a_shared_file_holds_no_path() -> None:
     async with connected_bot(listening=False) as place:
-        view = placed(
-            place, with_files(ImagePart(b"png", "image/png"), FilePart(b"{}", "application/json", "../a.json"))
-        )
-        await draw(place, view)
-        await draw(place, view, later(place))
-        assert shared(place.posted()) == [("grafana.search_logs.png", b"png"), (".._a.json", b"{}")]
-        assert not place.discord.calls.refused()
-
-
-async def test_an_answer_comes_without_its_files_where_the_bot_may_share_none() -> None:
-    async with connected_bot(listening=False) as place:
-        place.channel.forbid(place.discord.bot, Permission.ATTACH_FILES)
-        refs = await draw(place, placed(place, with_files(ImagePart(b"png", "image/png"))))
-        (message,) = place.posted()
-        assert message.content.startswith("-# ✓ grafana.search_logs  1 image\nThere.")
-        assert refs["file-1-0"] == "left out"
+        await draw(place, placed(place, with_files(FilePart(b"{}", "application/json", "../a.json"))))
+        assert shared(place.posted()) == [(".._a.json", b"{}")]
 
 
 async def test_conversations_of_other_platforms_are_none_of_its_business() -> None:

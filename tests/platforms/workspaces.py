@@ -1,0 +1,271 @@
+"""Chat workspaces for the contract of all platforms: the fake service, its real client library, and the bot."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from bot.chat.actions import Action, encode
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.views import MessageRefs, TurnView
+from bot.platforms.discord.app import DiscordSurface
+from bot.platforms.slack.app import SlackSurface
+from tests.fakes import discord as discord_fake
+from tests.fakes import slack as slack_fake
+from tests.platforms import sample_views
+from tests.platforms.discord import connected_bot as discord_bot
+from tests.platforms.slack import connected_bot as slack_bot
+
+
+@dataclass(frozen=True)
+class Posted:
+    """A message of the bot; `content` is everything that it shows or carries, in the platform's form."""
+
+    id: str
+    content: str
+    files: tuple[tuple[str, bytes], ...]
+    native: Any
+
+
+class Workspace(ABC):
+    """A workspace with Priya in #incidents, whose turns are in threads and delivered by one process at a time."""
+
+    platform: ClassVar[str]
+    post: ClassVar[str]
+    edit: ClassVar[str]
+    """Names of calls, for faults."""
+    permanent: ClassVar[Mapping[str, Any]]
+    """Faults that no retry mends, by what their cause says."""
+    token_rejected: ClassVar[Sequence[Any]]
+    layout_rejected: ClassVar[Any]
+    token_setting: ClassVar[str]
+    limits_by_channel: ClassVar[bool]
+    """True if the platform says of which channel a rate limit is; Slack names a method only."""
+
+    def __init__(self, bot: Any, fake: Any) -> None:
+        self.bot, self.fake = bot, fake
+        self.engine = bot.engine
+        self.priya, self.channel = bot.priya, bot.channel
+        self.refs: dict[str, dict[str, str]] = {}
+        self.surface: SlackSurface | DiscordSurface = self.another_process()
+
+    @abstractmethod
+    def another_process(self) -> SlackSurface | DiscordSurface:
+        """A surface that starts now, with nothing in its memory."""
+
+    @abstractmethod
+    def open_thread(self, channel: Any = None) -> ConversationKey:
+        """Ask something in a channel, which is #incidents if none is given."""
+
+    @abstractmethod
+    def posted(self, where: Any) -> list[Posted]:
+        """What the bot has posted for everybody in a conversation or a channel."""
+
+    @abstractmethod
+    def told(self, user: Any, where: ConversationKey) -> list[str]:
+        """What only this user sees of a conversation."""
+
+    @abstractmethod
+    def address(self, channel: Any) -> str:
+        """A channel as approval rules name it."""
+
+    @abstractmethod
+    def outsider(self) -> Any:
+        """A user who may see the channel and is none of the workspace's own."""
+
+    @abstractmethod
+    def unreachable_user(self) -> Any:
+        """A user who may not see what is to be approved."""
+
+    @abstractmethod
+    def close(self, channel: Any) -> None:
+        """Make it impossible to post there."""
+
+    @abstractmethod
+    def forbid_files(self) -> None:
+        """Take away the bot's right to share files."""
+
+    @abstractmethod
+    async def forge(self, where: ConversationKey, text: str) -> Posted:
+        """Post a message of the bot with a button that carries this text."""
+
+    def button(self, action: Action | str) -> str:
+        """The name by which a fake finds the button of an action."""
+        return action if isinstance(action, str) else encode(action)
+
+    def fail(self, call: str, fault: Any, times: int = 1) -> None:
+        """Let the next calls of that name fail."""
+        self.fake.fail(call, fault, times)
+
+    def ask(self, view: TurnView, where: ConversationKey | None = None, turn: str = "") -> TurnView:
+        """The view as a turn that Priya asks for now."""
+        author = Author(self.platform, self.priya.id, "Priya")
+        view = sample_views.at(view, where or self.open_thread(), author)
+        return replace(view, turn=replace(view.turn, id=turn or view.turn.id, created_at=self.fake.clock.now()))
+
+    async def deliver(self, view: TurnView) -> MessageRefs:
+        """Deliver a view as the engine does, noting the refs."""
+        refs = self.refs.setdefault(view.turn.id, {})
+        async for message in self.surface.deliver(view, refs):
+            refs[message.slot] = message.ref
+        return refs
+
+    def take_over(self, *, after: float = 60.0, refs: bool = True) -> None:
+        """Let another process go on, with the refs that were noted or with none."""
+        self.fake.clock.advance(after)
+        self.surface = self.another_process()
+        if not refs:
+            self.refs.clear()
+
+    async def press(self, user: Any, message: Posted, action: Action | str) -> None:
+        """Press a button, also one that the message has no more."""
+        await self.fake.press(user, message.native, self.button(action), hidden=True)
+
+
+class SlackWorkspace(Workspace):
+    """Slack: the real slack_sdk and Bolt."""
+
+    platform = "slack"
+    post, edit = "chat.postMessage", "chat.update"
+    permanent: ClassVar[Mapping[str, Any]] = {
+        code: slack_fake.Fails(code)
+        for code in ("is_archived", "not_in_channel", "restricted_action", "channel_not_found")
+    }
+    token_rejected: ClassVar[Sequence[Any]] = [
+        slack_fake.Fails(code) for code in ("account_inactive", "token_revoked", "invalid_auth")
+    ]
+    layout_rejected: ClassVar[Any] = slack_fake.Fails("invalid_blocks")
+    token_setting = "SLACK_BOT_TOKEN"
+    limits_by_channel = False
+
+    def another_process(self) -> SlackSurface:
+        return SlackSurface(self.bot.api, self.bot.people, clock=self.fake.clock.now)
+
+    def open_thread(self, channel: Any = None) -> ConversationKey:
+        place = channel or self.channel
+        root = self.fake.say(self.priya, place, "a question")
+        return ConversationKey("slack", self.fake.workspace.team.id, place.id, root.ts)
+
+    def posted(self, where: Any) -> list[Posted]:
+        in_thread = isinstance(where, ConversationKey)
+        messages = self.fake.posted(self._channel(where), where.thread) if in_thread else self.fake.posted(where)
+        return [_slack_message(message) for message in messages if not message.ephemeral_to]
+
+    def told(self, user: Any, where: ConversationKey) -> list[str]:
+        return list(self.bot.whispers(user, self._channel(where)))
+
+    def address(self, channel: Any) -> str:
+        return f"slack:{self.fake.workspace.team.id}:{channel.id}"
+
+    def outsider(self) -> Any:
+        user = self.fake.user("Stella", team=slack_fake.Team("T0OTHER001", "other"), stranger=True)
+        self.channel.members.append(user.id)
+        return user
+
+    def unreachable_user(self) -> Any:
+        return self.fake.user("Gus", guest="multi")
+
+    def close(self, channel: Any) -> None:
+        channel.archived = True
+
+    def forbid_files(self) -> None:
+        self.fake.installation.scopes.discard("files:write")
+
+    async def forge(self, where: ConversationKey, text: str) -> Posted:
+        button = {
+            "type": "button",
+            "text": {"type": "plain_text", "text": "Forged"},
+            "action_id": f"cs.{text.partition(':')[0]}",
+            "value": text,
+        }
+        blocks = [{"type": "actions", "elements": [button]}]
+        await self.bot.api.post(
+            "chat.postMessage", channel=where.channel, thread_ts=where.thread, text="x", blocks=blocks
+        )
+        return self.posted(where)[-1]
+
+    def _channel(self, where: ConversationKey) -> Any:
+        return self.fake.workspace.channels[where.channel]
+
+
+def _slack_message(message: Any) -> Posted:
+    files = tuple((file.name, file.content) for file in message.files)
+    return Posted(message.ts, message.text + str(message.blocks), files, message)
+
+
+class DiscordWorkspace(Workspace):
+    """Discord: the real discord.py."""
+
+    platform = "discord"
+    post = "POST /channels/{channel}/messages"
+    edit = "PATCH /channels/{channel}/messages/{message}"
+    permanent: ClassVar[Mapping[str, Any]] = {
+        str(code): discord_fake.Fails(code) for code in (50001, 50013, 10003, 160005)
+    }
+    token_rejected: ClassVar[Sequence[Any]] = [discord_fake.Answers(401)]
+    layout_rejected: ClassVar[Any] = discord_fake.Fails(50035)
+    token_setting = "DISCORD_TOKEN"
+    limits_by_channel = True
+
+    def another_process(self) -> DiscordSurface:
+        return DiscordSurface(self.bot.rest, self.bot.people, clock=self.fake.clock.now)
+
+    def open_thread(self, channel: Any = None) -> ConversationKey:
+        place = channel or self.channel
+        root = self.fake.say(self.priya, place, "a question")
+        thread = self.fake.thread(self.priya, place, "a question", root)
+        return ConversationKey("discord", self.fake.guild.id, place.id, thread.id)
+
+    def posted(self, where: Any) -> list[Posted]:
+        channel = self._channel(where) if isinstance(where, ConversationKey) else where
+        return [_discord_message(message) for message in self.bot.posted(channel)]
+
+    def told(self, user: Any, where: ConversationKey) -> list[str]:
+        return list(self.bot.whispers(user, self._channel(where)))
+
+    def address(self, channel: Any) -> str:
+        return f"discord:{self.fake.guild.id}:{channel.id}"
+
+    def outsider(self) -> Any:
+        return self.fake.user("Stella", pending=True)
+
+    def unreachable_user(self) -> Any:
+        return self.fake.user("Gus", pending=True)
+
+    def close(self, channel: Any) -> None:
+        self.fake.remove(channel)
+
+    def forbid_files(self) -> None:
+        self.channel.forbid(self.fake.bot, discord_fake.Permission.ATTACH_FILES)
+
+    def button(self, action: Action | str) -> str:
+        return f"cs:{super().button(action)}"
+
+    async def forge(self, where: ConversationKey, text: str) -> Posted:
+        button = {"type": 2, "style": 2, "label": "Forged", "custom_id": self.button(text)}
+        body = {"content": "x", "components": [{"type": 1, "components": [button]}]}
+        path = "/channels/{channel_id}/messages"
+        await self.bot.rest.call("POST", path, "post", body=body, channel_id=where.thread)
+        return self.posted(where)[-1]
+
+    def _channel(self, where: ConversationKey) -> Any:
+        return self.fake.world.channels[where.thread]
+
+
+def _discord_message(message: Any) -> Posted:
+    files = tuple((file.name, file.content) for file in message.files)
+    return Posted(message.id, message.content + str(message.components), files, message)
+
+
+@asynccontextmanager
+async def open_workspace(platform: str, *, listening: bool = False) -> AsyncIterator[Workspace]:
+    """Open a workspace of a platform; `listening` if buttons are pressed there."""
+    if platform == "slack":
+        async with slack_bot.connected_bot(listening=listening) as bot:
+            yield SlackWorkspace(bot, bot.slack)
+    else:
+        async with discord_bot.connected_bot(listening=listening) as connected:
+            yield DiscordWorkspace(connected, connected.discord)
