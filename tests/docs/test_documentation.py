@@ -28,6 +28,7 @@ _EACH_DOCUMENT = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path:
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"\bcountersign(?: +(?:--?[a-z][a-z-]*|[a-z][a-z-]*|'[^'\n]*'))+")
+_CONFLICT_MARK = re.compile(r"(<<<<<<<|>>>>>>>|\|\|\|\|\|\|\|)( |$)|=======$")
 _IN_CHAT = re.compile(r"(?:(?<![\w/])/(mcp|profile|conversations|usage)|\bcountersign (servers)) +([a-z][^`'\n#|]*)")
 """A command of the chat, with its verb: up to the end of the code it stands in."""
 
@@ -122,6 +123,31 @@ def test_the_documents_are_those_people_look_for() -> None:
     names = {str(path.relative_to(PROJECT)) for path in DOCUMENTS}
     servers = {f"mcp_servers/{path.parent.name}/README.md" for path in PROJECT.glob("mcp_servers/*/__main__.py")}
     assert names >= {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/adr/README.md", *servers}
+
+
+@_EACH_DOCUMENT
+def test_documents_hold_no_conflict_marks_of_git(document: Path) -> None:
+    lines = document.read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if _CONFLICT_MARK.match(line)]
+
+
+def test_modules_named_in_the_architecture_exist() -> None:
+    named = list(_named_modules((PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")))
+    assert len(named) > 100
+    assert [f"{base}{module}" for base, module in named if not _exists(base, module)] == []
+
+
+def _named_modules(text: str) -> Iterator[tuple[str, str]]:
+    """Every path of a module, after the folder that its section says its paths are relative to, `bot/` elsewhere."""
+    for section in re.split(r"^## ", text, flags=re.MULTILINE):
+        relative = re.search(r"relative\s+to\s+`(bot/[\w/]*)`", section)
+        base = relative[1] if relative else "bot/"
+        modules = re.findall(r"(?<![\w/.])\w[\w/]*\.py\b", section)
+        yield from ((base, module) for module in modules if module != "discord.py")  # the library
+
+
+def _exists(base: str, module: str) -> bool:
+    return any((PROJECT / folder / module).is_file() for folder in (base, "bot", ""))
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
