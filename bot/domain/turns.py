@@ -17,7 +17,7 @@ from bot.domain.grants import GrantUse
 from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.sources import Sources
-from bot.domain.tools import Tool
+from bot.domain.tools import OWN_SERVER, Tool
 from bot.domain.usage import UsageEntry
 
 
@@ -144,6 +144,11 @@ class ToolRef:
     """Empty for tools of the bot itself."""
     place: str = ""
     """Digest of the server's place; empty for tools of the bot itself."""
+
+    @property
+    def is_builtin(self) -> bool:
+        """True for a tool of the bot itself."""
+        return self.server == OWN_SERVER and not self.server_id
 
     def is_still(self, tool: Tool) -> bool:
         """Return True if the tool's definition and its server's place are unchanged."""

@@ -31,8 +31,9 @@ from bot.domain.turns import (
     TurnStatus,
 )
 from bot.domain.views import ModelRetry, TurnView
-from bot.engine.builtin_tools.read_result import is_read_result_call, is_read_result_step, read_result, ready_step
-from bot.engine.builtin_tools.search_tools import ToolIndexes, is_search_step, search, step_of
+from bot.engine.builtin_tools.read_result import ReadResult, RejectionReason
+from bot.engine.builtin_tools.search_tools import SearchTools, ToolIndexes
+from bot.engine.builtin_tools.toolbox import BuiltinToolbox
 from bot.engine.elicitation import PendingElicitations
 from bot.engine.policy.authorization import CallAuthorizer
 from bot.engine.policy.result_visibility import ResultVisibility
@@ -87,7 +88,7 @@ def exceeds_invalid_calls(record: TurnRecord) -> bool:
 def _is_invalid(step: ToolStep) -> bool:
     if step.status is not StepStatus.FAILED:
         return False
-    if step.tool is None or step.call.unreadable or is_read_result_step(step) or is_search_step(step):
+    if step.tool is None or step.call.unreadable or step.tool.is_builtin:
         return True  # built-in tools fail for their arguments only
     return step.result is not None and step.result.text.startswith(MISFIT)
 
@@ -126,6 +127,12 @@ class TurnRunner:
         self._progress: dict[int, str] = {}
         self._elicitations = PendingElicitations(claim, parts.log, parts.approval_seconds, self._update)
         self._elicitations.update(record)
+        self._builtin_tools = BuiltinToolbox(
+            (
+                SearchTools(self._enabled_tools, parts.tool_indexes),
+                ReadResult(claim.conversation, parts.log, self._rejection_reason),
+            )
+        )
         fetch = partial(parts.fetch, record.turn.conversation)
         self._meter = UsageMeter(claim, parts.prompts.meters)
         self._prompts = PromptBuilder(
@@ -211,6 +218,12 @@ class TurnRunner:
         rules = self._rules
         return ResultVisibility(rules, rules.all, offered, turn.author, member, self._log)
 
+    async def _rejection_reason(self) -> RejectionReason:
+        return (await self._visibility()).rejection_reason
+
+    async def _enabled_tools(self) -> ToolSet:
+        return self._rules.enabled(await self._offer())
+
     async def _offer(self) -> ToolSet:
         """Return all tools of the workspace; the profile is applied per call. Only admins get the reasons why tools are
         missing, because they name addresses and places of secrets.
@@ -265,13 +278,8 @@ class TurnRunner:
             self._progress[step.n] = text
             self._send_view()
 
-        if is_read_result_step(step):
-            visibility = await self._visibility()
-            self._update(await read_result(step, self._claim, self._log, visibility.rejection_reason))
-            return
-        if is_search_step(step):
-            enabled = self._rules.enabled(await self._offer())
-            self._update(await search(step, self._claim, self._log, enabled, self._parts.tool_indexes))
+        if step.tool is not None and step.tool.is_builtin:
+            self._update(await self._builtin_tools.execute(step, self._claim, self._log))
             return
         await execute_call(
             step,
@@ -304,7 +312,7 @@ class TurnRunner:
     # ------------------------------------------------------------------ the model
 
     async def _context_calls(self) -> list[ToolStep]:
-        offered = self._rules.enabled(await self._offer())
+        offered = await self._enabled_tools()
         if not any(guidance.auto_context_tool for guidance in offered.guidance):
             return []
         turn = self._record.turn
@@ -342,11 +350,12 @@ class TurnRunner:
             authorizer = await self._authorizer(self._taint(sources, offered))
 
             def authorize(i: int, call: ToolCall) -> ToolStep:
-                return (
-                    ready_step(i, call) if is_read_result_call(call) else authorizer.authorize(i, call, offered, author)
-                )
+                return authorizer.authorize(i, call, offered, author)
 
-            calls = [step_of(i, call, partial(authorize, i)) for i, call in enumerate(message.tool_calls, start=n + 1)]
+            calls = [
+                self._builtin_tools.step_of(i, call, partial(authorize, i))
+                for i, call in enumerate(message.tool_calls, start=n + 1)
+            ]
             self._update(await self._log.append(self._claim, reply, calls))
         else:
             await self._finish(TurnStatus.DONE, reply)

@@ -7,23 +7,21 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy, Decided
 from bot.domain.audit import AuditQuery
-from bot.domain.conversations import ConversationKey
 from bot.domain.grants import GrantRequest, ThreadScope
 from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.turns import Claim, ModelStep, StepStatus, ToolReplay, ToolStep
-from bot.engine.builtin_tools.search_tools import CALL_TOOL, ToolIndex, ToolIndexes, search, step_of
+from bot.domain.turns import ModelStep, StepStatus, ToolReplay
+from bot.engine.builtin_tools.search_tools import CALL_TOOL, SearchTools, ToolIndex, ToolIndexes
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.engine.prompt.history import HistoryBudget
 from bot.errors import ModelRejected
-from bot.ports import TurnLog
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_history import LONG, is_summary
@@ -125,29 +123,17 @@ class SlowIndexes(ToolIndexes):
         return SlowIndex(self.let)
 
 
-class Ended:
-    """As much of a turn log as a search takes."""
-
-    def __init__(self) -> None:
-        self.how: StepStatus | None = None
-
-    async def finish_call(self, _claim: Claim, _n: int, status: StepStatus, *_more: object) -> None:
-        self.how = status
+async def no_tools() -> ToolSet:
+    return ToolSet()
 
 
 async def test_nobody_waits_for_the_search_of_another() -> None:
-    log, slow = Ended(), SlowIndexes()
-    claim = Claim("t", ConversationKey("test", "", "", ""), 1)
-    step = step_of(1, searching("send a letter"), no_tool)
+    slow = SlowIndexes()
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-        group.create_task(search(step, claim, cast("TurnLog", log), ToolSet(), slow))
+        search = group.create_task(SearchTools(no_tools, slow).call(searching("send a letter")))
         await asyncio.sleep(0)
         slow.let.set()
-    assert log.how is StepStatus.DONE
-
-
-def no_tool(call: ToolCall) -> ToolStep:
-    raise AssertionError(call)
+    assert not search.result().is_error
 
 
 async def test_a_grant_for_a_tool_holds_however_the_tool_is_called(harness: EngineHarness) -> None:

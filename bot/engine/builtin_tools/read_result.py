@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import OWN_SERVER, Annotations, Tool
-from bot.domain.turns import Claim, StepStatus, ToolRef, ToolStep, TurnRecord
-from bot.engine.monotonic_clock import monotonic
+from bot.domain.turns import ToolRef, ToolStep
 from bot.engine.prompt.text_format import READ_RESULT, Address, result_id
 from bot.ports import TurnExecution
 
@@ -41,22 +40,11 @@ TOOL = Tool(
 _ID = re.compile(r"([0-9]{1,15})\.([0-9]{1,9})")
 RejectionReason = Callable[[int, ToolStep], Awaitable[str]]
 """Return the reason why the result of a call in that turn is not visible; empty if it is."""
-_REFERENCE = ToolRef(OWN_SERVER, TOOL.original_name, definition=TOOL.definition, read_only=True, destructive=False)
 
 
 def is_read_result_call(call: ToolCall) -> bool:
     """Return True if the call is for this tool."""
     return call.name == READ_RESULT
-
-
-def ready_step(n: int, call: ToolCall) -> ToolStep:
-    """Return the ready step of a call."""
-    return ToolStep(n, call, _REFERENCE, StepStatus.READY, repeatable=True)
-
-
-def is_read_result_step(step: ToolStep) -> bool:
-    """Return True if the step is one of this tool."""
-    return step.tool == _REFERENCE
 
 
 def addressed(call: ToolCall) -> Address | None:
@@ -67,17 +55,29 @@ def addressed(call: ToolCall) -> Address | None:
     return None if address is None else (int(address[1]), int(address[2]))
 
 
-async def read_result(
-    step: ToolStep, claim: Claim, log: TurnExecution, rejection_reason: RejectionReason
-) -> TurnRecord:
-    """Run the call and store its result. Raises LostLease and Stopped."""
-    started_at = monotonic()
-    try:
-        status, text = StepStatus.DONE, await _read(step.call, claim.conversation, log, rejection_reason)
-    except _Unreadable as error:
-        status, text = StepStatus.FAILED, str(error)
-    result = ToolResult(step.call.id, (TextPart(text),), is_error=status is StepStatus.FAILED)
-    return await log.finish_call(claim, step.n, status, result, monotonic() - started_at)
+class ReadResult:
+    """The tool in one turn. `rejection_reason` is asked with the rules of the moment."""
+
+    name = READ_RESULT
+    reference = ToolRef(OWN_SERVER, TOOL.original_name, definition=TOOL.definition, read_only=True, destructive=False)
+
+    def __init__(
+        self,
+        conversation: ConversationKey,
+        log: TurnExecution,
+        rejection_reason: Callable[[], Awaitable[RejectionReason]],
+    ) -> None:
+        self._conversation = conversation
+        self._log = log
+        self._rejection_reason = rejection_reason
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        """Return a page of a stored result."""
+        try:
+            text = await _read(call, self._conversation, self._log, await self._rejection_reason())
+        except _Unreadable as error:
+            return ToolResult(call.id, (TextPart(str(error)),), is_error=True)
+        return ToolResult(call.id, (TextPart(text),))
 
 
 class _Unreadable(Exception):

@@ -20,7 +20,7 @@ import math
 import operator
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +28,9 @@ from bot.domain.lenient_json import LONGEST_NAME, parse_object
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tokenizer import stem, terms
 from bot.domain.tools import OWN_SERVER, Annotations, Tool, ToolSet
-from bot.domain.turns import Claim, StepStatus, ToolRef, ToolStep, TurnRecord
+from bot.domain.turns import ToolRef
 from bot.engine.builtin_tools.read_result import TOOL as READING
-from bot.engine.monotonic_clock import monotonic
 from bot.engine.prompt.text_format import READ_RESULT
-from bot.ports import TurnExecution
 
 _SYNONYM_GROUPS = """
     create add new make open register record insert draft write log file raise
@@ -150,8 +148,6 @@ _MAX_SHOWN = 100
 _OWN = (SEARCH_TOOLS, CALL_TOOL, READ_RESULT)
 _LINE_ENDS = re.compile("[\x7f-\x9f\u2028\u2029]")
 """Line ends that JSON does not escape."""
-_REFERENCE = ToolRef(OWN_SERVER, "search_tools", read_only=True, destructive=False)
-"""Without a definition digest, unlike the tools of servers."""
 
 
 def _synonyms() -> dict[str, tuple[str, ...]]:
@@ -341,46 +337,37 @@ def _server_list(tools: Iterable[Tool]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _InvalidCall:
-    """A call without a valid tool name or arguments, with the reason for the model."""
+class InvalidCall:
+    """A `call_tool` call without a valid tool name or arguments, with the result for the model."""
 
-    reason: str
+    result: ToolResult
 
 
-def step_of(n: int, call: ToolCall, authorize: Callable[[ToolCall], ToolStep]) -> ToolStep:
-    """Return the step of a model's call. `authorize` returns that of a tool's call."""
-    if call.name == SEARCH_TOOLS:
-        return ToolStep(n, call, _REFERENCE, StepStatus.READY, repeatable=True)
+def resolve_call(call: ToolCall) -> ToolCall | InvalidCall:
+    """Return the call of the named tool for a `call_tool` call, and any other call unchanged."""
     if call.name != CALL_TOOL:
-        return authorize(call)
-    match _resolve(call):
-        case ToolCall() as resolved:
-            return authorize(resolved)
-        case _InvalidCall(reason):
-            return ToolStep(n, call, None, StepStatus.FAILED, result=_result(call, f"Not run: {reason}", is_error=True))
+        return call
+    resolved = _resolve(call)
+    if isinstance(resolved, ToolCall):
+        return resolved
+    return InvalidCall(_result(call, f"Not run: {resolved}", is_error=True))
 
 
-def is_search_step(step: ToolStep) -> bool:
-    """Return True if the step is a search."""
-    return step.tool == _REFERENCE
-
-
-def _resolve(call: ToolCall) -> ToolCall | _InvalidCall:
+def _resolve(call: ToolCall) -> ToolCall | str:
+    """Return the call of the named tool, or the error."""
     if call.unreadable:
-        return _InvalidCall(f"the arguments are not a JSON object: {call.unreadable[:_LONGEST_QUERY]}")
+        return f"the arguments are not a JSON object: {call.unreadable[:_LONGEST_QUERY]}"
     name = call.arguments.get("name")
     if not isinstance(name, str) or not name.strip():
-        return _InvalidCall(f'{CALL_TOOL} takes the "name" of a tool that {SEARCH_TOOLS} has found.')
+        return f'{CALL_TOOL} takes the "name" of a tool that {SEARCH_TOOLS} has found.'
     if name in _OWN:
-        return _InvalidCall(f"{name} is called directly, not through {CALL_TOOL}.")
+        return f"{name} is called directly, not through {CALL_TOOL}."
     name = name[:LONGEST_NAME]
     if extra := sorted(map(str, call.arguments.keys() - {"name", "arguments"})):
-        return _InvalidCall(
-            f'the tool\'s arguments go into "arguments", and not beside it: {", ".join(extra)[:_MAX_SHOWN]}'
-        )
+        return f'the tool\'s arguments go into "arguments", and not beside it: {", ".join(extra)[:_MAX_SHOWN]}'
     arguments = _arguments(call.arguments.get("arguments"))
     if arguments is None:
-        return _InvalidCall(f'the "arguments" for {name[:_MAX_SHOWN]} are not a JSON object.')
+        return f'the "arguments" for {name[:_MAX_SHOWN]} are not a JSON object.'
     return ToolCall(call.id, name, arguments)
 
 
@@ -399,18 +386,25 @@ def _arguments(value: Any) -> Mapping[str, Any] | None:
             return None
 
 
-async def search(
-    step: ToolStep, claim: Claim, log: TurnExecution, enabled: ToolSet, indexes: ToolIndexes
-) -> TurnRecord:
-    """Run a search and store its result. Raises LostLease and Stopped."""
-    started_at, query = monotonic(), step.call.arguments.get("query")
-    if step.call.unreadable or not isinstance(query, str) or not query.strip():
-        error = _result(step.call, 'Say in "query" what the tool should do, in a few words.', is_error=True)
-        return await log.finish_call(claim, step.n, StepStatus.FAILED, error)
-    index = await indexes.of(enabled)
-    # In a thread because thousands of tools take a while.
-    answer = _result(step.call, await asyncio.to_thread(_answer, query, index))
-    return await log.finish_call(claim, step.n, StepStatus.DONE, answer, monotonic() - started_at)
+class SearchTools:
+    """The search in one turn. `enabled` returns the conversation's enabled tools."""
+
+    name = SEARCH_TOOLS
+    reference = ToolRef(OWN_SERVER, "search_tools", read_only=True, destructive=False)
+    """Without a definition digest, unlike the tools of servers."""
+
+    def __init__(self, enabled: Callable[[], Awaitable[ToolSet]], indexes: ToolIndexes) -> None:
+        self._enabled = enabled
+        self._indexes = indexes
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        """Return the tools that fit the query best."""
+        query = call.arguments.get("query")
+        if call.unreadable or not isinstance(query, str) or not query.strip():
+            return _result(call, 'Say in "query" what the tool should do, in a few words.', is_error=True)
+        index = await self._indexes.of(await self._enabled())
+        # In a thread because thousands of tools take a while.
+        return _result(call, await asyncio.to_thread(_answer, query, index))
 
 
 def _answer(query: str, index: ToolIndex) -> str:

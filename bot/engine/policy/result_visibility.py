@@ -15,7 +15,6 @@ from bot.domain.policies import Rule, is_for_server, is_for_tool
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
-from bot.engine.builtin_tools.search_tools import is_search_step
 from bot.engine.policy.evaluation import PolicyRequest, evaluate
 from bot.engine.policy.rules import Rules
 from bot.engine.prompt.text_format import ANSWERED, Address
@@ -95,8 +94,8 @@ class ResultVisibility:
 
 def _is_server_result(step: ToolStep) -> bool:
     """Return True if the result is the server's, not the bot's own text."""
-    own = is_read_result_call(step.call) or is_search_step(step)
-    return step.status in ANSWERED and step.result is not None and not own
+    is_own = step.tool is not None and step.tool.is_builtin
+    return step.status in ANSWERED and step.result is not None and not is_own
 
 
 def _is_same_tool(tool: Tool, called: ToolRef) -> bool:

@@ -38,7 +38,6 @@ from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolS
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import HistorySummary, ToolStep, TurnInput, TurnRecord
 from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
-from bot.engine.builtin_tools.search_tools import is_search_step
 from bot.engine.prompt.text_format import ANSWERED, Address
 
 Known = Mapping[Address, ToolStep]
@@ -94,7 +93,7 @@ def _of_calls(record: TurnRecord, known: Known) -> Iterator[Source]:
     known = {**known, **known_calls([record])}
     for step in record.calls:
         has_server_text = step.status in ANSWERED and step.result is not None and not step.result.own
-        source = _of_call(record.turn.seq, step, known) if has_server_text and not is_search_step(step) else None
+        source = _of_call(record.turn.seq, step, known) if has_server_text else None
         if source is not None:
             yield source
 
@@ -108,9 +107,9 @@ def _of_call(seq: int, step: ToolStep, known: Known) -> Source | None:
         if target is None or target_step is None:
             return OtherSource.RESULT
         address, step = target, target_step
-    if step.tool is None:
-        return None
     tool = step.tool
+    if tool is None or tool.is_builtin:
+        return None
     return ToolSource(tool.server, tool.name, tool.server_id, tool.definition, tool.place)
 
 
