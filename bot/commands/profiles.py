@@ -241,11 +241,11 @@ class _LineParser:
     """Parser of lines about servers, by any of their names. Removed servers keep their ids."""
 
     def __init__(self, servers: Sequence[VisibleServer], profile: Profile) -> None:
-        gone = {*(profile.servers or ()), *profile.tools, *(rule.server_id for rule in profile.policies)} - {""}
+        unlisted = {*(profile.servers or ()), *profile.tools, *(rule.server_id for rule in profile.policies)} - {""}
         # Slugs and ids are added last: a title equal to another server's slug does not hide it.
         self._ids = {server.config.title.lower(): server.id for server in servers if server.config.title}
         self._ids |= {server.name.lower(): server.id for server in servers}
-        self._ids |= {server.lower(): server for server in (*gone, *(server.id for server in servers))}
+        self._ids |= {server.lower(): server for server in (*unlisted, *(server.id for server in servers))}
 
     def servers(self, text: str) -> frozenset[str] | None:
         lines = _lines(text)
@@ -530,11 +530,11 @@ class Profiles:
         self._service.may_change(profile, request.member)
         typed = request.arguments.one("confirm")
         if not typed:
-            held = (await self._bindings(request.conversation)).get(profile.id, ())
+            places = (await self._bindings(request.conversation)).get(profile.id, ())
             yield Reply(
                 "Delete this profile? The places where it holds will have none. This cannot be undone. Type its name "
                 "to confirm.",
-                details=(("name", profile.name), ("holds in", ", ".join(held) or "no place")),
+                details=(("name", profile.name), ("holds in", ", ".join(places) or "no place")),
                 actions=(
                     ReplyAction(
                         "Delete", ("profile", "delete", profile.name), ActionStyle.DANGER, confirm=profile.name

@@ -57,7 +57,7 @@ class ApprovalRequirements:
             approvers=tuple(dict.fromkeys((*self.approvers, *other.approvers))),
             four_eyes=self.four_eyes or other.four_eyes,
             quorum=max(self.quorum, other.quorum),
-            expires=min((each for each in (self.expires, other.expires) if each is not None), default=None),
+            expires=min((moment for moment in (self.expires, other.expires) if moment is not None), default=None),
             on_timeout=_stricter(self, other),
             remind=self.remind or other.remind,
             deliver=self.deliver | other.deliver,
@@ -75,8 +75,11 @@ def strictest(terms: Iterable[ApprovalRequirements]) -> ApprovalRequirements:
     return whole
 
 
-def _stricter(one: ApprovalRequirements, other: ApprovalRequirements) -> OnTimeout | None:
+def _stricter(first: ApprovalRequirements, second: ApprovalRequirements) -> OnTimeout | None:
     """Return the stricter outcome. A requirement with a time limit and no outcome of its own means denial."""
-    either = one.on_timeout or other.on_timeout
-    over = any(each.on_timeout is OnTimeout.DENY or (each.on_timeout is None and each.expires) for each in (one, other))
+    either = first.on_timeout or second.on_timeout
+    over = any(
+        requirements.on_timeout is OnTimeout.DENY or (requirements.on_timeout is None and requirements.expires)
+        for requirements in (first, second)
+    )
     return OnTimeout.DENY if either and over else either

@@ -212,11 +212,11 @@ Destination = ChannelTarget | DirectTarget
 
 def approval_targets(approval: Approval | None) -> tuple[Destination, ...]:
     """Return the places of the card instead of the conversation, in a fixed order; empty if it stays there."""
-    found: list[Destination] = []
-    for each in sorted(approval.terms.deliver if approval is not None else ()):
-        match each.split(":"):
+    targets: list[Destination] = []
+    for target in sorted(approval.terms.deliver if approval is not None else ()):
+        match target.split(":"):
             case [_platform, _workspace, channel]:
-                found.append(ChannelTarget(channel))
+                targets.append(ChannelTarget(channel))
             case [_platform, person]:
-                found.append(DirectTarget(person))
-    return tuple(found)
+                targets.append(DirectTarget(person))
+    return tuple(targets)

@@ -155,7 +155,7 @@ class Checkpoint:
         if match is None:
             raise ValueError("not a whole checkpoint")
         seq, row_hash, at, key, mac = match.groups()
-        return cls(int(seq), row_hash, float(at), *("" if each == NO_KEY else each for each in (key, mac)))
+        return cls(int(seq), row_hash, float(at), *("" if value == NO_KEY else value for value in (key, mac)))
 
 
 NO_KEY = "none"

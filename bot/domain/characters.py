@@ -61,15 +61,15 @@ def visible(text: str) -> str:
 
 
 def _kept(match: re.Match[str]) -> str:
-    found = match.group()
+    character = match.group()
     before, after = match.string[: match.start()][-1:], match.string[match.end() : match.end() + 1]
-    if match["flag"] or found in _NUMBER_SIGNS:
-        return found
-    if found == "\r":
+    if match["flag"] or character in _NUMBER_SIGNS:
+        return character
+    if character == "\r":
         return "\n"
-    if "\ud800" <= found <= "\udfff":
+    if "\ud800" <= character <= "\udfff":
         return "\N{REPLACEMENT CHARACTER}"
-    return found if _is_drawn(found, before, after) else ""
+    return character if _is_drawn(character, before, after) else ""
 
 
 def _is_drawn(character: str, before: str, after: str) -> bool:

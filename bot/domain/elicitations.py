@@ -153,15 +153,15 @@ def _secret_field(schema: Mapping[str, Any]) -> str:
 
 def _descriptions(schema: Mapping[str, Any]) -> list[str]:
     """Return the descriptions of a form and of its fields."""
-    said = [schema.get("title"), schema.get("description")]
-    said += (about.get("description") for _, about in _fields(schema))
-    return [each for each in said if isinstance(each, str)]
+    texts = [schema.get("title"), schema.get("description")]
+    texts += (about.get("description") for _, about in _fields(schema))
+    return [text for text in texts if isinstance(text, str)]
 
 
 def _fields(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     properties = schema.get("properties")
-    found = properties.items() if isinstance(properties, Mapping) else ()
-    return [(str(name), about if isinstance(about, Mapping) else {}) for name, about in found]
+    items = properties.items() if isinstance(properties, Mapping) else ()
+    return [(str(name), about if isinstance(about, Mapping) else {}) for name, about in items]
 
 
 def _may_be_visited(url: str) -> bool:
@@ -184,7 +184,8 @@ def _is_host(host: str) -> bool:
     if ":" in host or _NUMBER.fullmatch(labels[-1]):
         return _address(host) is not None
     return all(
-        label and all(each in "-_" or unicodedata.category(each)[0] in "LMN" for each in label) for label in labels
+        label and all(character in "-_" or unicodedata.category(character)[0] in "LMN" for character in label)
+        for label in labels
     )
 
 

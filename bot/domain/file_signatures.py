@@ -41,8 +41,8 @@ def detect_image_type(data: bytes) -> str:
     """Return the type of an image by its first bytes; empty if models do not accept it. Models reject an image that is
     named as another type.
     """
-    found = _by_beginning(data)
-    return found if found in _SEEN else ""
+    media_type = _by_beginning(data)
+    return media_type if media_type in _SEEN else ""
 
 
 def detect_media_type(data: bytes, claimed: str) -> str:
@@ -53,13 +53,13 @@ def detect_media_type(data: bytes, claimed: str) -> str:
     named = _ALIASES.get(named, named)
     if data.startswith(_PROGRAMS):
         return BINARY
-    found = _by_beginning(data)
-    if found == "application/zip" and named.startswith(_ZIPPED):
+    detected = _by_beginning(data)
+    if detected == "application/zip" and named.startswith(_ZIPPED):
         return named
     if named.startswith("text/"):
-        return named if _is_text(data) else found or BINARY
-    if found or named in {*(each for _, each in _BEGINNINGS), *_RIFF.values()}:
-        return found or BINARY
+        return named if _is_text(data) else detected or BINARY
+    if detected or named in {*(media_type for _, media_type in _BEGINNINGS), *_RIFF.values()}:
+        return detected or BINARY
     return named if "/" in named and named.isascii() and named.isprintable() and " " not in named else BINARY
 
 

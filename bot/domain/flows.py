@@ -151,7 +151,7 @@ def takes_address(schema: object) -> bool:
     """Return True if an argument of this schema may choose the address that a call goes to, judged by names and
     formats.
     """
-    return any(_names_address(name, each) for name, each in _properties(schema, _DEEPEST))
+    return any(_names_address(name, property_schema) for name, property_schema in _properties(schema, _DEEPEST))
 
 
 def _names_address(name: str, schema: Mapping[str, Any]) -> bool:
@@ -167,20 +167,20 @@ def _properties(schema: object, depth: int) -> Iterator[tuple[str, Mapping[str, 
         yield "url", schema
         return
     properties = schema.get("properties")
-    for name, each in properties.items() if isinstance(properties, Mapping) else ():
-        if isinstance(each, Mapping):
-            yield str(name), each
-            yield from _properties(each, depth - 1)
+    for name, subschema in properties.items() if isinstance(properties, Mapping) else ():
+        if isinstance(subschema, Mapping):
+            yield str(name), subschema
+            yield from _properties(subschema, depth - 1)
     for key in ("items", "additionalProperties"):
         yield from _properties(schema.get(key), depth - 1)
     for key in ("$defs", "definitions"):
         named = schema.get(key)
-        for each in named.values() if isinstance(named, Mapping) else ():
-            yield from _properties(each, depth - 1)
+        for subschema in named.values() if isinstance(named, Mapping) else ():
+            yield from _properties(subschema, depth - 1)
     for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
         options = schema.get(key)
-        for each in options if isinstance(options, list | tuple) else ():
-            yield from _properties(each, depth - 1)
+        for subschema in options if isinstance(options, list | tuple) else ():
+            yield from _properties(subschema, depth - 1)
 
 
 def holds_address(value: object) -> bool:
@@ -191,7 +191,7 @@ def holds_address(value: object) -> bool:
         case str():
             return _ADDRESS.search(value) is not None or _is_host(value)
         case Mapping():
-            return any(holds_address(each) for pair in value.items() for each in pair)
+            return any(holds_address(item) for pair in value.items() for item in pair)
         case list() | tuple():
             return any(map(holds_address, value))
         case _:

@@ -128,14 +128,14 @@ class LaunchTemplate:
         not the file system. Raises InvalidSlotValue.
         """
         fitted, errors = self._fitted(values)
-        known = {each.name for each in self.typed}
+        known = {item.name for item in self.typed}
         errors |= dict.fromkeys(values.keys() - known, f"The template {self.name} has no such slot.")
         if errors:
             raise InvalidSlotValue(errors)
-        args = tuple(_PLACE.sub(lambda place: _standing_for(place, fitted), each) for each in self.args)
+        args = tuple(_PLACE.sub(lambda place: _standing_for(place, fitted), item) for item in self.args)
         if len(shlex.join((self.command, *args))) > LONGEST_COMMAND:
             raise InvalidSlotValue({"": f"The command line would have more than {LONGEST_COMMAND} characters."})
-        given = {each.name: values[each.name] for each in self.typed if values.get(each.name)}
+        given = {item.name: values[item.name] for item in self.typed if values.get(item.name)}
         return StdioTransport(self.command, args, dict(self.env), self.cwd, TemplateLaunch(self.name, given))
 
     def paths(self, values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -42,12 +42,12 @@ def parse_object(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        found = json.loads(text, object_pairs_hook=unique_names)
+        parsed = json.loads(text, object_pairs_hook=unique_names)
         # What cannot be written again (half a surrogate pair, NaN, 1e999) could be neither stored nor sent to a tool.
-        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+        json.dumps(parsed, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and not exceeds_json_depth(found) else None
+    return parsed if isinstance(parsed, dict) and not exceeds_json_depth(parsed) else None
 
 
 class DuplicateName(ValueError):
@@ -62,9 +62,9 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the members of one object, as `object_pairs_hook` of `json.loads`. Raises DuplicateName, because readers
     disagree on which of two members counts (RFC 8259, section 4).
     """
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise DuplicateName(name)
-        found[name] = value
-    return found
+        members[name] = value
+    return members

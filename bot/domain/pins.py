@@ -129,7 +129,7 @@ def _hints(annotations: Annotations) -> Iterator[tuple[str, str]]:
         "idempotent": annotations.idempotent,
         "open world": annotations.open_world,
     }
-    yield from ((f"says it is {name}", "yes" if said else "no") for name, said in hints.items() if said is not None)
+    yield from ((f"says it is {name}", "yes" if hint else "no") for name, hint in hints.items() if hint is not None)
 
 
 def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
@@ -138,11 +138,11 @@ def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
         case str():
             yield path, escape_invisible(value)
         case Mapping() if value and depth:
-            for key, each in value.items():
-                yield from _leaves(f"{path}{_step(key)}", each, depth - 1)
-        case list() | tuple() if depth and any(isinstance(each, Mapping | list | tuple) for each in value):
-            for number, each in enumerate(value):
-                yield from _leaves(f"{path}[{number}]", each, depth - 1)
+            for key, item in value.items():
+                yield from _leaves(f"{path}{_step(key)}", item, depth - 1)
+        case list() | tuple() if depth and any(isinstance(item, Mapping | list | tuple) for item in value):
+            for number, item in enumerate(value):
+                yield from _leaves(f"{path}[{number}]", item, depth - 1)
         case _:
             yield path, _spelled(canonical_json(value))
 
@@ -164,4 +164,4 @@ def _spelled(text: str) -> str:
     """Return JSON with its invisible characters escaped."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)

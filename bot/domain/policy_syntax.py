@@ -45,7 +45,7 @@ def parse_comparison(key: str) -> tuple[Comparison, str]:
     match = _CALLED.fullmatch(key)
     if match is None:
         return Comparison.EXACT, key
-    known = [each.value for each in Comparison if each]
+    known = [comparison.value for comparison in Comparison if comparison]
     if match[1] not in known:
         raise ValueError(f"compares by {match[1]!r:.40}, and can by {' or '.join(known)}")
     if not match[2]:
@@ -64,7 +64,7 @@ def host_problem(pattern: str) -> str:
 def fold_text(text: str) -> str:
     """Return the text in compatibility form (NFKC), case-folded and without invisible format characters."""
     once = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return "".join(each for each in once if unicodedata.category(each) != "Cf")
+    return "".join(character for character in once if unicodedata.category(character) != "Cf")
 
 
 VERSION = 1
@@ -268,20 +268,20 @@ def _arguments(table: Mapping[str, Any]) -> Mapping[str, str]:
     given = table.get("arguments", {})
     if not isinstance(given, Mapping) or len(given) > MOST_ENTRIES:
         raise RuleError("arguments", 'must be a table such as { project = "OPS", "labels" = "urgent*" }')
-    found: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     for path, value in given.items():
         key = f"arguments.{path}"
         if not isinstance(value, str | int | float | bool):
             raise RuleError(key, "must be a text, a number, true or false")
         _checked(path, "arguments")
-        found[path] = _checked(value_text(value), key)
+        arguments[path] = _checked(value_text(value), key)
         try:
             comparison, _ = parse_comparison(path)
         except ValueError as error:
             raise RuleError(key, str(error)) from None
-        if comparison is Comparison.HOST and (problem := host_problem(found[path])):
+        if comparison is Comparison.HOST and (problem := host_problem(arguments[path])):
             raise RuleError(key, problem)
-    return found
+    return arguments
 
 
 def value_text(value: Any) -> str:
@@ -366,4 +366,4 @@ def _on_timeout(table: Mapping[str, Any]) -> OnTimeout | None:
     try:
         return OnTimeout(value)
     except ValueError:
-        raise RuleError("on_timeout", f"must be one of {', '.join(each.value for each in OnTimeout)}") from None
+        raise RuleError("on_timeout", f"must be one of {', '.join(choice.value for choice in OnTimeout)}") from None

@@ -126,11 +126,11 @@ def _bits_per_character(text: str) -> float:
 
 def _without_sequences(text: str) -> str:
     """Return the text with two characters for each sequence of a keyboard or of the alphabet, such as `12345`."""
-    kept, rest = "", text
+    visible, rest = "", text
     while rest:
         length = _sequence_length(rest)
-        kept, rest = (kept + rest[:2], rest[length:]) if length else (kept + rest[0], rest[1:])
-    return kept
+        visible, rest = (visible + rest[:2], rest[length:]) if length else (visible + rest[0], rest[1:])
+    return visible
 
 
 def _sequence_length(text: str) -> int:
@@ -219,7 +219,9 @@ def asks_for_secret(words: str) -> bool:
     are mapped and hidden ones removed, because the text may be written to evade this check.
     """
     decomposed = unicodedata.normalize("NFKD", _CAMEL.sub(" ", words))
-    letters = "".join(each for each in decomposed if unicodedata.category(each) not in ("Mn", "Me", "Cf", "Cc"))
+    letters = "".join(
+        character for character in decomposed if unicodedata.category(character) not in ("Mn", "Me", "Cf", "Cc")
+    )
     spaced = " ".join(re.split(r"[\W_]+", letters.casefold().translate(_LIKE_LATIN))).strip()
     return is_secret_name(spaced) or bool(_SHORT.search(spaced) or _RUN_TOGETHER.search(spaced.replace(" ", "")))
 
@@ -239,12 +241,12 @@ def secret_shapes(text: str) -> Iterator[tuple[int, int, str]]:
             yield match.start(), match.end(), _SHAPES[(match.lastindex or 1) - 1][0]
 
 
-def _is_ordinary(found: str) -> bool:
+def _is_ordinary(words: str) -> bool:
     """Return True if a part with the shape of a secret is `basic` or `bearer` and a word, or ends with one of
     `_ORDINARY`.
     """
-    *before, last = found.split()
-    word = _ORDINARY.fullmatch(last.strip(".:!?\"'")) or _ONE_WORD.fullmatch(found)
+    *before, last = words.split()
+    word = _ORDINARY.fullmatch(last.strip(".:!?\"'")) or _ONE_WORD.fullmatch(words)
     return bool(before and word)
 
 
@@ -334,8 +336,8 @@ def stored_secrets(arguments: Mapping[str, Any], find: FindSecrets) -> tuple[Sto
 def lookalikes(arguments: Mapping[str, Any], stored: Iterable[StoredSecret] = ()) -> tuple[Lookalike, ...]:
     """Return the parts of a call's arguments that look like a secret and are not a stored one."""
     known: dict[tuple[Path, bool], list[SecretSpan]] = {}
-    for each in stored:
-        known.setdefault((each.path, each.in_key), []).append(each.span)
+    for lookalike in stored:
+        known.setdefault((lookalike.path, lookalike.in_key), []).append(lookalike.span)
     return tuple(
         Lookalike(text.path, start, end, reason, text.in_key)
         for text in _texts(arguments)
@@ -365,14 +367,14 @@ _Masks = dict[tuple[Path, bool], list[tuple[int, int, str]]]
 
 
 def _masked_mapping(values: Mapping[str, Any], path: Path, masks: _Masks) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    masked: dict[str, Any] = {}
     for position, (key, inner) in enumerate(values.items()):
         within = (*path, position)
         name = _replaced(str(key), masks.get((within, True), ()))
-        while name in made:
+        while name in masked:
             name += "'"
-        made[name] = _masked(inner, within, masks)
-    return made
+        masked[name] = _masked(inner, within, masks)
+    return masked
 
 
 def _masked(value: Any, path: Path, masks: _Masks) -> Any:
@@ -426,16 +428,16 @@ def _texts(value: Any, path: Path = (), *, named: bool = False) -> Iterator[_Tex
 
 def _guesses(text: _Text, known: Sequence[SecretSpan]) -> Iterator[tuple[int, int, str]]:
     if text.named:
-        found: Iterable[tuple[int, int, str]] = [(0, len(text.text), NAMED)]
+        candidates: Iterable[tuple[int, int, str]] = [(0, len(text.text), NAMED)]
     elif text.is_text:
         # A stored secret is not read as a part of something else that looks like one.
         blanked = text.text
         for span in known:
             blanked = f"{blanked[: span.start]}{',' * (span.end - span.start)}{blanked[span.end :]}"
-        found = secret_shapes(blanked)
+        candidates = secret_shapes(blanked)
     else:
         return
-    for start, end, reason in found:
+    for start, end, reason in candidates:
         begin = start
         for span in known:
             if span.start < end and begin < span.end:
@@ -449,7 +451,7 @@ def _guesses(text: _Text, known: Sequence[SecretSpan]) -> Iterator[tuple[int, in
 def _disjoint(spans: Iterable[SecretSpan]) -> Iterator[SecretSpan]:
     """Yield the spans in order, without empty ones and those that begin within another."""
     end = 0
-    for span in sorted(spans, key=lambda each: (each.start, -each.end)):
+    for span in sorted(spans, key=lambda candidate: (candidate.start, -candidate.end)):
         if span.start >= end and span.start < span.end:
             yield span
             end = span.end

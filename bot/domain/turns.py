@@ -343,7 +343,7 @@ def _remembered(step: Step) -> Step:
 
 
 def _beginning(result: ToolResult) -> ToolResult:
-    said = result.said
+    text = result.said
     others = (part for part in result.parts if not isinstance(part, TextPart))
-    parts = (TextPart(said[:BEGINNING]), *others)
+    parts = (TextPart(text[:BEGINNING]), *others)
     return replace(result, parts=parts, structured=None, left_out=result.length - BEGINNING)

@@ -64,8 +64,8 @@ class PriceList:
 
     def cost(self, model: str, usage: Usage) -> int | None:
         """Return the price of a model's tokens in micro-units; None if the model has no price."""
-        found = next((price for price in self.prices if matches_pattern(model, price.model)), None)
-        return None if found is None else found.of(usage)
+        matching = next((price for price in self.prices if matches_pattern(model, price.model)), None)
+        return None if matching is None else matching.of(usage)
 
 
 NO_PRICES = PriceList()
@@ -185,8 +185,8 @@ class UsageTotal:
 def total(sums: Iterable[UsageTotal]) -> UsageTotal:
     """Return the sum of all totals."""
     whole = UsageTotal()
-    for each in sums:
-        whole = whole.joined(each)
+    for part in sums:
+        whole = whole.joined(part)
     return whole
 
 
@@ -254,11 +254,11 @@ class UsageLimit:
 
 def limits_for(limits: Sequence[UsageLimit], spender: UsageOwner) -> Sequence[UsageLimit]:
     """Return the limits for a question: of each kind the first whose pattern matches."""
-    found: dict[tuple[LimitScope, LimitPeriod, LimitUnit], UsageLimit] = {}
+    strictest: dict[tuple[LimitScope, LimitPeriod, LimitUnit], UsageLimit] = {}
     for limit in limits:
         if matches_pattern(limit_owner(limit, spender), limit.only):
-            found.setdefault(limit.kind, limit)
-    return tuple(found.values())
+            strictest.setdefault(limit.kind, limit)
+    return tuple(strictest.values())
 
 
 def limit_owner(limit: UsageLimit, spender: UsageOwner) -> str:
@@ -303,6 +303,6 @@ def format_money(micro: int, places: int = _PLACES) -> str:
     below the smallest shown one is `<0.0001`.
     """
     value = Decimal(micro) / MICRO
-    shown = places if micro >= MICRO or micro % _CENT == 0 else max(places, _PLACES_OF_LITTLE)
-    least = Decimal(1).scaleb(-shown)
+    decimals = places if micro >= MICRO or micro % _CENT == 0 else max(places, _PLACES_OF_LITTLE)
+    least = Decimal(1).scaleb(-decimals)
     return f"<{least:f}" if 0 < value < least else f"{value.quantize(least, ROUND_DOWN):,f}"

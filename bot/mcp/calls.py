@@ -166,14 +166,14 @@ class ActiveCall:
             for asking in self._questions:
                 asking.cancel()
 
-    async def ask(self, asked: ElicitationRequest) -> ElicitationResult:
+    async def ask(self, request: ElicitationRequest) -> ElicitationResult:
         """Ask the user of this call, in the call's context, with its deadline paused. Cancel the question if the call
         ends first.
         """
         if self._time is None or self._asked >= MOST_ROUNDS:
             return CANCELLED
         self._asked += 1
-        asking = self._task_context.copy().run(asyncio.ensure_future, self.context.elicit(asked))
+        asking = self._task_context.copy().run(asyncio.ensure_future, self.context.elicit(request))
         asking.add_done_callback(_retrieve_exception)
         self._questions.add(asking)
         with self._time.pause(), self._attempt.asking():

@@ -223,16 +223,16 @@ class NetworkProbes:
         sent = next((value for name, value in self._endpoint.headers.items() if name.lower() == "authorization"), "")
         bearer = self._shared.token_provider(self._config)
         kind = "Bearer" if bearer is not None and bearer.has_token else _scheme(sent) if sent else ""
-        shown = f"an Authorization header of the kind {kind}" if kind else "no Authorization header"
+        header = f"an Authorization header of the kind {kind}" if kind else "no Authorization header"
         if self._status not in (401, 403):
-            return Check("authentication", CheckStatus.WELL, f"not refused; the bot sends {shown}")
+            return Check("authentication", CheckStatus.WELL, f"not refused; the bot sends {header}")
         if self._refusal:
             cause, _, fix = self._refusal.partition(" Fix: ")
             return broken("authentication", cause, fix)
         wants = f" It asks for {_scheme(self._asked_for)}." if self._asked_for else ""
         return broken(
             "authentication",
-            f"The server answers {status_phrase(self._status)}.{wants} The bot sends {shown}.",
+            f"The server answers {status_phrase(self._status)}.{wants} The bot sends {header}.",
             "check that the type of authentication is the one the server wants, that the secret is right and still "
             "valid, and the name and form of the header",
         )
@@ -425,16 +425,16 @@ class ServerDiagnostics:
         if process.cwd is not None and not Path(process.cwd).is_dir():
             return broken("command", f"The folder {process.cwd} does not exist.", "create it or correct the cwd")
         path = child_environment(process)["PATH"]
-        found = shutil.which(process.command, path=path)
-        if found is None and process.cwd is not None and os.sep in process.command:
-            found = shutil.which(str(Path(process.cwd, process.command)))
-        if found is None:
+        executable = shutil.which(process.command, path=path)
+        if executable is None and process.cwd is not None and os.sep in process.command:
+            executable = shutil.which(str(Path(process.cwd, process.command)))
+        if executable is None:
             return broken(
                 "command",
                 f"{process.command} was not found, or cannot be executed.",
                 "install it, or correct the command",
             )
-        return Check("command", CheckStatus.WELL, found)
+        return Check("command", CheckStatus.WELL, executable)
 
     async def _run_in_order(self, checks: Sequence[tuple[str, CheckFunction]]) -> AsyncGenerator[Check, None]:
         whole = True
@@ -548,10 +548,10 @@ def _check_secrets(managed: ManagedServer) -> Check | None:
         for secret in managed.redact.secrets
         if secret.value in managed.entry.secrets and secret.label != USER_NAME
     }
-    found = [f"its {label} is {why}" for label, why in weak.items() if why]
-    if not found:
+    warnings = [f"its {label} is {why}" for label, why in weak.items() if why]
+    if not warnings:
         return None
-    text = f"{'; '.join(found[:_NAMED])}. It is hidden in results of this server, and nowhere else."
+    text = f"{'; '.join(warnings[:_NAMED])}. It is hidden in results of this server, and nowhere else."
     return Check("secrets", CheckStatus.DOUBTFUL, f"{text[0].upper()}{text[1:]}", "set a random one")
 
 
@@ -563,14 +563,14 @@ def _check_flows(tracker: ServerStatusTracker) -> Iterator[Check]:
 
 def _check_rejections(tracker: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
     """Check for tools that models have rejected since this process started."""
-    found = [
+    rejections = [
         f"{tool.name} by {model or 'the model'}: {why.rstrip('.')}"
         for tool in tracker.synced.capabilities.tools
         for model, why in refused(tool).items()
     ]
-    if found:
-        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        text = f"Services of models have refused tools of it: {'; '.join(found[:_NAMED])}{more}."
+    if rejections:
+        more = f"; and {len(rejections) - _NAMED} more" if len(rejections) > _NAMED else ""
+        text = f"Services of models have refused tools of it: {'; '.join(rejections[:_NAMED])}{more}."
         yield Check(
             "models", CheckStatus.DOUBTFUL, text, "have the server corrected, or leave the tools out of the profile"
         )

@@ -39,18 +39,18 @@ def read_hosts(text: str) -> Hosts:
     address = text.translate(_REMOVED).strip()
     scheme = _SCHEME.match(address)
     if not address:
-        found = Hosts()
+        hosts = Hosts()
     elif _WITH_AUTHORITY.match(address) or (scheme and scheme[1].lower() in _SPECIAL):
-        found = _url(address) | _further_urls(text)
+        hosts = _url(address) | _further_urls(text)
     elif scheme and scheme[1].lower() == "mailto":
-        found = _mail_hosts(unquote(address[len("mailto:") :]))
+        hosts = _mail_hosts(unquote(address[len("mailto:") :]))
     elif "@" in text:
-        found = _mail_hosts(text)
-    elif len(pieces := [each for each in _SEPARATORS.split(text) if each]) > 1:
-        found = _list(pieces) if not _PROSE.search(text) else _list(pieces) | UNREADABLE
+        hosts = _mail_hosts(text)
+    elif len(pieces := [piece for piece in _SEPARATORS.split(text) if piece]) > 1:
+        hosts = _list(pieces) if not _PROSE.search(text) else _list(pieces) | UNREADABLE
     else:
-        found = _bare_address(address)
-    return found
+        hosts = _bare_address(address)
+    return hosts
 
 
 def _list(pieces: Sequence[str]) -> Hosts:
@@ -71,7 +71,7 @@ def _url(address: str) -> Hosts:
 
 def _further_urls(text: str) -> Hosts:
     """Return the hosts of further URLs in one text."""
-    pieces = [each for each in _SEPARATORS.split(text) if _WITH_AUTHORITY.match(each)]
+    pieces = [piece for piece in _SEPARATORS.split(text) if _WITH_AUTHORITY.match(piece)]
     if len(pieces) > _MOST_PIECES:
         return UNREADABLE
     return reduce(or_, map(_url, pieces if len(pieces) > 1 else ()), Hosts())

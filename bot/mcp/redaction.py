@@ -98,7 +98,7 @@ class PassingTokens:
         if generation and generation not in self._generations:
             self._generations.append(generation)
             self.spellings = Spellings(
-                Secret(token, "token of its sign-in") for each in self._generations for token in each
+                Secret(token, "token of its sign-in") for token_set in self._generations for token in token_set
             )
 
     def clear(self) -> None:
@@ -155,7 +155,7 @@ class Redaction:
             case str():
                 return self(value)
             case list() | tuple():
-                return [self.json(each) for each in value]
+                return [self.json(item) for item in value]
             case dict():
                 redacted: dict[str, Any] = {}
                 for key, inner in value.items():
@@ -238,7 +238,7 @@ class KnownSecrets:
 
 def _merged(spans: Iterable[SecretSpan]) -> tuple[SecretSpan, ...]:
     merged: list[SecretSpan] = []
-    for span in sorted(spans, key=lambda each: (each.start, -each.end)):
+    for span in sorted(spans, key=lambda candidate: (candidate.start, -candidate.end)):
         if merged and span.start < merged[-1].end:
             merged[-1] = replace(merged[-1], end=max(merged[-1].end, span.end))
         else:
@@ -264,9 +264,9 @@ def _in_literal(literal: str, spans: Callable[[str], Iterable[SecretSpan]]) -> s
     return f'"{_without(body, shifted)}"'
 
 
-def _unique(name: str, taken: Container[str]) -> str:
+def _unique(name: str, names: Container[str]) -> str:
     numbered, number = name, 1
-    while numbered in taken:
+    while numbered in names:
         number += 1
         numbered = f"{name} {number}"
     return numbered

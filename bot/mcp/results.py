@@ -238,10 +238,10 @@ def _limit_files(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
 def _truncate_parts(parts: Sequence[ResultPart]) -> Sequence[ResultPart]:
     """Return the parts; if the texts are too long, one truncated text, and the full text as a file."""
     texts = _texts(parts)
-    shown = truncate(texts, _IN_A_FILE)
-    if len(shown) == len(texts) and list(shown) == texts:
+    truncated = truncate(texts, _IN_A_FILE)
+    if len(truncated) == len(texts) and list(truncated) == texts:
         return parts
-    return (*map(TextPart, shown), *_files(parts), FilePart("\n".join(texts).encode(), "text/plain", ""))
+    return (*map(TextPart, truncated), *_files(parts), FilePart("\n".join(texts).encode(), "text/plain", ""))
 
 
 def _texts_contain(texts: Sequence[str], structured: Any) -> bool:

@@ -168,9 +168,9 @@ def _of_text(text: str) -> Iterator[str]:
     )
     yield from (reason for kind, reason in kinds if kind.search(text))
     # Invisible characters may split an instruction.
-    seen = visible(text)
+    visible_text = visible(text)
     for kind, reason in ((_ORDERS, "it gives orders to the model"), (_PATHS, "it names files that hold secrets")):
-        if match := kind.search(seen):
+        if match := kind.search(visible_text):
             yield f"{reason}: \u201c{' '.join(match[0].split())[:_LONGEST_QUOTE]}\u201d"
 
 

@@ -160,7 +160,7 @@ class TurnExecution(TurnViews, Protocol):
         """Record the intent to send a call, before it is sent."""
 
     async def suspend_for_elicitation(
-        self, claim: Claim, n: int, asked: CallNeedsInput, expires_in: float | None
+        self, claim: Claim, n: int, needed: CallNeedsInput, expires_in: float | None
     ) -> TurnRecord:
         """Record that a server needs answers before the call is sent again. The call waits for the user, or continues
         at once if all elicitations are forbidden. Each elicitation expires after `expires_in` seconds.

@@ -155,7 +155,7 @@ def whole_card(step: ToolStep) -> ApprovalCard | None:
     return None if step.approval is None else _card(step, step.approval, whole_arguments(step))
 
 
-def _card(step: ToolStep, approval: Approval, shown: CallArguments) -> ApprovalCard:
+def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> ApprovalCard:
     tool = step.tool
     return ApprovalCard(
         approval_id=approval.id,
@@ -165,8 +165,8 @@ def _card(step: ToolStep, approval: Approval, shown: CallArguments) -> ApprovalC
         risk=risk_word(tool),
         server=single_line(tool.server, 60) if tool else "",
         tool=single_line(tool.name if tool else step.call.name, 60),
-        arguments=shown.arguments,
-        withheld=shown.withheld,
+        arguments=call_arguments.arguments,
+        withheld=call_arguments.withheld,
         asked_by=single_line(approval.requested_for.name, 60) or single_line(approval.requested_for.id, 60),
         expires_in=approval.expires_in,
         expires_at=approval.expires_at,
@@ -343,13 +343,14 @@ def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
 def _shown(arguments: Mapping[str, Any], masked: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Each argument's name and value as they are shown, by its real name."""
     pairs = zip(arguments, masked.items(), strict=True)
-    return {name: (shown, canonical_json(value)) for name, (shown, value) in pairs}
+    return {name: (text, canonical_json(value)) for name, (text, value) in pairs}
 
 
 def _differences(changed: tuple[ArgumentChange, ...]) -> list[str]:
     more = len(changed) - MOST_CHANGES
     lines = [
-        f"{_cut(name_spelled_out(each.name), _NAME)}: {_value(each.before)} → {_value(each.after)}" for each in changed
+        f"{_cut(name_spelled_out(change.name), _NAME)}: {_value(change.before)} → {_value(change.after)}"
+        for change in changed
     ]
     return [*lines[:MOST_CHANGES], *([f"{more} more"] if more > 0 else [])]
 
@@ -401,7 +402,7 @@ def withheld_text(card: ApprovalCard) -> str:
 
 def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
     """Return `name: value` lines within `room` characters, each with its warnings below. Omitted lines are counted."""
-    widest = max((len(each.label) for each in arguments if len(each.label) <= 20), default=0)
+    widest = max((len(entry.label) for entry in arguments if len(entry.label) <= 20), default=0)
     lines: list[str] = []
     for number, argument in enumerate(arguments):
         value = argument.shown.replace("\n", "\n" + " " * (widest + 2))
@@ -409,7 +410,7 @@ def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
         if sum(map(len, lines)) + len(line) > room:
             left = arguments[number:]
             more = f"{len(left)} more {'argument' if len(left) == 1 else 'arguments'}"
-            warned = " (with warnings)" if any(each.warnings for each in left) else ""
+            warned = " (with warnings)" if any(entry.warnings for entry in left) else ""
             lines.append(f"… {more}: {VIEW_ALL}{warned}")
             break
         lines.append(line)

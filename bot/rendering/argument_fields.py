@@ -65,7 +65,7 @@ class ArgumentForm:
 
     def argument_of(self, name: str) -> str:
         """The argument that a field is of."""
-        return next((each.argument for each in self.fields if each.field.name == name), "")
+        return next((form_field.argument for form_field in self.fields if form_field.field.name == name), "")
 
 
 def argument_form(
@@ -82,7 +82,7 @@ def argument_form(
     required = schema.get("required")
     needed = frozenset(map(str, required)) if isinstance(required, list | tuple) else frozenset[str]()
     names = list(dict.fromkeys((*map(str, properties), *arguments)))
-    made = [
+    fields = [
         _field(
             f"a{number}",
             name,
@@ -93,11 +93,13 @@ def argument_form(
         )
         for number, name in enumerate(names)
     ]
-    possible = [each for each in made if len(each.field.value) <= LONGEST]
-    first = sorted(possible, key=lambda each: (each.argument not in arguments, not each.required))[:most]
-    offered = {each.argument for each in first}
+    possible = [form_field for form_field in fields if len(form_field.field.value) <= LONGEST]
+    first = sorted(possible, key=lambda form_field: (form_field.argument not in arguments, not form_field.required))[
+        :most
+    ]
+    offered = {form_field.argument for form_field in first}
     return ArgumentForm(
-        tuple(each for each in possible if each.argument in offered),
+        tuple(form_field for form_field in possible if form_field.argument in offered),
         tuple(name for name in arguments if name not in offered),
     )
 
@@ -106,20 +108,20 @@ def read_arguments(
     form: ArgumentForm, arguments: Mapping[str, Any], answers: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return `arguments` changed by `answers`, and the errors by field. A field without an answer stays unchanged."""
-    made, errors = dict(arguments), {}
-    for each in form.fields:
-        if each.field.name not in answers:
+    changed, errors = dict(arguments), {}
+    for form_field in form.fields:
+        if form_field.field.name not in answers:
             continue
         try:
-            value = _read(each, answers[each.field.name])
+            value = _read(form_field, answers[form_field.field.name])
         except ValueError as error:
-            errors[each.field.name] = str(error)
+            errors[form_field.field.name] = str(error)
             continue
         if value is _ABSENT:
-            made.pop(each.argument, None)
+            changed.pop(form_field.argument, None)
         else:
-            made[each.argument] = value
-    return made, errors
+            changed[form_field.argument] = value
+    return changed, errors
 
 
 # ------------------------------------------------------------------ an argument as a field
@@ -143,8 +145,8 @@ def _field(name: str, argument: str, schema: Any, present: Any, *, required: boo
 
 
 def _label(name: str) -> str:
-    shown = name_spelled_out(name)
-    return shown if len(shown) <= _LABEL else f"{shown[: _LABEL - 1]}…"
+    label = name_spelled_out(name)
+    return label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}…"
 
 
 def _plain_schema(schema: Any) -> Mapping[str, Any]:
@@ -158,7 +160,7 @@ def _plain_schema(schema: Any) -> Mapping[str, Any]:
             return {**schema, **real[0]} if len(real) == 1 and len(branches) == 2 else schema
     kinds = schema.get("type")
     if isinstance(kinds, list):
-        real_kinds = [each for each in kinds if each != "null"]
+        real_kinds = [kind for kind in kinds if kind != "null"]
         return {**schema, "type": real_kinds[0]} if len(real_kinds) == 1 else schema
     return schema
 
@@ -202,7 +204,7 @@ def _fits(kind: _Kind, schema: Mapping[str, Any], present: Any) -> bool:  # noqa
             return isinstance(present, str) and present in schema["enum"]
         case _Kind.LINES:
             return isinstance(present, list | tuple) and all(
-                isinstance(each, str) and each and each == each.strip() and each.isprintable() for each in present
+                isinstance(item, str) and item and item == item.strip() and item.isprintable() for item in present
             )
         case _Kind.JSON:
             return True
@@ -269,7 +271,7 @@ def _shown(kind: _Kind, present: Any) -> str:
 
 def _quoted(text: str) -> str:
     """A text as it stands; in quotes where it would not come back as it went."""
-    harmless = all(each.isprintable() or each == "\n" for each in text)
+    harmless = all(character.isprintable() or character == "\n" for character in text)
     if text and harmless and text == text.strip() and not _looks_quoted(text):
         return text
     return json.dumps(text, ensure_ascii=not harmless)
@@ -295,26 +297,26 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def _read(each: ArgumentField, answer: str) -> Any:  # noqa: C901, PLR0911 - one case for each kind of field
+def _read(form_field: ArgumentField, answer: str) -> Any:  # noqa: C901, PLR0911 - one case for each kind of field
     """Return the value of an answer. Raises ValueError with the reason."""
     text = answer.replace("\r\n", "\n").strip()
     if not text:
-        return _nothing(each)
-    if text == each.field.value:
-        return each.present
-    match each.kind:
+        return _nothing(form_field)
+    if text == form_field.field.value:
+        return form_field.present
+    match form_field.kind:
         case _Kind.TEXT:
             return _unquoted(text)
         case _Kind.WHOLE:
             return _number(text, int)
         case _Kind.NUMBER:
             return _number(text, int, float)
-        case _Kind.SWITCH | _Kind.CHOICE if text == LEAVE_OUT and not each.required:
+        case _Kind.SWITCH | _Kind.CHOICE if text == LEAVE_OUT and not form_field.required:
             return _ABSENT
         case _Kind.SWITCH:
             return _one_of(text, {"yes": True, "no": False, "true": True, "false": False})
         case _Kind.CHOICE:
-            choices = each.field.choices or (text,)
+            choices = form_field.field.choices or (text,)
             return _one_of(text, {choice: choice for choice in choices if choice != LEAVE_OUT})
         case _Kind.LINES:
             return [line for line in map(str.strip, text.split("\n")) if line]
@@ -322,16 +324,20 @@ def _read(each: ArgumentField, answer: str) -> Any:  # noqa: C901, PLR0911 - one
             return _parsed(text)
 
 
-def _nothing(each: ArgumentField) -> Any:
+def _nothing(form_field: ArgumentField) -> Any:
     """Return the value of an empty field."""
-    if each.withheld:
-        return each.present
-    if each.kind is _Kind.LINES:
+    if form_field.withheld:
+        return form_field.present
+    if form_field.kind is _Kind.LINES:
         return (
-            each.present if not each.field.value and each.present is not _ABSENT else [] if each.required else _ABSENT
+            form_field.present
+            if not form_field.field.value and form_field.present is not _ABSENT
+            else []
+            if form_field.required
+            else _ABSENT
         )
-    if each.required:
-        raise ValueError(_NEEDED_TEXT if each.kind is _Kind.TEXT else _NEEDED)
+    if form_field.required:
+        raise ValueError(_NEEDED_TEXT if form_field.kind is _Kind.TEXT else _NEEDED)
     return _ABSENT
 
 

@@ -68,7 +68,7 @@ class CallArguments:
 def shared_arguments(step: ToolStep) -> CallArguments:
     """Return the arguments for a place with several readers."""
     hidden = lookalikes(step.call.arguments, _stored(step))
-    return CallArguments(_shown(step, hidden), sum(each.end - each.start for each in hidden))
+    return CallArguments(_shown(step, hidden), sum(span.end - span.start for span in hidden))
 
 
 def whole_arguments(step: ToolStep) -> CallArguments:
@@ -79,8 +79,8 @@ def whole_arguments(step: ToolStep) -> CallArguments:
 def disguises_in(step: ToolStep) -> tuple[str, ...]:
     """Return the deceptive parts of a call, for a place with several readers."""
     arguments = step.call.arguments
-    found = disguises(shared_json(arguments, _stored(step)))
-    return (*found, IMITATION) if imitates_mask(arguments) else found
+    warnings = disguises(shared_json(arguments, _stored(step)))
+    return (*warnings, IMITATION) if imitates_mask(arguments) else warnings
 
 
 def shared_json(arguments: Mapping[str, Any], stored: Iterable[StoredSecret] = ()) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _shown(step: ToolStep, hidden: tuple[Lookalike, ...]) -> tuple[CardArgument,
     masked = with_masks(arguments, _stored(step), hidden)
     pairs = zip(arguments.items(), masked.items(), strict=True)
     twins = lookalikes_of(masked)
-    return tuple(_argument(*original, *shown, twins=twins[shown[0]]) for original, shown in pairs)
+    return tuple(_argument(*original, *displayed, twins=twins[displayed[0]]) for original, displayed in pairs)
 
 
 def _argument(name: str, value: Any, shown_name: str, shown_value: Any, *, twins: tuple[str, ...]) -> CardArgument:

@@ -51,16 +51,16 @@ def scripts_of(character: str) -> frozenset[str]:
 
 def is_mixed(text: str) -> bool:
     """Return True if no script, and no writing system such as Japanese with Latin letters, has all the characters."""
-    sets = [found for each in set(text) if (found := scripts_of(each))]
+    sets = [scripts for character in set(text) if (scripts := scripts_of(character))]
     if not sets or frozenset.intersection(*sets):
         return False
-    others = [_systems(found) for found in sets if "Latin" not in found]
+    others = [_systems(scripts) for scripts in sets if "Latin" not in scripts]
     return not others or not frozenset.intersection(*others) & _EAST_ASIAN
 
 
 def script_names(text: str) -> tuple[str, ...]:
     """Return the names of the scripts in a text, sorted."""
-    return tuple(sorted({min(found) for each in set(text) if (found := scripts_of(each))}))
+    return tuple(sorted({min(scripts) for character in set(text) if (scripts := scripts_of(character))}))
 
 
 def is_emoji(character: str) -> bool:
@@ -88,7 +88,7 @@ _ADDRESS = 120
 """Maximum characters of an address, because its end names the owner."""
 
 _FLAGS = re.compile("\U0001f3f4\U000e0067\U000e0062(?:eng|sct|wls)\U000e007f".translate(
-    {ord(each): ord(each) + 0xE0000 for each in "englsctw"}
+    {ord(tag_letter): ord(tag_letter) + 0xE0000 for tag_letter in "englsctw"}
 ))  # fmt: skip
 """The emoji of England, Scotland and Wales: the only ones that are written in tag characters."""
 _TAGS = "\U000e0000-\U000e007f"
@@ -143,8 +143,8 @@ def spelled_out(text: str) -> str:
 
 def name_spelled_out(name: str) -> str:
     """Return a name on one line, in quotes where its ends could not be seen."""
-    shown = spelled_out(name).replace("\n", "\\u{a}").replace("\t", "\\u{9}")
-    return shown if name and " " not in name else f"“{shown}”"
+    spelled = spelled_out(name).replace("\n", "\\u{a}").replace("\t", "\\u{9}")
+    return spelled if name and " " not in name else f"“{spelled}”"
 
 
 def text_warnings(text: str) -> tuple[str, ...]:
@@ -157,18 +157,18 @@ def lookalikes_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     alike: dict[str, list[str]] = {}
     for name in names:
         alike.setdefault(_skeleton(name), []).append(name)
-    return {name: tuple(each for each in group if each != name) for group in alike.values() for name in group}
+    return {name: tuple(other for other in group if other != name) for group in alike.values() for name in group}
 
 
 def name_warnings(name: str, twins: Iterable[str]) -> tuple[str, ...]:
     """Return warnings on the name of an argument. `twins` are similar-looking other names."""
-    found = [f"The name: {_lowered(warning)}" for warning in text_warnings(name)]
+    warnings = [f"The name: {_lowered(warning)}" for warning in text_warnings(name)]
     if not name.strip():
-        found.append("The name is empty.")
-    found += [
+        warnings.append("The name is empty.")
+    warnings += [
         f"Its name can be taken for that of another argument: {_quoted(twin)}." for twin in [*twins][:_MOST_OF_A_KIND]
     ]
-    return tuple(found)
+    return tuple(warnings)
 
 
 def value_warnings(value: object) -> Iterator[str]:
@@ -180,7 +180,7 @@ def value_warnings(value: object) -> Iterator[str]:
     for warnings_of in (_disguises, _stray_blanks):
         for name, text in texts:
             if name:
-                yield from (f"The name {name}: {_lowered(each)}" for each in warnings_of(text))
+                yield from (f"The name {name}: {_lowered(warning)}" for warning in warnings_of(text))
             else:
                 yield from warnings_of(text)
 
@@ -188,10 +188,10 @@ def value_warnings(value: object) -> Iterator[str]:
 def disguises(value: object) -> tuple[str, ...]:
     """Return the hidden or misleading parts of a value and its names. Stray blanks do not count."""
     texts: list[tuple[str, str]] = []
-    found = list(_collected(value, texts))
+    warnings = list(_collected(value, texts))
     for name, text in texts:
-        found += [f"The name {name}: {_lowered(each)}" if name else each for each in _disguises(text)]
-    return tuple(dict.fromkeys(found))
+        warnings += [f"The name {name}: {_lowered(warning)}" if name else warning for warning in _disguises(text)]
+    return tuple(dict.fromkeys(warnings))
 
 
 def imitates_mask(value: object) -> bool:
@@ -249,7 +249,9 @@ def _stray_blanks(text: str) -> Iterator[str]:
 
 def _hidden(text: str) -> Iterator[str]:
     flags = {index for flag in _FLAGS.finditer(text) for index in range(*flag.span())}
-    right_to_left = any(unicodedata.bidirectional(each) in ("R", "AL") for each in text if each > "\u0590")
+    right_to_left = any(
+        unicodedata.bidirectional(character) in ("R", "AL") for character in text if character > "\u0590"
+    )
     tags: list[str] = []
     order: Counter[str] = Counter()
     controls: Counter[str] = Counter()
@@ -268,8 +270,8 @@ def _hidden(text: str) -> Iterator[str]:
         else:
             unseen[character] += 1
     if tags:
-        said = single_line("".join(tag if tag.isprintable() else REPLACEMENT for tag in tags), _QUOTE)
-        yield f"{_count(len(tags), 'invisible character')} with a hidden text: “{said}”."
+        hidden_text = single_line("".join(tag if tag.isprintable() else REPLACEMENT for tag in tags), _QUOTE)
+        yield f"{_count(len(tags), 'invisible character')} with a hidden text: “{hidden_text}”."
     if order:
         changes = "changes" if order.total() == 1 else "change"
         yield f"{_counted(order, 'character')} {changes} the order in which text is read."
@@ -291,7 +293,9 @@ def _belongs(text: str, index: int) -> bool:  # noqa: PLR0911 - one case for eac
         case "\u200c" | "\u200d" if before and unicodedata.combining(before) == _VIRAMA:
             return True
         case "\u200c" | "\u200d":
-            return all(each and unicodedata.category(each) in ("Lo", "Mn", "Mc") for each in (before, after))
+            return all(
+                neighbour and unicodedata.category(neighbour) in ("Lo", "Mn", "Mc") for neighbour in (before, after)
+            )
         case "\ufe0e" | "\ufe0f":
             return bool(before) and is_emoji(before)
     if not before:
@@ -306,16 +310,16 @@ def _belongs(text: str, index: int) -> bool:  # noqa: PLR0911 - one case for eac
 
 
 def _blank_lookalikes(text: str) -> Iterator[str]:
-    odd = Counter(each for run in _BLANK.finditer(text) if _is_odd_blank(run) for each in run.group())
+    odd = Counter(character for run in _BLANK.finditer(text) if _is_odd_blank(run) for character in run.group())
     if odd:
-        said = "looks like a blank and is not" if odd.total() == 1 else "look like blanks and are not"
-        yield f"{_counted(odd, 'character')} {said}."
+        phrase = "looks like a blank and is not" if odd.total() == 1 else "look like blanks and are not"
+        yield f"{_counted(odd, 'character')} {phrase}."
 
 
 def _undrawn(text: str) -> Iterator[str]:
-    if found := Counter(_UNDRAWN.findall(text)):
-        has = "has" if found.total() == 1 else "have"
-        yield f"{_counted(found, 'character')} {has} no agreed meaning and may not be drawn."
+    if counts := Counter(_UNDRAWN.findall(text)):
+        has = "has" if counts.total() == 1 else "have"
+        yield f"{_counted(counts, 'character')} {has} no agreed meaning and may not be drawn."
 
 
 def _is_odd_blank(run: re.Match[str]) -> bool:
@@ -323,7 +327,9 @@ def _is_odd_blank(run: re.Match[str]) -> bool:
     before, after = run.string[run.start() - 1 : run.start()], run.string[run.end() : run.end() + 1]
     match run.group():
         case "\u3000":
-            return not any(each and unicodedata.east_asian_width(each) in "WF" for each in (before, after))
+            return not any(
+                neighbour and unicodedata.east_asian_width(neighbour) in "WF" for neighbour in (before, after)
+            )
         case "\u00a0" | "\u202f" | "\u2009":
             # Numbers and units, and French punctuation.
             between_digits = before.isdigit() and (after.isdigit() or (bool(after) and after in "%‰°€$£¥₽"))
@@ -333,7 +339,7 @@ def _is_odd_blank(run: re.Match[str]) -> bool:
 
 
 def _code_points(run: re.Match[str]) -> str:
-    return "".join(f"\\u{{{ord(each):x}}}" for each in run.group())
+    return "".join(f"\\u{{{ord(character):x}}}" for character in run.group())
 
 
 def _ends(text: str) -> Iterator[str]:
@@ -357,9 +363,9 @@ def _blank_words(blanks: str) -> str:
 
 
 def _long_runs(text: str) -> Iterator[str]:
-    if run := max((len(each) for each in _RUN.findall(text)), default=0):
+    if run := max((len(run_text) for run_text in _RUN.findall(text)), default=0):
         yield f"{run} blanks in a row: look at what comes after them."
-    if lines := max((each.count("\n") - 1 for each in _EMPTY.findall(text)), default=0):
+    if lines := max((run_text.count("\n") - 1 for run_text in _EMPTY.findall(text)), default=0):
         yield f"{lines} empty lines in a row: look at what comes after them."
 
 
@@ -367,23 +373,23 @@ def _long_runs(text: str) -> Iterator[str]:
 
 
 def _hosts(hosts: Iterable[str]) -> Iterator[str]:
-    told = 0
+    warned = 0
     for host in dict.fromkeys(hosts):
-        if told < _MOST_OF_A_KIND and (said := _host_warning(host)):
-            told += 1
-            yield said
+        if warned < _MOST_OF_A_KIND and (warning := _host_warning(host)):
+            warned += 1
+            yield warning
 
 
 def _host_warning(host: str) -> str:
-    labels = [each for each in _DOTS.split(host) if each]
-    read = [_read_label(each) for each in labels]
+    labels = [part for part in _DOTS.split(host) if part]
+    read = [_read_label(label) for label in labels]
     reads = ".".join(read)
     if host.isascii() and reads == host:
         return ""
     leads = ".".join(map(_ascii_label, read))
     leads = leads if len(leads) <= _ADDRESS else f"…{leads[1 - _ADDRESS :]}"
     what = f"The address {_quoted(host)}" + (f" reads {_quoted(reads)}, which" if host.isascii() else "")
-    mixed = next((each for each in read if is_mixed(each)), "")
+    mixed = next((label for label in read if is_mixed(label)), "")
     if mixed:
         return f"{what} mixes alphabets: {', '.join(script_names(mixed))}. It leads to {leads}."
     for label in read:
@@ -397,14 +403,18 @@ def _host_warning(host: str) -> str:
 
 def _words(text: str, hosts: Iterable[str]) -> Iterator[str]:
     """Latin words, except those in hosts, with letters of another script that look like Latin ones."""
-    told = 0
+    warned = 0
     in_hosts = {word for host in hosts for word in _WORD.findall(host)}
     for word in dict.fromkeys(_WORD.findall(text)):
-        foreign = [each for each in word if each != "µ" and scripts_of(each) and "Latin" not in scripts_of(each)]
+        foreign = [
+            character
+            for character in word
+            if character != "µ" and scripts_of(character) and "Latin" not in scripts_of(character)
+        ]
         if not foreign or len(foreign) == len(word) or not all(map(_looks_latin, foreign)):
             continue
-        if told < _MOST_OF_A_KIND and word not in in_hosts and is_mixed(word):
-            told += 1
+        if warned < _MOST_OF_A_KIND and word not in in_hosts and is_mixed(word):
+            warned += 1
             yield f"The word {_quoted(word)} mixes alphabets: {', '.join(script_names(word))}."
 
 
@@ -433,8 +443,10 @@ def _ascii_label(label: str) -> str:
 def _skeleton(name: str) -> str:
     """Return the same text for all names that can be taken for one another."""
     composed = unicodedata.normalize("NFKC", name)
-    seen = "".join(each for each in composed if not _HIDDEN.match(each) and not _BLANK.match(each))
-    return "".join(_as_latin(seen).casefold().translate(_AS_LETTER).split())
+    visible = "".join(
+        character for character in composed if not _HIDDEN.match(character) and not _BLANK.match(character)
+    )
+    return "".join(_as_latin(visible).casefold().translate(_AS_LETTER).split())
 
 
 def _as_latin(text: str) -> str:
@@ -452,19 +464,19 @@ def _twins_inside(names: Sequence[str]) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    shown = spelled_out(text).replace("\n", "\\u{a}").replace("\t", "\\u{9}")
-    return f"“{shown}”" if len(shown) <= _QUOTE else f"“{shown[: _QUOTE - 1]}…”"
+    spelled = spelled_out(text).replace("\n", "\\u{a}").replace("\t", "\\u{9}")
+    return f"“{spelled}”" if len(spelled) <= _QUOTE else f"“{spelled[: _QUOTE - 1]}…”"
 
 
-def _counted(found: Counter[str], what: str) -> str:
-    codes = [f"U+{ord(each):04X}" for each in found]
+def _counted(counts: Counter[str], noun: str) -> str:
+    codes = [f"U+{ord(character):04X}" for character in counts]
     more = len(codes) - _MOST_OF_A_KIND
     listed = ", ".join(codes[:_MOST_OF_A_KIND]) + (f" and {more} more" if more > 0 else "")
-    return f"{_count(found.total(), what)} ({listed})"
+    return f"{_count(counts.total(), noun)} ({listed})"
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _lowered(sentence: str) -> str:

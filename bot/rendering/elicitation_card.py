@@ -84,17 +84,17 @@ class ElicitationCard:
 
 def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -> ElicitationCard:
     """The card of a question that the server of this call has asked."""
-    asked, author = elicitation.question.ask, view.turn.author
+    mode, author = elicitation.question.ask, view.turn.author
     server = server_name(step)
     is_open = elicitation.open and not (step.status.ended or view.turn.status.ended)
     return ElicitationCard(
         elicitation_id=elicitation.id,
-        title=f"{server} {_wants(asked)}",
+        title=f"{server} {_wants(mode)}",
         message=_cut(strip_control(elicitation.question.message).strip()),
         server=server,
         tool=single_line(step.tool.name if step.tool else step.call.name, FIELD_LIMIT),
-        fields=requested_fields(asked),
-        domain=domain_of(asked),
+        fields=requested_fields(mode),
+        domain=domain_of(mode),
         warning=warning_text(elicitation.question),
         outcome="" if is_open else outcome_text(elicitation),
         offers=_offers(elicitation) if is_open else (),
@@ -127,9 +127,9 @@ def outcome_text(elicitation: Elicitation) -> str:
             return f"Withdrawn: {reason}" if reason else NOT_NEEDED
 
 
-def requested_fields(asked: ElicitationMode) -> tuple[str, ...]:
+def requested_fields(mode: ElicitationMode) -> tuple[str, ...]:
     """Return the titles of the form's fields; empty for a link."""
-    match asked:
+    match mode:
         case FormMode(schema):
             properties = schema.get("properties")
             properties = properties if isinstance(properties, Mapping) else {}
@@ -147,12 +147,12 @@ def field_title(name: str, schema: object) -> str:
     return titled or single_line(show_invisible(name), FIELD_LIMIT) or NO_NAME
 
 
-def domain_of(asked: ElicitationMode) -> str:
+def domain_of(mode: ElicitationMode) -> str:
     """Return the domain of the link, with the port if one is named; empty for a form."""
-    if not isinstance(asked, UrlMode):
+    if not isinstance(mode, UrlMode):
         return ""
     try:
-        return single_line(show_invisible(urlsplit(asked.url).netloc.rpartition("@")[2]), 260)
+        return single_line(show_invisible(urlsplit(mode.url).netloc.rpartition("@")[2]), 260)
     except ValueError:
         return ""
 
@@ -166,8 +166,8 @@ def warning_text(question: ElicitationRequest) -> str:
             return NO_SECRETS if mentions_secret(question) else ""
 
 
-def _wants(asked: ElicitationMode) -> str:
-    match asked:
+def _wants(mode: ElicitationMode) -> str:
+    match mode:
         case FormMode():
             return "asks for an answer"
         case UrlMode():
@@ -218,20 +218,20 @@ class ElicitationForm:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the values that can be filled in, in order."""
-        return tuple(each.argument for each in self._made)
+        return tuple(form_field.argument for form_field in self._made)
 
     def field_of(self, name: str) -> str:
         """The field in which a value of this name is filled in; the first one where there is none."""
-        of_it = (each.field.name for each in self._made if each.argument == name)
+        of_it = (form_field.field.name for form_field in self._made if form_field.argument == name)
         return next(of_it, self.fields[0].name if self.fields else "")
 
     def read(self, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the values to send, and the errors by field. A field without an answer has its default."""
         form = argument_form({}, {})
         worded = {
-            each.field.name: self._worded(each.argument, answers[each.field.name])
-            for each in self._made
-            if each.field.name in answers
+            form_field.field.name: self._worded(form_field.argument, answers[form_field.field.name])
+            for form_field in self._made
+            if form_field.field.name in answers
         }
         values, errors = read_arguments(replace(form, fields=self._made), self._defaults, worded)
         sent: dict[str, Any] = dict.fromkeys(self._empty, "")
@@ -254,10 +254,10 @@ class ElicitationForm:
 
 def elicitation_form(schema: Mapping[str, Any]) -> ElicitationForm:
     """Return the form for a schema, filled in with its defaults."""
-    found = schema.get("properties")
-    properties = {str(name): about for name, about in found.items()} if isinstance(found, Mapping) else {}
+    declared = schema.get("properties")
+    properties = {str(name): about for name, about in declared.items()} if isinstance(declared, Mapping) else {}
     choices = {name: of_it for name, about in properties.items() if (of_it := _choices(about))}
-    shown = {name: _shown(about, choices.get(name, {})) for name, about in properties.items()}
+    displayed = {name: _shown(about, choices.get(name, {})) for name, about in properties.items()}
     defaults = {
         name: _titled(about["default"], choices.get(name, {}))
         for name, about in properties.items()
@@ -266,17 +266,19 @@ def elicitation_form(schema: Mapping[str, Any]) -> ElicitationForm:
     # An empty text would stand in its field as a pair of quotes.
     empty = tuple(name for name, default in defaults.items() if default == "")
     defaults = {name: default for name, default in defaults.items() if name not in empty}
-    form = argument_form({"properties": shown, "required": schema.get("required", [])}, defaults, FORM_FIELDS)
-    made = tuple(
+    form = argument_form({"properties": displayed, "required": schema.get("required", [])}, defaults, FORM_FIELDS)
+    form_fields = tuple(
         replace(field, field=replace(field.field, label=field_title(field.argument, properties[field.argument])))
         for field in form.fields
     )
-    offered = {each.argument for each in made}
+    offered = {form_field.argument for form_field in form_fields}
     left = tuple(field_title(name, about) for name, about in properties.items() if name not in offered)
     # Nothing is sent in somebody's name that they have not seen: the server knows its own defaults.
-    seen = {name: default for name, default in defaults.items() if name in offered}
+    form_defaults = {name: default for name, default in defaults.items() if name in offered}
     empty = tuple(name for name in empty if name in offered)
-    return ElicitationForm(tuple(each.field for each in made), left, made, choices, seen, empty)
+    return ElicitationForm(
+        tuple(form_field.field for form_field in form_fields), left, form_fields, choices, form_defaults, empty
+    )
 
 
 def _choices(schema: Any) -> Choices:
@@ -297,13 +299,13 @@ def _choices(schema: Any) -> Choices:
 
 def _by_title(values: Sequence[Any], titles: Sequence[Any]) -> Choices:
     """Values by titles; by themselves where two titles would look the same."""
-    shown = [
+    distinct = [
         single_line(show_invisible(title), TITLE_LIMIT) if isinstance(title, str) and title.strip() else _itself(value)
         for title, value in zip(titles, values, strict=True)
     ]
-    if len({each.lower() for each in shown}) < len(shown):
-        shown = [_itself(value) for value in values]
-    return dict(zip(shown, values, strict=True))
+    if len({name.lower() for name in distinct}) < len(distinct):
+        distinct = [_itself(value) for value in values]
+    return dict(zip(distinct, values, strict=True))
 
 
 def _itself(value: Any) -> str:
@@ -344,22 +346,22 @@ def _bounds(schema: Mapping[str, Any], choices: Choices, *, several: bool) -> st
 def _chosen(value: Any, choices: Choices) -> Any:
     """Return the value of a title, or of several. Raises ValueError with the choices."""
     if isinstance(value, list | tuple):
-        found = [_chosen(each, choices) for each in value]
-        return [each for number, each in enumerate(found) if each not in found[:number]]
+        chosen = [_chosen(item, choices) for item in value]
+        return [item for number, item in enumerate(chosen) if item not in chosen[:number]]
     if value in choices:
         return choices[value]
-    by_word = {word.lower(): each for title, each in choices.items() for word in (_itself(each), title)}
+    by_word = {word.lower(): item for title, item in choices.items() for word in (_itself(item), title)}
     if isinstance(value, str) and value.lower() in by_word:
         return by_word[value.lower()]
-    shown = ", ".join(list(choices)[: 2 * SHOWN])
-    raise ValueError(f"One of: {shown}{', …' if len(choices) > 2 * SHOWN else '.'}")
+    listed = ", ".join(list(choices)[: 2 * SHOWN])
+    raise ValueError(f"One of: {listed}{', …' if len(choices) > 2 * SHOWN else '.'}")
 
 
 def _titled(value: Any, choices: Choices) -> Any:
     """A default as it is shown."""
     if isinstance(value, list):
-        return [_titled(each, choices) for each in value]
-    return next((title for title, each in choices.items() if each == value), value)
+        return [_titled(item, choices) for item in value]
+    return next((title for title, item in choices.items() if item == value), value)
 
 
 def _usable(default: Any) -> bool:
@@ -369,5 +371,5 @@ def _usable(default: Any) -> bool:
     if redact_secrets("", default) != default:
         return False
     if isinstance(default, list):
-        return all(isinstance(each, str) for each in default)
+        return all(isinstance(item, str) for item in default)
     return isinstance(default, str | bool | int | float)

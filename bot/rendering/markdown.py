@@ -135,21 +135,21 @@ def parse(markdown: str) -> tuple[Node, ...]:
 
 def line_text(line: Line) -> str:
     """Return the text of a line."""
-    return "".join(each.text for each in line)
+    return "".join(part.text for part in line)
 
 
 def joined(line: Iterable[Inline]) -> Iterator[Inline]:
     """The same line, with words of one look that follow each other as one."""
     run: Text | None = None
-    for each in line:
-        if isinstance(each, Text) and run is not None and run.style == each.style:
-            run = Text(run.text + each.text, run.style)
+    for part in line:
+        if isinstance(part, Text) and run is not None and run.style == part.style:
+            run = Text(run.text + part.text, run.style)
             continue
         if run is not None:
             yield run
-        run = each if isinstance(each, Text) else None
-        if isinstance(each, Link):
-            yield each
+        run = part if isinstance(part, Text) else None
+        if isinstance(part, Link):
+            yield part
     if run is not None:
         yield run
 
@@ -180,7 +180,7 @@ class _Reader:
 
     def line(self, end: str) -> Line:
         """The text between here and a closing token."""
-        return tuple(each for token in self.until(end) for each in _inline(token.children or []))
+        return tuple(part for token in self.until(end) for part in _inline(token.children or []))
 
 
 def _nodes(reader: _Reader, end: str = "") -> Iterator[Node]:
@@ -251,8 +251,8 @@ def _inline(tokens: list[Token]) -> Iterator[Inline]:
             yield from _link(str(token.attrs.get("src", "")), token.content or "image", style)
         elif token.type == "code_inline":
             yield Text(token.content, replace(style, code=True))
-        elif said := _said(token):
-            yield from _with_addresses(Text(said, style))
+        elif text := _said(token):
+            yield from _with_addresses(Text(text, style))
 
 
 def _said(token: Token) -> str:
@@ -316,12 +316,12 @@ class SizeLimit:
 
 def split(markdown: str, room: SizeLimit) -> tuple[str, ...]:
     """The whole text, message by message."""
-    found = []
+    pieces = []
     rest = markdown
     while rest:
         part, rest = split_once(rest, room)
-        found.append(part)
-    return tuple(found)
+        pieces.append(part)
+    return tuple(pieces)
 
 
 def split_once(markdown: str, room: SizeLimit) -> tuple[str, str]:
@@ -508,8 +508,8 @@ def _sanitized_link(label: str, target: str) -> str:
     inside = _ACTIVE.sub(_made_inert, label)
     if not _is_permitted(target):
         return f"[{inside}]{JOINER}({_ACTIVE.sub(_made_inert, target)})"
-    shown = f"[{inside or target}]({target})"
-    return f"{shown} ({target})" if label and is_deceptive(label, target) else shown
+    link_text = f"[{inside or target}]({target})"
+    return f"{link_text} ({target})" if label and is_deceptive(label, target) else link_text
 
 
 def _is_permitted(target: str) -> bool:

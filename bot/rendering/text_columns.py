@@ -27,7 +27,8 @@ def columns(rows: Sequence[Sequence[str]], aligned: Sequence[str] = ()) -> str:
 def width(text: str) -> int:
     """Return the width of a line in columns: some characters take two, some none."""
     return sum(
-        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
     )
 
 
@@ -38,7 +39,7 @@ def widest(text: str) -> int:
 
 def _line(row: Sequence[str], widths: Sequence[int], aligned: Sequence[str]) -> str:
     sides = (*aligned, *("left" for _ in widths[len(aligned) :]))
-    return GAP.join(_padded(*each) for each in zip(row, widths, sides, strict=False)).rstrip()
+    return GAP.join(_padded(*cell) for cell in zip(row, widths, sides, strict=False)).rstrip()
 
 
 def _padded(cell: str, room: int, side: str) -> str:

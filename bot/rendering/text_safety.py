@@ -25,7 +25,7 @@ _AFTERTHOUGHT = ".,;:!?'\"*_~"
 
 def safe_url(url: str) -> str:
     """The address if a person may be sent there with a click: `http`, `https` and `mailto`; otherwise empty."""
-    if len(url) > LONGEST or not url.isprintable() or any(each.isspace() for each in url):
+    if len(url) > LONGEST or not url.isprintable() or any(character.isspace() for character in url):
         return ""
     try:
         parts = urlsplit(url)
@@ -47,7 +47,7 @@ def is_deceptive(label: str, url: str) -> bool:
     if "@" in parts.netloc:
         return True
     host = _bare(parts.hostname or "")
-    return any(_bare(each) != host for each in _HOSTS.findall(label))
+    return any(_bare(candidate) != host for candidate in _HOSTS.findall(label))
 
 
 def is_lookalike(url: str) -> bool:
@@ -69,14 +69,14 @@ def open_label(url: str) -> str:
 
 def find_urls(text: str) -> list[tuple[int, int]]:
     """Return the positions of web addresses in plain text, without the punctuation that follows them."""
-    found = []
+    spans = []
     for match in _BARE.finditer(text):
         address = match.group().rstrip(_AFTERTHOUGHT)
         while address.endswith((")", "]")) and address.count(address[-1]) > address.count("(["[address[-1] == "]"]):
             address = address[:-1].rstrip(_AFTERTHOUGHT)
         if safe_url(address):
-            found.append((match.start(), match.start() + len(address)))
-    return found
+            spans.append((match.start(), match.start() + len(address)))
+    return spans
 
 
 def _bare(host: str) -> str:
@@ -132,7 +132,7 @@ def _kept_joiner(match: re.Match[str]) -> str:
         return ""
     whole, start, end = match.string, match.start(), match.end()
     around = (whole[start - 1 : start], whole[end : end + 1])
-    return match.group() if all(each and _joins(each) for each in around) else ""
+    return match.group() if all(neighbour and _joins(neighbour) for neighbour in around) else ""
 
 
 def _joins(character: str) -> bool:

@@ -124,9 +124,9 @@ def _reason(result: ToolResult | None) -> str:
 
 
 def _attachments(result: ToolResult) -> str:
-    kept = [part for part in result.parts if isinstance(part, StoredFile)]
-    images = sum(isinstance(part, ImagePart) for part in result.parts) + sum(each.is_image for each in kept)
-    files = sum(isinstance(part, FilePart) for part in result.parts) + sum(not each.is_image for each in kept)
+    stored = [part for part in result.parts if isinstance(part, StoredFile)]
+    images = sum(isinstance(part, ImagePart) for part in result.parts) + sum(file.is_image for file in stored)
+    files = sum(isinstance(part, FilePart) for part in result.parts) + sum(not file.is_image for file in stored)
     return ", ".join(_counted(count, word) for count, word in ((images, "image"), (files, "file")) if count)
 
 
@@ -233,18 +233,18 @@ def offers_behind(blocker: BlockingTurn | None) -> tuple[StopTurnAction, ...]:
 
 def call_to_check(views: Sequence[TurnView]) -> CheckCallAction | None:
     """Return the newest call of unknown outcome in a conversation. `views` are oldest first."""
-    found = (
+    matching = (
         CheckCallAction(view.turn.id, step.n) for view, step in _newest(views) if step.status is StepStatus.UNKNOWN
     )
-    return next(found, None)
+    return next(matching, None)
 
 
 def call_to_run_again(views: Sequence[TurnView]) -> RunAgainAction | None:
     """Return the newest call of a conversation with unknown outcome, or whose second try was denied, expired or failed.
     `views` are oldest first.
     """
-    found = (RunAgainAction(view.turn.id, step.n) for view, step in _newest(views) if _wants_another_try(view, step))
-    return next(found, None)
+    matching = (RunAgainAction(view.turn.id, step.n) for view, step in _newest(views) if _wants_another_try(view, step))
+    return next(matching, None)
 
 
 def blocking_turn(views: Sequence[TurnView]) -> StopTurnAction | None:
@@ -464,10 +464,10 @@ def _entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep | Elicitat
 
 def _ending(view: TurnView) -> Iterator[Entry]:
     match view.turn.status:
-        case TurnStatus.QUEUED if said := waiting_text(view):
-            yield ActivityLine(said)
+        case TurnStatus.QUEUED if text := waiting_text(view):
+            yield ActivityLine(text)
         case TurnStatus.QUEUED | TurnStatus.RUNNING | TurnStatus.WAITING:
-            yield from (replace(each, growing=True) for each in _said(view.streaming))
+            yield from (replace(passage, growing=True) for passage in _said(view.streaming))
             if not view.streaming.strip() and (activity := single_line(str(view.activity), NOTE_LIMIT)):
                 yield ActivityLine(activity)
         case TurnStatus.CANCELLED:
@@ -516,8 +516,8 @@ def tool_text(line: ToolStatus) -> str:
     """A tool call on one line: `✓ notes.add_note  Added note 3`."""
     state = line.state if line.mark not in _QUIET or not line.summary else ""
     more = f" ({line.more})" if line.more else ""
-    told = "  ".join(part for part in (line.name, state, line.summary) if part)
-    return f"{MARKS[line.mark]} {told}{more}"
+    text = "  ".join(part for part in (line.name, state, line.summary) if part)
+    return f"{MARKS[line.mark]} {text}{more}"
 
 
 def busy_text(text: str) -> str:

@@ -257,15 +257,15 @@ def _decision(step: ToolStep) -> dict[str, Any]:
 def _question(step: ToolStep, elicitation: Elicitation) -> dict[str, Any]:
     match elicitation.question.ask:
         case FormMode(schema):
-            asked: dict[str, Any] = {"mode": "form", "schema": dict(schema)}
+            fields: dict[str, Any] = {"mode": "form", "schema": dict(schema)}
         case UrlMode(url):
-            asked = {"mode": "url", "url": url}
+            fields = {"mode": "url", "url": url}
     called = {name: value for name, value in _call_event(step).items() if name not in ("arguments", "status")}
     return {
         **called,
         "elicitation": elicitation.id,
         "message": elicitation.question.message,
-        **asked,
+        **fields,
         "expires_in": elicitation.expires_in,
         "expires_at": elicitation.expires_at,
     }
@@ -300,18 +300,18 @@ def answer(view: TurnView) -> str:
 
 
 def _events(before: TurnView | None, after: TurnView) -> Iterator[TurnEvent]:
-    told = _replies(before) if before else []
+    earlier = _replies(before) if before else []
     replies = _replies(after)
     old = {step.n: step for step in before.steps if isinstance(step, ToolStep)} if before else {}
-    said = 0
+    index = 0
     yield from _queue(before, after)
     for step in after.steps:
         if isinstance(step, ModelStep):
-            yield from _reply(after.turn.id, told, replies, said)
-            said += 1
+            yield from _reply(after.turn.id, earlier, replies, index)
+            index += 1
         else:
             yield from _call(old.get(step.n), before, step, after)
-    yield from _reply(after.turn.id, told, replies, said)
+    yield from _reply(after.turn.id, earlier, replies, index)
     if isinstance(after.activity, ModelRetry) and not (before and before.activity == after.activity):
         yield ModelPaused(after.turn.id, after.activity)
     yield from _ending(after)
@@ -329,9 +329,9 @@ def _replies(view: TurnView) -> list[str]:
     return [*texts, view.streaming] if view.streaming and not view.turn.status.ended else texts
 
 
-def _reply(turn_id: str, told: list[str], replies: list[str], index: int) -> Iterator[TurnEvent]:
+def _reply(turn_id: str, earlier: list[str], replies: list[str], index: int) -> Iterator[TurnEvent]:
     text = replies[index] if index < len(replies) else ""
-    if text and (index >= len(told) or told[index] != text):
+    if text and (index >= len(earlier) or earlier[index] != text):
         yield ReplyUpdated(turn_id, text)
 
 

@@ -249,16 +249,16 @@ class SqlApprovalLog:
         """Replace the arguments of a waiting approval. Return False if it is settled, overdue or was edited by another
         user.
         """
-        asked = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
-        if asked is None:
+        row = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
+        if row is None:
             return False
-        lock_turn(connection, asked.turn_id)
-        asked = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
-        if asked is None:
+        lock_turn(connection, row.turn_id)
+        row = connection.execute(_asked, {"approval_id": revision.approval_id}).first()
+        if row is None:
             return False
-        if asked.revision == revision.of + 1 and asked.fingerprint == revision.fingerprint:
+        if row.revision == revision.of + 1 and row.fingerprint == revision.fingerprint:
             return True
-        if asked.status != StepStatus.AWAITING or asked.revision != revision.of or asked.overdue:
+        if row.status != StepStatus.AWAITING or row.revision != revision.of or row.overdue:
             return False
         connection.execute(
             _revise,
@@ -267,24 +267,24 @@ class SqlApprovalLog:
                 "was": revision.of,
                 "what": dict(revision.arguments),
                 "by": revision.by.name,
-                "editors": sorted({*(asked.editors or ()), revision.by.principal}),
+                "editors": sorted({*(row.editors or ()), revision.by.principal}),
                 "print": revision.fingerprint,
                 "secrets": converter.unstructure(revision.secrets),
             },
         )
-        mark_view_stale(connection, asked.turn_id)
+        mark_view_stale(connection, row.turn_id)
         audit.record(
             connection,
             "revised",
             revision.by.principal,
-            turn_id=asked.turn_id,
+            turn_id=row.turn_id,
             subject=server_id_of(connection, revision.approval_id),
-            step=asked.n,
+            step=row.n,
             approval=revision.approval_id,
             revision=revision.of + 1,
             fingerprint=revision.fingerprint,
         )
-        notify_turn(connection, asked.turn_id)
+        notify_turn(connection, row.turn_id)
         return True
 
     @transaction
@@ -366,24 +366,24 @@ def _record_decision(
     """Settle an approval that is still awaiting and unchanged, or count one approver of several. `key` is unique to
     this decision: a second run with it returns the same result.
     """
-    made = connection.execute(_decided, {"key": key}).first()
-    if made is not None:
-        return _repeated_result(connection, made.approval_id, DecisionType(made.decision), signing)
-    asked = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
-    if asked is None:
+    recorded = connection.execute(_decided, {"key": key}).first()
+    if recorded is not None:
+        return _repeated_result(connection, recorded.approval_id, DecisionType(recorded.decision), signing)
+    row = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
+    if row is None:
         return ApprovalNotFound()
-    lock_turn(connection, asked.turn_id)
+    lock_turn(connection, row.turn_id)
     # Re-read under the lock: another decision may have been faster.
-    asked = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
-    rejection = _rejection(asked, decision)
-    if asked is None or rejection is not None:
+    row = connection.execute(_asked, {"approval_id": decision.approval_id}).first()
+    rejection = _rejection(row, decision)
+    if row is None or rejection is not None:
         return rejection or ApprovalNotFound()
     approved = decision.verdict is DecisionType.APPROVE
     if approved and signing.must_view and not _has_viewed(connection, decision):
         return ViewRequired()
     position = {"a": decision.approval_id, "r": decision.revision}
-    counted, outdated = _counted_approvers(connection, asked, decision, signing)
-    missing = _missing(asked, len(counted), signing)
+    counted, outdated = _counted_approvers(connection, row, decision, signing)
+    missing = _missing(row, len(counted), signing)
     if approved and decision.by.principal in counted:
         return AlreadyDecided(f"You have already approved it. It needs {_more_approvals(missing)}.")
     if approved:
@@ -406,25 +406,25 @@ def _record_decision(
         connection.execute(_count, {"a": decision.approval_id, "who": signers})
     counts = not approved or missing <= 1
     if counts:
-        _settle(connection, asked, decision, " and ".join(signers))
-    mark_view_stale(connection, asked.turn_id)
+        _settle(connection, row, decision, " and ".join(signers))
+    mark_view_stale(connection, row.turn_id)
     facts: dict[str, Any] = {"no_longer_count": sorted(outdated)} if approved and outdated else {}
     audit.record(
         connection,
         "decided" if counts else "signed",
         decision.by.principal,
-        turn_id=asked.turn_id,
+        turn_id=row.turn_id,
         subject=server_id_of(connection, decision.approval_id),
-        step=asked.n,
+        step=row.n,
         approval=decision.approval_id,
         revision=decision.revision,
         verdict=decision.verdict.value,
         evidence=signing.evidence,
         needed=0 if counts else missing - 1,
-        fingerprint=asked.fingerprint,
+        fingerprint=row.fingerprint,
         **facts,
     )
-    notify_turn(connection, asked.turn_id)
+    notify_turn(connection, row.turn_id)
     return Decided(decision.verdict) if counts else MoreApprovalsNeeded(missing - 1)
 
 
@@ -432,16 +432,16 @@ def _repeated_result(
     connection: sa.Connection, approval_id: str, verdict: DecisionType, signing: ApproverEvidence
 ) -> DecisionResult:
     """Return the result of a decision that was committed before, after a lost COMMIT response."""
-    asked = connection.execute(_asked, {"approval_id": approval_id}).one()
-    waits = asked.status == StepStatus.AWAITING
-    return MoreApprovalsNeeded(_missing(asked, len(asked.approver_names or ()), signing)) if waits else Decided(verdict)
+    row = connection.execute(_asked, {"approval_id": approval_id}).one()
+    waits = row.status == StepStatus.AWAITING
+    return MoreApprovalsNeeded(_missing(row, len(row.approver_names or ()), signing)) if waits else Decided(verdict)
 
 
-def _settle(connection: sa.Connection, asked: Any, decision: Decision, signers: str) -> None:
+def _settle(connection: sa.Connection, row: Any, decision: Decision, signers: str) -> None:
     approved = decision.verdict is DecisionType.APPROVE
     connection.execute(
         _settle_step,
-        {"t": asked.turn_id, "i": asked.n, "to": StepStatus.READY if approved else StepStatus.DENIED},
+        {"t": row.turn_id, "i": row.n, "to": StepStatus.READY if approved else StepStatus.DENIED},
     )
     connection.execute(
         _settle_approval,
@@ -449,20 +449,20 @@ def _settle(connection: sa.Connection, asked: Any, decision: Decision, signers: 
             "a": decision.approval_id,
             "by": signers or decision.by.name,
             "why": decision.reason,
-            "what": asked.asked if approved else None,
+            "what": row.asked if approved else None,
         },
     )
-    requeue(connection, asked.turn_id)
-    note_approvals_ended(connection, asked.turn_id, [asked.n], "approved" if approved else "denied")
+    requeue(connection, row.turn_id)
+    note_approvals_ended(connection, row.turn_id, [row.n], "approved" if approved else "denied")
 
 
 def _counted_approvers(
-    connection: sa.Connection, asked: Any, decision: Decision, signing: ApproverEvidence
+    connection: sa.Connection, approval: Any, decision: Decision, signing: ApproverEvidence
 ) -> tuple[_Approvers, _Approvers]:
     """Return the approvers that count, in their order, and those that no longer count because a rule has become
     stricter. The latter may approve again if the rule permits it.
     """
-    order = {name: position for position, name in enumerate(asked.approver_names or ())}
+    order = {name: position for position, name in enumerate(approval.approver_names or ())}
     rows = connection.execute(_signed, {"a": decision.approval_id, "r": decision.revision}).all()
     counted: dict[str, str] = {}
     outdated: dict[str, str] = {}
@@ -471,9 +471,9 @@ def _counted_approvers(
     return counted, outdated
 
 
-def _missing(asked: Any, signers: int, signing: ApproverEvidence) -> int:
+def _missing(row: Any, signers: int, signing: ApproverEvidence) -> int:
     """Return the number of missing approvers. The larger quorum of request and current rule applies."""
-    quorum: int = max(signing.quorum, decode(ApprovalRequirements, asked.requirements).quorum)
+    quorum: int = max(signing.quorum, decode(ApprovalRequirements, row.requirements).quorum)
     return quorum - signers
 
 
@@ -481,15 +481,15 @@ def _more_approvals(count: int) -> str:
     return "1 more approval" if count == 1 else f"{max(count, 0)} more approvals"
 
 
-def _rejection(asked: Any, decision: Decision) -> DecisionResult | None:
+def _rejection(row: Any, decision: Decision) -> DecisionResult | None:
     """Return the reason why this decision is not accepted, `None` if it is."""
-    if asked is None:
+    if row is None:
         return ApprovalNotFound()
-    if asked.status != StepStatus.AWAITING:
-        return AlreadyDecided(_settled_text(StepStatus(asked.status), asked.decided_by))
-    if asked.revision != decision.revision:
+    if row.status != StepStatus.AWAITING:
+        return AlreadyDecided(_settled_text(StepStatus(row.status), row.decided_by))
+    if row.revision != decision.revision:
         return StaleRevision()
-    return AlreadyDecided(_settled_text(StepStatus.EXPIRED, "")) if asked.overdue else None
+    return AlreadyDecided(_settled_text(StepStatus.EXPIRED, "")) if row.overdue else None
 
 
 def _settled_text(status: StepStatus, by: str) -> str:

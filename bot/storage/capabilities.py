@@ -230,10 +230,10 @@ def _replace_pins(connection: sa.Connection, server_id: str, tools: Iterable[Too
 
 def _pin(row: Any) -> Pin:
     try:
-        seen = decode(Tool, json.loads(row.body))
+        tool = decode(Tool, json.loads(row.body))
     except UNREADABLE:
-        seen = None
-    return Pin(row.server_id, row.tool, row.definition, seen, row.pinned_by, row.pinned_at)
+        tool = None
+    return Pin(row.server_id, row.tool, row.definition, tool, row.pinned_by, row.pinned_at)
 
 
 def encode_capabilities(capabilities: ServerCapabilities) -> str:

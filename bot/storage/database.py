@@ -72,14 +72,14 @@ def platform_of(conversation: str) -> str:
 
 def _record_ends(
     connection: sa.Connection,
-    asked: sa.Select[tuple[str, float]],
+    query: sa.Select[tuple[str, float]],
     turn_id: str,
     ns: Sequence[int],
     outcome: ApprovalOutcome,
 ) -> None:
     if not ns:
         return
-    for row in connection.execute(asked, {"t": turn_id, "ns": list(ns)}):
+    for row in connection.execute(query, {"t": turn_id, "ns": list(ns)}):
         record(connection, ApprovalEnded(platform_of(row.conversation), outcome, max(0.0, row.seconds)))
 
 

@@ -256,8 +256,8 @@ def _insert(
     )
 
 
-def _mode(asked: ElicitationMode) -> str:
-    return "form" if isinstance(asked, FormMode) else "link"
+def _mode(mode: ElicitationMode) -> str:
+    return "form" if isinstance(mode, FormMode) else "link"
 
 
 def _body(question: ElicitationRequest) -> dict[str, Any]:

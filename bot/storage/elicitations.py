@@ -34,11 +34,11 @@ class SqlElicitations:
     _database: Database
 
     async def suspend_for_elicitation(
-        self, claim: Claim, n: int, asked: CallNeedsInput, expires_in: float | None
+        self, claim: Claim, n: int, needed: CallNeedsInput, expires_in: float | None
     ) -> TurnRecord:
         """Save the elicitations of a call that is sent again with the answers. Raises LostLease and Stopped."""
-        new = [Elicitation(uuid.uuid4().hex, request, expires_in=expires_in) for request in asked.questions]
-        return await self._suspend(claim, n, new, asked.state)
+        new = [Elicitation(uuid.uuid4().hex, request, expires_in=expires_in) for request in needed.questions]
+        return await self._suspend(claim, n, new, needed.state)
 
     @transaction(patience=OWNER_PATIENCE_SECONDS)
     def _suspend(

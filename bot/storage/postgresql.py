@@ -93,8 +93,8 @@ class PostgresDatabase(Database):
         self._closed = True
         if self._underway:
             await asyncio.wait(self._underway.keys(), timeout=_SETTLING_SECONDS)
-        for errand in self._underway.values():
-            errand.cut()
+        for running in self._underway.values():
+            running.cut()
         for threads in (self._threads, self._urgent):
             threads.shutdown(wait=False, cancel_futures=True)
         if self._underway:
@@ -104,21 +104,21 @@ class PostgresDatabase(Database):
     async def _run_in(self, threads: ThreadPoolExecutor, transaction: Callable[[sa.Connection], T]) -> T:
         if self._closed:
             raise DatabaseError(f"The database {self.name} is closed.")
-        errand = _RunningTransaction()
+        running = _RunningTransaction()
 
         def whole() -> T:
-            errand.began_at = time.monotonic()
+            running.began_at = time.monotonic()
             with self._engine.begin() as connection:
-                errand.line = connection.connection.info["line"]
+                running.line = connection.connection.info["line"]
                 return transaction(connection)
 
         future = asyncio.get_running_loop().run_in_executor(threads, whole)
-        self._underway[future] = errand
+        self._underway[future] = running
         future.add_done_callback(self._over)
         try:
             while not future.done():
                 await asyncio.wait({future}, timeout=_LONGEST_SECONDS)
-                errand.cut_if_it_hangs()
+                running.cut_if_it_hangs()
         except asyncio.CancelledError:
             # The caller continues with the same rows and must not overtake this transaction.
             await asyncio.wait({future}, timeout=_SETTLING_SECONDS)

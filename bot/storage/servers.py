@@ -256,9 +256,9 @@ class SqlServerStore:
         await self._database.run(remove)
 
     @transaction
-    def save_capabilities(self, connection: sa.Connection, server_id: str, found: ServerCapabilities) -> None:
+    def save_capabilities(self, connection: sa.Connection, server_id: str, loaded: ServerCapabilities) -> None:
         """Save the current capabilities of a server."""
-        capabilities.save_capabilities(connection, server_id, found)
+        capabilities.save_capabilities(connection, server_id, loaded)
 
     @transaction
     def save_sync_failure(self, connection: sa.Connection, server_id: str, problem: str) -> None:

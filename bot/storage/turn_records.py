@@ -129,8 +129,8 @@ def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
     turn = read_turn(rows[0])
     done = tuple(_read_step(row, turn.author.platform) for row in rows if row.step_n is not None)
     if rows[0].asks:
-        asked = elicitation_rows.read(connection, turn_id)
-        done = tuple(_with_elicitations(step, asked.get(step.n, ())) for step in done)
+        elicitations = elicitation_rows.read(connection, turn_id)
+        done = tuple(_with_elicitations(step, elicitations.get(step.n, ())) for step in done)
     return TurnRecord(turn, done, rows[0].revision)
 
 
@@ -146,7 +146,9 @@ def read_history(
     revisions = {row.id: row.revision for row in reversed(rows)}
     known = ended.get(revisions)
     if len(known) < len(revisions):
-        read = _read_turns(connection, {turn_id: seen for turn_id, seen in revisions.items() if turn_id not in known})
+        read = _read_turns(
+            connection, {turn_id: revision for turn_id, revision in revisions.items() if turn_id not in known}
+        )
         ended.put(read.values())
         known |= read
     return History(tuple(known[turn_id] for turn_id in revisions if turn_id in known), summary)

@@ -406,11 +406,11 @@ def _parsed(path: Path, text: str, warnings: list[str]) -> Any:
 
 
 def _repeated(pairs: list[tuple[str, Any]]) -> Iterator[str]:
-    seen: set[str] = set()
+    names: set[str] = set()
     for key, _ in pairs:
-        if key in seen:
+        if key in names:
             yield key
-        seen.add(key)
+        names.add(key)
 
 
 def _section(path: Path, document: Any, warnings: list[str]) -> tuple[str, Mapping[str, Any]]:

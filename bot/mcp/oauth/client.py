@@ -240,8 +240,8 @@ def _request(endpoint: str, form: Mapping[str, str], registration: Registration)
     if registration.method == BASIC and secret:
         pair = base64.b64encode(f"{quote(name, safe='')}:{quote(secret, safe='')}".encode()).decode("ascii")
         return httpx2.Request("POST", endpoint, data=dict(form), headers={"authorization": f"Basic {pair}"})
-    shown = {"client_id": name, **({"client_secret": secret} if registration.method == POST and secret else {})}
-    return httpx2.Request("POST", endpoint, data={**form, **shown})
+    credentials = {"client_id": name, **({"client_secret": secret} if registration.method == POST and secret else {})}
+    return httpx2.Request("POST", endpoint, data={**form, **credentials})
 
 
 def _read(response: httpx2.Response, issuer: str) -> OAuthToken:

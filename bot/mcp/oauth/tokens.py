@@ -203,9 +203,9 @@ class TokenRefresh:
         self._task: asyncio.Task[None] | None = None
         self._holder = uuid.uuid4().hex
 
-    def possible(self, held: SignIn | None) -> bool:
+    def possible(self, sign_in: SignIn | None) -> bool:
         """Return True if another token can be had without a user."""
-        return self._is_client_credentials or (held is not None and bool(held.refresh_token))
+        return self._is_client_credentials or (sign_in is not None and bool(sign_in.refresh_token))
 
     def begin(self, old: str) -> None:
         """Refresh the still valid token `old` in the background, unless an attempt has just failed."""
@@ -361,24 +361,24 @@ class TokenProvider:
         """Return a token that is valid as far as this process knows; empty if there is none. Raises
         CountersignError if there may be one later.
         """
-        held, now = await self._cache.current(), self._dependencies.clock()
-        if held is None:
+        sign_in, now = await self._cache.current(), self._dependencies.clock()
+        if sign_in is None:
             return ""
-        over = not held.access_token or (held.expires_at is not None and now >= held.expires_at)
-        if over and not self._refresh.possible(held):
+        over = not sign_in.access_token or (sign_in.expires_at is not None and now >= sign_in.expires_at)
+        if over and not self._refresh.possible(sign_in):
             return ""
         if over:
-            await self._refresh.done(held.access_token)
-        elif held.renew_at is not None and now >= held.renew_at and self._refresh.possible(held):
-            self._refresh.begin(held.access_token)
+            await self._refresh.done(sign_in.access_token)
+        elif sign_in.renew_at is not None and now >= sign_in.renew_at and self._refresh.possible(sign_in):
+            self._refresh.begin(sign_in.access_token)
         return self._cache.access_token
 
     async def replace_token(self, refused: str, challenge: Challenge) -> str:
         """Return a token in place of a rejected or missing one; empty if there is none. Raises as `token`."""
         self.challenge = self._refresh.challenge = challenge
         self._cache.doubt()
-        held = await self._cache.current()
-        if self._cache.access_token in ("", refused) and self._refresh.possible(held):
+        sign_in = await self._cache.current()
+        if self._cache.access_token in ("", refused) and self._refresh.possible(sign_in):
             await self._refresh.done(refused)
         return "" if self._cache.access_token == refused else self._cache.access_token
 

@@ -289,8 +289,8 @@ class Connection:
             if self._token_provider is not None and self._token_provider.out:
                 session.report(Event.CONNECTION_LOST)
             match outcome:
-                case calls.RequestNotSent(reason, gone):
-                    session.report(Event.CONNECTION_LOST if gone else Event.REQUEST_FAILED)
+                case calls.RequestNotSent(reason, connection_lost):
+                    session.report(Event.CONNECTION_LOST if connection_lost else Event.REQUEST_FAILED)
                 case calls.NoResponse() if tool.repeatable:
                     unknown = CallOutcomeUnknown(outcome.reason)
                     session.report(Event.REQUEST_FAILED)

@@ -190,12 +190,12 @@ class StartLimiter:
         time.
         """
         await self._slots.acquire()
-        held = True
+        holds_slot = True
 
         def release() -> None:
-            nonlocal held
-            if held:
-                held = False
+            nonlocal holds_slot
+            if holds_slot:
+                holds_slot = False
                 self._slots.release()
 
         timer = asyncio.get_running_loop().call_later(self._seconds, release)

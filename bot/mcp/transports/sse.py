@@ -58,8 +58,8 @@ def _check(response: httpx2.Response) -> None:
     response.raise_for_status()
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "text/event-stream":
-        shown = kind if kind in _KNOWN_TYPES else "another type"
-        raise InvalidDefinition(f"Its url answers with {shown} and not with a stream of events.", _FIX)
+        type_name = kind if kind in _KNOWN_TYPES else "another type"
+        raise InvalidDefinition(f"Its url answers with {type_name} and not with a stream of events.", _FIX)
 
 
 async def _read(

@@ -408,9 +408,9 @@ class CardKeys:
         True.
         """
         self._asking = asking
-        for gone in self._questions.update(view, calls):
-            if self._asked == (gone.approval_id, gone.revision):
-                self._say(gone.outcome or "This call is not wanted any more.", self._theme.dim)
+        for removed in self._questions.update(view, calls):
+            if self._asked == (removed.approval_id, removed.revision):
+                self._say(removed.outcome or "This call is not wanted any more.", self._theme.dim)
         self._next()
 
     def withdraw(self) -> None:
@@ -512,7 +512,7 @@ class CardKeys:
             words.append((f"({self._questions.place})", ""))
         lines: list[list[tuple[str, str]]] = [[]]
         for word in words:
-            if lines[-1] and cells("  ".join(each for each, _ in (*lines[-1], word))) > width - 4:
+            if lines[-1] and cells("  ".join(text for text, _ in (*lines[-1], word))) > width - 4:
                 lines.append([])
             lines[-1].append(word)
         return [card_line("  ".join(self._key(*word) for word in line), self._theme) for line in lines]
@@ -542,9 +542,9 @@ class CardKeys:
     def _view_all(self, question: ApprovalPrompt) -> None:
         lines = self._pages or full_arguments(question.card, self._theme, self._screen.columns)
         room = max(self._screen.rows - PAGE_MARGIN, 4)
-        shown, self._pages = lines[:room], lines[room:]
+        visible, self._pages = lines[:room], lines[room:]
         self._viewed |= not self._pages
-        self._transcript.print_pieces(Piece(PieceKind.CARD, "\n".join([*shown, card_line("", self._theme)])))
+        self._transcript.print_pieces(Piece(PieceKind.CARD, "\n".join([*visible, card_line("", self._theme)])))
         self._screen.stop_asking()
         self._ask()
 

@@ -329,12 +329,12 @@ def _restore_redacted(step: ToolStep, sent: Mapping[str, Any]) -> dict[str, Any]
     stored = step.approval.secrets if step.approval is not None else ()
     # By original names: a name may be redacted too.
     originals = [
-        (name, {shown: value})
+        (name, {displayed: value})
         for form in (shared_json(present, stored), whole_json(step))
-        for name, (shown, value) in zip(present, form.items(), strict=True)
+        for name, (displayed, value) in zip(present, form.items(), strict=True)
     ]
     for name, value in sent.items():
-        original = next((real for real, shown in originals if shown == {name: value}), None)
+        original = next((real for real, displayed in originals if displayed == {name: value}), None)
         if original is not None:
             restored[original] = present[original]
         elif imitates_mask(name) or imitates_mask(value):

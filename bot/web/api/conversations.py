@@ -85,8 +85,8 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         summaries, total = await _page(
             dependencies.command_dependencies.archive, _key_prefixes(caller, workspace, own=own), page, size
         )
-        shown = [_shape(caller, summary) for summary in summaries]
-        return ConversationList(conversations=shown, total=total, page=page, size=size)
+        entries = [_shape(caller, summary) for summary in summaries]
+        return ConversationList(conversations=entries, total=total, page=page, size=size)
 
     @router.post("/api/conversations", response_model=ConversationShape, status_code=201)
     async def create_conversation(body: NewConversation, caller: MemberCaller, response: Response) -> ConversationShape:
