@@ -74,15 +74,15 @@ def csv_line(entry: AuditEntry) -> str:
         entry.hash,
         entry.mac,
     )
-    return _written((entry.seq, *(_inert(str(cell)) for cell in cells)))
+    return _format_row((entry.seq, *(_inert(str(cell)) for cell in cells)))
 
 
 def csv_head() -> str:
     """Return the CSV header."""
-    return _written(CSV_HEADINGS)
+    return _format_row(CSV_HEADINGS)
 
 
-def _written(cells: tuple[object, ...]) -> str:
+def _format_row(cells: tuple[object, ...]) -> str:
     line = io.StringIO(newline="")
     # The csv writer quotes only the line ends that it writes itself.
     csv.writer(line, lineterminator="\r\n").writerow(cells)

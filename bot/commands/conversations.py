@@ -80,7 +80,7 @@ def _turn(view: TurnView) -> Iterator[str]:
 
 def _reply(step: ModelStep) -> Iterator[str]:
     if step.message.text.strip():
-        yield _closed(step.message.text)
+        yield _close_fence(step.message.text)
     for note in step.notes:
         yield f"_Note:_ {inline_code(note)}"
 
@@ -123,7 +123,7 @@ def _inline_code(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines() or [""])
 
 
-def _closed(text: str) -> str:
+def _close_fence(text: str) -> str:
     """Close an open fence at the end of a reply, so that the rest of the document is unaffected."""
     fence = ""
     for line in text.splitlines():
@@ -272,7 +272,7 @@ class Conversations:
 
     async def _find(self, request: CommandContext) -> ConversationKey:
         """Return the named conversation if the user may see it. Raises NotFoundRejection otherwise."""
-        key = _meant(request.arguments.one("conversation"), request.conversation)
+        key = _parse_key(request.arguments.one("conversation"), request.conversation)
         if key is None or key.workspace_key != request.conversation.workspace_key:
             raise CommandRejected(_NONE)
         took_part = await self._dependencies.archive.has_participant(key, request.author.principal)
@@ -293,7 +293,7 @@ def _id(key: ConversationKey) -> str:
     return ":".join(str(key).split(":")[2:])
 
 
-def _meant(text: str, conversation: ConversationKey) -> ConversationKey | None:
+def _parse_key(text: str, conversation: ConversationKey) -> ConversationKey | None:
     """Parse a whole key, `channel:thread`, or a thread of this channel. Return None if it is invalid."""
     own = str(conversation).split(":")
     words = text.split(":") if text else own[3:]

@@ -259,7 +259,7 @@ class OAuthCallback:
             raise
         except CountersignError as error:
             return SignInRejected(error.cause, error.fix)
-        completed = await self._completed(sign_in)
+        completed = await self._result_of(sign_in)
         await self._tell(sign_in, completed)
         return completed
 
@@ -291,7 +291,7 @@ class OAuthCallback:
         servers = await self._directory.all(sign_in.conversation)
         return next((server for server in servers if server.id == sign_in.server), None)
 
-    async def _completed(self, sign_in: SignedIn) -> SignInCompleted:
+    async def _result_of(self, sign_in: SignedIn) -> SignInCompleted:
         server = await self._find(sign_in)
         if server is None:
             return SignInCompleted("", "the server", sign_in.by, 0, "It was removed at this very moment.")

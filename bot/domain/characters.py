@@ -57,10 +57,10 @@ def visible(text: str) -> str:
     U+FFFD.
     """
     bare = ESCAPES.sub("", text) if "\x1b" in text or not text.isascii() else text
-    return _HIDDEN.sub(_kept, bare)
+    return _HIDDEN.sub(_clean_character, bare)
 
 
-def _kept(match: re.Match[str]) -> str:
+def _clean_character(match: re.Match[str]) -> str:
     character = match.group()
     before, after = match.string[: match.start()][-1:], match.string[match.end() : match.end() + 1]
     if match["flag"] or character in _NUMBER_SIGNS:

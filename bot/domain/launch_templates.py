@@ -81,7 +81,7 @@ class TemplateSlot:
             raise ValueError(f"At most {LONGEST_VALUE} characters on one line, all of which can be seen.")
         if not text:
             raise ValueError("It is missing.")
-        fitted = _fitted(self.rule, text)
+        fitted = _fit_values(self.rule, text)
         if fitted.startswith("-") and not self.dashed:
             raise ValueError("It must not begin with a dash.")
         return fitted
@@ -127,7 +127,7 @@ class LaunchTemplate:
         """Return the program with these values in its slots, by name. An empty slot has its default. Checks texts only,
         not the file system. Raises InvalidSlotValue.
         """
-        fitted, errors = self._fitted(values)
+        fitted, errors = self._fit_values(values)
         known = {item.name for item in self.typed}
         errors |= dict.fromkeys(values.keys() - known, f"The template {self.name} has no such slot.")
         if errors:
@@ -140,13 +140,13 @@ class LaunchTemplate:
 
     def paths(self, values: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         """Yield the name, the folder and the resulting path of each slot for a path. Raises InvalidSlotValue."""
-        fitted, errors = self._fitted(values)
+        fitted, errors = self._fit_values(values)
         if errors:
             raise InvalidSlotValue(errors)
         for name, folder in self.folders.items():
             yield name, folder, fitted[name]
 
-    def _fitted(self, values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    def _fit_values(self, values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         fitted: dict[str, str] = {}
         errors: dict[str, str] = {}
         for slot in self.typed:
@@ -189,7 +189,7 @@ def _standing_for(place: re.Match[str], values: Mapping[str, str]) -> str:
     return values[place[1]] if place[1] else place[0][0]
 
 
-def _fitted(rule: SlotRule, text: str) -> str:
+def _fit_values(rule: SlotRule, text: str) -> str:
     match rule:
         case TextRule(pattern):
             if not pattern.fullmatch(text):

@@ -105,7 +105,7 @@ def escape_invisible(text: str) -> str:
     """
     if _LINES.sub("", text).isprintable() and not _reads_as_json(text):
         return text
-    return _spelled(canonical_json(text))
+    return _escape_invisible(canonical_json(text))
 
 
 def _parts(tool: Tool) -> Iterator[tuple[str, str]]:
@@ -144,11 +144,11 @@ def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
             for number, item in enumerate(value):
                 yield from _leaves(f"{path}[{number}]", item, depth - 1)
         case _:
-            yield path, _spelled(canonical_json(value))
+            yield path, _escape_invisible(canonical_json(value))
 
 
 def _step(key: str) -> str:
-    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{_spelled(canonical_json(key))}]"
+    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{_escape_invisible(canonical_json(key))}]"
 
 
 def _reads_as_json(text: str) -> bool:
@@ -160,7 +160,7 @@ def _reads_as_json(text: str) -> bool:
     return True
 
 
-def _spelled(text: str) -> str:
+def _escape_invisible(text: str) -> str:
     """Return JSON with its invisible characters escaped."""
     if text.isprintable():
         return text

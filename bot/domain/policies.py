@@ -97,7 +97,7 @@ def as_pattern(name: str) -> str:
 
 def matches_pattern(text: str, pattern: str) -> bool:
     """Return True if a text matches a pattern, case-sensitively."""
-    return text == pattern or (is_pattern(pattern) and _compiled(pattern).match(text) is not None)
+    return text == pattern or (is_pattern(pattern) and _compile_pattern(pattern).match(text) is not None)
 
 
 def is_for_server(rule: Rule, tool: Tool) -> bool:
@@ -111,7 +111,7 @@ def is_for_tool(rule: Rule, tool: Tool) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(pattern))
 
 

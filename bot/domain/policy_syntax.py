@@ -232,10 +232,10 @@ def _hint(key: str) -> str:
 def _text(table: Mapping[str, Any], key: str, otherwise: str) -> str:
     if key not in table:
         return otherwise
-    return _checked(table[key], key)
+    return _check_text(table[key], key)
 
 
-def _checked(value: Any, key: str) -> str:
+def _check_text(value: Any, key: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_TEXT:
         raise RuleError(key, f"must be a text of 1 to {LONGEST_TEXT} characters")
     return value
@@ -249,7 +249,7 @@ def _texts(table: Mapping[str, Any], key: str, fits: Callable[[str], object], sh
     if not isinstance(entries, list) or not 0 < len(entries) <= MOST_ENTRIES:
         raise RuleError(key, f"must be a text or a list of 1 to {MOST_ENTRIES} of them")
     for entry in entries:
-        if not fits(_checked(entry, key)):
+        if not fits(_check_text(entry, key)):
             raise RuleError(key, f"must be {shape}", entry)
     return frozenset(entries)
 
@@ -273,8 +273,8 @@ def _arguments(table: Mapping[str, Any]) -> Mapping[str, str]:
         key = f"arguments.{path}"
         if not isinstance(value, str | int | float | bool):
             raise RuleError(key, "must be a text, a number, true or false")
-        _checked(path, "arguments")
-        arguments[path] = _checked(value_text(value), key)
+        _check_text(path, "arguments")
+        arguments[path] = _check_text(value_text(value), key)
         try:
             comparison, _ = parse_comparison(path)
         except ValueError as error:

@@ -359,38 +359,38 @@ def with_masks(
         )
     for part in hidden:
         masks.setdefault((part.path, part.in_key), []).append((part.start, part.end, str(part)))
-    return _masked_mapping(arguments, (), masks)
+    return _mask_mapping(arguments, (), masks)
 
 
 _Masks = dict[tuple[Path, bool], list[tuple[int, int, str]]]
 """Replacements for ranges of characters of a text or a key."""
 
 
-def _masked_mapping(values: Mapping[str, Any], path: Path, masks: _Masks) -> dict[str, Any]:
+def _mask_mapping(values: Mapping[str, Any], path: Path, masks: _Masks) -> dict[str, Any]:
     masked: dict[str, Any] = {}
     for position, (key, inner) in enumerate(values.items()):
         within = (*path, position)
-        name = _replaced(str(key), masks.get((within, True), ()))
+        name = _replace_spans(str(key), masks.get((within, True), ()))
         while name in masked:
             name += "'"
-        masked[name] = _masked(inner, within, masks)
+        masked[name] = _mask_value(inner, within, masks)
     return masked
 
 
-def _masked(value: Any, path: Path, masks: _Masks) -> Any:
+def _mask_value(value: Any, path: Path, masks: _Masks) -> Any:
     here = masks.get((path, False), ())
     match value:
         case Mapping():
-            return _masked_mapping(value, path, masks)
+            return _mask_mapping(value, path, masks)
         case list() | tuple():
-            return [_masked(inner, (*path, index), masks) for index, inner in enumerate(value)]
+            return [_mask_value(inner, (*path, index), masks) for index, inner in enumerate(value)]
         case str():
-            return _replaced(value, here)
+            return _replace_spans(value, here)
         case _:
-            return _replaced(json.dumps(value), here) if here else value
+            return _replace_spans(json.dumps(value), here) if here else value
 
 
-def _replaced(text: str, masks: Iterable[tuple[int, int, str]]) -> str:
+def _replace_spans(text: str, masks: Iterable[tuple[int, int, str]]) -> str:
     for start, end, mask in sorted(masks, reverse=True):
         text = f"{text[:start]}{mask}{text[end:]}"
     return text

@@ -331,11 +331,11 @@ class History:
 
 def truncate_results(record: TurnRecord) -> TurnRecord:
     """Return an ended turn with every result cut to BEGINNING characters, because each question resends the history."""
-    steps = tuple(map(_remembered, record.steps))
+    steps = tuple(map(_shorten_step, record.steps))
     return record if steps == record.steps else replace(record, steps=steps)
 
 
-def _remembered(step: Step) -> Step:
+def _shorten_step(step: Step) -> Step:
     result = step.result if isinstance(step, ToolStep) else None
     if not isinstance(step, ToolStep) or result is None or len(result.said) <= BEGINNING:
         return step

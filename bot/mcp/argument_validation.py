@@ -201,36 +201,36 @@ def _rules(schema: _Schema) -> _Rules:
     text = canonical_json(schema.given)
     if len(text) > _LARGEST_SCHEMA:
         raise _NotCheckable
-    return _compiled(text)
+    return _compile(text)
 
 
 @lru_cache(maxsize=512)
-def _compiled(text: str) -> _Rules:
+def _compile(text: str) -> _Rules:
     schema = json.loads(text)
     # In both the library would go on with checks of its own: by other rules, and by regular expressions.
     if text.count('"$schema":"') > ("$schema" in schema) or '"patternProperties":' in text:
         raise _NotCheckable
     kind = validator_for(schema, default=Draft202012Validator)
     kind.check_schema(schema)
-    return _Rules(_bounded(kind)(schema, registry=Registry()), FlatSchema.of(schema))
+    return _Rules(_bound_validator(kind)(schema, registry=Registry()), FlatSchema.of(schema))
 
 
 @cache
-def _bounded(kind: Any) -> Any:
+def _bound_validator(kind: Any) -> Any:
     """Return a draft's validator class without regular expressions, each rule counted."""
-    rules = {name: _counted(rule) for name, rule in kind.VALIDATORS.items()}
+    rules = {name: _count_steps(rule) for name, rule in kind.VALIDATORS.items()}
     return extend(kind, {**rules, "pattern": lambda *_: None})
 
 
-def _counted(rule: Callable[..., Any]) -> Callable[..., Any]:
-    def counted(validator: Any, expected: Any, value: Any, schema: Any) -> Any:
+def _count_steps(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def count_and_check(validator: Any, expected: Any, value: Any, schema: Any) -> Any:
         steps = _steps.get()
         steps.taken += 1
         if steps.taken > _MOST_STEPS:
             raise _NotCheckable
         return rule(validator, expected, value, schema)
 
-    return counted
+    return count_and_check
 
 
 def _phrase(error: Any) -> str:

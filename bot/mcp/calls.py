@@ -436,7 +436,7 @@ def _outcome_of_error(
     """Map an error of a call to its outcome. A text is a result that the model may read."""
     if attempt.refusal:
         return CallNotSent(attempt.refusal)
-    unanswered = _undelivered(error, attempt, tool, protocol) or _unknown(error, attempt, tool)
+    unanswered = _not_sent(error, attempt, tool, protocol) or _unknown(error, attempt, tool)
     if unanswered is not None:
         return unanswered
     if isinstance(error, MCPError) and not sdk.is_http_error_stand_in(error):
@@ -446,7 +446,7 @@ def _outcome_of_error(
     return f"Error calling MCP server: {refused_status(tool.server, attempt.status)}"
 
 
-def _undelivered(error: Exception, attempt: RequestContext, tool: Tool, protocol: str) -> RequestNotSent | None:
+def _not_sent(error: Exception, attempt: RequestContext, tool: Tool, protocol: str) -> RequestNotSent | None:
     if not attempt.sent:
         why = f": {attempt.failure.rstrip('.')}" if attempt.failure else ""
         return RequestNotSent(f"Server {tool.server} could not be reached{why}.", gone=not attempt.failure)

@@ -135,7 +135,7 @@ class NetworkProbes:
                 text = error.strerror or type(error).__name__
                 continue
             self._addresses = [item]
-            await _closed(writer)
+            await _close(writer)
             return Check("TCP", CheckStatus.WELL, f"{item} listens on port {port}")
         return broken(
             "TCP",
@@ -169,7 +169,7 @@ class NetworkProbes:
             why = error.strerror or "the connection was closed"
             return broken("TLS", f"TLS was refused: {why}.", "check the port, and what stands in front of the server")
         left = _seconds_left(writer)
-        await _closed(writer)
+        await _close(writer)
         if left is not None and left < _SOON:
             return Check(
                 "TLS", CheckStatus.DOUBTFUL, f"The certificate expires in {left / 86_400:.0f} days.", "renew it"
@@ -184,7 +184,7 @@ class NetworkProbes:
             )
             async with (
                 http_client(self._endpoint.headers, self._config.tool_timeout, below) as client,
-                self._asked(client) as response,
+                self._request(client) as response,
             ):
                 headers = response.headers
         if attempt.failure and attempt.refusal:
@@ -195,14 +195,14 @@ class NetworkProbes:
         self._status = attempt.status or 0
         self._refusal = attempt.refusal
         self._asked_for = headers.get("www-authenticate", "")
-        return self._judged(status_phrase(self._status), headers.get("location", ""))
+        return self._http_check(status_phrase(self._status), headers.get("location", ""))
 
-    def _asked(self, client: httpx2.AsyncClient) -> AbstractAsyncContextManager[httpx2.Response]:
+    def _request(self, client: httpx2.AsyncClient) -> AbstractAsyncContextManager[httpx2.Response]:
         if self._endpoint.kind is HttpKind.SSE:
             return client.stream("GET", self._endpoint.url, headers={"accept": "text/event-stream"})
         return client.stream("POST", self._endpoint.url, json=_QUESTION, headers=_ACCEPTED)
 
-    def _judged(self, phrase: str, location: str) -> Check:
+    def _http_check(self, phrase: str, location: str) -> Check:
         # The request is not an MCP message, so many healthy servers answer 400.
         text = f"a web server answers ({phrase})"
         match self._status:
@@ -255,7 +255,7 @@ def _seconds_left(writer: asyncio.StreamWriter) -> float | None:
     return None if expires is None else ssl.cert_time_to_seconds(expires) - time.time()
 
 
-async def _closed(writer: asyncio.StreamWriter) -> None:
+async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(1.0):
@@ -327,14 +327,14 @@ class ServerDiagnostics:
         """Check a server that need not be managed."""
         redact = self._shared.secrets.open(entry)
         try:
-            checks = self._verified(entry, redact)
+            checks = self._verify_checks(entry, redact)
             async with aclosing(checks):
                 async for check in checks:
                     yield _clean(check, redact)
         finally:
             self._shared.secrets.close(entry.config.id, redact)
 
-    async def _verified(self, entry: DesiredServer, redact: Redaction) -> AsyncGenerator[Check, None]:
+    async def _verify_checks(self, entry: DesiredServer, redact: Redaction) -> AsyncGenerator[Check, None]:
         if entry.problem:
             yield _split("definition", entry.problem)
             return
@@ -353,12 +353,12 @@ class ServerDiagnostics:
 
     async def diagnose(self, managed: ManagedServer) -> AsyncGenerator[Check, None]:
         """Check a managed server: its status first, its recent results last."""
-        checks = self._examined(managed)
+        checks = self._examine(managed)
         async with aclosing(checks):
             async for check in checks:
                 yield _clean(check, managed.redact)
 
-    async def _examined(self, managed: ManagedServer) -> AsyncGenerator[Check, None]:
+    async def _examine(self, managed: ManagedServer) -> AsyncGenerator[Check, None]:
         yield _check_status(managed)
         if check := _check_secrets(managed):
             yield check
@@ -510,10 +510,10 @@ def _check_tools(tracker: ServerStatusTracker) -> Check:
         return Check("tools", CheckStatus.DOUBTFUL, text, "correct them on the server, then sync")
     if not tools:
         return Check("tools", CheckStatus.DOUBTFUL, "It has no tools.", "check that the server has any, then sync")
-    return Check("tools", CheckStatus.WELL, f"{detail}{_renamed(tracker.config, tools)}")
+    return Check("tools", CheckStatus.WELL, f"{detail}{_rename_text(tracker.config, tools)}")
 
 
-def _renamed(config: ServerConfig, tools: Sequence[Tool]) -> str:
+def _rename_text(config: ServerConfig, tools: Sequence[Tool]) -> str:
     others = [tool for tool in tools if tool.name != f"{config.name}__{tool.original_name}"]
     if not others:
         return ""

@@ -132,7 +132,7 @@ class Redaction:
         """Return the positions of strong secrets in the text, in order and without overlaps. Weak ones may be
         words, so approvers must see them.
         """
-        return _merged((*self.strong.spans(text), *self._tokens.spellings.spans(text)))
+        return _merge_spans((*self.strong.spans(text), *self._tokens.spellings.spans(text)))
 
     def found_in(self, value: Any) -> bool:
         """True if a strong secret of this server is in a JSON value: in a text, a key or a number."""
@@ -199,7 +199,7 @@ class Redaction:
         return _JSON_TOKEN.sub(replaced, text)
 
     def _all_spans(self, text: str) -> tuple[SecretSpan, ...]:
-        return _merged((*self._all.spans(text), *self._tokens.spellings.spans(text)))
+        return _merge_spans((*self._all.spans(text), *self._tokens.spellings.spans(text)))
 
 
 class KnownSecrets:
@@ -236,7 +236,7 @@ class KnownSecrets:
         return _without(text, [span for spellings in known for span in spellings.spans(text)])
 
 
-def _merged(spans: Iterable[SecretSpan]) -> tuple[SecretSpan, ...]:
+def _merge_spans(spans: Iterable[SecretSpan]) -> tuple[SecretSpan, ...]:
     merged: list[SecretSpan] = []
     for span in sorted(spans, key=lambda candidate: (candidate.start, -candidate.end)):
         if merged and span.start < merged[-1].end:
@@ -248,7 +248,7 @@ def _merged(spans: Iterable[SecretSpan]) -> tuple[SecretSpan, ...]:
 
 def _without(text: str, spans: Iterable[SecretSpan]) -> str:
     pieces, end = [], 0
-    for span in _merged(spans):
+    for span in _merge_spans(spans):
         pieces += [text[end : span.start], HIDDEN]
         end = span.end
     return "".join((*pieces, text[end:])) if pieces else text

@@ -118,7 +118,7 @@ class ServerRegistry:
             self._disconnect(self._servers.pop(server_id), limit)
         for server_id, entry in wanted.items():
             before = self._servers.get(server_id)
-            self._servers[server_id] = managed = self._updated(before, entry)
+            self._servers[server_id] = managed = self._update(before, entry)
             if before is not None and before.redact is not managed.redact:
                 self._disconnect(before, limit)
             used = before is not None and before.connection is not None and before.connection.started
@@ -134,7 +134,7 @@ class ServerRegistry:
         if self._disconnecting:
             await asyncio.wait(self._disconnecting.values())
 
-    def _updated(self, before: ManagedServer | None, entry: DesiredServer) -> ManagedServer:
+    def _update(self, before: ManagedServer | None, entry: DesiredServer) -> ManagedServer:
         if before is None or before.connection is None or not _same(before, entry):
             return self._create(entry)
         before.connection.learn(entry.synced, entry.pinned)

@@ -250,14 +250,14 @@ def _texts_contain(texts: Sequence[str], structured: Any) -> bool:
     """
     if not any(texts):
         return False
-    wanted = _unwrapped(structured)
+    wanted = _unwrap(structured)
     if wanted in texts:  # as most servers do it, and to find out that a text is no JSON takes time
         return True
-    read = [_parsed(text) for text in texts]
+    read = [_parse_json(text) for text in texts]
     return structured in read or wanted in read or read == wanted
 
 
-def _unwrapped(structured: Any) -> Any:
+def _unwrap(structured: Any) -> Any:
     """Return the value of an object with one key: any value of `result`, a text of any key."""
     if isinstance(structured, Mapping) and len(structured) == 1:
         ((name, value),) = structured.items()
@@ -265,7 +265,7 @@ def _unwrapped(structured: Any) -> Any:
     return structured
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

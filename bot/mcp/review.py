@@ -186,20 +186,20 @@ def _prose(tool: types.Tool) -> Iterator[str]:
     """Yield the texts for users and models, without values of a schema, which may equal tool names."""
     yield from _top(tool)
     for schema in (tool.input_schema, tool.output_schema):
-        yield from _described(schema)
+        yield from _descriptions(schema)
 
 
-def _described(schema: Any) -> Iterator[str]:
+def _descriptions(schema: Any) -> Iterator[str]:
     match schema:
         case dict():
             for key, value in schema.items():
                 if key in _PROSE and isinstance(value, str):
                     yield value
                 else:
-                    yield from _described(value)
+                    yield from _descriptions(value)
         case list():
             for item in schema:
-                yield from _described(item)
+                yield from _descriptions(item)
 
 
 def _texts(tool: types.Tool) -> Iterator[str]:

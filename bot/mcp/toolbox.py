@@ -246,7 +246,7 @@ class McpToolbox:
 
     def servers(self) -> Sequence[ServerSnapshot]:
         """Return every server by name, redacted. One with an unreadable definition has no command and no address."""
-        return [self._shown(managed) for managed in self._servers]
+        return [self._redacted(managed) for managed in self._servers]
 
     def definition(self, server: str) -> ServerConfig:
         """Return a managed server with its secrets, which must not be shown. Raises NotFound."""
@@ -276,7 +276,7 @@ class McpToolbox:
         managed = self._find(server)
         if managed.connection is not None:
             await managed.connection.connect()
-        return self._shown(self._servers.get(server) or managed)
+        return self._redacted(self._servers.get(server) or managed)
 
     async def sync(self, server: str) -> ServerCapabilities:
         """Fetch all capabilities of a server and store them. Raises NotFound and ServerTrouble."""
@@ -289,7 +289,7 @@ class McpToolbox:
             for managed in self._servers
             if managed.connection is not None and managed.snapshot.status is ServerStatus.CONNECTED
         ]
-        await asyncio.gather(*map(_synced, connected))
+        await asyncio.gather(*map(_sync, connected))
 
     def verify(self, entry: DesiredServer) -> AsyncGenerator[Check, None]:
         """Yield the checks of a server that need not be managed."""
@@ -318,7 +318,7 @@ class McpToolbox:
             if distinctive(name)
         )
 
-    def _shown(self, managed: ManagedServer) -> ServerSnapshot:
+    def _redacted(self, managed: ManagedServer) -> ServerSnapshot:
         return redacted_snapshot(managed.snapshot, managed.redact)
 
     def _find(self, server: str) -> ManagedServer:
@@ -371,7 +371,7 @@ def _withheld_text(server: str, count: int) -> str:
     return f"{what} of server {server} {wait} new or changed. Fix: /mcp review {server}"
 
 
-async def _synced(connection: Connection) -> None:
+async def _sync(connection: Connection) -> None:
     with suppress(ServerTrouble):
         await connection.sync()
 

@@ -330,8 +330,8 @@ def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
     approval = step.approval
     if approval is None or approval.proposed is None:
         return ()
-    before = _shown(approval.proposed, shared_json(approval.proposed, approval.proposed_secrets))
-    after = _shown(step.call.arguments, shared_json(step.call.arguments, approval.secrets))
+    before = _displayed_arguments(approval.proposed, shared_json(approval.proposed, approval.proposed_secrets))
+    after = _displayed_arguments(step.call.arguments, shared_json(step.call.arguments, approval.secrets))
     return tuple(
         ArgumentChange(
             (after.get(name) or before[name])[0], before.get(name, _NO_VALUE)[1], after.get(name, _NO_VALUE)[1]
@@ -340,7 +340,7 @@ def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
     )
 
 
-def _shown(arguments: Mapping[str, Any], masked: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+def _displayed_arguments(arguments: Mapping[str, Any], masked: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Each argument's name and value as they are shown, by its real name."""
     pairs = zip(arguments, masked.items(), strict=True)
     return {name: (text, canonical_json(value)) for name, (text, value) in pairs}
@@ -349,17 +349,17 @@ def _shown(arguments: Mapping[str, Any], masked: Mapping[str, Any]) -> dict[str,
 def _differences(changed: tuple[ArgumentChange, ...]) -> list[str]:
     more = len(changed) - MOST_CHANGES
     lines = [
-        f"{_cut(name_spelled_out(change.name), _NAME)}: {_value(change.before)} → {_value(change.after)}"
+        f"{_cut_text(name_spelled_out(change.name), _NAME)}: {_value(change.before)} → {_value(change.after)}"
         for change in changed
     ]
     return [*lines[:MOST_CHANGES], *([f"{more} more"] if more > 0 else [])]
 
 
 def _value(text: str | None) -> str:
-    return _NOTHING if text is None else _cut(spelled_out(text), _VALUE)
+    return _NOTHING if text is None else _cut_text(spelled_out(text), _VALUE)
 
 
-def _cut(text: str, longest: int) -> str:
+def _cut_text(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest].rstrip()}… ({len(text)} characters)"
 
 

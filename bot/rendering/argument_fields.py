@@ -113,7 +113,7 @@ def read_arguments(
         if form_field.field.name not in answers:
             continue
         try:
-            value = _read(form_field, answers[form_field.field.name])
+            value = _parse_answer(form_field, answers[form_field.field.name])
         except ValueError as error:
             errors[form_field.field.name] = str(error)
             continue
@@ -138,7 +138,7 @@ def _field(name: str, argument: str, schema: Any, present: Any, *, required: boo
         hint=_hint(schema, kind, required=required, withheld=withheld),
         required=required and not withheld and kind is not _Kind.LINES,
         choices=() if withheld else choices,
-        value="" if withheld else _shown(kind, present),
+        value="" if withheld else _format_value(kind, present),
         longest=LONGEST,
     )
     return ArgumentField(argument, field, kind, present, required, withheld)
@@ -253,12 +253,12 @@ def _hint(schema: Mapping[str, Any], kind: _Kind, *, required: bool, withheld: b
 # ------------------------------------------------------------------ values as text, and back
 
 
-def _shown(kind: _Kind, present: Any) -> str:
+def _format_value(kind: _Kind, present: Any) -> str:
     if present is _ABSENT:
         return ""
     match kind:
         case _Kind.TEXT:
-            return _quoted(present)
+            return _quote_text(present)
         case _Kind.CHOICE:
             return str(present)
         case _Kind.SWITCH:
@@ -269,7 +269,7 @@ def _shown(kind: _Kind, present: Any) -> str:
             return _json(present)
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     """A text as it stands; in quotes where it would not come back as it went."""
     harmless = all(character.isprintable() or character == "\n" for character in text)
     if text and harmless and text == text.strip() and not _looks_quoted(text):
@@ -297,16 +297,16 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def _read(form_field: ArgumentField, answer: str) -> Any:  # noqa: C901, PLR0911 - one case for each kind of field
+def _parse_answer(form_field: ArgumentField, answer: str) -> Any:  # noqa: C901, PLR0911 - one case for each kind of field
     """Return the value of an answer. Raises ValueError with the reason."""
     text = answer.replace("\r\n", "\n").strip()
     if not text:
-        return _nothing(form_field)
+        return _empty_value(form_field)
     if text == form_field.field.value:
         return form_field.present
     match form_field.kind:
         case _Kind.TEXT:
-            return _unquoted(text)
+            return _unquote(text)
         case _Kind.WHOLE:
             return _number(text, int)
         case _Kind.NUMBER:
@@ -321,10 +321,10 @@ def _read(form_field: ArgumentField, answer: str) -> Any:  # noqa: C901, PLR0911
         case _Kind.LINES:
             return [line for line in map(str.strip, text.split("\n")) if line]
         case _Kind.JSON:
-            return _parsed(text)
+            return _parse_json(text)
 
 
-def _nothing(form_field: ArgumentField) -> Any:
+def _empty_value(form_field: ArgumentField) -> Any:
     """Return the value of an empty field."""
     if form_field.withheld:
         return form_field.present
@@ -341,7 +341,7 @@ def _nothing(form_field: ArgumentField) -> Any:
     return _ABSENT
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     if _looks_quoted(text):
         try:
             value = json.loads(text, strict=False)
@@ -353,7 +353,7 @@ def _unquoted(text: str) -> str:
 
 def _number(text: str, *kinds: type) -> Any:
     try:
-        value = _parsed(text)
+        value = _parse_json(text)
     except ValueError:
         value = None
     if not isinstance(value, bool) and isinstance(value, kinds):
@@ -367,9 +367,11 @@ def _one_of(text: str, values: Mapping[str, Any]) -> Any:
     return values[text]
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
-        return _flat(json.loads(text, object_pairs_hook=unique_names, parse_constant=_refused, parse_float=_finite))
+        return _flat(
+            json.loads(text, object_pairs_hook=unique_names, parse_constant=_reject_constant, parse_float=_finite)
+        )
     except DuplicateName as error:
         raise ValueError(f"This cannot be used: {error}.") from None
     except (ValueError, RecursionError):
@@ -389,5 +391,5 @@ def _finite(text: str) -> float:
     return value
 
 
-def _refused(_constant: str) -> Sequence[Any]:
+def _reject_constant(_constant: str) -> Sequence[Any]:
     raise ValueError

@@ -49,7 +49,7 @@ class CardArgument:
     @property
     def label(self) -> str:
         """The name as a card has room for it."""
-        return _cut(self.name, NAME_LIMIT)
+        return _cut_text(self.name, NAME_LIMIT)
 
     @property
     def shortened(self) -> bool:
@@ -67,19 +67,19 @@ class CallArguments:
 
 def shared_arguments(step: ToolStep) -> CallArguments:
     """Return the arguments for a place with several readers."""
-    hidden = lookalikes(step.call.arguments, _stored(step))
-    return CallArguments(_shown(step, hidden), sum(span.end - span.start for span in hidden))
+    hidden = lookalikes(step.call.arguments, _stored_secrets(step))
+    return CallArguments(_card_arguments(step, hidden), sum(span.end - span.start for span in hidden))
 
 
 def whole_arguments(step: ToolStep) -> CallArguments:
     """Return the arguments for an approver who reads the call in private."""
-    return CallArguments(_shown(step, ()))
+    return CallArguments(_card_arguments(step, ()))
 
 
 def disguises_in(step: ToolStep) -> tuple[str, ...]:
     """Return the deceptive parts of a call, for a place with several readers."""
     arguments = step.call.arguments
-    warnings = disguises(shared_json(arguments, _stored(step)))
+    warnings = disguises(shared_json(arguments, _stored_secrets(step)))
     return (*warnings, IMITATION) if imitates_mask(arguments) else warnings
 
 
@@ -91,16 +91,16 @@ def shared_json(arguments: Mapping[str, Any], stored: Iterable[StoredSecret] = (
 
 def whole_json(step: ToolStep) -> dict[str, Any]:
     """Return the arguments of a call as JSON with the labels of stored secrets, and with everything else."""
-    return with_masks(step.call.arguments, _stored(step))
+    return with_masks(step.call.arguments, _stored_secrets(step))
 
 
-def _stored(step: ToolStep) -> tuple[StoredSecret, ...]:
+def _stored_secrets(step: ToolStep) -> tuple[StoredSecret, ...]:
     return step.approval.secrets if step.approval is not None else ()
 
 
-def _shown(step: ToolStep, hidden: tuple[Lookalike, ...]) -> tuple[CardArgument, ...]:
+def _card_arguments(step: ToolStep, hidden: tuple[Lookalike, ...]) -> tuple[CardArgument, ...]:
     arguments = step.call.arguments
-    masked = with_masks(arguments, _stored(step), hidden)
+    masked = with_masks(arguments, _stored_secrets(step), hidden)
     pairs = zip(arguments.items(), masked.items(), strict=True)
     twins = lookalikes_of(masked)
     return tuple(_argument(*original, *displayed, twins=twins[displayed[0]]) for original, displayed in pairs)
@@ -131,5 +131,5 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else canonical_json(value)
 
 
-def _cut(text: str, longest: int) -> str:
+def _cut_text(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest].rstrip()}… ({len(text)} characters)"

@@ -162,11 +162,12 @@ def lookalikes_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 def name_warnings(name: str, twins: Iterable[str]) -> tuple[str, ...]:
     """Return warnings on the name of an argument. `twins` are similar-looking other names."""
-    warnings = [f"The name: {_lowered(warning)}" for warning in text_warnings(name)]
+    warnings = [f"The name: {_lower_first(warning)}" for warning in text_warnings(name)]
     if not name.strip():
         warnings.append("The name is empty.")
     warnings += [
-        f"Its name can be taken for that of another argument: {_quoted(twin)}." for twin in [*twins][:_MOST_OF_A_KIND]
+        f"Its name can be taken for that of another argument: {_quote_text(twin)}."
+        for twin in [*twins][:_MOST_OF_A_KIND]
     ]
     return tuple(warnings)
 
@@ -176,11 +177,11 @@ def value_warnings(value: object) -> Iterator[str]:
     because they may be many.
     """
     texts: list[tuple[str, str]] = []
-    yield from _collected(value, texts)
+    yield from _collect_texts(value, texts)
     for warnings_of in (_disguises, _stray_blanks):
         for name, text in texts:
             if name:
-                yield from (f"The name {name}: {_lowered(warning)}" for warning in warnings_of(text))
+                yield from (f"The name {name}: {_lower_first(warning)}" for warning in warnings_of(text))
             else:
                 yield from warnings_of(text)
 
@@ -188,9 +189,9 @@ def value_warnings(value: object) -> Iterator[str]:
 def disguises(value: object) -> tuple[str, ...]:
     """Return the hidden or misleading parts of a value and its names. Stray blanks do not count."""
     texts: list[tuple[str, str]] = []
-    warnings = list(_collected(value, texts))
+    warnings = list(_collect_texts(value, texts))
     for name, text in texts:
-        warnings += [f"The name {name}: {_lowered(warning)}" if name else warning for warning in _disguises(text)]
+        warnings += [f"The name {name}: {_lower_first(warning)}" if name else warning for warning in _disguises(text)]
     return tuple(dict.fromkeys(warnings))
 
 
@@ -207,7 +208,7 @@ def imitates_mask(value: object) -> bool:
             return False
 
 
-def _collected(value: object, texts: list[tuple[str, str]]) -> Iterator[str]:
+def _collect_texts(value: object, texts: list[tuple[str, str]]) -> Iterator[str]:
     """Add every text in a value to `texts`, a name with itself in quotes. Yield warnings on similar names in one
     object.
     """
@@ -218,11 +219,11 @@ def _collected(value: object, texts: list[tuple[str, str]]) -> Iterator[str]:
             names = [str(key) for key in value]
             yield from _twins_inside(names)
             for name, inner in zip(names, value.values(), strict=True):
-                texts.append((_quoted(name), name))
-                yield from _collected(inner, texts)
+                texts.append((_quote_text(name), name))
+                yield from _collect_texts(inner, texts)
         case list() | tuple():
             for inner in value:
-                yield from _collected(inner, texts)
+                yield from _collect_texts(inner, texts)
 
 
 # ------------------------------------------------------------------ characters
@@ -274,11 +275,11 @@ def _hidden(text: str) -> Iterator[str]:
         yield f"{_count(len(tags), 'invisible character')} with a hidden text: “{hidden_text}”."
     if order:
         changes = "changes" if order.total() == 1 else "change"
-        yield f"{_counted(order, 'character')} {changes} the order in which text is read."
+        yield f"{_count_characters(order, 'character')} {changes} the order in which text is read."
     if controls:
-        yield f"{_counted(controls, 'control character')}."
+        yield f"{_count_characters(controls, 'control character')}."
     if unseen:
-        yield f"{_counted(unseen, 'invisible character')}."
+        yield f"{_count_characters(unseen, 'invisible character')}."
 
 
 def _belongs(text: str, index: int) -> bool:  # noqa: PLR0911 - one case for each kind of character
@@ -313,13 +314,13 @@ def _blank_lookalikes(text: str) -> Iterator[str]:
     odd = Counter(character for run in _BLANK.finditer(text) if _is_odd_blank(run) for character in run.group())
     if odd:
         phrase = "looks like a blank and is not" if odd.total() == 1 else "look like blanks and are not"
-        yield f"{_counted(odd, 'character')} {phrase}."
+        yield f"{_count_characters(odd, 'character')} {phrase}."
 
 
 def _undrawn(text: str) -> Iterator[str]:
     if counts := Counter(_UNDRAWN.findall(text)):
         has = "has" if counts.total() == 1 else "have"
-        yield f"{_counted(counts, 'character')} {has} no agreed meaning and may not be drawn."
+        yield f"{_count_characters(counts, 'character')} {has} no agreed meaning and may not be drawn."
 
 
 def _is_odd_blank(run: re.Match[str]) -> bool:
@@ -388,7 +389,7 @@ def _host_warning(host: str) -> str:
         return ""
     leads = ".".join(map(_ascii_label, read))
     leads = leads if len(leads) <= _ADDRESS else f"…{leads[1 - _ADDRESS :]}"
-    what = f"The address {_quoted(host)}" + (f" reads {_quoted(reads)}, which" if host.isascii() else "")
+    what = f"The address {_quote_text(host)}" + (f" reads {_quote_text(reads)}, which" if host.isascii() else "")
     mixed = next((label for label in read if is_mixed(label)), "")
     if mixed:
         return f"{what} mixes alphabets: {', '.join(script_names(mixed))}. It leads to {leads}."
@@ -415,7 +416,7 @@ def _words(text: str, hosts: Iterable[str]) -> Iterator[str]:
             continue
         if warned < _MOST_OF_A_KIND and word not in in_hosts and is_mixed(word):
             warned += 1
-            yield f"The word {_quoted(word)} mixes alphabets: {', '.join(script_names(word))}."
+            yield f"The word {_quote_text(word)} mixes alphabets: {', '.join(script_names(word))}."
 
 
 def _looks_latin(letter: str) -> bool:
@@ -457,18 +458,18 @@ def _twins_inside(names: Sequence[str]) -> Iterator[str]:
     groups = dict.fromkeys(frozenset((name, *twins)) for name, twins in lookalikes_of(names).items() if twins)
     for group in groups:
         listed = [name for name in names if name in group][:_MOST_OF_A_KIND]
-        yield f"Names in it can be taken for one another: {', '.join(map(_quoted, listed))}."
+        yield f"Names in it can be taken for one another: {', '.join(map(_quote_text, listed))}."
 
 
 # ------------------------------------------------------------------ words
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     spelled = spelled_out(text).replace("\n", "\\u{a}").replace("\t", "\\u{9}")
     return f"“{spelled}”" if len(spelled) <= _QUOTE else f"“{spelled[: _QUOTE - 1]}…”"
 
 
-def _counted(counts: Counter[str], noun: str) -> str:
+def _count_characters(counts: Counter[str], noun: str) -> str:
     codes = [f"U+{ord(character):04X}" for character in counts]
     more = len(codes) - _MOST_OF_A_KIND
     listed = ", ".join(codes[:_MOST_OF_A_KIND]) + (f" and {more} more" if more > 0 else "")
@@ -479,5 +480,5 @@ def _count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _lowered(sentence: str) -> str:
+def _lower_first(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]

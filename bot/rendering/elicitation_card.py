@@ -90,7 +90,7 @@ def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -
     return ElicitationCard(
         elicitation_id=elicitation.id,
         title=f"{server} {_wants(mode)}",
-        message=_cut(strip_control(elicitation.question.message).strip()),
+        message=_cut_message(strip_control(elicitation.question.message).strip()),
         server=server,
         tool=single_line(step.tool.name if step.tool else step.call.name, FIELD_LIMIT),
         fields=requested_fields(mode),
@@ -183,7 +183,7 @@ def _offers(elicitation: Elicitation) -> tuple[ElicitationButton, ...]:
             return (ElicitationButton("Show the link…", (VISIT, elicitation.id), strong=True), decline)
 
 
-def _cut(text: str) -> str:
+def _cut_message(text: str) -> str:
     beginning = "\n".join(text[:MESSAGE_LIMIT].split("\n")[:MESSAGE_LINES])
     return text if beginning == text else f"{beginning.rstrip()}…"
 
@@ -229,7 +229,7 @@ class ElicitationForm:
         """Return the values to send, and the errors by field. A field without an answer has its default."""
         form = argument_form({}, {})
         worded = {
-            form_field.field.name: self._worded(form_field.argument, answers[form_field.field.name])
+            form_field.field.name: self._spell_answer(form_field.argument, answers[form_field.field.name])
             for form_field in self._made
             if form_field.field.name in answers
         }
@@ -237,12 +237,12 @@ class ElicitationForm:
         sent: dict[str, Any] = dict.fromkeys(self._empty, "")
         for name, value in values.items():
             try:
-                sent[name] = _chosen(value, self._choices[name]) if name in self._choices else value
+                sent[name] = _choose_value(value, self._choices[name]) if name in self._choices else value
             except ValueError as error:
                 errors.setdefault(self.field_of(name), str(error))
         return sent, errors
 
-    def _worded(self, name: str, answer: str) -> str:
+    def _spell_answer(self, name: str, answer: str) -> str:
         """Return the typed text; for a choice, the choice's own spelling."""
         typed = answer.strip().lower()
         choices = self._choices.get(name, {})
@@ -257,9 +257,9 @@ def elicitation_form(schema: Mapping[str, Any]) -> ElicitationForm:
     declared = schema.get("properties")
     properties = {str(name): about for name, about in declared.items()} if isinstance(declared, Mapping) else {}
     choices = {name: of_it for name, about in properties.items() if (of_it := _choices(about))}
-    displayed = {name: _shown(about, choices.get(name, {})) for name, about in properties.items()}
+    displayed = {name: _displayed_schema(about, choices.get(name, {})) for name, about in properties.items()}
     defaults = {
-        name: _titled(about["default"], choices.get(name, {}))
+        name: _titles_of(about["default"], choices.get(name, {}))
         for name, about in properties.items()
         if isinstance(about, Mapping) and _usable(about.get("default"))
     }
@@ -312,7 +312,7 @@ def _itself(value: Any) -> str:
     return single_line(show_invisible(str(value)), TITLE_LIMIT)
 
 
-def _shown(schema: Any, choices: Choices) -> Mapping[str, Any]:
+def _displayed_schema(schema: Any, choices: Choices) -> Mapping[str, Any]:
     """The schema of a field as forms of arguments know them: choices are texts."""
     if not isinstance(schema, Mapping):
         return {}
@@ -343,10 +343,10 @@ def _bounds(schema: Mapping[str, Any], choices: Choices, *, several: bool) -> st
             return ""
 
 
-def _chosen(value: Any, choices: Choices) -> Any:
+def _choose_value(value: Any, choices: Choices) -> Any:
     """Return the value of a title, or of several. Raises ValueError with the choices."""
     if isinstance(value, list | tuple):
-        chosen = [_chosen(item, choices) for item in value]
+        chosen = [_choose_value(item, choices) for item in value]
         return [item for number, item in enumerate(chosen) if item not in chosen[:number]]
     if value in choices:
         return choices[value]
@@ -357,10 +357,10 @@ def _chosen(value: Any, choices: Choices) -> Any:
     raise ValueError(f"One of: {listed}{', …' if len(choices) > 2 * SHOWN else '.'}")
 
 
-def _titled(value: Any, choices: Choices) -> Any:
+def _titles_of(value: Any, choices: Choices) -> Any:
     """A default as it is shown."""
     if isinstance(value, list):
-        return [_titled(item, choices) for item in value]
+        return [_titles_of(item, choices) for item in value]
     return next((title for title, item in choices.items() if item == value), value)
 
 

@@ -210,7 +210,7 @@ def _nodes(reader: _Reader, end: str = "") -> Iterator[Node]:
 
 
 def _items(reader: _Reader, end: str) -> Iterator[tuple[Node, ...]]:
-    for _opened in reader.until(end):
+    for _match_fence in reader.until(end):
         yield tuple(_nodes(reader, "list_item_close"))
 
 
@@ -246,16 +246,16 @@ def _inline(tokens: list[Token]) -> Iterator[Inline]:
             yield from _link(link or "", "".join(label), style)
             link = None
         elif link is not None:
-            label.append(_said(token))
+            label.append(_token_text(token))
         elif token.type == "image":
             yield from _link(str(token.attrs.get("src", "")), token.content or "image", style)
         elif token.type == "code_inline":
             yield Text(token.content, replace(style, code=True))
-        elif text := _said(token):
+        elif text := _token_text(token):
             yield from _with_addresses(Text(text, style))
 
 
-def _said(token: Token) -> str:
+def _token_text(token: Token) -> str:
     return "\n" if token.type in ("softbreak", "hardbreak") else token.content
 
 
@@ -434,11 +434,11 @@ class _Scan:
             self.head = []
         elif not self.head and "|" in self.last and _DELIMITER.match(line.rstrip("\n")):
             self.head = [self.last, line] if self.room.weigh(self.last + line) <= self.room.good // 2 else []
-        if opened := self._opened(line):
+        if opened := self._match_fence(line):
             self.fence, self.indent = opened["fence"], len(opened["indent"])
             self.info = opened["info"].strip()[:_LONGEST_INFO]
 
-    def _opened(self, line: str) -> re.Match[str] | None:
+    def _match_fence(self, line: str) -> re.Match[str] | None:
         """The code block that a line opens. After backticks there can be no backtick (CommonMark, section 4.5)."""
         match = _FENCE.match(line)
         if not match or (match["fence"][0] == "`" and "`" in match["info"]):

@@ -86,14 +86,14 @@ class _Scan:
     def _in_list(self, line: str, bare: str) -> None:
         self.block.append(line)
         self.after_blank = False
-        self.fence = _opened(bare)
+        self.fence = _opening_fence(bare)
 
     def _fresh(self, line: str, bare: str) -> None:
         """A line that does not continue a list: it may begin a block, or go on with a paragraph."""
         if self.in_list or _starts_block(bare) or (_ITEM.match(bare) and not _RULE.match(bare)):
             self._finish()
         self.block.append(line)
-        self.fence = "" if bare.startswith("    ") else _opened(bare)
+        self.fence = "" if bare.startswith("    ") else _opening_fence(bare)
         if _ITEM.match(bare) and not _RULE.match(bare):
             self.in_list = True
         elif _HEADING.match(bare):
@@ -111,10 +111,10 @@ class _Scan:
 
 
 def _starts_block(bare: str) -> bool:
-    return bool(_HEADING.match(bare)) or bool(_opened(bare) and not _ITEM_FENCE.match(bare))
+    return bool(_HEADING.match(bare)) or bool(_opening_fence(bare) and not _ITEM_FENCE.match(bare))
 
 
-def _opened(bare: str) -> str:
+def _opening_fence(bare: str) -> str:
     """The fence that this line opens, if any. After backticks there can be no backtick (CommonMark, section 4.5)."""
     if match := _FENCE.match(bare):
         fence, info = match["fence"], match["info"]

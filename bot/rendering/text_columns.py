@@ -39,10 +39,10 @@ def widest(text: str) -> int:
 
 def _line(row: Sequence[str], widths: Sequence[int], aligned: Sequence[str]) -> str:
     sides = (*aligned, *("left" for _ in widths[len(aligned) :]))
-    return GAP.join(_padded(*cell) for cell in zip(row, widths, sides, strict=False)).rstrip()
+    return GAP.join(_pad(*cell) for cell in zip(row, widths, sides, strict=False)).rstrip()
 
 
-def _padded(cell: str, room: int, side: str) -> str:
+def _pad(cell: str, room: int, side: str) -> str:
     spare = room - width(cell)
     before = {"right": spare, "center": spare // 2}.get(side, 0)
     return " " * before + cell + " " * (spare - before)

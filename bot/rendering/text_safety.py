@@ -114,8 +114,8 @@ def show_invisible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _SURROGATES.sub(_spelled, INVISIBLE.sub(_spelled, text.replace("\r\n", "\n")))
-    return _MARKS.sub(_spelled_pile, _LINE_ENDS.sub(_spelled, text))
+    text = _SURROGATES.sub(_escape_match, INVISIBLE.sub(_escape_match, text.replace("\r\n", "\n")))
+    return _MARKS.sub(_spelled_pile, _LINE_ENDS.sub(_escape_match, text))
 
 
 def single_line(text: str, limit: int) -> str:
@@ -139,7 +139,7 @@ def _joins(character: str) -> bool:
     return unicodedata.category(character) in ("Lo", "Mn", "Mc") and not INVISIBLE.match(character)
 
 
-def _spelled(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     return _code_point(match.group())
 
 

@@ -92,7 +92,9 @@ def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
             return ToolStatus(StatusIcon.DENIED, name, "denied", *_denial(step))
         case StepStatus.DONE | StepStatus.FAILED:
             mark, state = _SENT[step.status]
-            return ToolStatus(mark, name, ", ".join(filter(None, (state, _granted(step)))), *_outcome_of(step.result))
+            return ToolStatus(
+                mark, name, ", ".join(filter(None, (state, _granted_by(step)))), *_outcome_of(step.result)
+            )
         case StepStatus.UNKNOWN:
             mark, state = _SENT[step.status]
             return ToolStatus(mark, name, state, _reason(step.result))
@@ -114,8 +116,8 @@ def _outcome_of(result: ToolResult | None) -> tuple[str, str]:
     lines = [line for line in result.text.splitlines() if line.strip()]
     first = single_line(lines[0], SUMMARY_LIMIT) if lines else ""
     if first in ("{", "[", "```", "---"):
-        return _counted(len(lines), "line"), ""
-    return first or _attachments(result), f"+{_counted(len(lines) - 1, 'line')}" if len(lines) > 1 else ""
+        return _count_text(len(lines), "line"), ""
+    return first or _attachments(result), f"+{_count_text(len(lines) - 1, 'line')}" if len(lines) > 1 else ""
 
 
 def _reason(result: ToolResult | None) -> str:
@@ -127,7 +129,7 @@ def _attachments(result: ToolResult) -> str:
     stored = [part for part in result.parts if isinstance(part, StoredFile)]
     images = sum(isinstance(part, ImagePart) for part in result.parts) + sum(file.is_image for file in stored)
     files = sum(isinstance(part, FilePart) for part in result.parts) + sum(not file.is_image for file in stored)
-    return ", ".join(_counted(count, word) for count, word in ((images, "image"), (files, "file")) if count)
+    return ", ".join(_count_text(count, word) for count, word in ((images, "image"), (files, "file")) if count)
 
 
 def _denial(step: ToolStep) -> tuple[str, str]:
@@ -138,12 +140,12 @@ def _denial(step: ToolStep) -> tuple[str, str]:
     return f"by {decider}: {reason}" if reason else f"by {decider}", ""
 
 
-def _granted(step: ToolStep) -> str:
+def _granted_by(step: ToolStep) -> str:
     """Return the author of the grant that replaced an approval."""
     return f"granted by {single_line(step.grant.name, 40) or single_line(step.grant.by, 40)}" if step.grant else ""
 
 
-def _counted(count: int, word: str) -> str:
+def _count_text(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
@@ -228,7 +230,7 @@ def offers_of_call(turn_id: str, step: ToolStep) -> tuple[CheckCallAction | RunA
 
 def offers_behind(blocker: BlockingTurn | None) -> tuple[StopTurnAction, ...]:
     """The way out for a message that waits behind people. A turn that is at work ends by itself."""
-    return (StopTurnAction(blocker.turn_id),) if blocker is not None and _awaited(blocker) else ()
+    return (StopTurnAction(blocker.turn_id),) if blocker is not None and _awaited_action(blocker) else ()
 
 
 def call_to_check(views: Sequence[TurnView]) -> CheckCallAction | None:
@@ -256,13 +258,13 @@ def waiting_text(view: TurnView) -> str:
     """Return the reason that a queued turn waits; empty for any other turn."""
     if view.turn.status is not TurnStatus.QUEUED or not view.ahead:
         return ""
-    awaited = _awaited(view.blocker) if view.blocker is not None else ""
+    awaited = _awaited_action(view.blocker) if view.blocker is not None else ""
     if not awaited:
         return f"Waiting behind {_earlier(view.ahead)}"
     return f"Waiting behind {awaited}" + (f" and {_earlier(view.ahead - 1)}" if view.ahead > 1 else "")
 
 
-def _awaited(blocker: BlockingTurn) -> str:
+def _awaited_action(blocker: BlockingTurn) -> str:
     """Return the user action that a turn waits for; empty for a running turn."""
     if blocker.awaits_signature:
         return "an approval"
@@ -455,10 +457,10 @@ def _entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep | Elicitat
         match step:
             case ModelStep():
                 yield step
-                yield from _said(step.message.text)
+                yield from _reply_texts(step.message.text)
                 yield from (Note(single_line(note, NOTE_LIMIT)) for note in step.notes if note.strip())
             case ToolStep():
-                yield from _called(last_state(step, view), view)
+                yield from _call_entries(last_state(step, view), view)
     yield from _ending(view)
 
 
@@ -467,7 +469,7 @@ def _ending(view: TurnView) -> Iterator[Entry]:
         case TurnStatus.QUEUED if text := waiting_text(view):
             yield ActivityLine(text)
         case TurnStatus.QUEUED | TurnStatus.RUNNING | TurnStatus.WAITING:
-            yield from (replace(passage, growing=True) for passage in _said(view.streaming))
+            yield from (replace(passage, growing=True) for passage in _reply_texts(view.streaming))
             if not view.streaming.strip() and (activity := single_line(str(view.activity), NOTE_LIMIT)):
                 yield ActivityLine(activity)
         case TurnStatus.CANCELLED:
@@ -478,11 +480,11 @@ def _ending(view: TurnView) -> Iterator[Entry]:
             return
 
 
-def _said(text: str) -> Sequence[ReplyText]:
+def _reply_texts(text: str) -> Sequence[ReplyText]:
     return (ReplyText(text),) if text.strip() else ()
 
 
-def _called(step: ToolStep, view: TurnView) -> Iterator[Entry | ToolStep | ElicitationEntry]:
+def _call_entries(step: ToolStep, view: TurnView) -> Iterator[Entry | ToolStep | ElicitationEntry]:
     line = tool_status(step, view)
     text = step.result.text.strip() if step.result else ""
     by_hand = view.turn.question.call is not None and text and step.status in (StepStatus.DONE, StepStatus.FAILED)

@@ -159,11 +159,11 @@ TurnEvent = (
 
 def event_json(event: TurnEvent) -> dict[str, Any]:
     """One event as a JSON-ready dictionary."""
-    name, fields = _described(event)
+    name, fields = _describe_event(event)
     return {"event": name, "turn": event.turn_id, **fields}
 
 
-def _described(event: TurnEvent) -> tuple[str, dict[str, Any]]:  # noqa: C901, PLR0912 - one case for each kind of event
+def _describe_event(event: TurnEvent) -> tuple[str, dict[str, Any]]:  # noqa: C901, PLR0912 - one case for each kind of event
     fields: dict[str, Any]
     match event:
         case TurnQueued(_, ahead, blocker):
@@ -338,11 +338,11 @@ def _reply(turn_id: str, earlier: list[str], replies: list[str], index: int) -> 
 def _call(old: ToolStep | None, before: TurnView | None, new: ToolStep, after: TurnView) -> Iterator[TurnEvent]:
     turn_id = after.turn.id
     if new.approval and not (old and old.approval and old.approval.revision == new.approval.revision):
-        yield ApprovalRequested(turn_id, _asked(new, new.approval))
+        yield ApprovalRequested(turn_id, _as_asked(new, new.approval))
         old = None
     if new.approval and new.status is not StepStatus.AWAITING and _waits_or_is_new(old):
         yield ApprovalSettled(turn_id, _as_it_was(new, StepStatus.READY) if new.status in _SENT else new)
-    if _sent(new, after) and not (old and before and _sent(old, before)):
+    if _was_sent(new, after) and not (old and before and _was_sent(old, before)):
         yield ToolStarted(turn_id, _as_it_was(new, StepStatus.STARTED))
     progress = after.progress.get(new.n, "")
     if progress and not new.status.ended and not (before and before.progress.get(new.n) == progress):
@@ -364,7 +364,7 @@ def _questions(old: ToolStep | None, new: ToolStep, turn_id: str) -> Iterator[Tu
             yield ElicitationSettled(turn_id, new, elicitation)
 
 
-def _asked(step: ToolStep, approval: Approval) -> ToolStep:
+def _as_asked(step: ToolStep, approval: Approval) -> ToolStep:
     """A call as it was when its approval was asked for."""
     open_again = replace(approval, decided_by="", decided_at=None, reason="")
     return replace(_as_it_was(step, StepStatus.AWAITING), approval=open_again)
@@ -379,7 +379,7 @@ def _waits_or_is_new(step: ToolStep | None) -> bool:
     return step is None or step.status is StepStatus.AWAITING
 
 
-def _sent(step: ToolStep, view: TurnView) -> bool:
+def _was_sent(step: ToolStep, view: TurnView) -> bool:
     """Return True if a call was sent at some time. A call after an elicitation is sent again."""
     under_way = step.status is StepStatus.READY and step.n in view.running
     return step.status in _SENT or under_way or bool(step.elicitations)

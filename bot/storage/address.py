@@ -56,7 +56,7 @@ def read_address(url: str) -> Address:
     """Parse `sqlite:///path` or `postgresql://…`. Raises DatabaseError for any other address."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme in _POSTGRES:
-        return PostgresServer(_checked(f"postgresql://{rest}"))
+        return PostgresServer(_check_url(f"postgresql://{rest}"))
     path = unquote(url.removeprefix(_SQLITE).partition("?")[0])
     if not url.startswith(_SQLITE) or path in ("", ":memory:"):
         # Only the scheme is repeated, because the rest may hold a password.
@@ -68,7 +68,7 @@ def read_address(url: str) -> Address:
     return SqliteFile(Path(path))
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     """Return the URL of one server. Raises DatabaseError if it is ambiguous: a password's unescaped `/` or `@` would
     leave a part of the password in the host, which is shown in messages.
     """

@@ -89,7 +89,7 @@ class SqlTokenStore:
         # The same id: this transaction is repeated after a lost COMMIT response.
         if row is None or row.id != token["id"]:
             raise Conflict(f"A token named {token['name']} already exists.", "revoke it first, or take another name")
-        created = _read(row)
+        created = _token_of(row)
         if is_added:
             audit.record(
                 connection,
@@ -106,13 +106,13 @@ class SqlTokenStore:
     @transaction
     def tokens(self, connection: sa.Connection) -> Sequence[ApiToken]:
         """Return all tokens by name."""
-        return [_read(row) for row in connection.execute(_all)]
+        return [_token_of(row) for row in connection.execute(_all)]
 
     @transaction
     def find_by_secret(self, connection: sa.Connection, token: str) -> ApiToken | None:
         """Return the valid token with this secret, `None` without one."""
         row = connection.execute(_by_hash, {"h": hash_token(token)}).first()
-        return None if row is None else _read(row)
+        return None if row is None else _token_of(row)
 
     @change_once
     def revoke(self, connection: sa.Connection, name: str, by: Author) -> bool:
@@ -124,7 +124,7 @@ class SqlTokenStore:
         return True
 
 
-def _read(row: sa.Row[tuple[object, ...]]) -> ApiToken:
+def _token_of(row: sa.Row[tuple[object, ...]]) -> ApiToken:
     return ApiToken(
         id=row.id,
         name=row.name,

@@ -79,7 +79,7 @@ def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -
                 fingerprint=_fingerprint(step.tool, step.call.arguments),
             )
             if added:
-                record(connection, _ended(step.tool, StepStatus.DENIED, None))
+                record(connection, _call_ended(step.tool, StepStatus.DENIED, None))
 
 
 def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: float | None = None) -> None:
@@ -150,7 +150,7 @@ def _record_ended(connection: sa.Connection, call: _EndedCall) -> None:
         **_tool_facts(call.tool),
         **call.facts,
     )
-    record(connection, _ended(call.tool, call.status, call.seconds))
+    record(connection, _call_ended(call.tool, call.status, call.seconds))
 
 
 def record_refused(connection: sa.Connection, approval_id: str, by: Author, reason: str) -> None:
@@ -205,7 +205,7 @@ def _argument_facts(tool: ToolRef | None, arguments: Any, grant: GrantUse | None
     return {"fingerprint": _fingerprint(tool, arguments), **used}
 
 
-def _ended(tool: ToolRef | None, status: str, seconds: float | None) -> CallEnded:
+def _call_ended(tool: ToolRef | None, status: str, seconds: float | None) -> CallEnded:
     return CallEnded(tool.server if tool else "", tool.name if tool else "", status, seconds)
 
 

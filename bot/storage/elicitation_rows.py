@@ -191,7 +191,7 @@ def read(connection: sa.Connection, turn_id: str) -> Mapping[int, Sequence[Any]]
 
 def elicitations_of(rows: Sequence[Any]) -> tuple[Elicitation, ...]:
     """Decode the elicitations of a step."""
-    return tuple(map(_read, rows))
+    return tuple(map(_elicitation_of, rows))
 
 
 def replies_of(rows: Sequence[Any]) -> ElicitationResults | None:
@@ -268,7 +268,7 @@ def _body(question: ElicitationRequest) -> dict[str, Any]:
             return {"key": question.key, "message": question.message, "link": url}
 
 
-def _read(row: Any) -> Elicitation:
+def _elicitation_of(row: Any) -> Elicitation:
     body = row.request
     url_mode = UrlMode(body["link"]) if "link" in body else FormMode(body["form"])
     return Elicitation(

@@ -143,7 +143,7 @@ class SqlTurnExecution:
         charges = self._charges([reply] if reply else [])
         record = self._records.pop(claim)
         written = await self._append(claim, reply, calls, record=record, charges=charges)
-        return self._records.put(claim, _uninterrupted(written))
+        return self._records.put(claim, _raise_if_interrupted(written))
 
     async def start_call(self, claim: Claim, n: int) -> TurnRecord:
         """Record that a call is about to be sent. Raises LostLease if it may not be, and Stopped."""
@@ -173,7 +173,9 @@ class SqlTurnExecution:
         """End the turn with its last steps. A stopped turn ends as cancelled, and no other turn does."""
         charges = self._charges(last)
         record = self._records.pop(claim)
-        written = _uninterrupted(await self._finish(claim, status, last, failure, record=record, charges=charges))
+        written = _raise_if_interrupted(
+            await self._finish(claim, status, last, failure, record=record, charges=charges)
+        )
         self._ended.put([written])
         return self._records.put(claim, written)
 
@@ -416,7 +418,7 @@ def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
     }
 
 
-def _uninterrupted(record: TurnRecord | TurnInterrupted) -> TurnRecord:
+def _raise_if_interrupted(record: TurnRecord | TurnInterrupted) -> TurnRecord:
     if isinstance(record, TurnInterrupted):
         raise record
     return record

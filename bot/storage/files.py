@@ -39,7 +39,7 @@ def save_files(connection: sa.Connection, turn_id: str, result: ToolResult) -> T
     sizes = {row.id: row.size for row in connection.execute(_sizes, {"t": turn_id})}
     parts: list[ResultPart] = []
     for part in result.parts:
-        described = _described(part)
+        described = _without_bytes(part)
         if isinstance(part, ImagePart | FilePart) and isinstance(described, StoredFile):
             described = replace(described, id=_store(connection, turn_id, sizes, part.data))
         parts.append(described)
@@ -48,7 +48,7 @@ def save_files(connection: sa.Connection, turn_id: str, result: ToolResult) -> T
 
 def strip_bytes(result: ToolResult) -> ToolResult:
     """Return the result with names and sizes only, for a result that is never delivered."""
-    return replace(result, parts=tuple(_described(part) for part in result.parts))
+    return replace(result, parts=tuple(_without_bytes(part) for part in result.parts))
 
 
 def read_file(connection: sa.Connection, turn_id: str, file_id: str) -> bytes:
@@ -59,7 +59,7 @@ def read_file(connection: sa.Connection, turn_id: str, file_id: str) -> bytes:
     return bytes(data)
 
 
-def _described(part: ResultPart) -> ResultPart:
+def _without_bytes(part: ResultPart) -> ResultPart:
     match part:
         case ImagePart(data, mime_type, name, readers):
             return StoredFile("", mime_type, name, len(data), readers)

@@ -155,7 +155,9 @@ def use_grants(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep
     # Existing steps were added by this same transaction after a lost COMMIT response: no grant is used twice, and
     # a call on a grant revoked since needs no approval.
     return [
-        dataclasses.replace(step, approval=None) if step.n in existing else _covered(connection, step, conversation)
+        dataclasses.replace(step, approval=None)
+        if step.n in existing
+        else _cover_by_grant(connection, step, conversation)
         for step in calls
     ]
 
@@ -199,7 +201,7 @@ def delete_ended_grants(connection: sa.Connection, seconds: float) -> None:
     connection.execute(_delete_ended, {"seconds": seconds})
 
 
-def _covered(connection: sa.Connection, step: ToolStep, conversation: ConversationKey) -> ToolStep:
+def _cover_by_grant(connection: sa.Connection, step: ToolStep, conversation: ConversationKey) -> ToolStep:
     request = call_to_cover(step, conversation)
     if request is None:
         return step

@@ -69,7 +69,7 @@ _ahead = (
 )
 
 
-def _counted(of_person: sa.ColumnElement[bool]) -> sa.Select[int]:
+def _count_query(of_person: sa.ColumnElement[bool]) -> sa.Select[int]:
     some = (
         sa.select(sa.literal(1))
         .select_from(turns)
@@ -79,8 +79,8 @@ def _counted(of_person: sa.ColumnElement[bool]) -> sa.Select[int]:
     return sa.select(sa.func.count()).select_from(some.subquery())
 
 
-_queued_of = _counted(turns.c.status == TurnStatus.QUEUED)
-_running_of = _counted(turns.c.status == TurnStatus.RUNNING)
+_queued_of = _count_query(turns.c.status == TurnStatus.QUEUED)
+_running_of = _count_query(turns.c.status == TurnStatus.RUNNING)
 _lock_person = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(bindparam("person"), _QUEUES)))
 _ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
 
@@ -102,10 +102,10 @@ class SqlInbox:
         turn_id = uuid.uuid4().hex
         message = _with_key(message, turn_id)
         try:
-            return self._accepted(await self._enqueue(message, turn_id))
+            return self._require_receipt(await self._enqueue(message, turn_id))
         except (Duplicate, IntegrityError):
             receipt = await self._find_duplicate(message, turn_id)
-            return receipt if receipt is not None else self._accepted(await self._enqueue(message, turn_id))
+            return receipt if receipt is not None else self._require_receipt(await self._enqueue(message, turn_id))
 
     async def enqueue_and_claim(self, message: InboundMessage) -> tuple[Receipt, Claim | None]:
         """Add a turn for a message unless it is a duplicate, and claim it unless it has to wait. Raises QueueFull."""
@@ -115,7 +115,7 @@ class SqlInbox:
         self._arriving.add(turn_id)
         try:
             receipt, claim = await self._enqueue_and_claim(message, turn_id)
-            return self._accepted(receipt), claim
+            return self._require_receipt(receipt), claim
         except (Duplicate, IntegrityError):
             receipt = await self._find_duplicate(message, turn_id)
             return receipt if receipt is not None else await self.enqueue(message), None
@@ -178,7 +178,7 @@ class SqlInbox:
     def _find_duplicate(self, connection: sa.Connection, message: InboundMessage, turn_id: str) -> Receipt | None:
         return _find_duplicate(connection, message, turn_id)
 
-    def _accepted(self, receipt: Receipt | None) -> Receipt:
+    def _require_receipt(self, receipt: Receipt | None) -> Receipt:
         if receipt is None:
             raise QueueFull(self._limits.queued)
         return receipt

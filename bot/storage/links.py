@@ -72,17 +72,17 @@ class SqlLinkStore:
     @transaction
     def find(self, connection: sa.Connection, token: str) -> SecretLink | None:
         """Return the link, `None` if it is not valid."""
-        return _read(connection.execute(_find, {"h": hash_token(token)}).first())
+        return _link_of(connection.execute(_find, {"h": hash_token(token)}).first())
 
     @transaction
     def take(self, connection: sa.Connection, token: str) -> SecretLink | None:
         """Use up the link. After a lost COMMIT response the link is used and `None` is returned, because two users must
         never get it.
         """
-        return _read(connection.execute(_use_up, {"h": hash_token(token)}).first())
+        return _link_of(connection.execute(_use_up, {"h": hash_token(token)}).first())
 
 
-def _read(row: Any) -> SecretLink | None:
+def _link_of(row: Any) -> SecretLink | None:
     if row is None:
         return None
     try:

@@ -186,11 +186,11 @@ def _record(connection: sa.Connection, kind: str, by: Author, *, before: Rule | 
         workspace=about.workspace,
         server=slug or about.server,
         tool="" if about.tool == ANY else about.tool,
-        changes={"policy": f"{_described(before, slug)} → {_described(after, slug)}"},
+        changes={"policy": f"{_describe(before, slug)} → {_describe(after, slug)}"},
     )
 
 
-def _described(rule: Rule | None, slug: str) -> str:
+def _describe(rule: Rule | None, slug: str) -> str:
     """Return a rule as written to the audit: its effect alone if it has no other fields."""
     if rule is None:
         return "none"

@@ -207,12 +207,12 @@ def _differences(row: Any, columns: Mapping[str, Any]) -> Mapping[str, str]:
     was = {"name": row.name, "workspace": row.workspace, **before}
     now_is = {"name": columns["name"], "workspace": columns["workspace"], **after}
     return {
-        name: f"{_shortened(was.get(name))} → {_shortened(value)}"
+        name: f"{_shorten(was.get(name))} → {_shorten(value)}"
         for name, value in now_is.items()
         if name != "v" and was.get(name) != value
     }
 
 
-def _shortened(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"

@@ -170,7 +170,7 @@ class SqlServerStore:
         lock(connection)
         if connection.execute(_by_id, {"i": record.id}).first() is not None:
             # The same transaction, repeated after a lost COMMIT response: the id is unique to this record.
-            return _read(connection, record.id)
+            return _read_server(connection, record.id)
         _check_names(connection, record)
         authors = {"created_by": by.principal, "updated_by": by.principal}
         connection.execute(_add, {"id": record.id, **encode_server(record), **authors})
@@ -182,7 +182,7 @@ class SqlServerStore:
             facts["policy"] = policy.value
         audit.record(connection, "added server", by.principal, subject=record.id, **facts)
         bump(connection)
-        return _read(connection, record.id)
+        return _read_server(connection, record.id)
 
     async def change(
         self, record: ServerRecord, secrets: Mapping[str, str], by: Author, *, changes: Mapping[str, str]
@@ -208,7 +208,7 @@ class SqlServerStore:
         lock(connection)
         before = _row(connection, record.id)
         if _is_changed(connection, before, record, ciphertexts, by):
-            return _read(connection, record.id)
+            return _read_server(connection, record.id)
         _check_version(before, record.version)
         _check_names(connection, record)
         # `set_enablement` changes the enablement.
@@ -223,7 +223,7 @@ class SqlServerStore:
             facts["secrets_set"] = sorted(ciphertexts)
         audit.record(connection, "changed server", by.principal, subject=record.id, **facts)
         bump(connection)
-        return _read(connection, record.id)
+        return _read_server(connection, record.id)
 
     @transaction
     def set_enablement(
@@ -237,7 +237,7 @@ class SqlServerStore:
             facts = {"server": before.slug, "changes": {"standing": f"{before.enablement} → {standing}"}}
             audit.record(connection, _ENABLEMENT_KINDS[standing], by.principal, subject=server_id, **facts)
             bump(connection)
-        return _read(connection, server_id)
+        return _read_server(connection, server_id)
 
     async def remove(self, server_id: str, version: int, by: Author) -> None:
         """Delete a server with all that belongs to it. Raises Conflict, NotFound."""
@@ -288,14 +288,16 @@ class SqlServerStore:
         """Encrypt every stored secret and sign-in again with the first key. Those that no key decrypts stay as they
         are.
         """
-        stored_secrets, stored_sign_ins = await self._encrypted()
+        stored_secrets, stored_sign_ins = await self._read_all_encrypted()
         secrets, lost_secrets = await asyncio.to_thread(self._box.encrypt_again, stored_secrets)
         sign_ins, lost_sign_ins = await asyncio.to_thread(self._box.encrypt_again, stored_sign_ins)
         unopened = (*lost_secrets, *lost_sign_ins)
         return Resealed(await self._replace_encrypted(secrets, sign_ins, len(unopened), by), unopened)
 
     @transaction
-    def _encrypted(self, connection: sa.Connection) -> tuple[Sequence[EncryptedSecret], Sequence[EncryptedSignIn]]:
+    def _read_all_encrypted(
+        self, connection: sa.Connection
+    ) -> tuple[Sequence[EncryptedSecret], Sequence[EncryptedSignIn]]:
         return read_encrypted_secrets(connection), read_encrypted_sign_ins(connection)
 
     @transaction
@@ -350,7 +352,7 @@ def _row(connection: sa.Connection, server_id: str) -> Any:
     return row
 
 
-def _read(connection: sa.Connection, server_id: str) -> ServerRecord:
+def _read_server(connection: sa.Connection, server_id: str) -> ServerRecord:
     return _record(_row(connection, server_id), read_secrets(connection, server_id).values())
 
 

@@ -58,7 +58,7 @@ def resolve_launch(config: ServerConfig, templates: Templates) -> ServerConfig:
     """Return the server with the program of its template, if it has one. Raises InvalidDefinition."""
     match config.transport:
         case StdioTransport(env=env, launch=TemplateLaunch() as launch):
-            filled = _filled(_template(launch, templates), launch)
+            filled = _fill_template(_template(launch, templates), launch)
             return replace(config, transport=replace(filled, env={**filled.env, **env}))
         case _:
             return config
@@ -67,7 +67,7 @@ def resolve_launch(config: ServerConfig, templates: Templates) -> ServerConfig:
 def check_launch(process: StdioTransport, launch: TemplateLaunch, templates: Templates) -> None:
     """Check that the process is what the template starts now, without reading the disk. Raises InvalidDefinition."""
     template = _template(launch, templates)
-    filled = _filled(template, launch)
+    filled = _fill_template(template, launch)
     if (filled.command, filled.args, filled.cwd) != (process.command, process.args, process.cwd) or any(
         process.env.get(name) != value for name, value in filled.env.items()
     ):
@@ -124,7 +124,7 @@ def _template(launch: TemplateLaunch, templates: Templates) -> LaunchTemplate:
     return template
 
 
-def _filled(template: LaunchTemplate, launch: TemplateLaunch) -> StdioTransport:
+def _fill_template(template: LaunchTemplate, launch: TemplateLaunch) -> StdioTransport:
     try:
         return template.filled(launch.values)
     except InvalidSlotValue as misfilled:
@@ -319,7 +319,7 @@ def endpoint_fingerprint(config: ServerConfig) -> str:
     """
     match config.transport:
         case HttpTransport(url):
-            return digest(["http", *_shown(_without_credentials(url))])
+            return digest(["http", *_redact_url(_without_credentials(url))])
         case StdioTransport(command, args, _, cwd):
             return _program(command, tuple(args), cwd or "")
 
@@ -329,7 +329,7 @@ def _program(command: str, args: tuple[str, ...], folder: str) -> str:
     return digest(["stdio", command, [redact(argument) for argument in args], folder])
 
 
-def _shown(url: str) -> tuple[str, ...]:
+def _redact_url(url: str) -> tuple[str, ...]:
     """Return an address without parts that look like secrets. The host is kept in any case."""
     match = _HOST.match(url)
     host = match[0] if match else ""

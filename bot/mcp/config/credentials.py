@@ -43,7 +43,7 @@ def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerCon
         case HttpTransport() as endpoint:
             secret = values.get(AUTH_SECRET, "")
             signing_in = _signing_in(config.name, record.authentication, secret, values.get(USER_SLOT, ""))
-            headers = _joined(endpoint.headers, _slots(values, _HEADER), signing_in)
+            headers = _merge_headers(endpoint.headers, _slots(values, _HEADER), signing_in)
             for name, value in headers.items():
                 _check_header(config.name, name, value)
             terms = _terms(config.name, record.authentication, secret)
@@ -80,7 +80,7 @@ def _slots(values: Mapping[str, str], kind: str) -> dict[str, str]:
     return {slot.removeprefix(kind): value for slot, value in values.items() if slot.startswith(kind)}
 
 
-def _joined(*several: Mapping[str, str]) -> dict[str, str]:
+def _merge_headers(*several: Mapping[str, str]) -> dict[str, str]:
     """Merge headers by their names without case. The last value is used."""
     return dict({name.lower(): (name, value) for headers in several for name, value in headers.items()}.values())
 

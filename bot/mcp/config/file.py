@@ -351,14 +351,14 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
             f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions."
         ) from error
     warnings: list[str] = []
-    key, section = _section(path, _parsed(path, text, warnings), warnings)
+    key, section = _section(path, _parse_json(path, text, warnings), warnings)
     lines = lines_of(text)
     entries: list[DesiredServer] = []
     for name, value in section.items():
         try:
             entry = _entry(name, value, environment)
             warnings += (f"{path}: server {name!r} has an unknown key {key!r}, it is ignored." for key in entry.unknown)
-            entries.append(_disabled(entry) if entry.flag("disabled") else _enabled(entry))
+            entries.append(_disabled_server(entry) if entry.flag("disabled") else _enabled_server(entry))
         except InvalidDefinition as unusable:
             where = _line(lines, (key, name, *unusable.key.split(".", 1)))
             problem = f"{unusable.cause} Fix: {unusable.fix} (in {path}{where})."
@@ -372,15 +372,15 @@ def _line(lines: Mapping[JsonPath, int], at: JsonPath) -> str:
     return next((f", line {number}" for number in line_numbers if number is not None), "")
 
 
-def _enabled(entry: ConfigEntry) -> DesiredServer:
+def _enabled_server(entry: ConfigEntry) -> DesiredServer:
     config = server_config(entry)  # Collects the secrets of the entry.
     return DesiredServer(config, secrets=frozenset(entry.secrets))
 
 
-def _disabled(entry: ConfigEntry) -> DesiredServer:
+def _disabled_server(entry: ConfigEntry) -> DesiredServer:
     """Return a disabled server. It may be incomplete, for example with a variable that is not set."""
     try:
-        return replace(_enabled(entry), standing=ServerEnablement.DISABLED)
+        return replace(_enabled_server(entry), standing=ServerEnablement.DISABLED)
     except InvalidDefinition:
         return DesiredServer(_nothing(entry.name), ServerEnablement.DISABLED, secrets=frozenset(entry.secrets))
 
@@ -389,9 +389,9 @@ def _nothing(name: str) -> ServerConfig:
     return ServerConfig(name, StdioTransport(""))
 
 
-def _parsed(path: Path, text: str, warnings: list[str]) -> Any:
+def _parse_json(path: Path, text: str, warnings: list[str]) -> Any:
     def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        warnings.extend(f"{path}: the key {key!r} appears twice, the last one counts." for key in _repeated(pairs))
+        warnings.extend(f"{path}: the key {key!r} appears twice, the last one counts." for key in _repeated_keys(pairs))
         return dict(pairs)
 
     try:
@@ -405,7 +405,7 @@ def _parsed(path: Path, text: str, warnings: list[str]) -> Any:
         raise SettingsError(f"{path} is nested too deeply to be read.", "Correct the file.") from error
 
 
-def _repeated(pairs: list[tuple[str, Any]]) -> Iterator[str]:
+def _repeated_keys(pairs: list[tuple[str, Any]]) -> Iterator[str]:
     names: set[str] = set()
     for key, _ in pairs:
         if key in names:

@@ -103,7 +103,7 @@ class ClientRegistrar:
     async def _register(self, endpoint: str, scope: str) -> Registration:
         """Register dynamically (RFC 7591)."""
         back = self.identity.redirect_uri
-        wanted = _preferred(_methods(self.metadata), (*_WITH_SECRET, NONE), BASIC)
+        wanted = _prefer(_methods(self.metadata), (*_WITH_SECRET, NONE), BASIC)
         described = OAuthClientMetadata(
             client_name=NAME,
             redirect_uris=[AnyUrl(back)],
@@ -143,7 +143,7 @@ def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Regis
             "and the bot's client_id and secret are for that one.",
             "if that is meant, sign out of the server, register the bot there and set its client_id and secret again",
         )
-    method = _preferred(_methods(metadata), _WITH_SECRET, BASIC) if terms.client_secret else NONE
+    method = _prefer(_methods(metadata), _WITH_SECRET, BASIC) if terms.client_secret else NONE
     return Registration(str(metadata.issuer), terms.client_id, terms.client_secret, method)
 
 
@@ -171,7 +171,7 @@ def _methods(metadata: OAuthMetadata) -> Sequence[str]:
     return metadata.token_endpoint_auth_methods_supported or (BASIC,)
 
 
-def _preferred(offered: Sequence[str], wanted: Sequence[Method], otherwise: Method) -> Method:
+def _prefer(offered: Sequence[str], wanted: Sequence[Method], otherwise: Method) -> Method:
     return next((choice for choice in wanted if choice in offered), otherwise)
 
 
@@ -201,13 +201,13 @@ async def exchange_code(under_way: PendingSignIn, code: str, auth_server: AuthSe
     """Exchange a code. Return the sign-in with its tokens. Raises ServerTrouble."""
     proof = {"redirect_uri": under_way.redirect_uri, "code_verifier": under_way.verifier}
     form = {"grant_type": "authorization_code", "code": code, **proof}
-    return _with_token(under_way.sign_in, await _asked(under_way.sign_in, form, auth_server), now)
+    return _with_token(under_way.sign_in, await _request_tokens(under_way.sign_in, form, auth_server), now)
 
 
 async def exchange_refresh_token(sign_in: SignIn, auth_server: AuthServerClient, now: float) -> SignIn:
     """Refresh the tokens. Return the changed sign-in. Raises ServerTrouble."""
     form = {"grant_type": "refresh_token", "refresh_token": sign_in.refresh_token}
-    return _with_token(sign_in, await _asked(sign_in, form, auth_server), now)
+    return _with_token(sign_in, await _request_tokens(sign_in, form, auth_server), now)
 
 
 async def client_credentials_grant(sign_in: SignIn, auth_server: AuthServerClient, now: float) -> SignIn:
@@ -215,7 +215,7 @@ async def client_credentials_grant(sign_in: SignIn, auth_server: AuthServerClien
     form = {"grant_type": "client_credentials"}
     if sign_in.scope:
         form["scope"] = sign_in.scope
-    return _with_token(sign_in, await _asked(sign_in, form, auth_server), now)
+    return _with_token(sign_in, await _request_tokens(sign_in, form, auth_server), now)
 
 
 async def revoke(sign_in: SignIn, auth_server: AuthServerClient) -> None:
@@ -228,10 +228,10 @@ async def revoke(sign_in: SignIn, auth_server: AuthServerClient) -> None:
     await auth_server.send(_request(validate_url(str(endpoint), "revocation endpoint"), form, sign_in.registration))
 
 
-async def _asked(sign_in: SignIn, form: Mapping[str, str], auth_server: AuthServerClient) -> OAuthToken:
+async def _request_tokens(sign_in: SignIn, form: Mapping[str, str], auth_server: AuthServerClient) -> OAuthToken:
     endpoint = validate_url(str(sign_in.endpoints["token_endpoint"]), "token endpoint")
     response = await auth_server.send(_request(endpoint, {**form, "resource": sign_in.resource}, sign_in.registration))
-    return _read(response, sign_in.registration.issuer)
+    return _parse_tokens(response, sign_in.registration.issuer)
 
 
 def _request(endpoint: str, form: Mapping[str, str], registration: Registration) -> httpx2.Request:
@@ -244,7 +244,7 @@ def _request(endpoint: str, form: Mapping[str, str], registration: Registration)
     return httpx2.Request("POST", endpoint, data={**form, **credentials})
 
 
-def _read(response: httpx2.Response, issuer: str) -> OAuthToken:
+def _parse_tokens(response: httpx2.Response, issuer: str) -> OAuthToken:
     try:
         body = response.json()
     except (ValueError, RecursionError):

@@ -98,12 +98,12 @@ class DiscoveredServer:
 async def discover(url: str, challenge: Challenge, auth_server: AuthServerClient) -> DiscoveredServer:
     """Discover the authorization server of the server at `url`. Raises ServerTrouble."""
     try:
-        return await _discovered(url, challenge, auth_server)
+        return await _discover_server(url, challenge, auth_server)
     except (ValueError, httpx2.InvalidURL) as error:
         raise ServerTrouble("The server names an address that is none.", _ASK) from error
 
 
-async def _discovered(url: str, challenge: Challenge, auth_server: AuthServerClient) -> DiscoveredServer:
+async def _discover_server(url: str, challenge: Challenge, auth_server: AuthServerClient) -> DiscoveredServer:
     described = await _resource_metadata(url, challenge, auth_server)
     resource = resource_url_from_server_url(url)
     server = None
@@ -184,11 +184,11 @@ async def _server_metadata(server: str | None, url: str, auth_server: AuthServer
             raise ServerTrouble(
                 f"The authorization server {expected} says that it is another one, {metadata.issuer}.", _ASK
             ) from error
-        return _checked(metadata, url)
+        return _check_metadata(metadata, url)
     raise ServerTrouble(f"{expected} does not say how to sign in there: it has no metadata for OAuth.", _ASK)
 
 
-def _checked(metadata: OAuthMetadata, url: str) -> OAuthMetadata:
+def _check_metadata(metadata: OAuthMetadata, url: str) -> OAuthMetadata:
     validate_url(str(metadata.authorization_endpoint), "authorization endpoint")
     if _is_here(str(metadata.authorization_endpoint)) and not _is_here(url):
         # Harmless to the bot, but the user's browser would open it.

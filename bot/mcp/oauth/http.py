@@ -157,7 +157,7 @@ class OAuthDependencies:
         with out_of_context():
             task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
         return task
 
     async def close(self, limit: float) -> None:
@@ -169,7 +169,7 @@ class OAuthDependencies:
             if late:
                 await asyncio.wait(late)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             # Retrieve the exception, because the task may have no waiter.

@@ -190,7 +190,7 @@ class OAuthSignIns:
             raise ServerTrouble(f"Server {config.name} is somewhere else by now.", "ask for another link")
         check_issuer(sign_in.endpoints, response.issuer)
         if response.error or not response.code:
-            raise _denied(config, response.error)
+            raise _denial(config, response.error)
         async with self._dependencies.client_for(config) as auth_server:
             signed_in = await self._exchange(pending, response.code, auth_server)
         stored = await self._dependencies.store.signed_in(pending.key, signed_in, pending.by)
@@ -302,7 +302,7 @@ def _url(config: ServerConfig) -> str:
     return config.transport.url
 
 
-def _denied(config: ServerConfig, error: str) -> ServerTrouble:
+def _denial(config: ServerConfig, error: str) -> ServerTrouble:
     if error == _DENIED:
         return ServerTrouble(f"The bot was not let in to {config.name}: it was denied.", "ask for another link")
     reason = visible(error)[:_LONGEST_QUOTE] or "no code came back"

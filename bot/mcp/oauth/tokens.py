@@ -414,7 +414,7 @@ class TokenProvider:
         elif had:
             self.problem = self._over
         elif self.defined or challenge.bearer:
-            self.problem = self._wanted
+            self.problem = self._sign_in_problem
         return self.problem
 
     def signed_in(self, version: int) -> None:
@@ -442,7 +442,7 @@ class TokenProvider:
         return self.terms.kind is AuthenticationKind.CLIENT_CREDENTIALS
 
     @property
-    def _wanted(self) -> str:
+    def _sign_in_problem(self) -> str:
         name = self._config.name
         return f"Server {name} needs a sign-in. Fix: an admin signs in with `/mcp connect {name}`."
 
@@ -521,7 +521,7 @@ class AuthTransport(httpx2.AsyncBaseTransport):
         token_provider = self._token_provider
         try:
             token = await token_provider.token()
-            response = await self._sent(request, token)
+            response = await self._send(request, token)
             challenge = Challenge.of(response)
             other = ""
             if response.status_code == 401:
@@ -530,7 +530,7 @@ class AuthTransport(httpx2.AsyncBaseTransport):
                 other = await token_provider.widen_token(token, challenge)
             if other:
                 await response.aclose()
-                response = await self._sent(request, other)
+                response = await self._send(request, other)
                 challenge = Challenge.of(response)
         except CountersignError as error:
             sdk.current_request().refusal = token_provider.unusable(error)
@@ -547,7 +547,7 @@ class AuthTransport(httpx2.AsyncBaseTransport):
         """Close all connections."""
         await self._inner.aclose()
 
-    async def _sent(self, request: httpx2.Request, token: str) -> httpx2.Response:
+    async def _send(self, request: httpx2.Request, token: str) -> httpx2.Response:
         if token:
             request.headers["authorization"] = f"Bearer {token}"
         return await self._inner.handle_async_request(request)

@@ -192,7 +192,7 @@ class Connection:
         if self._owner is None and not self._closing.is_set():
             # An empty context, because the owner task outlives the caller that starts it.
             with out_of_context():
-                self._owner = asyncio.create_task(self._own(), name=f"mcp:{self.config.name}")
+                self._owner = asyncio.create_task(self._run_as_owner(), name=f"mcp:{self.config.name}")
 
     async def first_attempt_done(self) -> None:
         """Wait until the first running attempt to connect has ended. Return at once if the tools are known."""
@@ -420,7 +420,7 @@ class Connection:
             return f"Server {name} is disconnected. Fix: connect it again."
         return f"Server {name} is not connected."
 
-    async def _own(self) -> None:
+    async def _run_as_owner(self) -> None:
         try:
             await self._keep_up()
         finally:

@@ -152,7 +152,7 @@ class ReconnectBackoff:
     def failed(self) -> float | None:
         """Return the pause after a failed attempt to connect."""
         self._failures += 1
-        return self._planned(self._failures)
+        return self._next_pause(self._failures)
 
     def lost(self, lifetime: float) -> float | None:
         """Return the pause after the loss of a connection after `lifetime` seconds. A long life resets the failures,
@@ -161,7 +161,7 @@ class ReconnectBackoff:
         self._failures = 0 if lifetime >= self._timing.steady_after else self._failures + 1
         if self._failures <= 1 and self._timing.tries:
             return self._timing.quick_pause
-        return self._planned(max(1, self._failures - 1))
+        return self._next_pause(max(1, self._failures - 1))
 
     def refused(self) -> float:
         """Return the pause after a rejected sign-in. It is long, because these attempts have no limit."""
@@ -171,7 +171,7 @@ class ReconnectBackoff:
         """Reset the failures."""
         self._failures = 0
 
-    def _planned(self, failures: int) -> float | None:
+    def _next_pause(self, failures: int) -> float | None:
         return None if failures > self._timing.tries else self._timing.pause(failures, self._chance())
 
 

@@ -88,14 +88,14 @@ class ProtocolNegotiation:
         transport = self._config.transport
         if not isinstance(transport, HttpTransport) or transport.kind is not HttpKind.AUTO:
             return self._config
-        known = self._remembered
+        known = self._cached_handshake
         kind = HttpKind.SSE if self._uses_sse or (known and known.transport == HttpKind.SSE) else HttpKind.STREAMABLE
         return replace(self._config, transport=replace(transport, kind=kind))
 
     @property
     def mode(self) -> str:
         """Negotiation mode of the MCP library. HTTP+SSE is older than the discovery request."""
-        discovers = not (self._without_discovery or self._remembered or self._kind == HttpKind.SSE)
+        discovers = not (self._without_discovery or self._cached_handshake or self._kind == HttpKind.SSE)
         return "auto" if discovers else "legacy"
 
     def protocol_label(self, protocol: str) -> str:
@@ -106,11 +106,11 @@ class ProtocolNegotiation:
         """Return the handshake to cache after a connection, or None. `version` is the server's own version: a
         changed one is negotiated again.
         """
-        another = self._remembered is not None and version != self._version
+        another = self._cached_handshake is not None and version != self._version
         self._version = version
         if another or protocol in MODERN_PROTOCOL_VERSIONS:
             self._known = None
-        elif self._remembered is None or self._remembered.transport != self._kind:
+        elif self._cached_handshake is None or self._cached_handshake.transport != self._kind:
             self._known = Handshake(self._kind, endpoint_fingerprint(self._config), self._clock())
         self._ignores_known = self._without_discovery = self._uses_sse = False
         return self._known
@@ -124,7 +124,7 @@ class ProtocolNegotiation:
         """
         discovers = self.mode == "auto"
         is_auto_streamable = kind_of(self._config.transport) == HttpKind.AUTO and self._kind == HttpKind.STREAMABLE
-        self._ignores_known = self._remembered is not None
+        self._ignores_known = self._cached_handshake is not None
         self._without_discovery = discovers and (hung_up or error is None)
         self._uses_sse = is_auto_streamable and _is_sse_server(error, attempt)
         return self._uses_sse
@@ -134,7 +134,7 @@ class ProtocolNegotiation:
         return kind_of(self.config.transport)
 
     @property
-    def _remembered(self) -> Handshake | None:
+    def _cached_handshake(self) -> Handshake | None:
         if self._known is None or self._ignores_known:
             return None
         return self._known if 0 <= self._clock() - self._known.found_at < _KNOWN_SECONDS else None
@@ -370,7 +370,7 @@ class Session:
 
     async def sync(self) -> ServerCapabilities:
         """Fetch all capabilities, from any task. Raises TimeoutError and `calls.BROKEN`."""
-        known = await self._fetched()
+        known = await self._fetch()
         self._tracker.sync_succeeded(known)
         return known
 
@@ -394,7 +394,7 @@ class Session:
                 self._known = replace(self._known, tools=tools)
                 self._tracker.tools_listed(self._known)
         except BROKEN as error:
-            self._failed(error)
+            self._on_sync_failed(error)
             raise
         if tools != before:
             # The owner task stores changes and notifies others.
@@ -403,7 +403,7 @@ class Session:
     def _is_fresh(self, since: float) -> bool:
         return not self.listings.stale and (self._listed_at >= since or self._shared.clock() < self._fresh_until)
 
-    async def _fetched(self) -> ServerCapabilities:
+    async def _fetch(self) -> ServerCapabilities:
         client = self.client
         async with self._fetching:
             self._tracker.syncing()
@@ -414,14 +414,14 @@ class Session:
                         self._tracker.tools_listed(self._known)
                     await self._fetch_others(client)
             except (*BROKEN, TimeoutError) as error:
-                self._failed(error)
+                self._on_sync_failed(error)
                 raise
             except asyncio.CancelledError:
                 self.report(Event.REQUEST_FAILED)
                 raise
             return self._known
 
-    def _failed(self, error: Exception) -> None:
+    def _on_sync_failed(self, error: Exception) -> None:
         problem = self._redact.clean(failed_listing(self._config, error, self._redact))
         log.debug("MCP server %s: %s", self._config.name, problem)
         self._tracker.sync_failed(problem)
@@ -502,7 +502,7 @@ class Session:
                 async with asyncio.timeout(self._config.list_timeout):
                     await self._fetch_others(client)
             except (*BROKEN, TimeoutError) as error:
-                self._failed(error)
+                self._on_sync_failed(error)
             else:
                 self._tracker.sync_succeeded(self._known)
 
@@ -517,7 +517,7 @@ class Session:
         """
         before = self._tracker.synced
         try:
-            known = await self._fetched()
+            known = await self._fetch()
         except (*BROKEN, TimeoutError):
             if self.listings.listing:
                 raise

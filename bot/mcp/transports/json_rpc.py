@@ -163,7 +163,7 @@ class _Outgoing(OutgoingStream):
             return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or "the connection broke")
         if attempt.failure:
             return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure)
-        response_or_error = _read(response, request_id)
+        response_or_error = _parse_answer(response, request_id)
         match response_or_error:
             case _Answer(error=ErrorData(code=code, message=message, data=data)):
                 log.debug("MCP server %s: error %d", self._config.name, code)
@@ -176,7 +176,7 @@ class _Outgoing(OutgoingStream):
                 return HTTP_ERROR
 
 
-def _read(response: httpx2.Response, request_id: str) -> _Answer | None:
+def _parse_answer(response: httpx2.Response, request_id: str) -> _Answer | None:
     try:
         response_or_error = _Answer.model_validate_json(response.content)
     except ValidationError:

@@ -182,7 +182,7 @@ class LineReader:
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             self._take(chunk[start:end])
-            yield self._finished()
+            yield self._take_line()
             start = end + 1
         self._take(chunk[start:])
 
@@ -199,7 +199,7 @@ class LineReader:
         self._head += piece[: _END_LENGTH - len(self._head)]
         self._tail = (self._tail + piece[-_END_LENGTH:])[-_END_LENGTH:]
 
-    def _finished(self) -> bytes | LineTooLong:
+    def _take_line(self) -> bytes | LineTooLong:
         line = b"".join(self._parts) if self._length <= self._most else LineTooLong(self._head, self._tail)
         self._parts, self._length, self._head, self._tail = [], 0, b"", b""
         return line

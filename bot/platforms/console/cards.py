@@ -557,9 +557,9 @@ class CardKeys:
         self._screen.stop_asking()
         self._pages = []
         self._deciding = True
-        self._spawn(self._edited(question))
+        self._spawn(self._save_edit(question))
 
-    async def _edited(self, question: ApprovalPrompt) -> None:
+    async def _save_edit(self, question: ApprovalPrompt) -> None:
         try:
             await self._change(question)
         except CountersignError as error:

@@ -48,7 +48,7 @@ def tool_text(line: ToolStatus, theme: ConsoleTheme, width: int | None = None) -
         name = clip(name, width - 4 - (cells(state) + 2 if state else 0), theme)
         room = width - 4 - cells("  ".join(part for part in (name, state, "") if part)) - 2
         if line.mark in _QUIET:
-            summary, more = _cut(summary, more, room, theme)
+            summary, more = _cut_summary(summary, more, room, theme)
         elif cells(summary + more) > room:
             continuation, summary, more = fold(summary + more, width - 4), "", ""
     parts = [name, _state(line.mark, state, theme), theme.dim(summary + more)]
@@ -135,7 +135,7 @@ def _state(mark: StatusIcon, state: str, theme: ConsoleTheme) -> str:
             return theme.dim(state)
 
 
-def _cut(summary: str, more: str, room: int, theme: ConsoleTheme) -> tuple[str, str]:
+def _cut_summary(summary: str, more: str, room: int, theme: ConsoleTheme) -> tuple[str, str]:
     """Cut a call's result, so that the count of further lines stays visible; the count is cut first without room."""
     if cells(summary + more) <= room:
         return summary, more

@@ -57,7 +57,7 @@ class MarkdownRenderer:
 
     def markdown(self, text: str, width: int) -> str:
         """Return Markdown as colored text, without blank lines around it."""
-        return self._drawn(_Prose(safe_lines(text)), width)
+        return self._render(_Prose(safe_lines(text)), width)
 
     def reply(self, reply: Reply, width: int) -> str:
         """Return a command's reply: its text, table, details, next steps and document."""
@@ -74,7 +74,7 @@ class MarkdownRenderer:
     def _table(self, table: Table, width: int) -> str:
         """Return columns, or rows one below the other if words do not fit into columns."""
         if _narrowest(table) <= width or not table.rows:
-            return self._drawn(_grid(table, unicode=self._theme.unicode), width)
+            return self._render(_grid(table, unicode=self._theme.unicode), width)
         return "\n\n".join("\n".join(self._row(table.headings, row, width)) for row in table.rows)
 
     def _row(self, headings: tuple[str, ...], row: tuple[str, ...], width: int) -> Iterator[str]:
@@ -86,7 +86,7 @@ class MarkdownRenderer:
     def _details(self, details: tuple[tuple[str, str], ...], width: int) -> str:
         """Return values beside their names; below them if names take most of the width."""
         if max((cells(safe_lines(name)) for name, _ in details), default=0) <= width // 2:
-            return self._drawn(_beside(details), width)
+            return self._render(_beside(details), width)
         lines: list[str] = []
         for name, value in details:
             lines += [self._theme.dim(line) for line in fold(self._theme.own(safe_lines(name)), width)]
@@ -97,7 +97,7 @@ class MarkdownRenderer:
         theme = self._theme
         return f"{theme.dim(theme.own(mark))} {theme.accent(theme.own(line))}   {theme.dim(theme.own(does))}"
 
-    def _drawn(self, what: RenderableType, width: int) -> str:
+    def _render(self, what: RenderableType, width: int) -> str:
         paper = io.StringIO() if self._theme.unicode else _AsciiPaper()
         console = Console(
             file=paper,

@@ -145,7 +145,7 @@ class Screen:
             input=terminal[0],
             output=terminal[1],
         )
-        self._app.key_processor.before_key_press += lambda _processor: self._pressed()
+        self._app.key_processor.before_key_press += lambda _processor: self._on_key()
 
     @property
     def columns(self) -> int:
@@ -267,7 +267,7 @@ class Screen:
         self._app.layout.focus(self._question)
         self.refresh()
 
-    def _pressed(self) -> None:
+    def _on_key(self) -> None:
         self._before_last_key, self._last_key = self._last_key, asyncio.get_running_loop().time()
 
     def _alone(self) -> bool:
