@@ -31,6 +31,13 @@ class Approve:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfirmApproval:
+    """Ask whether to approve this call, which may destroy data, on a platform whose buttons have no such dialog."""
+
+    card: ApprovalRef
+
+
+@dataclass(frozen=True, slots=True)
 class ApproveWithGrant:
     """Approve this call and grant later ones; `offer` is the `word` of a `GrantOption` (`rendering.grant_options`)."""
 
@@ -107,6 +114,7 @@ class OpenConfirmation:
 
 Action = (
     Approve
+    | ConfirmApproval
     | ApproveWithGrant
     | Edit
     | OpenDenyForm
@@ -132,7 +140,7 @@ def encode(action: Action) -> str:  # noqa: C901 - one case for each kind of act
             content = ",".join(map(_encode_ref, cards))
         case ApproveWithGrant(card, offer):
             content = f"{_encode_ref(card)}:{offer}"
-        case Edit(card) | OpenDenyForm(card):
+        case ConfirmApproval(card) | Edit(card) | OpenDenyForm(card):
             content = _encode_ref(card)
         case ViewCall(card, page):
             content = f"{_encode_ref(card)}:{page}"
@@ -232,6 +240,7 @@ def _fields(content: str, count: int) -> list[str]:
 
 _KINDS: Mapping[type[Action], str] = {
     Approve: "approve",
+    ConfirmApproval: "ask",
     ApproveWithGrant: "allow",
     Edit: "edit",
     OpenDenyForm: "deny",
@@ -247,6 +256,7 @@ _KINDS: Mapping[type[Action], str] = {
 }
 _DECODERS: Mapping[str, Callable[[str], Action]] = {
     "approve": _decode_approve,
+    "ask": lambda content: ConfirmApproval(_decode_ref(*_fields(content, 2))),
     "allow": _decode_grant,
     "edit": lambda content: Edit(_decode_ref(*_fields(content, 2))),
     "deny": lambda content: OpenDenyForm(_decode_ref(*_fields(content, 2))),

@@ -188,17 +188,33 @@ def decision_buttons(step: ToolStep, card: ApprovalCard, *more: Button) -> Butto
     deny = Button("Deny…", OpenDenyForm(ref))
     if card.withheld:
         return Buttons((deny, *more))
-    destructive = card.risk == "destructive"
-    question = Confirmation(headline(step, card), f"{card.tool} may destroy data, and cannot be taken back.", "Approve")
+    question = approval_question(step, card) if card.risk == "destructive" else None
     approve = Button(
         f"Approve: {single_line(call_title(step), 40)}",
         Approve((ref,)),
-        ButtonStyle.DANGER if destructive else ButtonStyle.POSITIVE,
-        question if destructive else None,
+        ButtonStyle.DANGER if question else ButtonStyle.POSITIVE,
+        question,
     )
     grants = [MenuEntry(offer.label, offer.hint, ApproveWithGrant(ref, offer.word)) for offer in grant_offers(step)]
     allow = [Button(entry.label, entry.action) for entry in grants[:1]]
     return Buttons((approve, *allow, deny, *more), tuple(grants[1:]))
+
+
+def approval_question(step: ToolStep, card: ApprovalCard) -> Confirmation:
+    """Return the question before a call is approved that may destroy data."""
+    return Confirmation(headline(step, card), f"{card.tool} may destroy data, and cannot be taken back.", "Approve")
+
+
+def confirmation_message(step: ToolStep, card: ApprovalCard) -> Message:
+    """Return the same question as a message of its own, with the button that approves the call."""
+    question = approval_question(step, card)
+    approve = Approve((ApprovalRef(card.approval_id, card.revision),))
+    blocks = (
+        Heading(question.title, TITLE),
+        Paragraph((Text(question.text),)),
+        Buttons((Button(question.confirm, approve, ButtonStyle.DANGER),)),
+    )
+    return Message(f"confirm-{card.approval_id}", blocks, Tone.DANGER, asks=True)
 
 
 def elicitation_question(card: ElicitationCard) -> tuple[Block, ...]:

@@ -17,6 +17,7 @@ from bot.chat.actions import (
     ApprovalRef,
     Approve,
     ApproveWithGrant,
+    ConfirmApproval,
     Edit,
     OpenConfirmation,
     OpenDenyForm,
@@ -27,6 +28,7 @@ from bot.chat.actions import (
     ViewPendingCall,
 )
 from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.card_messages import confirmation_message
 from bot.chat.decisions import (
     Lookups,
     approve_with_grant,
@@ -36,13 +38,15 @@ from bot.chat.decisions import (
     run_turn_action,
     save_feedback,
 )
+from bot.chat.message_model import Message
 from bot.chat.messages import AudiencePolicy
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, UNEXPECTED_ERROR, error_message
 from bot.domain.approvals import DecisionType, Portion
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.turns import ToolStep
+from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import CountersignError, NotFound
 from bot.ports import EngineApi
+from bot.rendering.approval_card import approval_card
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 
 log = logging.getLogger(__name__)
@@ -72,6 +76,9 @@ class Click(Protocol):
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:
         """Show a text to the user alone. Principals become names of users in the workspace of `about`."""
+
+    async def show(self, message: Message) -> None:
+        """Show a message to the user alone."""
 
     async def open_form(self, action: OpenDenyForm | OpenConfirmation) -> None:
         """Open a form, as the response."""
@@ -125,6 +132,8 @@ class ActionHandler:
         match action:
             case Approve(cards):
                 await self._decide(cards, DecisionType.APPROVE, click)
+            case ConfirmApproval(card):
+                await self._confirm(card, click)
             case ApproveWithGrant(card, offer):
                 await self._grant(card, offer, click)
             case ViewCall() | ViewPendingCall():
@@ -152,6 +161,19 @@ class ActionHandler:
             await click.tell(rejection, conversation)
         if not rejections:
             await click.update_call(cards[0].approval_id)
+
+    async def _confirm(self, card: ApprovalRef, click: Click) -> None:
+        actor = await self._approver(card.approval_id, click)
+        if actor is None:
+            return
+        step = await find_approval_step(self._engine, self._records, actor.conversation, card)
+        approval = approval_card(step) if step is not None else None
+        if step is None or approval is None:
+            await click.tell(OUT_OF_DATE)
+        elif step.status is not StepStatus.AWAITING:
+            await self._decide((card,), DecisionType.APPROVE, click)  # the engine says why it is too late
+        else:
+            await click.show(confirmation_message(step, approval))
 
     async def _grant(self, card: ApprovalRef, offer: str, click: Click) -> None:
         actor = await self._approver(card.approval_id, click)

@@ -135,7 +135,7 @@ class ButtonStyle(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Question before the action of a button, for platforms with such a dialog."""
+    """Question before the action of a button: a dialog, or a message of its own."""
 
     title: str
     text: str

@@ -11,6 +11,7 @@ from bot.chat.actions import (
     ApprovalRef,
     Approve,
     ApproveWithGrant,
+    ConfirmApproval,
     Edit,
     FeedbackValue,
     OpenConfirmation,
@@ -32,6 +33,7 @@ words = st.lists(st.text(min_size=1), min_size=1, max_size=5).map(tuple)
 actions: st.SearchStrategy[Action] = st.one_of(
     st.builds(Approve, st.lists(refs, min_size=1, max_size=5).map(tuple)),
     st.builds(ApproveWithGrant, refs, st.sampled_from(["thread", "arguments", "8h", "always"])),
+    st.builds(ConfirmApproval, refs),
     st.builds(Edit, refs),
     st.builds(OpenDenyForm, refs),
     st.builds(ViewCall, refs, numbers),

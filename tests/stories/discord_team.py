@@ -72,7 +72,11 @@ class DiscordTeam(Team):
     async def press(self, person: User, message: Message, label: str, *, old: Any = None) -> None:
         shown = old if old is not None else self.screen(message)
         name = next(custom_id for said, custom_id in shown if said.startswith(label))
-        await self.discord.press(person, message, name, hidden=old is not None)
+        pressed = await self.discord.press(person, message, name, hidden=old is not None)
+        if name.startswith("cs:ask:"):  # Slack's fake confirms its dialog by itself
+            await self.discord.until(lambda: pressed.messages)
+            if _buttons(pressed.messages[-1]):
+                await self.discord.press(person, pressed.messages[-1], "Approve")
 
     async def press_opened(self, person: User, label: str) -> None:
         await self.press(person, await self.sees(person, label), label)

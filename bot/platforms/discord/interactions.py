@@ -29,6 +29,7 @@ from bot.chat.actions import (
 )
 from bot.chat.card_messages import NAME, call_facts, decision_buttons
 from bot.chat.interactions import ActionHandler, Actor
+from bot.chat.message_model import Message
 from bot.chat.messages import format_lines
 from bot.chat.rejection_messages import BUTTON_EXPIRED
 from bot.domain.approvals import WHOLE, Portion
@@ -45,11 +46,12 @@ from bot.platforms.discord.channels import (
     message_key,
     open_thread,
 )
+from bot.platforms.discord.command_replies import V2
 from bot.platforms.discord.components import Component, ResumePending, chosen, decode, menu
 from bot.platforms.discord.context import CommandHandler, PlatformContext
 from bot.platforms.discord.markdown import code_block
 from bot.platforms.discord.markup import escape, escape_to_limit, truncate, utf16_length
-from bot.platforms.discord.message_layout import button_components, spans_text
+from bot.platforms.discord.message_layout import button_components, outgoing_message, spans_text
 from bot.platforms.discord.messages import UNREAD, ThreadMessage, to_thread_message
 from bot.platforms.discord.modals import (
     QUESTION,
@@ -280,6 +282,12 @@ class DiscordClick:
         if about is not None:
             text = await resolve_mentions(self._platform.people, about.workspace, text)
         await send_ephemeral(self._platform.rest, self._interaction, text)
+
+    async def show(self, message: Message) -> None:
+        """Send an ephemeral layout."""
+        layout = list(outgoing_message(message).components)
+        body = {"components": layout, "allowed_mentions": NOBODY, "flags": EPHEMERAL | V2}
+        await follow_up(self._platform.rest, self._interaction, body)
 
     async def open_form(self, action: OpenDenyForm | OpenConfirmation) -> None:
         """Open the modal for the reason of a denial. A command is confirmed by a pending action instead."""

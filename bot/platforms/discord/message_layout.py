@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from bot.chat.actions import Action, Approve, ConfirmApproval
 from bot.chat.message_model import (
     Arguments,
     Block,
@@ -15,6 +16,7 @@ from bot.chat.message_model import (
     Buttons,
     ButtonStyle,
     ChannelLink,
+    Confirmation,
     Details,
     Footer,
     Heading,
@@ -186,4 +188,9 @@ def button_components(row: Buttons) -> list[Component]:
 
 
 def _button(each: Button) -> Component | None:
-    return components.button(each.label, each.action, _BUTTON_STYLES[each.style])
+    match each.action, each.confirmation:
+        case Approve((card,)), Confirmation():  # Discord's buttons have no dialog
+            action: Action = ConfirmApproval(card)
+        case action, _:
+            pass
+    return components.button(each.label, action, _BUTTON_STYLES[each.style])

@@ -27,6 +27,7 @@ from bot.chat.actions import (
 from bot.chat.argument_editing import edit_command
 from bot.chat.decisions import decide
 from bot.chat.interactions import ActionHandler, Actor
+from bot.chat.message_model import Message
 from bot.chat.messages import format_lines, split_args
 from bot.chat.rejection_messages import TOO_MANY_REQUESTS, UNEXPECTED_ERROR, error_message
 from bot.domain.approvals import DecisionType, Portion
@@ -34,12 +35,13 @@ from bot.domain.commands import Form
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import ToolStep
 from bot.errors import CountersignError, DeliveryFailed
-from bot.platforms.slack.blocks import CommandReply, decode, fallback_text
+from bot.platforms.slack.blocks import CommandReply, decode, fallback, fallback_text
 from bot.platforms.slack.channels import ChannelRef, conversation, direct_channel
 from bot.platforms.slack.command_runner import CommandRunner, TriggerId
 from bot.platforms.slack.context import PlatformContext
 from bot.platforms.slack.home import HomeRefresher
 from bot.platforms.slack.markup import MentionResolver, defuse_mentions, escape, to_plain_text
+from bot.platforms.slack.message_blocks import message_blocks
 from bot.platforms.slack.messages import TextCommand
 from bot.platforms.slack.modals import (
     Back,
@@ -257,6 +259,12 @@ class SlackClick:
         """Post an ephemeral message."""
         text = await resolve_mentions(self._platform.people, text)
         await send_ephemeral(self._platform.api, self._place.spot, text_message(text))
+
+    async def show(self, message: Message) -> None:
+        """Post an ephemeral message with buttons."""
+        blocks = message_blocks(message.blocks)
+        sheet = CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
+        await send_ephemeral(self._platform.api, self._place.spot, sheet)
 
     async def open_form(self, action: OpenDenyForm | OpenConfirmation) -> None:
         """Open a modal, on top of the one that contains the button."""

@@ -20,7 +20,7 @@ from bot.platforms.discord.interactions import FILE, IN_THE_FILE
 from bot.platforms.discord.modals import read_modal
 from tests.fakes.discord import Answer, Channel, Message
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
-from tests.rendering.turns import a_reply, a_step, a_view, an_approval
+from tests.rendering.turns import NOTES, a_reply, a_step, a_view, an_approval
 
 
 async def drawn(place: ConnectedBot, view: TurnView, channel: Channel | None = None) -> Message:
@@ -73,6 +73,22 @@ async def test_an_approval_reaches_the_engine_with_who_pressed_and_their_rights(
         assert member.author.principal == decision.by.principal == f"discord:{sam.id}"
         assert f"discord-role:{ops.id}" in member.roles
         assert member.platform_admin
+
+
+async def test_a_call_that_may_destroy_data_is_approved_after_a_question() -> None:
+    async with connected_bot() as place:
+        step = a_step(StepStatus.AWAITING, approval=an_approval(), tool=dataclasses.replace(NOTES, destructive=True))
+        card = await drawn(place, a_view(step, status=TurnStatus.WAITING))
+        pressed = await place.discord.press(place.priya, card, named(card, "ask"))
+        await place.discord.until(lambda: pressed.messages)
+        (question,) = pressed.messages
+        assert question.ephemeral_to == place.priya.id
+        assert "may destroy data, and cannot be taken back" in str(question.components)
+        assert place.engine.decisions == []
+        await place.discord.press(place.priya, question, "Approve")
+        await place.discord.until(lambda: place.engine.decisions)
+        ((decision, _),) = place.engine.decisions
+        assert (decision.approval_id, decision.revision) == ("apr-12345678", 1)
 
 
 async def test_roles_are_those_of_the_moment_of_the_press() -> None:
