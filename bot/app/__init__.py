@@ -1,10 +1,11 @@
 """The composition root: reads settings, builds the components, runs them together, shuts them down.
 
-operator_files   the operator's files               models     the choice of language models
-database         locked, opened, migrated           services   stores, connections, rules, commands
-runtime          everything that turns need        chat       `countersign chat`
-service          `countersign run`                  doctor     `countersign doctor`
+    runtime         all components of turns, in order   service         `countersign run`
+    chat            `countersign chat`                  administration  `countersign servers`, `usage` and `tokens`
+    doctor          `countersign doctor`                audit           `countersign audit`
+    operator_files  the operator's files                models          the choice of language models
+    database        locked, opened, migrated            config_reload   configuration of admins, kept in force
 
 Everything is built here and nowhere else; components get plain values and each other. Libraries that load slowly are
-loaded in a thread, when their user is built.
+loaded when their user is built.
 """

@@ -15,16 +15,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bot.app.checkpoints import checkpoint_file
-from bot.app.database import current, open_database_read_only, open_migrated_database
-from bot.app.login import login_name
+from bot.app.database import checkpoint_file, current, open_database_read_only, open_migrated_database
 from bot.commands.audit_search import csv_head, csv_line, json_line
 from bot.commands.text_format import MOMENT, parse_time, pluralize
 from bot.domain.audit import SEALED, AuditEntry, AuditHead, AuditQuery
 from bot.domain.health import Check
 from bot.domain.health import CheckStatus as Verdict
 from bot.errors import DatabaseError, SettingsError
-from bot.platforms.console.local_user import LocalUser
+from bot.platforms.console.local_user import LocalUser, login_name
 from bot.settings import Settings
 from bot.storage.address import read_address
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import signal
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bot.app.database import lock_database, open_migrated_database
-from bot.app.login import login_name
 from bot.app.models import ModelChoice, select_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
-from bot.app.runtime import Runtime, WatchLog, open_runtime
 from bot.app.secrets import check_operator_secrets
-from bot.commands.registry import CommandRegistry
-from bot.engine.engine import Engine
 from bot.errors import CountersignError, DatabaseHeld, NotFound
 from bot.logs import log_to_file
 from bot.platforms.console.auto_approval import ApproveMode
@@ -28,11 +25,16 @@ from bot.platforms.console.console import (
     piped,
     process_streams,
 )
-from bot.platforms.console.local_user import LocalUser, fresh_conversation
+from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
 from bot.platforms.console.turn_tracker import StartState
 from bot.ports import TurnViews
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address
+
+if TYPE_CHECKING:
+    from bot.app.runtime import Runtime, WatchLog
+    from bot.commands.registry import CommandRegistry
+    from bot.engine.engine import Engine
 
 REMEMBERED_TURNS = 50
 TERMINATED = 128 + signal.SIGTERM
@@ -104,8 +106,8 @@ class _Session:
         finally:
             leaving.set()
             await building
-            for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-                loop.remove_signal_handler(each)
+            for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                loop.remove_signal_handler(signal_number)
 
     async def _build(
         self,
@@ -120,7 +122,9 @@ class _Session:
         # The process that serves the page of a one-time link cannot check the access of a terminal user.
         settings = self.settings.model_copy(update={"public_url": None})
         try:
-            async with open_runtime(
+            # In a thread, because loading takes a second and the prompt is there already.
+            composition = await asyncio.to_thread(importlib.import_module, "bot.app.runtime")
+            async with composition.open_runtime(
                 settings,
                 self.files,
                 self.choice,
@@ -135,11 +139,11 @@ class _Session:
         except CountersignError as error:
             if engine.done():
                 raise
-            for each in (opening, commands, engine):
-                _fail(each, error)
+            for future in (opening, commands, engine):
+                _fail(future, error)
         finally:
-            for each in (opening, commands, engine):
-                each.cancel()
+            for future in (opening, commands, engine):
+                future.cancel()
 
     def _terminal(self) -> Terminal:
         options, person, streams = self.options, self.person, self.streams

@@ -1,18 +1,27 @@
-"""The database: its lock, opening, migration and backup."""
+"""The database: its lock, opening, migration and backup, and checkpoints of its audit.
+
+Checkpoints are written to the log, to a file and to a command set by the operator. A failed write is one log line,
+never an error: the next checkpoint covers the same rows.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
-from collections.abc import AsyncIterator, Iterator
+import logging
+import os
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from bot.app.checkpoints import CheckpointWriter
 from bot.app.secrets import audit_keys
-from bot.errors import DatabaseError
-from bot.settings import Settings
+from bot.domain.audit import Checkpoint
+from bot.errors import CountersignError, DatabaseError
+from bot.settings import Settings, setting_of
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.lock_file import LockFile
 
@@ -142,3 +151,170 @@ async def back_up(settings: Settings, target: Path) -> Backup:
 
 async def _schema() -> Any:
     return await asyncio.to_thread(importlib.import_module, "bot.storage.schema")
+
+
+log = logging.getLogger(__name__)
+
+OFF = "off"
+"""Value of AUDIT_CHECKPOINT_FILE that disables the file."""
+COMMAND_SECONDS = 10.0
+"""Seconds until AUDIT_CHECKPOINT_COMMAND is killed."""
+_DATABASE_SECONDS = 5.0
+_LONGEST_REASON = 300
+
+
+def checkpoint_file(settings: Settings) -> Path | None:
+    """Return the path of the checkpoint file, None if it is disabled. Raises DatabaseError."""
+    if settings.audit_checkpoint_file:
+        return None if settings.audit_checkpoint_file.lower() == OFF else Path(settings.audit_checkpoint_file)
+    match read_address(settings.database_url):
+        case SqliteFile(path):
+            return path.with_name(path.name + ".checkpoints")
+        case PostgresServer(url) as server:
+            name = re.sub(r"[^A-Za-z0-9_-]", "-", urlsplit(url).path.strip("/")) or "countersign"
+            return server.folder / f"{name}.checkpoints"
+
+
+class CheckpointWriter:
+    """Writer of the checkpoints of one open database."""
+
+    def __init__(self, settings: Settings, database: Database) -> None:
+        self._database = database
+        self._file = checkpoint_file(settings)
+        self._command = settings.audit_checkpoint_command
+        self._interval = settings.audit_checkpoint_interval
+        self._written: tuple[int, str] | None = None
+        self._failing: set[str] = set()
+
+    @property
+    def is_failing(self) -> bool:
+        """True if the last checkpoint could not be written everywhere."""
+        return bool(self._failing)
+
+    async def begin(self) -> None:
+        """Write the checkpoint of an audit without rows if the file does not exist yet. A missing file is a deleted one
+        from then on.
+        """
+        if self._file is None or await asyncio.to_thread(self._file.exists):
+            return
+        checkpoint = await self._make()
+        if checkpoint is not None and checkpoint.seq == 0:
+            await self._append(checkpoint)
+
+    async def run(self) -> None:
+        """Write a checkpoint now and after each change of the audit, until cancelled."""
+        await self._compare_with_last()
+        while True:
+            await self.write()
+            if self._interval is None:
+                return
+            await asyncio.sleep(self._interval)
+
+    async def write(self) -> None:
+        """Write a checkpoint if rows were added since the last one. Failures are logged."""
+        checkpoint = await self._make()
+        if checkpoint is None or self._written == (checkpoint.seq, checkpoint.hash):
+            return
+        log.info("%s", checkpoint)
+        written = await self._append(checkpoint)
+        piped = await self._pipe(checkpoint)
+        if written and piped:
+            self._written = (checkpoint.seq, checkpoint.hash)
+
+    async def _make(self) -> Checkpoint | None:
+        module = await asyncio.to_thread(importlib.import_module, "bot.storage.checkpoints")
+        keys = self._database.audit_keys
+        try:
+            made: Checkpoint = await self._database.run(
+                lambda connection: module.make_checkpoint(connection, keys), patience=_DATABASE_SECONDS
+            )
+        except CountersignError as error:
+            self._failed("database", error.cause, "look at the database")
+            return None
+        self._works("database")
+        return made
+
+    async def _append(self, checkpoint: Checkpoint) -> bool:
+        if self._file is None:
+            return True
+        module = await asyncio.to_thread(importlib.import_module, "bot.storage.checkpoints")
+        try:
+            await asyncio.to_thread(module.append_checkpoint, self._file, checkpoint)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            self._failed(str(self._file), reason, "free some space, or set AUDIT_CHECKPOINT_FILE")
+            return False
+        self._works(str(self._file))
+        return True
+
+    async def _pipe(self, checkpoint: Checkpoint) -> bool:
+        """Send the line to the command's standard input. Return True on success."""
+        if not self._command:
+            return True
+        reason = await _piped(self._command, f"{checkpoint}\n", _foreign(os.environ))
+        if reason:
+            self._failed(self._command[0], reason, "see AUDIT_CHECKPOINT_COMMAND")
+        else:
+            self._works(self._command[0])
+        return not reason
+
+    async def _compare_with_last(self) -> None:
+        """Log an error if the last checkpoint of the file is not in the database, or if the file is missing."""
+        if self._file is None:
+            return
+        module = await asyncio.to_thread(importlib.import_module, "bot.storage.checkpoints")
+        try:
+            last = await asyncio.to_thread(module.last_checkpoint, self._file)
+        except FileNotFoundError:
+            log.warning("checkpoint file %s is missing although the audit has rows, a new file is started", self._file)
+            return
+        except OSError:
+            return  # the first checkpoint logs a missing file
+        with contextlib.suppress(CountersignError):
+            if last is not None and not await self._database.run(lambda connection: module.fits(connection, last)):
+                log.error(
+                    "audit does not match its last checkpoint in %s, row %d: run `countersign audit verify`",
+                    self._file,
+                    last.seq,
+                )
+
+    def _failed(self, place: str, reason: str, fix: str) -> None:
+        if place not in self._failing:
+            self._failing.add(place)
+            log.error("audit checkpoints cannot be written to %s (%s), trying again; %s", place, reason, fix)
+
+    def _works(self, place: str) -> None:
+        if place in self._failing:
+            self._failing.remove(place)
+            log.warning("audit checkpoints can be written to %s again", place)
+
+
+def _foreign(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without the bot's own settings, because they hold its keys."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not setting_of(name) and not name.upper().endswith("_API_KEY")
+    }
+
+
+async def _piped(command: tuple[str, ...], line: str, environment: Mapping[str, str]) -> str:
+    """Run a command with this line on its standard input. Return the reason if it failed."""
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=nothing, stderr=pipe, env=dict(environment)
+        )
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    try:
+        async with asyncio.timeout(COMMAND_SECONDS):
+            _, said = await process.communicate(line.encode())
+    except TimeoutError:
+        return f"it took more than {COMMAND_SECONDS:g} s"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    output = " ".join(said.decode("utf-8", "replace").split())[:_LONGEST_REASON]
+    return f"exit code {process.returncode}: {output}" if process.returncode else ""

@@ -6,49 +6,43 @@ It works beside a running bot. Model checks read the list of models, which costs
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-from bot.app.audit import examine_audit
-from bot.app.database import current, open_migrated_database, upgrade
-from bot.app.discord import examine_discord
-from bot.app.login import login_name
-from bot.app.operator_files import OperatorFiles, read_operator_files
-from bot.app.secrets import check_operator_secrets
-from bot.app.services import open_services
-from bot.app.slack import examine_slack
-from bot.domain.health import Check, CheckStatus
-from bot.domain.secret_binding import SecretGrants
-from bot.domain.servers import ConnectPolicy
-from bot.engine.config_files import describe_grant
-from bot.errors import CountersignError, DatabaseError, SettingsError
-from bot.platforms.console.local_user import LocalUser
-from bot.rendering.text_safety import single_line
-from bot.settings import Settings
-
-if TYPE_CHECKING:
-    from bot.storage.database import Database
-
-
 import asyncio
 import contextlib
 import difflib
 import importlib
 import ipaddress
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from time import monotonic
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from bot.app.audit import examine_audit
+from bot.app.database import current, open_migrated_database, upgrade
+from bot.app.discord import examine_discord
 from bot.app.models import ModelChoice, select_model
+from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.app.secrets import check_operator_secrets
+from bot.app.slack import examine_slack
 from bot.app.web import check_settings, is_configured
 from bot.commands.text_format import pluralize
+from bot.domain.health import Check, CheckStatus
+from bot.domain.secret_binding import SecretGrants
+from bot.domain.servers import ConnectPolicy
+from bot.engine.config_files import describe_grant
+from bot.errors import CountersignError, DatabaseError, SettingsError
 from bot.llm.model_availability import Availability, Available, ListsModels, NotListed, NotReported, Retired
 from bot.llm.providers import find_provider
+from bot.platforms.console.local_user import LocalUser, login_name
+from bot.rendering.text_safety import single_line
+from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from bot.storage.database import Database
 
 # -------------------- model check
 
@@ -375,6 +369,8 @@ def _of_grants(grants: SecretGrants) -> list[Check]:
 
 
 async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> AsyncGenerator[tuple[str, Check], None]:
+    from bot.app.runtime import open_services  # noqa: PLC0415 - the other checks do not need MCP
+
     operator = LocalUser(login_name()).author.principal
     try:
         if settings.auto_migrate and not (await current(settings))[0]:

@@ -1,42 +1,76 @@
-"""The runtime: everything that turns need, built and running: database, turn log, models, toolbox, engine, commands."""
+"""The composition root: builds all components that turns need, in order, runs them, and closes them in reverse order.
+
+    `open_services`  stores → secrets → toolbox → rules → commands, without an engine
+    `open_runtime`   database → services → models → turn log → engine → background loops
+
+`countersign run` (`bot.app.service`) adds surfaces before and listeners and the web after; `countersign chat` adds the
+terminal. Components get plain values and each other. This module loads the libraries of the database and of MCP: a
+process that has something to show at once imports it in a thread.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import importlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
+from bot.app.config_reload import ConfigReloader
 from bot.app.database import open_checkpointed_database
+from bot.app.health import HealthCheck, SessionCounters
 from bot.app.models import ModelChoice, Models, select_model
-from bot.app.operator_files import OperatorFiles
-from bot.app.services import AppServices, open_services
+from bot.app.operator_files import OperatorFiles, read_operator_files
+from bot.app.secrets import UsableSecrets, secret_box
+from bot.app.web import build_link_service
+from bot.commands.dependencies import CommandDependencies, Rights
 from bot.commands.registry import CommandRegistry
+from bot.domain.api_clients import OPERATOR_PRINCIPAL
+from bot.domain.conversations import HTTP, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink
+from bot.domain.secret_binding import FindGrants, no_grants
+from bot.domain.servers import ConnectPolicy
 from bot.domain.turns import TurnLimits
 from bot.domain.usage import PriceList
 from bot.engine.engine import Engine
-from bot.engine.prompt.context import SystemPrompt, local_today
+from bot.engine.policy.rules import Approvers, RuleBook
+from bot.engine.prompt.context import PlatformHint, SystemPrompt, local_today
 from bot.engine.prompt.history import HistoryBudget
+from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, retention, tidying, usage_retention
+from bot.engine.usage import UsageLimiter
 from bot.errors import CountersignError
+from bot.logs import redact_logs
+from bot.mcp.config.checks import AllowedTargets
+from bot.mcp.hosts import read_hosts
+from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
+from bot.mcp.redaction import KnownSecrets
+from bot.mcp.server.retry import ConnectionTiming
+from bot.mcp.toolbox import McpToolbox
 from bot.ports import Surface, TurnLog
-from bot.settings import Settings
+from bot.settings import Settings, read_environment
 from bot.storage.address import PostgresServer, SqliteFile, read_address
+from bot.storage.api_tokens import SqlTokenStore
+from bot.storage.capabilities import SqlPinStore
+from bot.storage.coordination import SqlLeases, SqlQuotas
+from bot.storage.database import Database
+from bot.storage.feedback import SqlFeedbackStore
+from bot.storage.grants import SqlGrantStore
+from bot.storage.links import SqlLinkStore
+from bot.storage.policies import SqlPolicyStore
+from bot.storage.profiles import SqlProfileStore
+from bot.storage.reporting import SqlReporting
+from bot.storage.servers import SqlServerStore
+from bot.storage.sign_ins import SqlSignInStore
+from bot.storage.turn_log import SqlTurnLog
+from bot.storage.usage import SqlUsageStore
 
-if TYPE_CHECKING:
-    from bot.storage.database import Database
-    from bot.storage.turn_log import SqlTurnLog
+log = logging.getLogger(__name__)
 
-
-from bot.domain.conversations import HTTP, ConversationKey
-from bot.engine.prompt.context import PlatformHint
-
-# -------------------- platform hints
+WatchLog = Callable[[TurnLog], TurnLog]
 
 _SLACK = (
     "Your words are read in Slack. Write Markdown: it is drawn there with headings, lists, quotes, code and tables. "
@@ -68,9 +102,40 @@ def platform_hint(conversation: ConversationKey) -> PlatformHint:
             return PlatformHint()
 
 
-log = logging.getLogger(__name__)
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """All stores of one database."""
 
-WatchLog = Callable[[TurnLog], TurnLog]
+    servers: SqlServerStore
+    policies: SqlPolicyStore
+    profiles: SqlProfileStore
+    archive: SqlReporting
+    grants: SqlGrantStore
+    opinions: SqlFeedbackStore
+    quotas: SqlQuotas
+    leases: SqlLeases
+    pins: SqlPinStore
+    links: SqlLinkStore
+    tokens: SqlTokenStore
+    sign_ins: SqlSignInStore
+    usage: SqlUsageStore
+
+
+@dataclass(frozen=True, slots=True)
+class AppServices:
+    """Services of administration and the components derived from them."""
+
+    toolbox: McpToolbox
+    rules: RuleBook
+    administration: ConfigReloader
+    commands: CommandRegistry
+    command_parts: CommandDependencies
+    stores: Stores
+    rights: Rights
+    health: HealthCheck
+    refused: RefusedTools
+    spending: UsageLimiter
+    takes_writes: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +158,103 @@ class Runtime:
         if self.running.done():
             # Without the engine no message is answered: ending is better than appearing healthy.
             raise CountersignError("The engine broke down.", "see the log for the reason, and start again")
+
+
+@asynccontextmanager
+async def open_services(
+    settings: Settings,
+    files: OperatorFiles,
+    database: Database,
+    *,
+    operator: str,
+    connect: ConnectPolicy,
+    observe: MetricSink = null_sink,
+) -> AsyncIterator[AppServices]:
+    """Build the services, apply the stored configuration, and connect the servers in `connect`. Commands in a shell and
+    the doctor use them without an engine. Raises CountersignError.
+    """
+    # The functions that read `reloader` are called only after it is built.
+    stores = build_stores(settings, database, lambda: reloader.files.secret_grants)
+    secrets = KnownSecrets(settings.secrets)
+    redact_logs(secrets)
+    targets = AllowedTargets(
+        settings.mcp_allowed_hosts,
+        settings.mcp_allowed_commands,
+        lambda: reloader.files.launches.templates,
+        settings.mcp_allowed_servers,
+    )
+    tokens = TokenProviders(OAuthDependencies(stores.sign_ins, stores.leases, secrets, targets))
+    counters, refused = SessionCounters(observe), RefusedTools()
+    toolbox = McpToolbox(
+        enabled=settings.mcp_enabled,
+        policy=connect,
+        secrets=secrets,
+        allowances=targets,
+        on_synced=stores.servers.save_capabilities,
+        on_sync_failed=stores.servers.save_sync_failure,
+        observe=counters.observe,
+        review=settings.mcp_review,
+        pacing=connection_timing(settings),
+        bearers=tokens,
+        refused=refused.reasons,
+    )
+    approvers = Approvers(settings.admins, settings.approvers, operator)
+    rules = RuleBook(files.policies, approvers, toolbox.reviewed, read_hosts)
+    reloader = ConfigReloader(
+        stores.servers,
+        stores.pins,
+        stores.policies,
+        stores.profiles,
+        toolbox,
+        rules,
+        files,
+        lambda: read_operator_files(settings),
+        targets,
+        stores.sign_ins,
+    )
+    health = HealthCheck(database.check_writable, toolbox.servers)
+    limiter = UsageLimiter(files.limits, stores.usage, files.prices.currency)
+    rights = _rights(approvers, operator)
+    links = build_link_service(settings, stores.links)
+    dependencies = CommandDependencies(
+        servers=toolbox,
+        administration=reloader,
+        rights=rights,
+        server_store=stores.servers,
+        pins=stores.pins,
+        policies=stores.policies,
+        profiles=stores.profiles,
+        archive=stores.archive,
+        grants=stores.grants,
+        recent_turns=SqlTurnLog(database).recent_turns,
+        health=health.look,
+        process_counters=counters.of,
+        usage=stores.usage,
+        usage_limits=limiter.statuses,
+        file=str(settings.mcp_servers_file),
+        admits=targets.admits,
+        links=links,
+        # The callback of a sign-in needs a public address.
+        sign_ins=OAuthSignIns(toolbox, tokens, partial(ClientIdentity.at, links.address)) if links else None,
+        templates=targets.templates,
+    )
+    async with AsyncExitStack() as stack:
+        await reloader.refresh()
+        await toolbox.start()
+        stack.push_async_callback(toolbox.close)
+        yield AppServices(
+            toolbox,
+            rules,
+            reloader,
+            CommandRegistry(dependencies),
+            dependencies,
+            stores,
+            rights,
+            health,
+            refused,
+            limiter,
+            lambda: database.takes_writes,
+        )
 
 
 @asynccontextmanager
@@ -130,7 +292,7 @@ async def open_runtime(
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is reported before the first message.
         await models.get("")
-        turn_log = watch_log(await _turn_log(database, settings, files.prices))
+        turn_log = watch_log(await _open_turn_log(database, settings, files.prices))
         jobs = [
             retention(turn_log, settings.retention_days),
             usage_retention(services.stores.usage, settings.usage_retention_days),
@@ -155,34 +317,83 @@ async def open_runtime(
             observe=observe,
             allow=services.spending.check,
         )
-        await stack.enter_async_context(_kept_running(checkpoints.run(), "audit checkpoints"))
-        await stack.enter_async_context(_kept_running(services.administration.run(), "administration"))
-        running = await stack.enter_async_context(_kept_running(engine.run(), "engine"))
+        await stack.enter_async_context(_run_in_background(checkpoints.run(), "audit checkpoints"))
+        await stack.enter_async_context(_run_in_background(services.administration.run(), "administration"))
+        running = await stack.enter_async_context(_run_in_background(engine.run(), "engine"))
         yield Runtime(engine, services.commands, turn_log, services, running)
 
 
-async def _turn_log(database: Database, settings: Settings, prices: PriceList) -> TurnLog:
-    limits = TurnLimits(settings.max_running_turns_per_user, settings.max_queued_turns_per_user)
-    module = await asyncio.to_thread(importlib.import_module, "bot.storage.turn_log")
+def build_stores(settings: Settings, database: Database, grants: FindGrants = no_grants) -> Stores:
+    """Build the stores. `grants` returns the grants of operators' secrets to admins."""
+    box, usable = secret_box(settings), UsableSecrets(settings, read_environment())
+    return Stores(
+        SqlServerStore(database, box, usable.environment, usable.open_file, grants),
+        SqlPolicyStore(database),
+        SqlProfileStore(database),
+        SqlReporting(database, _turn_limits(settings)),
+        SqlGrantStore(database),
+        SqlFeedbackStore(database),
+        SqlQuotas(database),
+        SqlLeases(database),
+        SqlPinStore(database),
+        SqlLinkStore(database),
+        SqlTokenStore(database),
+        SqlSignInStore(database, box),
+        SqlUsageStore(database),
+    )
+
+
+def connection_timing(settings: Settings) -> ConnectionTiming:
+    """Return the reconnect and idle times of all connections."""
+    pacing = ConnectionTiming(
+        first_pause=settings.mcp_reconnection_initial_delay_ms / 1_000,
+        factor=settings.mcp_reconnection_multiplier,
+        longest_pause=settings.mcp_reconnection_max_delay_ms / 1_000,
+        tries=settings.mcp_reconnection_max_attempts,
+        idle_after=settings.mcp_session_idle_timeout,
+        quiet_after=settings.mcp_healthcheck_interval,
+    )
+    return pacing if settings.mcp_reconnection_enabled else pacing.without_reconnecting()
+
+
+def _rights(approvers: Approvers, operator: str) -> Rights:
+    """Return the rights that commands check. `operator` is the principal of the user at this terminal, or empty."""
+
+    def operates(member: Member) -> bool:
+        return bool(operator) and member.author.principal == operator
+
+    def vouches(member: Member) -> bool:
+        return operates(member) or member.author.principal == OPERATOR_PRINCIPAL
+
+    admins = ", ".join(sorted(approvers.admins)) or "an administrator"
+    return Rights(approvers.administers, operates, vouches, admins)
+
+
+async def _open_turn_log(database: Database, settings: Settings, prices: PriceList) -> TurnLog:
+    limits = _turn_limits(settings)
     match read_address(settings.database_url):
         case SqliteFile():
-            in_file: SqlTurnLog = module.SqlTurnLog(database, prices=prices, limits=limits)
-            await in_file.adopt_orphans()
-            return in_file
+            turn_log = SqlTurnLog(database, prices=prices, limits=limits)
+            await turn_log.adopt_orphans()
+            return turn_log
         case PostgresServer() as server:
-            pg_listen = await asyncio.to_thread(importlib.import_module, "bot.storage.pg_listen")
-            listen = functools.partial(pg_listen.listen, server)
-            on_server: SqlTurnLog = module.SqlTurnLog(database, listen, prices=prices, limits=limits)
-            return on_server
+            from bot.storage.pg_listen import listen  # noqa: PLC0415 - loads psycopg, which SQLite does not need
+
+            return SqlTurnLog(database, functools.partial(listen, server), prices=prices, limits=limits)
+
+
+def _turn_limits(settings: Settings) -> TurnLimits:
+    return TurnLimits(settings.max_running_turns_per_user, settings.max_queued_turns_per_user)
 
 
 @asynccontextmanager
-async def _kept_running(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[asyncio.Task[None]]:
+async def _run_in_background(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[asyncio.Task[None]]:
+    """Run `work` while the block runs. An error is logged, and ends only this task."""
     task = asyncio.create_task(work, name=name)
     try:
         yield task
     finally:
         task.cancel()
-        (ending,) = await asyncio.gather(task, return_exceptions=True)
-        if isinstance(ending, Exception):
-            log.error("the %s failed", name, exc_info=ending)
+        (error,) = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(error, Exception):
+            log.error("the %s failed", name, exc_info=error)

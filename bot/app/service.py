@@ -8,46 +8,36 @@ import logging
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
-
-from bot.app.database import lock_database
-from bot.app.discord import is_configured as discord_is_configured
-from bot.app.links import link_pages
-from bot.app.models import select_model
-from bot.app.operator_files import read_operator_files
-from bot.app.runtime import Runtime, open_runtime
-from bot.app.secrets import check_operator_secrets
-from bot.app.slack import can_receive as slack_can_receive
-from bot.app.slack import is_configured as slack_is_configured
-from bot.app.web import attach_surface, build_web_dependencies, open_surface, serve_web
-from bot.app.web import check_settings as check_web_settings
-from bot.app.web import is_configured as web_is_configured
-from bot.app.web import is_located as web_is_located
-from bot.errors import SettingsError
-from bot.logs import log_to_stderr
-from bot.ports import Listener
-from bot.settings import Settings
-
-if TYPE_CHECKING:
-    from bot.web.application import Page
-    from bot.web.prometheus import Metrics
-
-
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bot.app.database import lock_database
 from bot.app.discord import build_listener as discord_listener_of
+from bot.app.discord import is_configured as discord_is_configured
 from bot.app.discord import open_discord
+from bot.app.models import select_model
+from bot.app.operator_files import read_operator_files
+from bot.app.secrets import check_operator_secrets
 from bot.app.slack import build_listener as slack_listener_of
 from bot.app.slack import build_lookups, look_up_groups, open_slack, share_limits
+from bot.app.slack import can_receive as slack_can_receive
+from bot.app.slack import is_configured as slack_is_configured
+from bot.app.web import attach_surface, build_web_dependencies, link_pages, open_surface, serve_web
+from bot.app.web import check_settings as check_web_settings
+from bot.app.web import is_configured as web_is_configured
+from bot.app.web import is_located as web_is_located
 from bot.domain.metrics import MetricSink
-from bot.ports import Surface
+from bot.errors import SettingsError
+from bot.logs import log_to_stderr
+from bot.ports import Listener, Surface
+from bot.settings import Settings
 
 if TYPE_CHECKING:
+    from bot.app.runtime import Runtime
     from bot.platforms.discord.app import DiscordApp
     from bot.platforms.slack.app import SlackApp
-    from bot.web.application import Hook
-
+    from bot.web.application import Hook, Page
+    from bot.web.prometheus import Metrics
 
 # -------------------- platforms
 
@@ -70,7 +60,7 @@ class Platforms:
     @property
     def surfaces(self) -> list[Surface]:
         """Surfaces of the configured platforms."""
-        return [each.surface for each in (self.slack, self.discord) if each is not None]
+        return [app.surface for app in (self.slack, self.discord) if app is not None]
 
     def attach(self, runtime: Runtime, settings: Settings) -> None:
         """Attach the platforms to the runtime. Call this before turns are run."""
@@ -146,8 +136,10 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     files = read_operator_files(settings)
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stopped.set)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stopped.set)
+    from bot.app.runtime import open_runtime  # noqa: PLC0415 - the settings are checked before a second of loading
+
     with lock_database(settings, "countersign run"):
         async with AsyncExitStack() as stack:
             metrics = await open_metrics()

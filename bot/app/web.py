@@ -1,4 +1,4 @@
-"""Web: the HTTP API, hooks and pages over an open runtime.
+"""Web: the HTTP API, hooks, one-time links and other pages over an open runtime.
 
 The libraries of the server are loaded only in processes that serve. The API's surface is in every process that runs
 turns.
@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import ipaddress
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from bot.app.runtime import Runtime
+from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
+from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
+from bot.domain.views import Notice, NoticeTarget
 from bot.engine.policy.rules import can_approve
-from bot.errors import SettingsError
+from bot.engine.view_delivery import surface_for
+from bot.errors import DeliveryFailed, SettingsError
+from bot.ports import LinkStore, Surface
 from bot.settings import Settings
 
 if TYPE_CHECKING:
+    from bot.app.runtime import Runtime
     from bot.web.application import Hook, Page
     from bot.web.routes import WebDependencies
     from bot.web.surface import ApiSurface
@@ -119,3 +127,79 @@ async def serve_web(
 
 def _admin_token(settings: Settings) -> str:
     return settings.admin_api_token.get_secret_value() if settings.admin_api_token else ""
+
+
+_SUCH = "https://bot.example.com"
+_DRAWABLE = re.compile(r"[A-Za-z0-9._~:/\[\]%-]+")
+"""Addresses that every platform displays as a link without escaping."""
+
+
+def build_link_service(settings: Settings, store: LinkStore) -> LinkService | None:
+    """Return the link service, None without a public address. An address without TLS is accepted only for this machine,
+    because secrets must not cross a network in clear text.
+    """
+    if settings.public_url is None:
+        return None
+    address = settings.public_url.rstrip("/")
+    parts = urlsplit(address)
+    if not _DRAWABLE.fullmatch(address):
+        log.warning(
+            "there are no one-time links and no sign-ins: PUBLIC_URL must be without a question mark, such as %s",
+            _SUCH,
+        )
+        return None
+    if parts.scheme != "https" and not _is_this_machine(parts.hostname or ""):
+        log.warning(
+            "there are no one-time links and no sign-ins: PUBLIC_URL must begin with https://, such as %s", _SUCH
+        )
+        return None
+    return LinkService(store, address)
+
+
+class PlatformUserMessenger:
+    """Messages and membership lookups on the platforms that this process serves
+    (`bot.commands.dependencies.UserMessenger`).
+    """
+
+    def __init__(self, surfaces: Sequence[Surface]) -> None:
+        self._surfaces = surfaces
+
+    async def member(self, author: Author, conversation: ConversationKey) -> Member:
+        """Return the user's current membership. Raises DeliveryFailed if this process cannot ask the platform: names in
+        the settings may belong to users who have left.
+        """
+        return await self._surface(conversation).member(author, conversation)
+
+    async def tell(self, author: Author, conversation: ConversationKey, text: str) -> None:
+        """Send a private message to one user. Raises DeliveryFailed."""
+        await self._surface(conversation).post_notice(NoticeTarget(str(conversation), author.id), Notice(text))
+
+    def _surface(self, conversation: ConversationKey) -> Surface:
+        surface = surface_for(self._surfaces, conversation)
+        if surface is None:
+            raise DeliveryFailed(
+                f"The process that serves this page cannot ask {conversation.platform}.",
+                f"give it the token for {conversation.platform} too",
+            )
+        return surface
+
+
+def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface]) -> Sequence[Page]:
+    """Return the pages, an empty sequence without links. Loads the web libraries."""
+    if parts.links is None:
+        return ()
+    people = PlatformUserMessenger(surfaces)
+    secrets = importlib.import_module("bot.commands.server_secrets")
+    web = importlib.import_module("bot.web.pages")
+    routes: list[Page] = web.secret_routes(secrets.SecretEntry(parts, parts.links.store, people))
+    if parts.sign_ins is not None:
+        sign_in = importlib.import_module("bot.commands.sign_in")
+        routes += web.sign_in_routes(sign_in.OAuthCallback(parts, parts.sign_ins, people), parts.links.address)
+    return routes
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

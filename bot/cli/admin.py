@@ -46,7 +46,7 @@ def _say(group: str, said: Sequence[str], *, as_json: bool, workspace: str, debu
     words = ["help" if word in ("-h", "--help") else word for word in said]
 
     async def answer(settings: Settings) -> int:
-        from bot.app.servers import administer  # noqa: PLC0415
+        from bot.app.administration import administer  # noqa: PLC0415
 
         return await administer(settings, group, words, as_json=as_json, workspace=workspace)
 

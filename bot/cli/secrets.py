@@ -49,7 +49,7 @@ def set_secret(
     """Store a secret of a server, typed without echo or read from standard input."""
 
     async def answer(settings: Settings) -> int:
-        from bot.app.servers import administer  # noqa: PLC0415
+        from bot.app.administration import administer  # noqa: PLC0415
 
         return await administer(settings, "mcp", ("secret", "set", server, slot), as_json=False)
 
@@ -61,7 +61,7 @@ def rotate(*, debug: Debug = False) -> None:
     """Encrypt every stored secret again with the first key of MCP_ENCRYPTION_KEY."""
 
     async def encrypt_anew(settings: Settings) -> int:
-        from bot.app.servers import rotate  # noqa: PLC0415
+        from bot.app.administration import rotate  # noqa: PLC0415
 
         resealed = await rotate(settings)
         many = "1 stored secret is" if resealed.count == 1 else f"{resealed.count} stored secrets are"

@@ -38,7 +38,7 @@ def create_token(
     """Create a token and print it to standard output. It cannot be shown again."""
 
     async def make(settings: Settings) -> int:
-        from bot.app.tokens import create  # noqa: PLC0415
+        from bot.app.administration import create  # noqa: PLC0415
         from bot.domain.api_clients import ApiRole as Meant  # noqa: PLC0415
 
         return await create(settings, name, Meant(role.value), workspace, expires)
@@ -53,7 +53,7 @@ def list_tokens(
     """List all tokens, including expired and revoked ones."""
 
     async def show(settings: Settings) -> int:
-        from bot.app.tokens import show  # noqa: PLC0415
+        from bot.app.administration import show  # noqa: PLC0415
 
         return await show(settings, as_json=as_json)
 
@@ -69,7 +69,7 @@ def revoke_token(
     """Revoke a token, at once and in every process."""
 
     async def end(settings: Settings) -> int:
-        from bot.app.tokens import revoke  # noqa: PLC0415
+        from bot.app.administration import revoke  # noqa: PLC0415
 
         return await revoke(settings, name)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.app import checkpoints
-from bot.app.checkpoints import CheckpointWriter, checkpoint_file
+from bot.app.database import CheckpointWriter, checkpoint_file
 from bot.domain.audit import Checkpoint
 from bot.settings import read_settings
 from bot.storage import audit
@@ -66,7 +65,7 @@ async def test_a_file_for_an_audit_with_rows_is_not_begun_by_opening_it(database
 async def test_a_file_that_cannot_be_written_is_one_line_of_the_log_until_it_can(
     database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "bot.app.checkpoints")
+    caplog.set_level("INFO", "bot.app.database")
     folder = tmp_path / "full"
     folder.write_text("a file, where a folder should be")
     writer = CheckpointWriter(read_settings(audit_checkpoint_file=str(folder / "a.checkpoints")), database)
@@ -118,7 +117,7 @@ async def test_a_command_that_fails_or_hangs_is_one_line_of_the_log(
     command: tuple[str, ...],
     why: str,
 ) -> None:
-    monkeypatch.setattr(checkpoints, "COMMAND_SECONDS", 0.5 if why.startswith("it took") else 60.0)
+    monkeypatch.setattr("bot.app.database.COMMAND_SECONDS", 0.5 if why.startswith("it took") else 60.0)
     writer = CheckpointWriter(read_settings(audit_checkpoint_command=command), database)
     for _ in range(2):
         await more(database)

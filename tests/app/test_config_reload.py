@@ -14,9 +14,8 @@ import pytest
 
 from bot.app.database import open_migrated_database
 from bot.app.operator_files import read_operator_files
+from bot.app.runtime import AppServices, Stores, build_stores, open_services
 from bot.app.secrets import UsableSecrets, secret_box
-from bot.app.services import AppServices, open_services
-from bot.app.stores import Stores, build_stores
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
@@ -74,7 +73,7 @@ async def office(**environment: Any) -> AsyncIterator[tuple[AppServices, Stores]
 
 
 def elsewhere(settings: Settings, database: Any) -> Stores:
-    return build_stores(database, secret_box(settings), UsableSecrets(settings, {}))
+    return build_stores(settings, database)
 
 
 def states(made: AppServices) -> dict[str, ServerSnapshot]:

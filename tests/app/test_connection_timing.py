@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.app.services import connection_timing
+from bot.app.runtime import connection_timing
 from bot.errors import SettingsError
 from bot.mcp.server.retry import ConnectionTiming
 from bot.settings import read_settings

@@ -12,7 +12,7 @@ import pytest
 
 from bot.app.database import open_migrated_database
 from bot.app.operator_files import read_operator_files
-from bot.app.services import AppServices, open_services
+from bot.app.runtime import AppServices, open_services
 from bot.domain.conversations import Author
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (

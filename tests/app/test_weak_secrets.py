@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bot.app.administration import administer
 from bot.app.chat import ChatOptions, chat
 from bot.app.doctor import examine_all
 from bot.app.secrets import check_operator_secrets, secret_box
-from bot.app.servers import administer
 from bot.app.service import run
 from bot.errors import SettingsError
 from bot.settings import read_settings

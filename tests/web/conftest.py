@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.app import services
+from bot.app import runtime
 from bot.mcp.server.retry import ConnectionTiming
 from bot.settings import Settings
 from tests.app.program import bare
@@ -22,12 +22,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def _quick_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each use connect to a server at once. In service a use waits up to a second since the last attempt."""
-    timing = services.connection_timing
+    timing = runtime.connection_timing
 
     def quick(settings: Settings) -> ConnectionTiming:
         return replace(timing(settings), minimum_pause=0.02)
 
-    monkeypatch.setattr(services, "connection_timing", quick)
+    monkeypatch.setattr(runtime, "connection_timing", quick)
 
 
 @pytest.fixture

@@ -18,11 +18,9 @@ import httpx2
 import pytest
 import sqlalchemy as sa
 
-from bot.app.links import PlatformUserMessenger, build_link_service, link_pages
 from bot.app.operator_files import read_operator_files
-from bot.app.runtime import Runtime, open_runtime
-from bot.app.stores import Stores
-from bot.app.web import attach_surface, open_surface, serve_web
+from bot.app.runtime import Runtime, Stores, open_runtime
+from bot.app.web import PlatformUserMessenger, attach_surface, build_link_service, link_pages, open_surface, serve_web
 from bot.commands.server_secrets import Denied, SecretEntry
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.audit import AuditQuery

@@ -18,10 +18,16 @@ from urllib.parse import urlencode, urlsplit
 import httpx2
 import pytest
 
-from bot.app.links import PlatformUserMessenger, link_pages
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Runtime, open_runtime
-from bot.app.web import attach_surface, build_web_dependencies, open_surface, serve_web
+from bot.app.web import (
+    PlatformUserMessenger,
+    attach_surface,
+    build_web_dependencies,
+    link_pages,
+    open_surface,
+    serve_web,
+)
 from bot.commands.sign_in import OAuthCallback
 from bot.domain.audit import AuditQuery
 from bot.domain.commands import Invocation, Reply

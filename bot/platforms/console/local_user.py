@@ -6,6 +6,8 @@ one machine share none.
 
 from __future__ import annotations
 
+import getpass
+import os
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -50,3 +52,11 @@ class LocalUser:
     def says(self, text: str, conversation: str) -> InboundMessage:
         """Return a new message with a unique id."""
         return InboundMessage((f"console:{secrets.token_hex(16)}",), self.key(conversation), self.author, text)
+
+
+def login_name() -> str:
+    """Return the system's login name; `uid-N` if it has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a user that has no name
+        return f"uid-{os.getuid()}"

@@ -1,0 +1,273 @@
+"""`countersign servers …`, `usage …` and `tokens …`: administration in a shell, beside a running bot.
+
+`servers` and `usage` are the verbs of `/mcp` and `/usage`, with the same code. A running bot follows the changes in the
+database. A new token alone goes to standard output, so that a pipe can take it; all other text of `tokens` goes to
+standard error.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, TextIO
+
+from bot.app.database import current, open_migrated_database, upgrade
+from bot.app.operator_files import read_operator_files
+from bot.app.secrets import UsableSecrets, check_operator_secrets, secret_box
+from bot.domain.api_clients import OPERATOR_NAME, ApiRole, ApiToken
+from bot.domain.commands import FieldKind, Form, FormSubmission, Invocation, Reply, reply_json
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.servers import EVERYWHERE, ConnectPolicy
+from bot.errors import NotFound, SettingsError
+from bot.platforms.console.lines import strip_markdown
+from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
+from bot.platforms.console.plain_output import reply_text
+from bot.rendering.text_safety import single_line
+from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from bot.storage.api_tokens import SqlTokenStore
+    from bot.storage.servers import Resealed
+
+FAILED = 1
+_VERB = re.compile(r"(?<![\w.\]])/mcp (?=[a-z])")
+"""`/mcp` before a verb, not as the path of an address."""
+
+
+async def rotate(settings: Settings) -> Resealed:
+    """Encrypt every stored secret again with the first key. Raises CountersignError."""
+    from bot.storage.servers import SqlServerStore  # noqa: PLC0415 - loads the database's libraries
+
+    async with open_migrated_database(settings, migrate=False) as database:
+        usable = UsableSecrets(settings, {})
+        servers = SqlServerStore(database, secret_box(settings), usable.environment, usable.open_file)
+        return await servers.reseal(LocalUser(login_name()).author)
+
+
+async def administer(
+    settings: Settings, command: str, words: Sequence[str], *, as_json: bool, workspace: str = ""
+) -> int:
+    """Run one command. Return the exit code. `workspace` is `platform:id`, for servers that belong to one. Raises
+    CountersignError.
+    """
+    if (command, *words[:1]) == ("mcp", "reload"):
+        raise SettingsError(
+            "No bot runs in this shell that could read its file again.",
+            "use `/mcp reload` in a chat, or restart the bot",
+        )
+    from bot.app.runtime import open_services  # noqa: PLC0415 - loads MCP, which the other commands do not need
+
+    check_operator_secrets(settings)
+    files = read_operator_files(settings)
+    person = LocalUser(login_name())
+    if settings.auto_migrate:
+        found, wanted = await current(settings)
+        if found != wanted:
+            await upgrade(settings)
+    async with (
+        open_migrated_database(settings, migrate=False) as database,
+        open_services(
+            settings, files, database, operator=person.author.principal, connect=ConnectPolicy.LAZY
+        ) as services,
+    ):
+        request: Invocation | FormSubmission = Invocation(
+            command, tuple(words), person.member, _place(person, workspace), hidden_input=True
+        )
+        while True:
+            last: Reply | Form | None = None
+            async for last in services.commands.handle(request):
+                _show_progress(last)
+            _hide_progress()
+            if isinstance(last, Form) and _only_secrets(last):
+                request = FormSubmission(last.id, _asked(last), person.member, request.conversation, hidden_input=True)
+                continue
+            return _told(last, as_json=as_json)
+
+
+def _place(person: LocalUser, workspace: str) -> ConversationKey:
+    """Return the operator's terminal conversation, or one in the named workspace."""
+    here = person.key(fresh_conversation())
+    if not workspace:
+        return here
+    platform, separator, name = workspace.partition(":")
+    if not (platform and separator and name):
+        raise SettingsError(f"{workspace!r} is no workspace.", "write platform:id, such as slack:T123")
+    return ConversationKey(platform, name, here.channel, here.thread)
+
+
+def _told(reply: Reply | Form | None, *, as_json: bool) -> int:
+    if reply is None:
+        return 0
+    failed = isinstance(reply, Form) or reply.failed or any(action.confirm for action in reply.actions)
+    if isinstance(reply, Reply) and reply.message is not None:
+        # The shell has no engine: manual calls need a conversation for their approval card.
+        reply = Reply("Run a tool in a chat, where it can be approved: `countersign chat`.", failed=True)
+        failed = True
+    if as_json:
+        _write(json.dumps(reply_json(reply)), sys.stdout)
+    elif isinstance(reply, Reply) and reply.document is not None:
+        _write(reply.document.text, sys.stdout)
+    else:
+        _write(_in_the_shell(reply_text(reply)), sys.stderr if failed else sys.stdout)
+    return FAILED if failed else 0
+
+
+def _in_the_shell(text: str) -> str:
+    """Return the text with commands in the form of the shell."""
+    return _VERB.sub("countersign servers ", text)
+
+
+def _show_progress(reply: Reply | Form) -> None:
+    """Print a progress line that the next reply overwrites."""
+    if isinstance(reply, Reply) and sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{single_line(strip_markdown(reply.text), get_terminal_size().columns - 1)}")
+        sys.stderr.flush()
+
+
+def _hide_progress() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _write(text: str, stream: TextIO) -> None:
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
+def _only_secrets(form: Form) -> bool:
+    return all(field.kind is FieldKind.SECRET for field in form.fields)
+
+
+def _asked(form: Form) -> dict[str, str]:
+    """Read the fields of a form without echo from a terminal, or one line each from a pipe."""
+    answers = dict(form.carried)
+    for field in form.fields:
+        prompt = f"{field.label}: "
+        answers[field.name] = getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    return answers
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_WORKSPACE = re.compile(r"[a-z][a-z-]*:[^\s:]+")
+_SPAN = re.compile(r"(\d{1,5})([hdw])")
+_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+
+
+async def create(settings: Settings, name: str, role: ApiRole, workspace: str, expires: str) -> int:
+    """Create a token and print it. Return the exit code. Raises CountersignError."""
+    _check_name(name)
+    if workspace and not _WORKSPACE.fullmatch(workspace):
+        raise SettingsError(f"{workspace!r:.100} is no workspace.", "write platform:id, such as slack:T123")
+    lifetime = _lifetime(expires)
+    async with _opened_tokens(settings) as tokens:
+        made, token = await tokens.create(name, role, workspace, lifetime, _operator())
+    until = f"until {_moment(made.expires_at)}" if made.expires_at else "until it is revoked"
+    sys.stderr.write(f"The token {name} is good for {_where(made)} {until}, as {made.role}. It is shown this once:\n")
+    sys.stdout.write(f"{token}\n")
+    return 0
+
+
+async def show(settings: Settings, *, as_json: bool) -> int:
+    """List all tokens. Return the exit code. Raises CountersignError."""
+    async with _opened_tokens(settings) as tokens:
+        found = await tokens.tokens()
+    if as_json:
+        sys.stdout.write(f"{json.dumps([_object(each) for each in found])}\n")
+    elif found:
+        sys.stdout.write(_table([("NAME", "ROLE", "WORKSPACE", "MADE", "STATE"), *map(_row, found)]))
+    else:
+        sys.stderr.write("There are no tokens. `countersign tokens create NAME --role ROLE` makes one.\n")
+    return 0
+
+
+async def revoke(settings: Settings, name: str) -> int:
+    """Revoke a token. Return the exit code. Raises CountersignError."""
+    async with _opened_tokens(settings) as tokens:
+        if not await tokens.revoke(name, _operator()):
+            raise NotFound(f"There is no token {name!r:.100} to revoke.", "see `countersign tokens list`")
+    sys.stderr.write(f"The token {name} is good for nothing any more.\n")
+    return 0
+
+
+@asynccontextmanager
+async def _opened_tokens(settings: Settings) -> AsyncIterator[SqlTokenStore]:
+    from bot.storage.api_tokens import SqlTokenStore  # noqa: PLC0415 - loads the database's libraries
+
+    if settings.auto_migrate:
+        found, wanted = await current(settings)
+        if found != wanted:
+            await upgrade(settings)
+    async with open_migrated_database(settings, migrate=False) as database:
+        yield SqlTokenStore(database)
+
+
+def _operator() -> Author:
+    return LocalUser(login_name()).author
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise SettingsError(
+            f"{name!r:.100} cannot be the name of a token.",
+            "use 1 to 64 lower-case letters, digits, dots, dashes and underscores, such as ci or night-run",
+        )
+    if name == OPERATOR_NAME:
+        raise SettingsError(f"{OPERATOR_NAME!r} is reserved for ADMIN_API_TOKEN.", "take another name")
+
+
+def _lifetime(text: str) -> float | None:
+    """Parse a lifetime into seconds; None for no expiry."""
+    if not text:
+        return None
+    span = _SPAN.fullmatch(text.strip().lower())
+    if span is None or int(span[1]) == 0:
+        raise SettingsError(f"--expires is {text!r:.40}, which is no time.", "write 12h, 90d or 52w")
+    return int(span[1]) * _SECONDS[span[2]]
+
+
+def _row(token: ApiToken) -> Sequence[str]:
+    made = f"{_moment(token.created_at)} by {token.created_by}"
+    return (token.name, token.role.value, token.workspace or "all", made, _state(token))
+
+
+def _state(token: ApiToken) -> str:
+    if token.revoked_at is not None:
+        return f"revoked {_moment(token.revoked_at)}"
+    if token.expires_at is None:
+        return "good"
+    over = token.expires_at <= time.time()
+    return f"{'expired' if over else 'good until'} {_moment(token.expires_at)}"
+
+
+def _where(token: ApiToken) -> str:
+    return token.workspace if token.workspace != EVERYWHERE else "all workspaces"
+
+
+def _object(token: ApiToken) -> dict[str, object]:
+    times = {"createdAt": token.created_at, "expiresAt": token.expires_at, "revokedAt": token.revoked_at}
+    return {
+        "id": token.id,
+        "name": token.name,
+        "role": token.role.value,
+        "workspace": token.workspace,
+        "createdBy": token.created_by,
+        **{name: None if at is None else _moment(at) for name, at in times.items()},
+    }
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "".join(f"{line}\n" for line in lines)

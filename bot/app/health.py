@@ -1,0 +1,136 @@
+"""Health of this process, and counters of its MCP sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from time import monotonic
+
+from bot.domain.health import Health, ListenerStatus, ServersHealth
+from bot.domain.metrics import CacheUsed, MetricEvent, MetricSink, ProcessCounters, SessionChanged
+from bot.domain.servers import ServerSnapshot, ServerStatus
+from bot.errors import DatabaseError, DatabaseUnwritable
+from bot.ports import Listener
+
+log = logging.getLogger(__name__)
+
+DATABASE_SECONDS = 2.0
+FRESH_SECONDS = 1.0
+"""Shortest time in seconds between two database checks."""
+_IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class _DatabaseHealth:
+    """Result of the last database check."""
+
+    answers: bool
+    unwritable: str = ""
+    fix: str = ""
+
+
+class HealthCheck:
+    """Health check of the process. `check_writable` writes a small row to the database, `servers` returns the state of
+    the MCP servers, `watch` adds listeners.
+    """
+
+    def __init__(
+        self,
+        check_writable: Callable[[], Awaitable[object]],
+        servers: Callable[[], Iterable[ServerSnapshot]],
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._check_writable = check_writable
+        self._servers = servers
+        self._clock = clock
+        self._listeners: dict[str, Listener] = {}
+        self._checkpoints_fail: Callable[[], bool] = lambda: False
+        self._checking = asyncio.Lock()
+        self._database = _DatabaseHealth(answers=False)
+        self._checked_at = -FRESH_SECONDS
+
+    def watch(self, platform: str, listener: Listener) -> None:
+        """Include a platform's listener."""
+        self._listeners[platform] = listener
+
+    def watch_checkpoints(self, fail: Callable[[], bool]) -> None:
+        """Include the checkpoints of the audit; `fail` returns True while they cannot be written."""
+        self._checkpoints_fail = fail
+
+    async def look(self) -> Health:
+        """Return the current health within a few seconds. Never raises."""
+        platforms: dict[str, ListenerStatus] = {
+            name: await listener.listening() for name, listener in self._listeners.items()
+        }
+        database = await self._database_health()
+        return Health(
+            database.answers,
+            platforms,
+            _count_servers(self._servers()),
+            unwritable=database.unwritable,
+            fix=database.fix,
+            checkpoints_fail=self._checkpoints_fail(),
+        )
+
+    async def _database_health(self) -> _DatabaseHealth:
+        async with self._checking:
+            if self._clock() - self._checked_at >= FRESH_SECONDS:
+                self._database = await self._check_database()
+                self._checked_at = self._clock()
+            return self._database
+
+    async def _check_database(self) -> _DatabaseHealth:
+        try:
+            async with asyncio.timeout(DATABASE_SECONDS):
+                await self._check_writable()
+        except DatabaseUnwritable as error:
+            return _DatabaseHealth(answers=True, unwritable=error.reason, fix=error.fix)
+        except (DatabaseError, TimeoutError) as error:
+            log.debug("database check failed: %s", error or "no answer")
+            return _DatabaseHealth(answers=False)
+        return _DatabaseHealth(answers=True)
+
+
+def _count_servers(states: Iterable[ServerSnapshot]) -> ServersHealth:
+    statuses = [state.status for state in states]
+    return ServersHealth(
+        total=len(statuses),
+        connected=statuses.count(ServerStatus.CONNECTED),
+        errors=sum(status in _IN_TROUBLE for status in statuses),
+    )
+
+
+class SessionCounters:
+    """Counters of MCP sessions in this process, for `/mcp stats`. Every event is passed on to `observe`."""
+
+    def __init__(self, observe: MetricSink) -> None:
+        self._observe = observe
+        self._sessions: Counter[tuple[str, str]] = Counter()
+        self._cache: Counter[tuple[str, str]] = Counter()
+
+    def observe(self, measurement: MetricEvent) -> None:
+        """Count an event of a server; pass every event on."""
+        match measurement:
+            case SessionChanged(server, event):
+                self._sessions[server, event] += 1
+            case CacheUsed(server, event):
+                self._cache[server, event] += 1
+            case _:
+                pass
+        self._observe(measurement)
+
+    def of(self, servers: Collection[str]) -> ProcessCounters:
+        """Return the counters of these servers, given by slug."""
+        return ProcessCounters(_sum_by_event(self._sessions, servers), _sum_by_event(self._cache, servers))
+
+
+def _sum_by_event(counts: Counter[tuple[str, str]], servers: Collection[str]) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    for (server, event), count in counts.items():
+        if server in servers:
+            totals[event] += count
+    return totals
