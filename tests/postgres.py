@@ -115,7 +115,7 @@ class Server:
         return address
 
     def give_back(self) -> None:
-        """Whoever had databases from `fresh` is done with them."""
+        """Release databases from `fresh`."""
         self._used += self._lent
         self._lent.clear()
 

@@ -10,10 +10,10 @@ from tests.fakes.parts import HALL
 
 
 def plain(server_id: str, tool: str, policy: ApprovalPolicy, **more: object) -> Rule:
-    """What an admin says of a tool, or of a whole server (no tool)."""
+    """An admin's rule for a tool, or for a whole server (no tool)."""
     return Rule(policy, server_id=server_id, tool=tool or ANY, **more)  # type: ignore[arg-type]
 
 
 def policy_of(file: Policies, server: str, tool: str) -> ApprovalPolicy:
-    """What the operator's file alone comes to for a tool."""
+    """Result of the operator's file alone for a tool."""
     return RuleBook(file).rules(HALL).policy_of(Tool(f"{server}__{tool}", server, tool, server_id=f"file:{server}"))

@@ -81,7 +81,7 @@ class Service:
         return self.process.wait_for(LIMIT_SECONDS)
 
     def _more(self, ends: float) -> bytes:
-        """What it writes next; nothing if it writes no more."""
+        """The next line of output; empty if there are no more."""
         with selectors.DefaultSelector() as ready:
             ready.register(self.reading, selectors.EVENT_READ)
             assert ready.select(max(0.0, ends - time.monotonic())), self.log.decode()

@@ -64,7 +64,7 @@ async def thanked(slack: FakeSlack, user: User, message: Message, label: str) ->
 
 
 async def home_of(slack: FakeSlack, user: User) -> str:
-    """What somebody finds who opens their Home for the first time."""
+    """Open a user's Home tab for the first time and return its text."""
     slack.open_home(user)
     await slack.until(lambda: slack.home(user))
     home = slack.home(user)

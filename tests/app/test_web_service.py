@@ -18,7 +18,7 @@ from tests.app.program import Service, program, service
 
 TOKEN = "the-operators-own-token-Zk29vT4x"
 OPEN = ("/healthz", "/readyz", "/health", "/metrics", "/openapi.json", "/docs")
-"""What takes no token; the last two only because the operator wants them."""
+"""Routes that take no token; the last two only because the operator wants them."""
 
 
 def port_of(running: Service) -> int:

@@ -60,7 +60,7 @@ _steps = sa.text("select turn_id, n, kind, status, created_at from steps")
 
 @dataclass
 class Happened:
-    """What was done to the system, counted."""
+    """Counts of the faults that were caused."""
 
     counts: Counter[str] = field(default_factory=Counter)
     won: Counter[str] = field(default_factory=Counter)

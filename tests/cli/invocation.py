@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Ended(NamedTuple):
-    """How the program ended and what it wrote."""
+    """Exit status and output of a program."""
 
     code: int
     out: str

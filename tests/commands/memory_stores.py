@@ -24,7 +24,7 @@ from bot.ports import Activity, ApprovalActivity, Backlog, CallSummary, Conversa
 
 NOW = 1_800_000_000.0
 Line = tuple[str, str, str]
-"""What was done, to what, by whom."""
+"""A recorded change: action, subject, user."""
 
 
 @dataclass
@@ -129,7 +129,7 @@ class MemoryPins:
     kept: dict[tuple[str, str], Pin] = field(default_factory=dict)
     audit: list[Line] = field(default_factory=list)
     unreadable: bool = False
-    """What was seen of each cannot be read any more."""
+    """True if the stored definitions cannot be read."""
 
     async def pinned(self) -> Mapping[str, Pinned]:
         found: dict[str, dict[str, str]] = {}
@@ -247,18 +247,18 @@ class MemoryGrants:
 class MemoryArchive:
     summaries: list[ConversationSummary] = field(default_factory=list)
     takers: dict[str, set[str]] = field(default_factory=dict)
-    """Who has asked something, by conversation."""
+    """Users who have asked something, by conversation."""
     past: list[CallSummary] = field(default_factory=list)
     waiting: int = 0
     entries: list[AuditEntry] = field(default_factory=list)
     queries: list[AuditQuery] = field(default_factory=list)
-    """What was looked for in the audit."""
+    """Queries of the audit."""
     busy: bool = False
     deleted: list[str] = field(default_factory=list)
     unfinished: Backlog = Backlog({"queued": 0, "running": 0, "waiting": 0}, 0.0, 0, 0)
     activities: Activity = Activity({}, (), ApprovalActivity())
     looks: list[tuple[float, str, str]] = field(default_factory=list)
-    """What was asked for of `activities`: since when, where, with which server."""
+    """Arguments of `activities`: since when, where, with which server."""
 
     async def conversations(
         self, key_prefix: str, principal: str, limit: int, offset: int
@@ -311,12 +311,12 @@ class MemoryArchive:
 @dataclass
 class MemoryUsage:
     spent: dict[str, UsageTotal] = field(default_factory=dict)
-    """What is added up, by name."""
+    """Sums by name."""
     limits: list[LimitStatus] = field(default_factory=list)
     looks: list[tuple[UsageQuery, str]] = field(default_factory=list)
-    """What was asked for, and by what."""
+    """Queries of usage, with their grouping."""
     coming: dict[str, UsageTotal] = field(default_factory=dict)
-    """What is counted as soon as somebody has looked."""
+    """Usage that is added after the next query."""
 
     async def totals(self, queries: Sequence[UsageQuery]) -> Sequence[UsageTotal]:
         found = total(self.spent.values())

@@ -62,7 +62,7 @@ def tool(server: ServerConfig | str, name: str, **more: object) -> Tool:
 
 @dataclass
 class Servers:
-    """What `bot.ports.ServerAdmin` promises."""
+    """Fake `bot.ports.ServerAdmin`."""
 
     states: list[ServerSnapshot] = field(default_factory=list)
     offered: list[Tool] = field(default_factory=list)
@@ -143,15 +143,15 @@ class Servers:
 
 
 class Way(Protocol):
-    """How commands are said."""
+    """A way to give commands."""
 
     async def answers(self, held: CommandHarness, request: Invocation | FormSubmission) -> list[Reply | Form]: ...
 
     def author(self, author: Author) -> Author:
-        """Who somebody is there."""
+        """Return a user of the platform."""
 
     def place(self, where: ConversationKey, author: Author = ANA) -> ConversationKey:
-        """Where somebody stands there."""
+        """Return the user's place on the platform."""
 
 
 class AtOnce:

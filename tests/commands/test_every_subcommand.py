@@ -33,7 +33,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(params=["said", "over HTTP"], scope="module", loop_scope="module")
 async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
-    """How commands are said: to the commands themselves, or to the real application over a real socket."""
+    """The way of a command: to the commands themselves, or to the real application over a real socket."""
     if request.param == "said":
         yield AtOnce()
         return

@@ -1,4 +1,4 @@
-"""Where a secret cannot be typed, a one-time link is given for it: in a private reply, to whoever may set it."""
+"""One-time links for secrets that cannot be typed: in a private reply, to users who may set the secret."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GOOD = {"title": "Jira", "transport": "streamable_http", "where": "https://jira.
 
 @dataclass
 class MemoryLinks:
-    """What `bot.ports.LinkStore` promises, as far as links are made. A token is its number."""
+    """Fake `bot.ports.LinkStore` that only makes links. A token is its number."""
 
     made: list[SecretLink] = field(default_factory=list)
 

@@ -80,11 +80,11 @@ async def signing_in(server: ServerConfig) -> AsyncIterator[tuple[McpToolbox, Pe
 
 
 async def _agreed(address: str) -> dict[str, str]:
-    """What a browser brings back."""
+    """Return the parameters that a browser brings back."""
     async with httpx2.AsyncClient() as client:
         answer = await client.get(address)
     return {name: values[0] for name, values in parse_qs(urlsplit(answer.headers["location"]).query).items()}
 
 
 async def _anybody(_: SignedIn) -> None:
-    """Whoever comes back may."""
+    """Every returning user is allowed."""

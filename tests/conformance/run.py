@@ -57,7 +57,7 @@ class Outcome:
 
 
 def scenarios(revision: str) -> list[str]:
-    """What a revision asks of a client, from the suite itself."""
+    """Return the scenarios that a revision requires of a client, from the suite itself."""
     command = (NODE, program("conformance"), "list", "--client", "--requirements", revision)
     listed = subprocess.run(command, env=_environment(), check=True, capture_output=True, text=True, timeout=LIMIT)
     return read(listed.stdout)
@@ -113,7 +113,7 @@ def _environment() -> dict[str, str]:
 
 
 def _last_words(said: str) -> list[str]:
-    """What the client said before it ended in failure, or the suite if it did not come that far."""
+    """Output of the client before its failure, or of the suite if it did not come that far."""
     words = "".join(said.partition(_GAVE_UP)[1:]).partition("Checks:")[0] or said
     return [line for line in words.splitlines() if line.strip()][-_LAST_LINES:]
 

@@ -18,7 +18,7 @@ from tests.turn_log_harness import Harness, running
 
 
 async def word(harness: Harness) -> str:
-    """How the conversation stands, which the list and its last response agree on."""
+    """State of the conversation, the same in the list and in its last response."""
     archive = SqlReporting(harness.database)
     summary = await archive.summary(HALL)
     ((listed,), _) = await archive.conversations("", "", 10, 0)

@@ -100,7 +100,7 @@ async def over(harness: Harness, claim: Claim) -> None:
 
 
 def given(step: ToolStep, scope: Scope | None = None, by: Author = BEN, **more: bool) -> tuple[Decision, Grant]:
-    """What signing this call with a grant comes to."""
+    """Return the approval of this call, with its grant."""
     assert step.approval is not None
     grant = build_grant(GrantRequest(scope or ThreadScope(), **more), step, HALL, by)
     return Decision(step.approval.id, step.approval.revision, DecisionType.APPROVE, by), grant
@@ -116,7 +116,7 @@ async def granted(harness: Harness, scope: Scope | None = None, *, rule: str = "
 
 
 async def runs(harness: Harness, step: ToolStep, where: ConversationKey = HALL) -> bool:
-    """Whether such a call runs without asking."""
+    """True if such a call runs without asking."""
     claim, (kept,) = await asks(harness, step, where=where)
     await over(harness, claim)
     assert kept.status in (StepStatus.READY, StepStatus.AWAITING)

@@ -22,7 +22,7 @@ ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
 
 
 async def row(harness: Harness, turn_id: str) -> list[Any]:
-    """What is on disk of a turn and its drawing, but for what it is about."""
+    """The stored rows of a turn and its delivery, without its input."""
 
     def read(connection: sa.Connection) -> list[Any]:
         turn = connection.execute(sa.select(turns).where(turns.c.id == turn_id)).one()._asdict()

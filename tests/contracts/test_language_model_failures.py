@@ -40,7 +40,7 @@ pytestmark = EACH_PROVIDER
 
 
 async def failure(provider: Provider, reply: Reply, limits: ModelLimits | None = None) -> ModelError:
-    """How a reply fails."""
+    """Return the error that a reply ends with."""
     async with talking(provider, reply) as (model, _):
         with pytest.raises(ModelError) as caught:
             await events(model, replace(asking(), limits=limits or ModelLimits()))

@@ -42,7 +42,7 @@ def cut_up(stream: bytes, size: int) -> tuple[bytes, ...]:
 
 
 async def failure(provider: Provider, *replies: Reply, request: ModelRequest | None = None) -> ModelError:
-    """How a request fails."""
+    """Return the error that a request ends with."""
     async with talking(provider, *replies) as (model, _):
         with pytest.raises(ModelError) as caught:
             await events(model, request)

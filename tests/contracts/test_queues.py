@@ -158,7 +158,7 @@ async def test_a_reach_that_ends_with_a_colon_takes_in_one_conversation_alone(ha
 
 
 async def test_a_call_that_came_late_moves_nobody(harness: Harness) -> None:
-    """What only the driver's own drawing tells is not told to those who wait."""
+    """A change that only the driver's own view shows makes no view of a waiting turn stale."""
     claim = await running(harness, "one")
     second = await queued(harness, "two")
     call = ToolStep(1, ToolCall("c1", "s__write"), ToolRef("s", "write"), StepStatus.READY)

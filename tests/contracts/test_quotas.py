@@ -24,14 +24,14 @@ def quotas(harness: Harness) -> Quotas:
 
 
 async def waits(quotas: Quotas, times: int, *, most: float = 1000.0, name: str = "calls") -> list[float]:
-    """How long each of so many has to wait."""
+    """Seconds that each of so many callers has to wait."""
     answers = [await quotas.acquire(name, QUOTA, most) for _ in range(times)]
     assert all(isinstance(answer, QuotaGranted) for answer in answers)
     return [answer.wait for answer in answers]
 
 
 async def refused(quotas: Quotas, *, most: float) -> float:
-    """How long somebody would have to wait who does not."""
+    """Seconds that a caller would have to wait who gives up at once."""
     answer = await quotas.acquire("calls", QUOTA, most)
     assert isinstance(answer, QuotaExceeded)
     return answer.wait

@@ -126,7 +126,7 @@ def renamed(known: ServerRecord, title: str) -> ServerRecord:
 
 
 async def entries(harness: Harness, subject: str = "") -> Sequence[tuple[str, str]]:
-    """What the audit says was done, and by whom, the latest first."""
+    """Actions and users of the audit, newest first."""
     page, _ = await SqlReporting(harness.database).audit(AuditQuery(subject), 100, 0)
     return [(entry.kind, entry.actor) for entry in page]
 
@@ -158,7 +158,7 @@ async def execute(harness: Harness, statement: str, **values: Any) -> None:
 
 
 FILLED_IN = ("sign_in",)
-"""What is made of the definition when the server is to be connected to."""
+"""Fields that are set when the server is connected to."""
 
 
 async def test_a_server_is_kept_with_every_field(harness: Harness, servers: SqlServerStore) -> None:

@@ -79,7 +79,7 @@ class Peers:
 
     @property
     def first(self) -> str:
-        """What a server is asked first."""
+        """The first request to a server."""
         return "initialize" if self._older else "server/discover"
 
     async def serve(self, name: str = "s", *, mute: bool = False, **tools: dict[str, Any]) -> Peer:
@@ -186,7 +186,7 @@ def definition(name: str) -> dict[str, Any]:
 
 
 async def names(*configs: ServerConfig) -> dict[tuple[str, str], str]:
-    """What each tool of each server is offered as."""
+    """The offered name of each tool of each server."""
     async with started(*configs) as box:
         offered = (await box.offer()).tools
     assert len({tool.name for tool in offered}) == len(offered)

@@ -234,7 +234,7 @@ class TurnLogMachine(RuleBasedStateMachine):
         return list(self.revisions)[-1 - which % min(3, len(self.revisions))]
 
     def attempt(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What came of it, None if the claim was not good for it any more."""
+        """Return the result of the work; `None` if the claim was lost."""
         try:
             return self.wait(work)
         except (LostLease, Stopped):
@@ -242,7 +242,7 @@ class TurnLogMachine(RuleBasedStateMachine):
 
     @staticmethod
     def in_flight(record: TurnRecord) -> bool:
-        """Whether a call is on its way."""
+        """True if a call is running."""
         return any(step.status is StepStatus.STARTED for step in record.calls)
 
     # ------------------------------------------------------------------ what must hold

@@ -28,7 +28,7 @@ class Instruction:
 
     @property
     def words(self) -> list[str]:
-        """What follows, taken apart: the JSON form as it is meant, any other at its blanks."""
+        """Words of the instruction: the JSON form parsed, any other split at its blanks."""
         start = self.rest.find("[")
         if self.name in {"CMD", "ENTRYPOINT", "HEALTHCHECK"} and start >= 0:
             found: list[str] = json.loads(self.rest[start:])
@@ -73,7 +73,7 @@ def interpolated(text: str, **variables: str) -> str:
 
 
 def is_a_command(words: list[str]) -> bool:
-    """Whether the command line takes these words, and a `run` the parts that it names."""
+    """True if the command line takes these words, and a `run` the parts that it names."""
     command: Any = typer.main.get_command(app)
     rest = list(words)
     while rest and hasattr(command, "commands"):

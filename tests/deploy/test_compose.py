@@ -25,7 +25,7 @@ _EACH_ALONE = pytest.mark.parametrize("name", STANDALONE)
 
 
 def mounts(service: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """What is mounted where, and how."""
+    """Mounted sources, their targets and modes."""
     parts = [each.split(":") for each in service.get("volumes", ())]
     return {part[1]: (part[0], part[2] if len(part) > 2 else "rw") for part in parts}
 

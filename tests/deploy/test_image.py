@@ -20,7 +20,7 @@ CHECK_SECONDS = 30.0
 
 
 def copied() -> list[str]:
-    """What is copied from the project."""
+    """Paths that are copied from the project."""
     words = [each.words for stage in stages() for each in stage if each.name == "COPY"]
     return [source for word in words if not word[0].startswith("--from") for source in word[:-1]]
 

@@ -34,7 +34,7 @@ _IN_CHAT = re.compile(r"(?:(?<![\w/])/(mcp|profile|conversations|usage)|\bcounte
 
 
 def _section(heading: str) -> str:
-    """What stands under a second-level heading of the configuration guide."""
+    """Return the text under a second-level heading of the configuration guide."""
     (text,) = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", CONFIGURATION, re.MULTILINE | re.DOTALL)
     return str(text)
 

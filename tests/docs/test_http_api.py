@@ -18,7 +18,7 @@ from tests.web.api_server import ADMIN_TOKEN, Api, opened_api
 GUIDE = (PROJECT / "docs" / "http-api.md").read_text(encoding="utf-8")
 CURLS = [block for block in re.findall(r"^```sh\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL) if "curl " in block]
 REFUSALS = ('"error":{', '"failed":true')
-"""What stands in an answer that says no; curl itself ends well with any status."""
+"""Parts of a rejecting response; curl itself ends well with any status."""
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")

@@ -20,7 +20,7 @@ BEN, ZOE = "slack:U2", "slack:U3"
 
 
 def going(*deliver: str, signatories: Approvers | None = None, **terms: object) -> frozenset[str]:
-    """Where the card of a call goes that Ana asks for."""
+    """Return the targets of the card of a call that Ana asks for."""
     approval_requirements = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
     return route_approval(approval_requirements, signatories or Approvers(), WHERE, ANA).deliver
 

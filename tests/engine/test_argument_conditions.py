@@ -18,7 +18,7 @@ ALLOW, ASK, DENY = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER, Approva
 def ruled(
     arguments: dict[str, Any], path: str, pattern: str, *, policy: ApprovalPolicy = DENY, schema: Any = None
 ) -> ApprovalPolicy:
-    """What one rule comes to for a call, beside a default that allows if the rule forbids and asks if it allows."""
+    """Return the result of one rule for a call. The default allows if the rule forbids, and asks if it allows."""
     rule = parse_rule({"policy": policy.value, "arguments": {path: pattern}})
     file = Policies(default=ASK if policy is ALLOW else ALLOW, rules=(rule,))
     tool = Tool("web__get", "web", "get", input_schema=schema or {"type": "object"})

@@ -29,7 +29,7 @@ FIGURES = b"tea,3\nham"
 
 @dataclass
 class Reading:
-    """What was made of files: what the model is given, what people are told, and what was fetched for it."""
+    """Result for files: the model's message, the notices to users, and the fetched files."""
 
     request: ModelRequest
     notes: list[str]

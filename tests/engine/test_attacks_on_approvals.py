@@ -68,7 +68,7 @@ async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 def rule(policy: ApprovalPolicy = ASK, *approvers: str, name: str = "policy.toml:1", **more: object) -> Rule:
-    """What the operator's file says of the bank; what is no condition is a term."""
+    """Return a rule of the operator's file for the bank; a key that is no condition is a term."""
     conditions = {key: more.pop(key) for key in ("tool", "arguments", "annotations") if key in more}
     terms = ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
     return Rule(policy, server="bank", terms=terms, id=name, of_file=True, **conditions)  # type: ignore[arg-type]

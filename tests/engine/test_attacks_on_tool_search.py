@@ -42,7 +42,7 @@ def harness(harness: EngineHarness) -> EngineHarness:
 
 
 async def told(harness: EngineHarness, *script: Any) -> str:
-    """What the model is told of the last thing it did."""
+    """Return the last tool result in the model's request."""
     await answered(harness, *script, say("I see."))
     return results(harness.model.requests[-1])[-1].text
 

@@ -25,7 +25,7 @@ ALLOW, DENY, ASK, AUTO = (
     ApprovalPolicy.AUTO,
 )
 RUNS, NEVER, ASKS = ALLOW, DENY, ASK
-"""What comes of a call."""
+"""Decisions on a call."""
 
 ANA = Author("slack", "U1", "Ana")
 OPS = ConversationKey("slack", "T1", "C-ops", "1.0")

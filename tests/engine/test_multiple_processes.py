@@ -54,7 +54,7 @@ class Process:
 
 @dataclass
 class World:
-    """What all processes have in common."""
+    """State that all processes share."""
 
     address: PostgresServer
     model: ScriptedModel = field(default_factory=ScriptedModel)

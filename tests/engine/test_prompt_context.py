@@ -94,7 +94,7 @@ def transcript(
     *,
     replay: ToolReplay = ToolReplay.NONE,
 ) -> tuple[Message, ...]:
-    """What the model reads where there is room for everything."""
+    """The prompt if there is room for everything."""
     remembered = [
         message for turn in history_turns(history, replay, ResultTruncator(), shared=False) for message in turn.messages
     ]

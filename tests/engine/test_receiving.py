@@ -191,7 +191,7 @@ async def test_what_nobody_waits_for_any_more_while_it_is_taken_in_is_answered_a
 
 
 async def test_a_turn_does_not_end_with_the_request_it_came_with(harness: EngineHarness) -> None:
-    """It is driven in the worker's own context: what is logged for it names the turn and not that request."""
+    """The turn runs in the worker's own context: its log lines name the turn and not that request."""
     seen: list[dict[Any, str]] = []
 
     async def look(*_: object) -> Completion:

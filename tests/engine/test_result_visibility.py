@@ -57,7 +57,7 @@ def bind(harness: EngineHarness, profile: Profile, *rules: Rule) -> None:
 
 
 async def told(harness: EngineHarness, *asked: tuple[Author, str], replay: ToolReplay = ToolReplay.NAMES) -> str:
-    """What the model read last before it answered the last of these."""
+    """Ask these questions and return the prompt before the last answer."""
     engine = harness.engine(memory=HistoryBudget(replay=replay))
     async with running(engine):
         for author, question in asked:
@@ -261,7 +261,7 @@ async def test_who_was_refused_a_call_is_told_again_why(harness: EngineHarness) 
 
 
 async def summed_up(harness: EngineHarness) -> str:
-    """What a model is given to sum up of a turn in which ana has read."""
+    """The prompt of the summary of a turn in which ana has read."""
     harness.model.script = [ANA_READS[0], say("word " * 800), say("They read."), say("Yes.")]
     engine = harness.engine(memory=HistoryBudget(tokens=1_000, replay=ToolReplay.FULL))
     async with running(engine):

@@ -50,7 +50,7 @@ class Left(RecordingSurface):
 
 
 async def given_up(harness: EngineHarness, text: str = "hi") -> TurnView:
-    """What became of a question whose end nobody can draw any more."""
+    """Return the view of a turn whose end cannot be delivered any more."""
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message(text))

@@ -149,7 +149,7 @@ async def by_model(harness: EngineHarness) -> dict[str, UsageTotal]:
 
 
 async def counted(harness: EngineHarness, requests: int) -> UsageTotal:
-    """What was spent, once so many requests are counted."""
+    """Recorded usage, once so many requests are counted."""
     async with asyncio.timeout(10):
         while (found := await spent(harness)).requests < requests:
             await asyncio.sleep(0.005)

@@ -41,7 +41,7 @@ class Slow:
 
 @dataclass
 class Plans(Generic[Fault]):
-    """What the next calls meet instead of, or after, being done, by the name of what is called."""
+    """Faults of the next calls, by the name of the called method: instead of the call, or after it."""
 
     planned: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
 
@@ -57,6 +57,6 @@ class Plans(Generic[Fault]):
             self.planned.pop(called, None)
 
     def next(self, called: str) -> Fault | None:
-        """What this call meets, if anything."""
+        """Return this call's fault, if any."""
         waiting = self.planned.get(called)
         return waiting.pop(0) if waiting else None

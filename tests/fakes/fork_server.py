@@ -67,7 +67,7 @@ BESIDE = (
     "uvicorn.protocols.websockets.auto",
     "xml.dom.minidom",
 )
-"""What the programs load beside the bot's own modules."""
+"""Modules that the programs load beside the bot's own."""
 GREETING = b"!"
 NUMBER = struct.Struct("!i")
 LONGEST = 1 << 18

@@ -253,7 +253,7 @@ class FakeJma:
         self._thread.join()
 
     def count(self, part: str = "") -> int:
-        """How many requests had `part` in their path."""
+        """Number of requests that had `part` in their path."""
         return sum(part in path for path in self.requests)
 
     def file(self, path: str) -> Any:

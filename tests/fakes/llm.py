@@ -76,7 +76,7 @@ __all__ = [
 
 
 class _Protocol(Protocol):
-    """What the fakes' modules have in common."""
+    """Interface that the fakes' modules share."""
 
     PATH: str
 

@@ -78,7 +78,7 @@ def _tool_use(call: Call, call_id: str, count: int) -> tuple[dict[str, Any], lis
 
 
 def signature(thinking: str) -> str:
-    """What the service signs thinking with, and checks when it comes back."""
+    """Return the signature that the service adds to thinking, and checks when it comes back."""
     return "sig_" + hashlib.sha256(thinking.encode()).hexdigest()[:16]
 
 
@@ -100,7 +100,7 @@ def error_body(status: Status) -> dict[str, Any]:
 
 
 def complaint(request: Request) -> Status | None:
-    """What the service has against a request."""
+    """Return the service's complaint about a request."""
     if not (request.headers.get("authorization") or request.headers.get("x-api-key")):
         return Status(401, "x-api-key header is required", "authentication_error")
     if "anthropic-version" not in request.headers:

@@ -26,7 +26,7 @@ class PromptCache:
     _written: set[str] = field(default_factory=set)
 
     def count(self, request: Request, output: int = 20) -> Tokens:
-        """What the request has cost; what it marks is kept for the next."""
+        """Return the usage of the request, and cache the prefixes that it marks."""
         items = list(_items(request))
         beginnings = list(accumulate((text for text, _ in items), lambda before, text: f"{before}\n{text}"))
         marks = [n for n, (_, marked) in enumerate(items) if marked]

@@ -32,7 +32,7 @@ class Models:
     instead: Status | None = None
 
     def answer(self, path: str, headers: Mapping[str, str]) -> Told:
-        """What a request gets."""
+        """Return the response to a request."""
         given = headers.get("authorization", "").removeprefix("Bearer ") or headers.get("x-api-key", "")
         if self.instead is not None:
             return self.instead

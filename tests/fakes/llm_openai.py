@@ -78,7 +78,7 @@ def error_body(status: Status) -> dict[str, Any]:
 
 
 def complaint(request: Request) -> Status | None:
-    """What the service has against a request."""
+    """Return the service's complaint about a request."""
     if not request.headers.get("authorization", "").startswith("Bearer "):
         return Status(401, "You didn't provide an API key.", "invalid_request_error")
     problem = next(_problems(request.body), None)

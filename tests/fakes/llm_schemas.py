@@ -22,13 +22,13 @@ Place = tuple[str, ...]
 
 
 def openai_complaint(name: str, schema: Any) -> str | None:
-    """What OpenAI says about the parameters of a function, None if it takes them."""
+    """Return OpenAI's complaint about the parameters of a function, or `None`."""
     problem = next(_openai_problems(schema), None)
     return f"Invalid schema for function '{name}': {problem}" if problem else None
 
 
 def anthropic_complaint(schema: Any) -> str | None:
-    """What Anthropic says about an input schema behind `tools.3.custom.`, None if it takes it."""
+    """Return Anthropic's complaint about an input schema behind `tools.3.custom.`, or `None`."""
     return next(_anthropic_problems(schema), None)
 
 

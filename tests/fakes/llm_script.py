@@ -25,7 +25,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What the service says a reply has cost; `input` includes `cached`."""
+    """Usage that the service reports for a reply; `input` includes `cached`."""
 
     input: int = 25
     output: int = 7

@@ -36,7 +36,7 @@ _SECRET_METHODS = ("client_secret_basic", "client_secret_post")
 
 @dataclass
 class Token:
-    """What an access token is good for."""
+    """Rights of an access token."""
 
     client: str
     resource: str
@@ -52,7 +52,7 @@ class FakeOAuth:
     life: float | None = 3600.0
     """Seconds that access tokens are good for; None does not say."""
     scopes: tuple[str, ...] | None = None
-    """What the resource says it knows."""
+    """Scopes that the resource declares."""
     wants: str = ""
     """The scope in its challenge."""
     needs: dict[str, str] = field(default_factory=dict)
@@ -61,24 +61,24 @@ class FakeOAuth:
     proof: list[str] | None = field(default_factory=lambda: ["S256"])
     methods: list[str] | None = field(default_factory=lambda: ["client_secret_basic", "client_secret_post", "none"])
     says_issuer: str = ""
-    """What the metadata call it instead of what it is."""
+    """The issuer in the metadata, if it is not the real one."""
     says_resource: str = ""
     signed_in_at: str = ""
     """The authorization server that the resource names, if it is not the one beside it."""
     sends_issuer: str | None = "its own"
-    """What comes back with the code; None leaves it out."""
+    """The issuer that comes back with the code; `None` leaves it out."""
     advertises_issuer: bool = True
     registers: bool = True
     refuses_to_register: tuple[int, bytes, str] | None = None
     """Status, body and content type."""
     described_clients: bool = False
-    """It takes the address of a client's description for its id."""
+    """True if the address of a client's description is taken for its id."""
     denies: bool = False
     refresh_tokens: bool = True
     refuses: dict[str, tuple[int, Any]] = field(default_factory=dict)
     """Status and body for a grant."""
     elsewhere: str = ""
-    """Where requests for metadata of the authorization server are redirected."""
+    """Target of redirects of requests for metadata of the authorization server."""
     padding: int = 0
     """Bytes more in that metadata."""
     endpoints: dict[str, str] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class FakeOAuth:
     clients: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Secret and method, by id."""
     redirects: dict[str, list[str]] = field(default_factory=dict)
-    """Where clients that have registered themselves may let people come back to."""
+    """Redirect addresses of clients that have registered themselves."""
     tokens: dict[str, Token] = field(default_factory=dict)
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     """A grant waits for this before it is answered."""
@@ -126,11 +126,11 @@ class FakeOAuth:
         await self._stack.aclose()
 
     def grants(self, kind: str) -> int:
-        """How often this grant was asked for."""
+        """Number of requests for this grant."""
         return sum(path == "/token" and form.get("grant_type") == kind for path, form, _ in self.asked)
 
     def forms(self, path: str) -> list[dict[str, str]]:
-        """What was sent to this path of the authorization server."""
+        """Requests to this path of the authorization server."""
         return [form for asked, form, _ in self.asked if asked == path]
 
     def expire(self) -> None:
@@ -143,7 +143,7 @@ class FakeOAuth:
         self._refresh.clear()
 
     async def browser(self, address: str) -> dict[str, str]:
-        """What a person brings back who follows a link and agrees, and under `to` the path that they are sent to."""
+        """Follow a link and agree; return the parameters of the redirect, and its path under `to`."""
         async with httpx2.AsyncClient() as client:
             answer = await client.get(address)
         assert answer.status_code == 302, answer.text
@@ -267,7 +267,7 @@ class FakeOAuth:
         return JSONResponse({"error": "invalid_grant"}, 400) if granted is None else JSONResponse(self._issue(granted))
 
     def _client(self, form: Mapping[str, str], authorization: str) -> str | None:
-        """Who asks, if they can show that they are."""
+        """Return the client that asks, if it is authenticated."""
         if authorization:
             name, _, secret = base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
             shown = (unquote(name), unquote(secret), "client_secret_basic")

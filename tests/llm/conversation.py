@@ -70,7 +70,7 @@ async def everything(model: LanguageModel, request: ModelRequest | None = None) 
 
 
 async def events(model: LanguageModel, request: ModelRequest | None = None) -> list[ModelEvent]:
-    """What people can see of it, and the completion."""
+    """Return the events that users see, and the completion."""
     return [event for event in await everything(model, request) if not isinstance(event, UsageReported | ToolCallDelta)]
 
 

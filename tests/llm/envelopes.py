@@ -12,7 +12,7 @@ _ENVELOPE = re.compile(
 
 
 def within(text: str, source: str) -> str:
-    """What is in the one envelope that a text is."""
+    """Return the content of the one envelope that a text is."""
     match = _ENVELOPE.fullmatch(text)
     assert match, text
     assert match["source"] == source

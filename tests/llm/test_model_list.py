@@ -1,4 +1,4 @@
-"""What services say of their models, through the vendors' real clients and in the shapes that they have."""
+"""Model lists of services, through the vendors' real clients and in the shapes that they have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Made = Callable[[str, str], object]
 
 
 def chat(provider: str) -> Made:
-    """What the provider of that name makes at another address."""
+    """Return the model of the provider of that name at another address."""
     found = find_provider(provider)
     assert found is not None
     return lambda name, address: openai_chat.create(

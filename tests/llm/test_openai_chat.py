@@ -46,7 +46,7 @@ def part(name: str = "", text: str = "", **more: Any) -> dict[str, Any]:
 
 
 async def calls_of(*fragments: dict[str, Any], finish: str = "tool_calls") -> list[tuple[str, str, dict[str, Any]]]:
-    """What becomes of tool call fragments, each in a chunk of its own."""
+    """Return the calls made of tool call fragments, each in a chunk of its own."""
     chunks = [chunk({"tool_calls": [fragment]}) for fragment in fragments]
     async with talking(OPENAI_CHAT, Raw((*chunks, chunk({}, finish), "[DONE]"))) as (model, _):
         completion = await complete(model)

@@ -16,7 +16,7 @@ TOOLS = tuple(Tool(name, name[0], name[3:]) for name in NAMES)
 
 
 def refuse_second(request: Request) -> Reply:
-    """What the real services say to a request whose second tool they do not take."""
+    """Answer like the real services to a request whose second tool they do not take."""
     if "a__two" not in request.tool_names:
         return Say("Done without it.")
     n = request.tool_names.index("a__two")

@@ -30,7 +30,7 @@ from tests.mcp.faulty_servers import (
 
 
 class Afterwards(Enum):
-    """How a server stands once the call has ended."""
+    """State of a server after the call."""
 
     KEPT = "on the connection that it was on"
     ANEW = "on another connection"

@@ -37,7 +37,7 @@ KEY = b"k" * 32
 
 
 async def anybody(_: SignedIn) -> None:
-    """Whoever comes back may."""
+    """Every returning user is allowed."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class OAuthProcess:
         return await self.back(await oauth.browser(await self.sign_ins.begin(SERVER, ANA, HALL)))
 
     async def back(self, brought: dict[str, str], allowed: Callable[[SignedIn], Awaitable[None]] = anybody) -> SignedIn:
-        """Somebody comes back with what the authorization server has sent along."""
+        """Finish a sign-in with the parameters that the authorization server has sent along."""
         error, code = brought.get("error", ""), brought.get("code", "")
         callback = brought["to"].removeprefix(CALLBACK_PATH)
         response = AuthorizationResponse(callback, brought["state"], code, brought.get("iss"), error)

@@ -137,7 +137,7 @@ ONCE: list[tuple[str, Reaction]] = [("hangs up", HangUp()), ("breaks off", CUT),
 async def outcome_of(
     reaction: Reaction | Any, *, trusted: bool, hints: dict[str, Any], afterwards: Any = None, **limits: Any
 ) -> tuple[ToolOutcome, int]:
-    """What a call comes to when the server does that at first, and how often it was sent."""
+    """Return the outcome of a call when the server does that at first, and the number of times it was sent."""
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern()
         tool = {"name": "t", "inputSchema": {"type": "object", "properties": {}}, "annotations": hints}

@@ -38,7 +38,7 @@ class Pipe:
         return await self.calls.begin(CallContext(author, f"{turn}:1", elicit=elicit))
 
     async def ask(self) -> str:
-        """What the server hears."""
+        """Ask for confirmation and return the answer that the server receives."""
         schema = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
         params = types.ElicitRequestFormParams(message="?", requested_schema=schema)
         # In surroundings of its own, as the task that reads a pipe has them.

@@ -31,7 +31,7 @@ GREET = {"name": "greet", "description": "Say\u200b hello", "arguments": [{"name
 
 @dataclass
 class Kept:
-    """What a store would keep."""
+    """Capabilities as a store would keep them."""
 
     synced: list[tuple[str, ServerCapabilities]] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)

@@ -26,7 +26,7 @@ def clock() -> Clock:
 
 
 def failed_at(breaker: CircuitBreaker, clock: Clock, *moments: float) -> list[float]:
-    """How long it is open after each of the failures."""
+    """Return the seconds for which the breaker is open after each of the failures."""
     began, left = clock.now, []
     for moment in moments:
         clock.now = began + moment

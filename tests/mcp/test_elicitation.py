@@ -183,7 +183,7 @@ async def test_the_answer_may_come_after_a_restart(address: str) -> None:
 async def outcomes(
     *answers: Mapping[str, Any], secret: str = "", replies: ElicitationResults | None = None
 ) -> tuple[ToolOutcome, list[Message]]:
-    """What a call comes to when the server answers like this in turn, the last again and again; what it was sent."""
+    """Return the outcome of a call and its requests, when the server answers like this in turn, the last repeatedly."""
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
 

@@ -25,7 +25,7 @@ SOON = 10.0
 PACING = replace(FAST, quiet_limit=1.0)
 GOOD = raw("good", script={"listings": [[{"tools": [listed("well")]}]], "calls": {"well": {"result": SOUND}}})
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What every model takes as the name of a tool."""
+"""The form of tool names that every model takes."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
@@ -73,7 +73,7 @@ async def test_a_flood_of_changes_is_asked_about_a_few_times(tmp_path: Path) -> 
 
 @asynccontextmanager
 async def _neighbour(box: McpToolbox) -> AsyncIterator[None]:
-    """Somebody calls the server beside, again and again for as long as the block runs."""
+    """Call the server beside repeatedly while the block runs."""
     await until(lambda: tools_of(box, "good"))
     since = _state(box, "good").connected_at
     over = asyncio.Event()
@@ -94,7 +94,7 @@ async def _neighbour(box: McpToolbox) -> AsyncIterator[None]:
 
 
 async def _complaint(box: McpToolbox) -> str:
-    """What the doctor has to say of the bad server's tools; nothing if all is well."""
+    """The doctor's findings on the bad server's tools; empty if all is well."""
     [tools] = [check async for check in box.diagnose("file:bad") if check.name == "tools"]
     if tools.finding is CheckStatus.WELL:
         return ""

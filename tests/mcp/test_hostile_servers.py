@@ -1,4 +1,4 @@
-"""What a hostile server, or a hostile admin's definition, may take of everybody else: memory, time, words, secrets."""
+"""Limits on a hostile server, or a hostile admin's definition: memory, time, words, secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What in a tool's definition is shown to an admin first, and what is not: real servers write all kinds of things."""
+"""Suspicious parts of a tool's definition, which an admin is shown first; ordinary definitions of real servers."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def remembered(config: ServerConfig, capabilities: ServerCapabilities) -> Desire
 
 
 async def met(box: McpToolbox) -> ServerCapabilities:
-    """What is known of the server once it is connected."""
+    """Return the capabilities of the server once it is connected."""
     await box.offer()
     await until(lambda: box.servers()[0].status is ServerStatus.CONNECTED)
     return box.capabilities("file:s")

@@ -24,7 +24,7 @@ DESCRIPTION = f"{PUBLIC}{client_path(SERVER)}"
 
 
 async def link(here: OAuthProcess) -> dict[str, str]:
-    """What is in Ana's link."""
+    """Parameters of Ana's link."""
     address = await here.sign_ins.begin(SERVER, ANA, HALL)
     return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
 

@@ -79,7 +79,7 @@ def refusing(endpoint: FakeEndpoint) -> FakeEndpoint:
 
 
 def tries(endpoint: FakeEndpoint) -> int:
-    """How often somebody has begun to connect to it."""
+    """Number of attempts to connect."""
     return endpoint.methods().count("server/discover")
 
 

@@ -57,7 +57,7 @@ async def turned(box: McpToolbox) -> None:
 
 
 def pinned(box: McpToolbox) -> Pinned:
-    """What an admin pins who finds everything well."""
+    """Pins of an admin who accepts everything."""
     return first_pins(replace(tool, flags=()) for tool in tools_of(box))
 
 

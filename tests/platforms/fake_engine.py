@@ -27,17 +27,17 @@ class FakeEngine:
         self.decisions: list[tuple[Decision, Member]] = []
         self.granted: list[GrantRequest] = []
         self.schema: Mapping[str, Any] = {}
-        """What the arguments of every call have to fit."""
+        """Schema of the arguments of every call."""
         self.not_now: NotEditable | None = None
         """Why nothing can be changed, as `get_editable_call` says it."""
         self.editings: list[EditResult] = []
-        """What `revise` says, in order; then it takes everything."""
+        """Results of `revise`, in order; afterwards everything is accepted."""
         self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
         self.views_opened: list[tuple[str, int, Portion]] = []
         self.inquiries: dict[str, OpenElicitation | AnswerRejected] = {}
-        """What servers have asked back, by the questions' ids."""
+        """Elicitations of servers, by id."""
         self.answerings: list[AnswerResult] = []
-        """What `answer` says, in order; then it takes everything."""
+        """Results of `answer`, in order; afterwards everything is accepted."""
         self.replied: list[tuple[str, ElicitationResult, Member]] = []
         self.stopped: list[tuple[str, Author]] = []
         self.repeated: list[tuple[str, str, int, Author]] = []

@@ -43,7 +43,7 @@ def shown(arguments: dict[str, Any], schema: dict[str, Any] | None = None) -> di
 def filled(
     arguments: dict[str, Any], answers: dict[str, str], schema: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """What these answers, by argument, make of a call; and the errors by argument."""
+    """Return the call that these answers, by argument, make; and the errors by argument."""
     form = argument_form(SCHEMA if schema is None else schema, arguments)
     given_answers = {field.field.name: answers.get(field.argument, field.field.value) for field in form.fields}
     made, errors = read_arguments(form, arguments, given_answers)

@@ -22,7 +22,7 @@ def the_field(about: dict[str, Any], *, required: bool = True) -> Field:
 
 
 def sent(about: dict[str, Any], typed: str, *, required: bool = True) -> Any:
-    """What is sent for what was typed; the complaint where it cannot be."""
+    """Return the value sent for a typed text; the error if it is invalid."""
     values, errors = elicitation_form(schema(("it",) if required else (), it=about)).read({"a0": typed})
     return next(iter(errors.values())) if errors else values.get("it", "nothing")
 

@@ -62,7 +62,7 @@ def described(known: ServerRecord, description: str) -> ServerRecord:
 
 
 async def outcome(work: Awaitable[T]) -> T | CountersignError:
-    """What came of it, or why nothing did."""
+    """The result, or the error."""
     try:
         return await work
     except CountersignError as error:

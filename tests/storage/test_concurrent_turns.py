@@ -68,7 +68,7 @@ async def overlapping(
     second: Coroutine[Any, Any, B],
     which: int = 1,
 ) -> tuple[A, B]:
-    """What came of both, when the second ran while the first was in the middle of its transaction."""
+    """Results of both, when the second ran while the first was in the middle of its transaction."""
     gate = Gate(harness, held_up_before, which)
     one = asyncio.create_task(first)
     await until(gate.reached.is_set)
@@ -203,7 +203,7 @@ async def test_drawings_are_held_though_a_transaction_on_one_of_them_waits(harne
 
 
 async def without_waiting(work: Coroutine[Any, Any, A], gate: Gate) -> A:
-    """What comes of work that waits for nobody's lock, while the gate is still closed."""
+    """Return the result of work that waits for no lock, while the gate is still closed."""
     try:
         async with asyncio.timeout(30):  # the gate stays closed for as long as it takes
             return await work

@@ -30,7 +30,7 @@ ALIASES = frozenset({"candidate", "other", "theirs", "waiting_behind", "ahead"})
 
 @contextmanager
 def plans(database: SqliteDatabase) -> Iterator[dict[str, list[str]]]:
-    """How SQLite finds what each statement wants that is executed meanwhile."""
+    """Query plans of all statements that are executed meanwhile."""
     found: dict[str, list[str]] = {}
 
     def explain(_connection: object, cursor: object, words: str, given: object, _context: object, many: bool) -> None:

@@ -35,7 +35,7 @@ class CountingPlace(Installation):
 
     @property
     def counted(self) -> int:
-        """How often the tool has happened."""
+        """Number of the tool's runs."""
         file = self.folder / "count.txt"
         return len(file.read_text().splitlines()) if file.exists() else 0
 

@@ -48,7 +48,7 @@ class Company:
         return question.thread
 
     def words(self, place: Channel, user: User | None = None) -> list[str]:
-        """What somebody reads of the bot in a channel or thread, message by message, buttons included."""
+        """The bot's messages in a channel or thread, as a user reads them, buttons included."""
         return [each.words for each in self._seen(place, user)]
 
     async def reads(self, place: Channel, *texts: str, user: User | None = None) -> Message:

@@ -32,7 +32,7 @@ KEY = "sk-test-5f0c1e77aa93b6d2"
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a program that was run to its end has ended, and what it wrote."""
+    """Exit status and output of a program that was run to its end."""
 
     code: int
     out: str

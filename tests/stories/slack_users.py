@@ -21,7 +21,7 @@ class SlackUsers:
         return self.slack.say(user or self.priya, self.incidents, f"{self.slack.bot.mention} {text}", thread_ts=thread)
 
     def said(self, thread: str, channel: Channel | None = None) -> list[str]:
-        """What everybody reads of the bot in a thread."""
+        """The bot's public messages in a thread."""
         place = channel or self.incidents
         sights = self.slack.what_user_sees(self.priya, place, thread)
         return [sight.words for sight in sights if sight.user == self.slack.bot.id and not sight.ephemeral]
@@ -37,7 +37,7 @@ class SlackUsers:
         return found()[-1]
 
     def whispers(self, user: User) -> list[str]:
-        """What only this person was told in #incidents, as plain text."""
+        """Private replies to this user in #incidents, as plain text."""
         return [each.text for each in self._whispered(user)]
 
     async def hears(self, user: User, *texts: str, seconds: float = 60.0) -> Message:

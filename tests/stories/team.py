@@ -87,7 +87,7 @@ class Team(ABC):
     server: str = ""
     """The address of a database on PostgreSQL, instead of the file."""
     opinions: list[tuple[bool, Author]] = field(default_factory=list)
-    """What people think of answers, as it came to be kept."""
+    """Feedback on answers, as it is stored."""
 
     @asynccontextmanager
     async def at_work(self, *, receiving: bool = True, drawing: bool = True) -> AsyncIterator[Engine]:
@@ -136,11 +136,11 @@ class Team(ABC):
 
     @abstractmethod
     def person(self, name: str, *, admin: bool = False) -> Any:
-        """Somebody else who belongs to the team and is in the channel."""
+        """Add another member of the team, who is in the channel."""
 
     @abstractmethod
     def stranger(self, name: str) -> Any:
-        """Somebody who is in the channel and does not belong: not a full member, or from elsewhere."""
+        """Add a user to the channel who does not belong: not a full member, or from elsewhere."""
 
     @abstractmethod
     def group(self, name: str, *members: Any) -> str:
@@ -148,15 +148,15 @@ class Team(ABC):
 
     @abstractmethod
     def leave(self, group: str, member: Any) -> None:
-        """Somebody is taken out of a group."""
+        """Remove a user from a group."""
 
     @abstractmethod
     def part(self, person: Any) -> None:
-        """Somebody leaves for good."""
+        """Remove a user from the workspace."""
 
     @abstractmethod
     def principal(self, person: Any) -> str:
-        """Somebody as settings name them."""
+        """A user's id as settings name it."""
 
     @abstractmethod
     def another_channel(self, name: str) -> Any:
@@ -168,7 +168,7 @@ class Team(ABC):
 
     @abstractmethod
     def remark(self, text: str, *, by: Any) -> Talk:
-        """Somebody says something in the channel that is not for the bot."""
+        """Post a message in the channel that is not for the bot."""
 
     @abstractmethod
     def ask_below(self, talk: Talk, text: str, *, by: Any = None) -> Talk:
@@ -192,7 +192,7 @@ class Team(ABC):
 
     @abstractmethod
     def screen(self, message: Any) -> Any:
-        """What is on the screen now, for a press that comes late."""
+        """The message as it is on the screen now, for a click that comes late."""
 
     @abstractmethod
     async def fill_in(self, person: Any, fields: Mapping[str, str]) -> None:
@@ -210,7 +210,7 @@ class Team(ABC):
 
     @abstractmethod
     def conversation(self, talk: Talk) -> ConversationKey:
-        """Where the answer is, as the engine knows it."""
+        """The conversation of the answer, as the engine knows it."""
 
     @abstractmethod
     def messages(self, talk: Talk) -> list[Any]:
@@ -230,7 +230,7 @@ class Team(ABC):
 
     @abstractmethod
     def words(self, message: Any) -> str:
-        """What a message says, its buttons included."""
+        """Text of a message, its buttons included."""
 
     @abstractmethod
     def buttons(self, message: Any) -> list[str]:
@@ -242,7 +242,7 @@ class Team(ABC):
 
     @abstractmethod
     def told(self, person: Any) -> list[str]:
-        """What only this person was told."""
+        """Private replies to this user."""
 
     @abstractmethod
     def alone(self, person: Any) -> list[Any]:
@@ -250,7 +250,7 @@ class Team(ABC):
 
     @abstractmethod
     def opened(self, person: Any) -> str:
-        """What the button that this person has pressed last shows to them alone."""
+        """The private reply to this user's last click."""
 
     @abstractmethod
     def notified(self) -> set[str]:
@@ -276,15 +276,15 @@ class Team(ABC):
 
     @abstractmethod
     def refused(self) -> list[Any]:
-        """What the bot asked of the platform that the platform did not take."""
+        """The bot's requests that the platform has rejected."""
 
     @abstractmethod
     def unacknowledged(self) -> list[Any]:
-        """What people did whose arrival the platform has not been told of at its first attempt, where it is told."""
+        """Actions of users that the bot has not acknowledged at the first attempt, where the platform expects it."""
 
     @abstractmethod
     def taken(self, talk: Talk) -> bool:
-        """Whether the question will not come again by itself: from here on it is the bot's to answer."""
+        """True if the message is not sent again: from here on it is the bot's to answer."""
 
     @abstractmethod
     async def deliver_again(self, talk: Talk) -> None:
@@ -382,20 +382,20 @@ class Team(ABC):
     @property
     @abstractmethod
     def connections(self) -> int:
-        """How often a process has connected to receive."""
+        """Number of connections that a process has opened to receive."""
 
     @property
     def stands_by(self) -> bool:
-        """Whether a process that is ready to receive does not connect now, because another one has."""
+        """True if a process that is ready to receive does not connect now, because another one has."""
         return False
 
     @abstractmethod
     async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
-        """What draws, and what receives, in one process."""
+        """The surface and the listener of one process."""
 
     @abstractmethod
     def _credentials(self) -> Iterable[str]:
-        """What `team_process.py` is told of the platform."""
+        """The platform's arguments for `team_process.py`."""
 
     async def _keep_opinion(self, _turn_id: str, good: bool, by: Author) -> None:
         self.opinions.append((good, by))

@@ -40,7 +40,7 @@ class Echo:
 
 
 async def slack(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface, Listener]:
-    """What draws in Slack, and what receives there."""
+    """The surface and the listener of Slack."""
     from bot.platforms.slack.app import open_slack  # noqa: PLC0415 - one platform is enough
 
     bot_token, app_token = tokens
@@ -49,7 +49,7 @@ async def slack(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface,
 
 
 async def discord(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface, Listener]:
-    """What draws in Discord, and what receives there."""
+    """The surface and the listener of Discord."""
     from bot.platforms.discord.app import open_discord  # noqa: PLC0415 - one platform is enough
     from tests.platforms.discord.connected_bot import SharedLeases  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ GUIDE = (PROJECT / "docs" / "backup.md").read_text(encoding="utf-8")
 
 
 def stop_what_was_open(database: Path) -> None:
-    """What the guide says to do before a restored database is used."""
+    """Run the guide's script for a restored database before it is used."""
     [script] = re.findall(r"<<'END'\n(.*?)^ *END$", GUIDE, re.MULTILINE | re.DOTALL)
     unindented = "\n".join(line.removeprefix("   ") for line in script.splitlines())
     subprocess.run([sys.executable, "-", str(database)], input=unindented, text=True, check=True, timeout=30)

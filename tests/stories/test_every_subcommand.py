@@ -24,7 +24,7 @@ from tests.stories.installation import Installation
 from tests.stories.test_approvals import KEYS
 
 FIRST, SECOND = "tk-4c0de2f19ab3-first", "tk-7be1905dd3aa-second"
-"""What is typed where a secret is asked for."""
+"""Inputs for a requested secret."""
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD2eF4"
 TOOLS = tuple(f"look_{number:02}" for number in range(1, 13))
 EMPTY = "\x15"
@@ -277,7 +277,7 @@ def _message(text: str) -> Message:
 
 @pytest.fixture
 def model() -> Iterator[FakeLanguageModel]:
-    """Nobody asks it anything: commands are no messages."""
+    """The model gets no requests: commands are no messages."""
     with FakeLanguageModel("openai", rule=_speechless) as model:
         yield model
     assert model.requests == []
@@ -372,12 +372,12 @@ async def _filled(terminal: ProgramOnTerminal, fill: Fill, url: str) -> None:
 
 
 def _below(terminal: ProgramOnTerminal, line: str) -> str:
-    """What stands below the last echo of a line, folded as it is."""
+    """Text below the last echo of a line, folded as it is."""
     _, echo, below = "\n".join(terminal.lines).rpartition(f"{echoed(line)}\n")
     return below if echo else ""
 
 
 def _audit(place: Installation) -> list[str]:
-    """What was changed by command, in order; what turns leave there is another matter."""
+    """Changes made by command, in order, without those of turns."""
     with closing(sqlite3.connect(place.data / "countersign.db")) as database:
         return [kind for (kind,) in database.execute("SELECT kind FROM audit WHERE turn_id = '' ORDER BY seq")]

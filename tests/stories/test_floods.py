@@ -26,7 +26,7 @@ from tests.web.streams import asked
 
 FLOOD, RUNNING, QUEUED = 60, 2, 5
 ACCEPTED = range(QUEUED, QUEUED + RUNNING + 1)
-"""How many messages of the flood are accepted: a queued turn makes room only when a runner claims it."""
+"""Number of accepted messages of the flood: a queued turn makes room only when a runner claims it."""
 REFUSED = FLOOD - ACCEPTED[-1]
 LIMITS: dict[str, Any] = {"MAX_RUNNING_TURNS_PER_USER": str(RUNNING), "MAX_QUEUED_TURNS_PER_USER": str(QUEUED)}
 ASK = "/api/responses/stream"

@@ -19,7 +19,7 @@ def counting(request: Request) -> Say:
 
 
 def heard(model: FakeLanguageModel) -> list[str]:
-    """What the last request held of the conversation."""
+    """The conversation in the last request."""
     return [str(message["content"]) for message in model.requests[-1].messages if message["role"] != "system"]
 
 

@@ -47,7 +47,7 @@ def model(clerk: Clerk) -> Iterator[FakeLanguageModel]:
 
 
 def opinions(company: Company) -> list[tuple[str, int]]:
-    """What is kept of what people think: who, and whether the answer was good."""
+    """Stored feedback: the user, and True if the answer was good."""
     with closing(sqlite3.connect(company.place.data / "countersign.db")) as database:
         return database.execute("select principal, good from feedback").fetchall()
 

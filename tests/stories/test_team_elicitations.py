@@ -52,7 +52,7 @@ async def asked(team: Team, tool: str, label: str, **arguments: Any) -> tuple[Ta
 
 
 def results(team: Team) -> list[str]:
-    """What the calls of the turn have come to, as the model was told."""
+    """Results of the turn's calls, as the model received them."""
     parts = [part for message in team.model.requests[-1].messages for part in message.parts]
     return [part.text for part in parts if isinstance(part, ToolResult)]
 

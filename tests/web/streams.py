@@ -67,7 +67,7 @@ class Stream:
         raise AssertionError(f"the stream ended without {name}: {self.names}")
 
     async def waiting(self) -> dict[str, Any]:
-        """How the response stands that waits for a signature: who comes late is told so at the beginning."""
+        """State of the response that waits for an approval: a late client receives it at the beginning."""
         told = [each.data for each in self.seen if each.name in ("init", "conversation_status")]
         known = next((each for each in told if each["waitingForApproval"]), None)
         return known or await self.until("conversation_status", lambda data: data["waitingForApproval"])

@@ -69,7 +69,7 @@ async def opened(api: Api, approval: dict[str, Any], token: str, **said: Any) ->
 
 
 def written(api: Api) -> list[Any]:
-    """What has reached the tool."""
+    """Arguments that have reached the tool."""
     calls = [message for _, message in api.endpoint.seen if message.get("method") == "tools/call"]
     return [each["params"]["arguments"] for each in calls]
 
@@ -429,7 +429,7 @@ def offers(api: Api, **changed: Any) -> None:
 
 
 async def ended(api: Api, approval: dict[str, Any]) -> str:
-    """What became of the call that was approved."""
+    """Return the status of the approved call at its end."""
     found = await becomes_done(api, approval)
     (made,) = found["toolCalls"]
     assert made["status"] == "FAILED"

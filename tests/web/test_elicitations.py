@@ -64,7 +64,7 @@ async def answered(
 
 
 def told(api: Api) -> list[Any]:
-    """What the server was told, by its own words for what it has asked."""
+    """Answers that the server received, by its own names."""
     calls = [message["params"] for _, message in api.endpoint.seen if message.get("method") == "tools/call"]
     return [each["inputResponses"] for each in calls if "inputResponses" in each]
 

@@ -17,7 +17,7 @@ from bot.web.routes import api_routes
 from tests.web.api_server import Api, opened_api
 
 OPEN = ("/healthz",)
-"""What takes no token, and why: a load balancer asks it."""
+"""Routes that take no token: a load balancer asks them."""
 HOME, ELSEWHERE = "slack:T1", "slack:T2"
 
 
@@ -38,7 +38,7 @@ class Known:
 
 
 def needs(dependant: Any) -> Iterator[ApiRole]:
-    """What a route asks for, in itself and in what it is built from."""
+    """Yield the roles that a route asks for, in itself and in its dependencies."""
     for dependency in dependant.dependencies:
         if isinstance(dependency.call, RequireRole):
             yield dependency.call.role

@@ -46,7 +46,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 @dataclass
 class Staff(RecordingSurface):
-    """Who is an administrator, and what people were told."""
+    """A surface with administrators, which records notices."""
 
     admins: set[str] = field(default_factory=lambda: {ANA.id})
     told: list[tuple[NoticeTarget, str]] = field(default_factory=list)
@@ -118,7 +118,7 @@ class Desk:
 
 
 def path_of(reply: Reply) -> str:
-    """Where the link of a reply leads."""
+    """Target of the link of a reply."""
     assert not reply.failed, reply
     match = re.search(re.escape(PUBLIC) + r"(/secret/[A-Za-z0-9_-]{43})\)", reply.text)
     assert match is not None, reply.text
@@ -132,7 +132,7 @@ def version_of(page: httpx2.Response) -> str:
 
 
 def text_of(page: httpx2.Response) -> str:
-    """What a reader sees of a page."""
+    """Visible text of a page."""
     body = page.text.partition("<body>")[2]
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
 

@@ -29,15 +29,15 @@ from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
 EXAMPLES = 4
 """Requests to each route, of those that fit and of those that do not."""
 KNOWN = {"ref": "jira", "serverId": "jira", "toolName": "find_issue", "uri": "jira://board"}
-"""What there is, for names that nobody would guess."""
+"""Values of existing objects, for parameters that cannot be guessed."""
 ENDLESS = ("/status/stream",)
-"""How the addresses end that answer until somebody leaves; what they send is in test_server_actions_api.py."""
+"""Endings of the addresses that stream until the client leaves; their events are in test_server_actions_api.py."""
 BY_OTHERS = (502, 504)
-"""What the API answers where a server of somebody else's does not do its part: that is as described."""
+"""Responses of the API if another server does not do its part: these are as described."""
 ORDER = ("GET", "POST", "PUT", "DELETE")
-"""What is there is looked at before it is changed, and deleted last."""
+"""Order of methods: existing objects are read before they are changed, and deleted last."""
 CONFIG = {"generation": {"allow-extra-parameters": False}}
-"""What is not in the description has no effect in an address or a header, as everywhere on the web."""
+"""Parameters outside the description have no effect in an address or a header, as everywhere on the web."""
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 
 

@@ -57,7 +57,7 @@ def stands(name: str, status: ServerStatus) -> ServerSnapshot:
 
 @dataclass
 class FakeRuntime:
-    """What there is to do, by a clock that stands still."""
+    """Work to do, by a clock that stands still."""
 
     backlog: Backlog = Backlog({"queued": 2, "running": 1, "waiting": 3}, 12.5, 4, 5)
     states: Sequence[ServerSnapshot] = ()

@@ -30,12 +30,12 @@ async def jira() -> AsyncIterator[FakeEndpoint]:
 
 
 def stored(folder: Path) -> list[bytes]:
-    """What is in the database's files."""
+    """Bytes of the database's files."""
     return [path.read_bytes() for path in folder.iterdir() if path.name.startswith("countersign.db")]
 
 
 def sent(endpoint: FakeEndpoint) -> str:
-    """What the last request signed in with."""
+    """Credentials of the last request."""
     return endpoint.seen[-1][0].get("authorization", "")
 
 
@@ -271,7 +271,7 @@ UNUSABLE: list[tuple[dict[str, Any], str, str]] = [
     ({"name": "x", "url": "https://x.example", "colour": "red"}, "colour", "not known here"),
     ({"name": "x", "config": {"url": "https://x.example", "color": 1}}, "config.color", "not known here"),
 ]
-"""What is sent, which field is wrong with it, and what is said of that."""
+"""A body, the field that is wrong with it, and the error."""
 
 
 async def test_what_cannot_be_used_is_named_field_by_field_and_nothing_is_kept(api: Api) -> None:

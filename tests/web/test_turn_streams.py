@@ -26,7 +26,7 @@ def at(revision: int, status: TurnStatus = TurnStatus.RUNNING, **moment: Any) ->
 
 
 class Rows:
-    """What is on disk, and how often it was read."""
+    """The stored turn, and the number of its reads."""
 
     def __init__(self, *views: TurnView | Exception) -> None:
         self.views = list(views)

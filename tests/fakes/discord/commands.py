@@ -139,7 +139,7 @@ def check_choices(where: str, choices: list[Json], kind: int) -> None:
 
 
 def _texts(given: Json) -> Iterator[str]:
-    """What counts against the 8,000 characters: names, descriptions and values; of translations the longest."""
+    """Yield the texts that count against 8,000 characters: names, descriptions and values, the longest translation."""
     for name in ("name", "description"):
         translated: Iterable[str] = (given.get(f"{name}_localizations") or {}).values()
         yield max([given.get(name) or "", *translated], key=len)

@@ -58,12 +58,12 @@ class FakeDiscord(Factories):
 
     @property
     def url(self) -> str:
-        """What DISCORD_API_URL is set to; ends with /api/v10."""
+        """Value of DISCORD_API_URL; ends with /api/v10."""
         return f"{self.world.base}{PREFIX}"
 
     @property
     def token(self) -> str:
-        """What DISCORD_TOKEN is set to."""
+        """Value of DISCORD_TOKEN."""
         return self.app.token
 
     @property
@@ -88,7 +88,7 @@ class FakeDiscord(Factories):
 
     @property
     def unknown(self) -> list[str]:
-        """What was asked for that the fake does not know; closing raises for it unless a test clears it."""
+        """Requests that the fake does not know; closing raises for them unless a test clears the list."""
         return self.world.unknown
 
     @property
@@ -249,7 +249,7 @@ class FakeDiscord(Factories):
         return since is not None and self.world.now() < since + self.limits.typing
 
     def called(self, message: Message) -> set[str]:
-        """Whom a message has notified, edits included: ids of users and roles, 'everyone', 'here'."""
+        """Ids of users and roles, 'everyone' and 'here' that a message has notified, edits included."""
         return set(message.pings)
 
     def fetched(self, message: Message) -> set[str]:

@@ -18,7 +18,7 @@ from tests.fakes.discord.state import DiscordState
 
 MOST_CHARACTERS = 2000
 WRITTEN = ("content", "embeds", "components", "allowed_mentions", "attachments", "flags", "tts")
-"""What both posts and edits may carry; `tts` is ignored in an edit, but discord.py sends it."""
+"""Fields of both posts and edits; `tts` is ignored in an edit, but discord.py sends it."""
 ON_POST = Flag.SUPPRESS_EMBEDS | Flag.SUPPRESS_NOTIFICATIONS | Flag.IS_COMPONENTS_V2
 ON_EDIT = Flag.SUPPRESS_EMBEDS | Flag.IS_COMPONENTS_V2
 

@@ -1,4 +1,4 @@
-"""What the gateway tells the app about: each function sends one event, if the app may see the place."""
+"""Gateway events to the app: each function sends one, if the app may see the place."""
 
 from __future__ import annotations
 

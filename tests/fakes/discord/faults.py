@@ -25,6 +25,6 @@ class TooMany:
 
 Fault = Fails | Answers | TooMany | Hangs | Cut | Lost | Slow
 Faults = Plans[Fault]
-"""What is planned for the next calls, by route."""
+"""Faults of the next calls, by route."""
 
 __all__ = ["Answers", "Cut", "Fails", "Fault", "Faults", "Hangs", "Lost", "Slow", "TooMany"]

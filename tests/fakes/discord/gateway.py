@@ -36,7 +36,7 @@ class Gateway:
 
     @property
     def identified(self) -> int:
-        """How often the app has identified."""
+        """Number of the app's IDENTIFYs."""
         return self.world.identified
 
     @property

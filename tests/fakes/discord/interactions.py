@@ -53,7 +53,7 @@ class Modal:
 
     @property
     def title(self) -> str:
-        """What it says at the top."""
+        """The title."""
         return str(self.drawn["title"])
 
 
@@ -91,7 +91,7 @@ class Interaction:
 
     @property
     def messages(self) -> list[Message]:
-        """What the app posted in answer, in order."""
+        """The app's replies, in order."""
         first = [self.original] if self.original is not None and self.original is not self.message else []
         return [message for message in [*first, *self.followups] if not message.deleted]
 

@@ -20,11 +20,11 @@ class Limits:
     old_edit_window: float = 20
     nonce_lifetime: float = 300
     resume_within: float = 180
-    """How long a session can be resumed; not documented."""
+    """Seconds in which a session can be resumed; not documented."""
     identifies_a_day: int = 1000
     commands_a_day: int = 200
-    """How many commands that were not there before may be registered; counted for all guilds together."""
+    """Number of new commands that may be registered; counted for all guilds together."""
     gateway_sends: int = 120
-    """What one connection may send within 60 seconds."""
+    """Number of events that one connection may send within 60 seconds."""
     heartbeat: float = 41.25
     typing: float = 10

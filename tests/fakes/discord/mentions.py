@@ -20,7 +20,7 @@ KINDS = ("roles", "users", "everyone")
 
 @dataclass(frozen=True)
 class Allowed:
-    """What of a text may notify. `parse`: kinds of which every mention may; `users`, `roles`: these ids beside."""
+    """Mentions in a text that may notify. `parse`: kinds of which every one may; `users`, `roles`: these ids beside."""
 
     parse: frozenset[str]
     users: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ UNSAID_IN_ANSWERS = Allowed(frozenset({"users"}))
 
 
 def allowed(given: Json | None, unsaid: Allowed) -> Allowed:
-    """What a body's `allowed_mentions` allow.
+    """Parse a body's `allowed_mentions`.
 
     Raises:
         Refused: 50035, as when 'users' is parsed and users are listed as well.
@@ -70,7 +70,7 @@ def allowed(given: Json | None, unsaid: Allowed) -> Allowed:
 
 @dataclass
 class Mentioned:
-    """What the texts of a message mention; code mentions nobody."""
+    """Mentions in the texts of a message; those in code do not count."""
 
     users: list[str] = field(default_factory=list)
     roles: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Mentioned:
 
     @classmethod
     def by(cls, message: Message) -> Mentioned:
-        """What the content and the text displays of a message mention."""
+        """Return the mentions in the content and the text displays of a message."""
         text = CODE.sub(" ", "\n".join([message.content, *_displays(message.components)]))
         return cls(*(list(dict.fromkeys(pattern.findall(text))) for pattern in (USER, ROLE, ALL)))
 

@@ -130,7 +130,7 @@ class Message:
         return described
 
     def event(self, *, bare: bool = False) -> Json:
-        """What MESSAGE_CREATE and MESSAGE_UPDATE carry: the guild and the authors' memberships as well."""
+        """Body of MESSAGE_CREATE and MESSAGE_UPDATE: the guild and the authors' memberships as well."""
         described, guild = self.described(bare=bare), self.channel.guild
         if guild is None:
             return described

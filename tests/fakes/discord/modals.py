@@ -23,7 +23,7 @@ LABEL, UPLOAD, RADIO, CHECKBOXES, CHECKBOX = 18, 19, 21, 22, 23
 IN_A_LABEL = frozenset({INPUT, UPLOAD, RADIO, CHECKBOXES, CHECKBOX}) | SELECTS
 
 Values = Mapping[str, Any]
-"""What a person fills in, by label or custom id: a text, a list of values (or labels of options), a boolean."""
+"""A user's input, by label or custom id: a text, a list of values (or labels of options), a boolean."""
 
 
 def checked_modal(given: Json) -> Json:

@@ -1,4 +1,4 @@
-"""How often the API may be called: a bucket per route and place, and fifty calls a second in all."""
+"""Rate limits of the API: a bucket per route and place, and fifty calls a second in all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Granted:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What Discord sends along."""
+        """Headers that Discord sends along."""
         headers = {
             "X-RateLimit-Limit": str(self.limit),
             "X-RateLimit-Remaining": str(self.remaining),

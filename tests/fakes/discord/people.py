@@ -23,7 +23,7 @@ class User:
 
     @property
     def mention(self) -> str:
-        """What Discord puts into a text where somebody typed @name."""
+        """The text that Discord inserts for a typed @name."""
         return f"<@{self.id}>"
 
     @property
@@ -58,7 +58,7 @@ class Role:
 
     @property
     def mention(self) -> str:
-        """What Discord puts into a text where somebody typed @role."""
+        """The text that Discord inserts for a typed @role."""
         return f"<@&{self.id}>"
 
     def described(self) -> Json:

@@ -52,14 +52,14 @@ FOR_EVERYONE = (
     | P.CREATE_PRIVATE_THREADS
     | P.SEND_MESSAGES_IN_THREADS
 )
-"""What @everyone may do in a new server, mentioning everyone included."""
+"""Permissions of @everyone in a new server, mentioning everyone included."""
 IN_A_DM = FOR_EVERYONE & ~(P.CREATE_PUBLIC_THREADS | P.CREATE_PRIVATE_THREADS)
 WHILE_TIMED_OUT = P.VIEW_CHANNEL | P.READ_MESSAGE_HISTORY
 
 
 @dataclass
 class Overwrite:
-    """What a channel allows and denies to one role or member, by its id."""
+    """Permissions that a channel allows and denies to one role or member, by its id."""
 
     target: str
     is_role: bool

@@ -71,11 +71,11 @@ class Channel:
 
     @property
     def mention(self) -> str:
-        """What Discord puts into a text where somebody typed #name."""
+        """The text that Discord inserts for a typed #name."""
         return f"<#{self.id}>"
 
     def permissions(self, user: User, now: float) -> Permission:
-        """What this user may do here; nothing for somebody who is not a member."""
+        """Permissions of this user here; none for a user who is not a member."""
         if self.guild is None:
             return IN_A_DM if user.bot or user in self.recipients else Permission(0)
         member = self.guild.members.get(user.id)
@@ -169,7 +169,7 @@ class Guild:
         return self.roles[self.id]
 
     def permissions(self, member: Member) -> Permission:
-        """What a member may do anywhere, before channels say otherwise."""
+        """Permissions of a member before the overwrites of channels."""
         if member.user.id == self.owner_id:
             return EVERYTHING
         permissions = self.everyone.permissions

@@ -62,7 +62,7 @@ class Connection:
 
 @dataclass(eq=False)
 class Session:
-    """What begins with IDENTIFY: it keeps its events, so that a later connection can take it up with RESUME."""
+    """A session, begun by IDENTIFY. Its events are stored, so that a later connection can take it up with RESUME."""
 
     id: str
     intents: int

@@ -27,7 +27,7 @@ class UserActions:
     def __init__(self, world: DiscordState) -> None:
         self._world = world
         self.modals: dict[str, Modal] = {}
-        """What each person has open, by their id; opening another closes the first."""
+        """The open modal of each user, by id; opening another closes the first."""
 
     async def press(self, user: User, message: Message, name: str, *, hidden: bool) -> Interaction:
         """Press a button by its label or custom id; `hidden`: also one that is disabled or no longer there."""

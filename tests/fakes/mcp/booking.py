@@ -25,14 +25,14 @@ server = MCPServer("travel", version="1.0.0", log_level="ERROR")
 
 
 class Trip(BaseModel):
-    """What is needed for a booking."""
+    """Fields of a booking."""
 
     seats: int = Field(title="Seats", ge=1)
     note: str = Field("", title="A note for the guard")
 
 
 async def ask_how_many(train: str) -> Elicit[Trip]:
-    """What somebody who books a train is asked."""
+    """Ask for the fields of a train booking."""
     return Elicit(f"The {train} has seats left. How many?", Trip)
 
 

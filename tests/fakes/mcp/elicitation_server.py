@@ -24,7 +24,7 @@ visited = 0
 
 
 class Booking(BaseModel):
-    """What a booking needs to know."""
+    """Fields of a booking."""
 
     seats: int = Field(default=2, title="Seats", ge=1, le=9)
     where: Literal["front", "back"] = "front"

@@ -54,7 +54,7 @@ class FakeEndpoint:
     seen: list[tuple[dict[str, str], Message]] = field(default_factory=list)
     port: int = 0
     capabilities: dict[str, Any] = field(default_factory=lambda: {"tools": {}})
-    """What it says it has, whatever it then answers."""
+    """Capabilities that the server declares, whatever it then answers."""
     tls: ssl.SSLContext | None = None
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)

@@ -100,7 +100,7 @@ async def count_slow(label: str, seconds: float) -> str:
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def whoami(ctx: Context) -> dict[str, str]:
-    """What the server knows of its caller and its surroundings."""
+    """The server's view of its caller and its environment."""
     meta = ctx.request_context.meta or {}
     return {
         "pid": str(os.getpid()),
@@ -136,13 +136,13 @@ async def complain(level: Literal["debug", "info", "warning", "error"], text: st
 
 @server.resource("note://plan", mime_type="text/plain")
 def plan() -> str:
-    """What is to be done."""
+    """The task."""
     return "the plan"
 
 
 @server.resource("note://by/{author}")
 def by(author: str) -> str:
-    """What somebody wrote."""
+    """The text."""
     return f"by {author}"
 
 

@@ -46,7 +46,7 @@ class App:
     commands: set[str] = field(init=False)
     shortcuts: set[str] = field(init=False)
     agent: bool = field(init=False)
-    """It has `features.agent_view`."""
+    """True if the app has `features.agent_view`."""
 
     def __post_init__(self) -> None:
         self.events, self.commands = set(self.manifest.events), set(self.manifest.commands)

@@ -11,7 +11,7 @@ from tests.fakes.slack.refusals import Refused, invalid_arguments, missing_argum
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a method was called with."""
+    """Arguments of a method."""
 
     given: dict[str, Any]
 

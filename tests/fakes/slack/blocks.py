@@ -173,7 +173,7 @@ def check_weight(blocks: list[dict[str, Any]]) -> None:
 
 
 def problems_in(blocks: Any, surface: str, at: str) -> list[str]:
-    """What is wrong with a list of blocks, in Slack's words."""
+    """Return the errors of a list of blocks, in Slack's words."""
     problems = Problems(surface)
     most = MESSAGE_BLOCKS if surface == "message" else VIEW_BLOCKS
     rows(_block, most, 0)(blocks, at, problems)

@@ -42,7 +42,7 @@ class Control:
 
     @property
     def names(self) -> set[str]:
-        """What a test may call it by: its action id, its text, its value, and the label or id of its input block."""
+        """Names that a test may use: action id, text, value, and the label or id of the input block."""
         element = self.element
         names = {element.get("action_id"), element.get("value"), (element.get("text") or {}).get("text")}
         if self.block["type"] == "input":
@@ -95,7 +95,7 @@ def beginning(blocks: list[Json]) -> State:
 
 
 def chosen(element: Json, *values: str) -> Json:
-    """What an element holds after these were chosen or typed; options are named by text or value.
+    """Return the state of an element after these were chosen or typed; options are named by text or value.
 
     Raises:
         LookupError: there is no such option.

@@ -1,4 +1,4 @@
-"""What is on its way to the app: each thing once, however many attempts it takes, in order of its making.
+"""Deliveries to the app: each event once, however many attempts it takes, in order of its making.
 
 An event is tried again after `within` seconds without an acknowledgement, at once, after one minute and after five;
 commands and interactions are never tried again. Transports (`sockets`, `signed_posts`) only carry one attempt.
@@ -48,7 +48,7 @@ class Delivery:
 
     @property
     def answer(self) -> Json | str | None:
-        """What the app put into its acknowledgement."""
+        """Body of the app's acknowledgement."""
         for attempt in self.attempts:
             if attempt.outcome == "acknowledged":
                 return attempt.answer

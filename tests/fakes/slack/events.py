@@ -1,4 +1,4 @@
-"""What Slack tells an app about what happened: the inner events, and who is told which."""
+"""Slack's events: the inner events, and the apps that receive them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who and what there is in the workspaces: a test's way to put people, channels and groups there."""
+"""Content of the workspaces: a test adds people, channels and groups here."""
 
 from __future__ import annotations
 

@@ -23,6 +23,6 @@ class TooMany:
 
 Fault = Fails | Answers | TooMany | Hangs | Cut | Lost | Slow
 Faults = Plans[Fault]
-"""What is planned for the next calls, by method."""
+"""Faults of the next calls, by method."""
 
 __all__ = ["Answers", "Cut", "Fails", "Fault", "Faults", "Hangs", "Lost", "Slow", "TooMany"]

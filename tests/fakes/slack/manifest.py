@@ -11,7 +11,7 @@ MANIFEST = Path(__file__).parents[3] / "config" / "slack_manifest.yaml"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an app was installed with."""
+    """Settings that an app was installed with."""
 
     scopes: frozenset[str]
     events: frozenset[str]

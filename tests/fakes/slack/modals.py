@@ -33,7 +33,7 @@ class View:
 
     @property
     def words(self) -> str:
-        """What its person reads, a line each, errors below the inputs at the end."""
+        """Displayed text, a line each, errors below the inputs at the end."""
         lines = [*words_in(self.drawn.get("title", "")), *words_in(self.drawn["blocks"], self.user)]
         lines += [text for key in ("submit", "close") for text in words_in(self.drawn.get(key, ""))]
         return "\n".join([*lines, *self.errors.values()])

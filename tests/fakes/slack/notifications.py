@@ -1,4 +1,4 @@
-"""What a message does beyond being read: whom it calls, and which links make Slack fetch something.
+"""Effects of a message beyond its text: notified users, and links that make Slack fetch something.
 
 Where it is not documented whether Slack resolves a mention (Markdown, fallback text beside blocks), it counts as one:
 a test that finds nobody called here is safe on the real Slack too.

@@ -1,4 +1,4 @@
-"""How often a method may be called: Slack's tiers per method and workspace, posting per channel."""
+"""Rate limits of methods: Slack's tiers per method and workspace, posting per channel."""
 
 from __future__ import annotations
 

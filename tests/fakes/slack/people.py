@@ -36,7 +36,7 @@ class User:
 
     @property
     def mention(self) -> str:
-        """What Slack puts into a text where somebody typed @name."""
+        """The text that Slack inserts for a typed @name."""
         return f"<@{self.id}>"
 
     def described(self) -> dict[str, Any]:

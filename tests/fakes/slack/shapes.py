@@ -12,7 +12,7 @@ Shape = Callable[[Any, str, "Problems"], None]
 
 @dataclass
 class Problems:
-    """What was found wrong, in order; `surface` is where the blocks are for: 'message', 'modal' or 'home'."""
+    """Errors, in order; `surface` is the blocks' place: 'message', 'modal' or 'home'."""
 
     surface: str
     found: list[str] = field(default_factory=list)

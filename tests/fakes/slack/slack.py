@@ -66,7 +66,7 @@ class FakeSlack(Factories):
 
     @property
     def url(self) -> str:
-        """What SLACK_API_URL is set to; ends with /api/."""
+        """Value of SLACK_API_URL; ends with /api/."""
         return f"{self.world.base}/api/"
 
     @property
@@ -248,7 +248,7 @@ class FakeSlack(Factories):
         return list(self.world.modals.stacks.get(user.id, []))
 
     def home(self, user: User) -> View | None:
-        """Somebody's Home tab as it was last published."""
+        """A user's Home tab as it was last published."""
         return self.world.workspaces[user.team.id].homes.get(user.id)
 
     def status(self, channel: Channel, thread_ts: str) -> str:
@@ -270,7 +270,7 @@ class FakeSlack(Factories):
         return sorted((m for m in kept if thread_ts is None or m.root == thread_ts), key=lambda m: m.ts)
 
     def called(self, message: Message) -> set[str]:
-        """Whom a message calls: ids of users and groups, 'channel', 'here', 'everyone'."""
+        """Ids of users and groups, 'channel', 'here' and 'everyone' that a message notifies."""
         return called(message)
 
     def fetched(self, message: Message) -> set[str]:

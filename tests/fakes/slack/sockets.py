@@ -71,7 +71,7 @@ class Sockets:
 
     @property
     def ever(self) -> int:
-        """How many connections were ever opened."""
+        """Number of connections that were ever opened."""
         return self._opened
 
     async def serve(self, request: web.Request) -> web.StreamResponse:

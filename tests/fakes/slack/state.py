@@ -55,7 +55,7 @@ class SlackState:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who calls a method: the world, and for a bot token the installation and its workspace."""
+    """Caller of a method: the world, and for a bot token the installation and its workspace."""
 
     world: SlackState
     token: str

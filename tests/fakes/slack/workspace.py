@@ -139,7 +139,7 @@ class Workspace:
                 message.deleted = message.deleted or message.ephemeral_to == user
 
     def sights(self, user: str, channel: str, thread_ts: str | None = None) -> list[Sight]:
-        """What this person sees in a conversation, or in one thread of it, in order."""
+        """Messages that this user sees in a conversation, or in one thread of it, in order."""
         if user not in self.channel(channel).members:
             return []
         seen = [m for m in self.messages.get(channel, {}).values() if not m.deleted and self._reaches(m, user)]

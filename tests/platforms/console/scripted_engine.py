@@ -148,26 +148,26 @@ class ScriptedEngine:
         self.decisions: list[Decision] = []
         self.granted: list[GrantRequest] = []
         self.schema: Mapping[str, Any] = {}
-        """What the arguments of every call have to fit."""
+        """Schema of the arguments of every call."""
         self.not_now: NotEditable | None = None
         """Why nothing can be changed, as `get_editable_call` says it."""
         self.editings: list[EditResult] = []
-        """What `revise` says, in order; then it takes everything."""
+        """Results of `revise`, in order; afterwards everything is accepted."""
         self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
         self.views_opened: list[tuple[str, int, Portion]] = []
         self.inquiries: dict[str, OpenElicitation | AnswerRejected] = {}
-        """What servers have asked back, by the questions' ids."""
+        """Elicitations of servers, by id."""
         self.answerings: list[AnswerResult] = []
-        """What `answer` says, in order; then it takes everything."""
+        """Results of `answer`, in order; afterwards everything is accepted."""
         self.replied: list[tuple[str, ElicitationResult, Member]] = []
         self.answered: asyncio.Queue[ElicitationResult] = asyncio.Queue()
         """Every answer that needs no other, for a script that waits for it."""
         self.stops: list[str] = []
         self.repeated: list[tuple[str, str, int]] = []
         self.answers: list[DecisionResult] = []
-        """What `decide` says, in order; then it accepts everything."""
+        """Results of `decide`, in order; afterwards everything is accepted."""
         self.refusals: list[CountersignError] = []
-        """What `stop` raises, in order; then it stops."""
+        """Errors of `stop`, in order; afterwards it stops."""
         self.turns: dict[str, ScriptedTurn] = {}
         self.on_disk: dict[str, TurnView] = {}
         """Every turn as it was shown last, and what a test puts there."""

@@ -58,7 +58,7 @@ class PseudoTerminal:
 
     @property
     def lines(self) -> list[str]:
-        """What is on the screen, without the empty lines at its end."""
+        """Text of the screen, without the empty lines at its end."""
         return self._read_off()[1][:]
 
     @property

@@ -58,7 +58,7 @@ class ConnectedBot:
     leases: SharedLeases
     audience: AudiencePolicy | None = None
     engaged: list[ConversationKey] = field(default_factory=list)
-    """What the database says of where the bot is engaged."""
+    """Conversations in which the bot takes part, by the database."""
     records: DiscordLookups = DiscordLookups()
     lease_seconds: float = SECONDS
     """Of the gateway's lease. With a short one a slow machine loses it."""
@@ -92,15 +92,15 @@ class ConnectedBot:
 
     @property
     def texts(self) -> list[str]:
-        """What has been received."""
+        """Texts of the received messages."""
         return [each.text for each in self.engine.received]
 
     def posted(self, channel: Channel | None = None) -> list[Message]:
-        """What the bot has posted for everybody."""
+        """The bot's public messages."""
         return [message for message in self.discord.posted(channel or self.channel) if not message.ephemeral_to]
 
     def whispers(self, user: User, channel: Channel | None = None) -> list[str]:
-        """What only this person was told."""
+        """Private replies to this user."""
         return [
             message.content
             for message in self.discord.posted(channel or self.channel)
@@ -108,7 +108,7 @@ class ConnectedBot:
         ]
 
     def listener(self, holder: str = "one") -> DiscordListener:
-        """What receives in a process of that name."""
+        """The listener of a process of that name."""
         return DiscordListener(
             self.rest,
             self.people,

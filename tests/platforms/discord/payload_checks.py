@@ -1,4 +1,4 @@
-"""Whether Discord takes what was drawn, as far as the fake server knows, and whether it is safe to show."""
+"""Checks of payloads: Discord accepts them, as far as the fake server knows, and they are safe to show."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def texts(slot: OutgoingMessage) -> list[str]:
 
 
 def named(text: str) -> set[str]:
-    """Whom and what a text names, as clients would draw it: not where it is code."""
+    """Return the users and names in a text, as clients would draw it: not where it is code."""
     return {id_ or everyone for id_, everyone in _NAMED.findall(CODE.sub("", text))}
 
 
@@ -42,12 +42,12 @@ def small_lines(text: str) -> list[str]:
 
 
 def labels(components: Any) -> list[str]:
-    """What stands on the buttons."""
+    """Labels of the buttons."""
     return [node.get("label") or node["emoji"]["name"] for node in walk(components) if node["type"] == BUTTON]
 
 
 def pressed(components: Any, label: str) -> str:
-    """What comes back when a button is pressed."""
+    """Return the custom id of the button with this label."""
     (found,) = [
         node["custom_id"]
         for node in walk(components)

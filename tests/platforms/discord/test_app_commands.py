@@ -212,7 +212,7 @@ async def a_start(fake: FakeDiscord) -> AsyncIterator[CommandTree]:
 
 
 async def told(fake: FakeDiscord) -> bool:
-    """Whether Discord is told of the commands when a process starts."""
+    """True if the commands are registered when a process starts."""
     async with a_start(fake) as tree:
         return await register(tree)
 

@@ -206,7 +206,7 @@ async def stands(place: ConnectedBot, elicitation: Elicitation) -> None:
 
 
 async def answer(place: ConnectedBot, asked: Interaction) -> Message:
-    """What is said to a press or a form that was sent, last."""
+    """The last private reply to a click or a form."""
     await place.discord.until(lambda: asked.messages)
     return asked.messages[-1]
 

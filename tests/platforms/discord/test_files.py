@@ -1,4 +1,4 @@
-"""What people attach, fetched when somebody needs it: from Discord alone, and never more than there is room for."""
+"""Attached files, fetched when a turn needs them: from Discord alone, and never more than there is room for."""
 
 from __future__ import annotations
 

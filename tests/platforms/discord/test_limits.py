@@ -1,4 +1,4 @@
-"""What Discord counts otherwise than in characters: bytes of what is laid out, halves of emoji in labels and names."""
+"""Limits that Discord does not count in characters: bytes of a layout, halves of emoji in labels and names."""
 
 from __future__ import annotations
 

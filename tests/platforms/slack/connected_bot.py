@@ -44,11 +44,11 @@ class ConnectedBot:
         return refs
 
     def bot_posts(self, channel: Channel | None = None, thread: str | None = None) -> list[Message]:
-        """What the bot has posted, without what only one person sees."""
+        """The bot's posts, without those that only one user sees."""
         return [message for message in self.slack.posted(channel or self.channel, thread) if not message.ephemeral_to]
 
     def whispers(self, user: User, channel: Channel | None = None) -> list[str]:
-        """What only this person was told."""
+        """Private replies to this user."""
         posted = self.slack.posted(channel or self.channel)
         return [message.text for message in posted if message.ephemeral_to == user.id]
 

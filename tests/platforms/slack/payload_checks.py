@@ -1,4 +1,4 @@
-"""Whether Slack takes what was drawn, as far as its SDK and the fake workspace know, and whether it is safe to show."""
+"""Checks of payloads: Slack accepts them, as far as its SDK and the fake workspace know, and they are safe to show."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def parts(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def labels(blocks: Any) -> list[str]:
-    """What the buttons say."""
+    """Labels of the buttons."""
     return [part["text"]["text"] for part in parts(list(blocks)) if part.get("type") == "button"]
 
 

@@ -201,7 +201,7 @@ async def answered(place: ConnectedBot, elicitation: Elicitation) -> None:
 
 
 def alone(place: ConnectedBot, user: User) -> Message:
-    """What this person sees that nobody else does."""
+    """The last message that only this user sees."""
     return [message for message in place.slack.posted(place.channel) if message.ephemeral_to == user.id][-1]
 
 

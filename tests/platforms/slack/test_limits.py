@@ -37,7 +37,7 @@ LONG = "word " * 2_000
 
 
 def counted(text: str) -> int:
-    """How many characters a text says are missing."""
+    """Number of characters that a text says are missing."""
     (found,) = re.findall(r"(\d+) more characters", text)
     return int(found)
 

@@ -151,7 +151,7 @@ def said(blocks: list[Block]) -> str:
 
 
 def begins_with_all_of(longer: str, shorter: str) -> bool:
-    """Whether the letters of the shorter text are in the longer one, in their order."""
+    """True if the letters of the shorter text are in the longer one, in their order."""
     rest = iter(longer)
     return all(letter in rest for letter in shorter)
 

@@ -53,7 +53,7 @@ class Time:
         self._connection.execute("update test_clock set at = %s", [seconds])
 
     def names(self) -> list[str]:
-        """What the database calls the limits that were asked for."""
+        """Keys of the requested limits in the database."""
         return [str(name) for (name,) in self._connection.execute("select name from quotas order by name")]
 
     def close(self) -> None:

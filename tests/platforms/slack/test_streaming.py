@@ -25,7 +25,7 @@ def ask(place: ConnectedBot) -> str:
 
 
 def shown(place: ConnectedBot) -> str:
-    """What Priya reads in the bot's messages."""
+    """The bot's messages as Priya reads them."""
     dm = place.slack.dm(place.priya)
     sights = place.slack.what_user_sees(place.priya, dm)
     return "\n".join(sight.words for sight in sights if sight.user == place.slack.bot.id)

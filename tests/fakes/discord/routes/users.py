@@ -56,13 +56,13 @@ def user(request: Request) -> Json:
 
 @route("GET /gateway", without_token=True)
 def gateway(request: Request) -> Json:
-    """Where to connect."""
+    """Return the gateway's address."""
     return {"url": request.world.gateway_url}
 
 
 @route("GET /gateway/bot")
 def gateway_bot(request: Request) -> Json:
-    """Where to connect, and how often one may still identify."""
+    """Return the gateway's address, and the number of IDENTIFYs left."""
     total = request.world.limits.identifies_a_day
     limit = {"total": total, "remaining": max(0, total - request.world.identified), "reset_after": 86_400_000}
     return {"url": request.world.gateway_url, "shards": 1, "session_start_limit": limit | {"max_concurrency": 1}}

@@ -30,7 +30,7 @@ LIMIT = 60.0
 
 @dataclass
 class Explorer:
-    """Where it listens, and the requests that have reached the API."""
+    """Address of the server, and the requests that have reached the API."""
 
     url: str = ""
     requests: list[tuple[str, str, Any]] = field(default_factory=list)

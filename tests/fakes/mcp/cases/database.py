@@ -19,7 +19,7 @@ SCHEMA = "create table customers (name text primary key, city text not null)"
 
 @dataclass(frozen=True)
 class Database:
-    """Where it listens; the rows are read past the server."""
+    """Address of the server; the rows are read past it."""
 
     url: str
     file: Path

@@ -18,7 +18,7 @@ BULK, DISCOUNT = 10, 0.1
 
 
 class Price(BaseModel):
-    """What a number of pieces cost together."""
+    """Total price of a number of pieces."""
 
     sku: str
     quantity: int
@@ -27,7 +27,7 @@ class Price(BaseModel):
 
 @dataclass
 class Shop:
-    """Where it listens, and the orders it has taken."""
+    """Address of the server, and the orders it has taken."""
 
     url: str = ""
     orders: list[tuple[str, int, str]] = field(default_factory=list)

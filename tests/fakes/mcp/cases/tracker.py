@@ -14,7 +14,7 @@ from tests.fakes.mcp.cases.endpoint import Doorkeeper, served
 
 @dataclass
 class Tracker:
-    """Where it listens, and the titles of its issues."""
+    """Address of the server, and the titles of its issues."""
 
     url: str = ""
     issues: list[str] = field(default_factory=lambda: ["The door squeaks"])

@@ -16,7 +16,7 @@ KEY_HEADER = "X-N8N-API-KEY"
 
 @dataclass
 class Workflows:
-    """Where it listens, and the mail that went out."""
+    """Address of the server, and the mail that went out."""
 
     url: str = ""
     sent: list[dict[str, str]] = field(default_factory=list)

@@ -11,7 +11,7 @@ from tests.fakes.slack.state import Caller
 
 @method("auth.test", "special", ())
 def auth_test(caller: Caller, _: Arguments) -> Json:
-    """Who this token is."""
+    """Identity of this token."""
     if caller.installation is None:
         return {"app_name": "Countersign", "app_id": caller.world.app.id}
     bot, team = caller.bot.bot, caller.bot.team
