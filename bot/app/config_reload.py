@@ -205,7 +205,7 @@ class ConfigReloader:
                 f"The operator's file has a server {config.name} too, which goes first. Fix: rename one of them; "
                 f"this one goes by its id, {config.id}"
             )
-        return _with_memory(DesiredServer(config, record.standing, secrets=secrets, problem=problem), found)
+        return _with_memory(DesiredServer(config, record.enablement, secrets=secrets, problem=problem), found)
 
 
 def _with_memory(entry: DesiredServer, found: _OnDisk) -> DesiredServer:
@@ -248,6 +248,6 @@ def _what_changed(old: DesiredServer, new: DesiredServer) -> str:
     names = [
         each.name for each in fields(ServerConfig) if getattr(old.config, each.name) != getattr(new.config, each.name)
     ]
-    if old.standing is not new.standing:
-        names.insert(0, str(new.standing))
+    if old.enablement is not new.enablement:
+        names.insert(0, str(new.enablement))
     return ", ".join(name.replace("_", " ") for name in names) or ("problem" if old.problem != new.problem else "")

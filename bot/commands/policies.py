@@ -33,7 +33,7 @@ from bot.commands.text_format import (
     parse_policy,
     server_label,
 )
-from bot.domain.approval_requirements import APPROVERS, NO_TERMS, THREAD, OnTimeout
+from bot.domain.approval_requirements import APPROVERS, NO_REQUIREMENTS, THREAD, OnTimeout
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, ReplyAction, Table, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -99,7 +99,7 @@ def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
     words += _option_words("in", sorted(rule.places))
     words += _option_words("profile", [rule.profile] if rule.profile else [])
     words += _option_words("asker", sorted(rule.askers))
-    terms = rule.terms
+    terms = rule.requirements
     words += _option_words("approver", sorted(terms.approvers[0]) if terms.approvers else [])
     words += ["--four-eyes"] if terms.four_eyes else []
     words += ["--quorum", str(terms.quorum)] if terms.quorum > 1 else []
@@ -360,7 +360,7 @@ class ServerPolicies:
         return server.name, about, "", POLICY_WORDS[rule.policy], self._setting(rule)
 
     def _setting(self, rule: Rule) -> str:
-        terms = "" if rule.terms == NO_TERMS else ", on terms"
+        terms = "" if rule.requirements == NO_REQUIREMENTS else ", on terms"
         when = format_ago(rule.at, self._dependencies.clock())
         return f"{POLICY_SAID[rule.policy]}{terms}, {when} by {rule.by or 'somebody'}"
 
@@ -410,7 +410,7 @@ class ServerPolicies:
         yield Reply(
             f"{_about(server, tool)}: {POLICY_SAID[policy]}.{warnings}",
             details=()
-            if rule.plain and rule.terms == NO_TERMS and not rule.excluded_tools
+            if rule.plain and rule.requirements == NO_REQUIREMENTS and not rule.excluded_tools
             else ((rule.id, describe_rule(rule, slug)),),
             actions=(_undo(rule, slug, saved.before),),
         )
@@ -490,7 +490,7 @@ def _in_the_table(rule: Rule) -> bool:
     return (
         by_name
         and is_bare(rule)
-        and rule.terms == NO_TERMS
+        and rule.requirements == NO_REQUIREMENTS
         and (rule.plain or rule.tool == ANY or not is_pattern(rule.tool))
     )
 

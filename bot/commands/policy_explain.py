@@ -130,7 +130,7 @@ class PolicyExplain:
     def _approvers(self, judged: PolicyResult, conversation: ConversationKey) -> list[tuple[str, str]]:
         if judged.ruling.policy is not ApprovalPolicy.ASK_USER:
             return []
-        return [("signed by", self._dependencies.administration.signed_by(judged.terms, conversation))]
+        return [("signed by", self._dependencies.administration.signed_by(judged.requirements, conversation))]
 
     def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
         """Return the note that an unreviewed tool is not offered, regardless of rules."""
@@ -153,7 +153,9 @@ class PolicyExplain:
             ("because", ruling.why),
         ]
         if approval is not None:
-            facts.append(("signed by", self._dependencies.administration.signed_by(approval.terms, conversation)))
+            facts.append(
+                ("signed by", self._dependencies.administration.signed_by(approval.requirements, conversation))
+            )
             facts += [("decided", f"{step.status.value} by {approval.decided_by}")] if approval.decided_by else []
         return facts
 

@@ -119,10 +119,10 @@ class ServerService:
         """Allow connections to a disconnected server. Return False if it is disabled. Raises ForbiddenRejection if that
         needs a change that the member may not make.
         """
-        if server.record is None or server.record.standing is ServerEnablement.ON:
+        if server.record is None or server.record.enablement is ServerEnablement.ON:
             return True
         record = self._directory.record_of(server, member)
-        if record.standing is ServerEnablement.DISABLED:
+        if record.enablement is ServerEnablement.DISABLED:
             return False
         await self.set_enablement(record, ServerEnablement.ON, member.author)
         return True
@@ -204,7 +204,7 @@ class ServerControl:
 
     async def _enable(self, request: CommandContext) -> AsyncIterator[Reply]:
         server, record = await self._directory.get_editable(request.arguments.one("server"), request)
-        if record.standing is ServerEnablement.ON:
+        if record.enablement is ServerEnablement.ON:
             yield Reply(f"{server_label(server.config)} is on already.")
             return
         await self._service.set_enablement(record, ServerEnablement.ON, request.author)
@@ -214,14 +214,14 @@ class ServerControl:
 
     async def _disable(self, request: CommandContext) -> AsyncIterator[Reply]:
         server, record = await self._directory.get_editable(request.arguments.one("server"), request)
-        if record.standing is ServerEnablement.DISABLED:
+        if record.enablement is ServerEnablement.DISABLED:
             yield Reply(f"{server_label(server.config)} is off already.")
             return
         waiting = await self._dependencies.archive.count_pending(server.id)
         await self._service.set_enablement(record, ServerEnablement.DISABLED, request.author)
         note = f" {_pending_warning(waiting)}" if waiting else ""
         undo = ReplyAction(
-            "Undo", ("mcp", "enable" if record.standing is ServerEnablement.ON else "disconnect", server.name)
+            "Undo", ("mcp", "enable" if record.enablement is ServerEnablement.ON else "disconnect", server.name)
         )
         yield Reply(
             f"{server_label(server.config)} is off: its tools are gone from the next answer on.{note}", actions=(undo,)
@@ -248,12 +248,12 @@ class ServerControl:
 
     async def _disconnect(self, request: CommandContext) -> AsyncIterator[Reply]:
         server, record = await self._directory.get_editable(request.arguments.one("server"), request)
-        if record.standing is ServerEnablement.DISCONNECTED:
+        if record.enablement is ServerEnablement.DISCONNECTED:
             yield Reply(f"{server_label(server.config)} is disconnected already.")
             return
         await self._service.set_enablement(record, ServerEnablement.DISCONNECTED, request.author)
         undo = ReplyAction(
-            "Undo", ("mcp", "connect" if record.standing is ServerEnablement.ON else "disable", server.name)
+            "Undo", ("mcp", "connect" if record.enablement is ServerEnablement.ON else "disable", server.name)
         )
         yield Reply(
             f"{server_label(server.config)} is disconnected, and stays so until it is connected again.", actions=(undo,)

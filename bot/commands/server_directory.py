@@ -58,7 +58,7 @@ class VisibleServer:
     @property
     def status(self) -> ServerStatus:
         """Status: the last change by an admin comes before this process's state."""
-        wanted = self.record.standing if self.record is not None else ServerEnablement.ON
+        wanted = self.record.enablement if self.record is not None else ServerEnablement.ON
         if wanted is not ServerEnablement.ON or self.state is None:
             return _STATUS_WHEN[wanted]
         late = self.record is not None and self.state.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)

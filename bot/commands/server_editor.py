@@ -327,7 +327,7 @@ class ServerEdit:
             reply = await self._links.ask_reply(record, context.author, context.conversation, text)
             yield replace(reply, details=(*changes, *reply.details))
             return
-        checks_follow = verify and record.standing is ServerEnablement.ON
+        checks_follow = verify and record.enablement is ServerEnablement.ON
         async for reply in self._validator.reply_with_checks(record, "changed", verify=checks_follow):
             yield replace(reply, details=(*changes, *reply.details))
 

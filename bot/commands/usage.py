@@ -170,7 +170,7 @@ def _limit_name(balance: LimitStatus) -> str:
 
 def _limit_text(balance: LimitStatus, now: float) -> str:
     end = ", nothing is left" if balance.reached else ""
-    return f"{balance.said}{end}; resets at 00:00 UTC, {format_expiry(balance.resets_at, now)}"
+    return f"{balance.text}{end}; resets at 00:00 UTC, {format_expiry(balance.resets_at, now)}"
 
 
 def _facts(overall: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:

@@ -64,15 +64,15 @@ class ApprovalRequirements:
         )
 
 
-NO_TERMS = ApprovalRequirements()
+NO_REQUIREMENTS = ApprovalRequirements()
 
 
-def strictest(terms: Iterable[ApprovalRequirements]) -> ApprovalRequirements:
+def strictest(several: Iterable[ApprovalRequirements]) -> ApprovalRequirements:
     """Return requirements that fulfil all of these."""
-    whole = NO_TERMS
-    for term in terms:
-        whole = whole.joined(term)
-    return whole
+    combined = NO_REQUIREMENTS
+    for requirements in several:
+        combined = combined.joined(requirements)
+    return combined
 
 
 def _stricter(first: ApprovalRequirements, second: ApprovalRequirements) -> OnTimeout | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements
+from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
 from bot.domain.conversations import Author
 from bot.domain.grants import Scope
 from bot.domain.secret_detection import StoredSecret
@@ -59,9 +59,9 @@ class Approval:
     revised_by: str = ""
     editors: frozenset[str] = frozenset()
     """Principals of all users that have revised the arguments."""
-    terms: ApprovalRequirements = NO_TERMS
+    requirements: ApprovalRequirements = NO_REQUIREMENTS
     """Requirements as of the request. Later rules can only add to them."""
-    signers: tuple[str, ...] = ()
+    approver_names: tuple[str, ...] = ()
     """Names of the users that have approved this revision, in order."""
     remind_in: float | None = None
     """Seconds from the posting of the card to a reminder of the approvers; None without a reminder."""
@@ -79,7 +79,7 @@ class Decision:
 
     approval_id: str
     revision: int
-    verdict: DecisionType
+    type: DecisionType
     by: Author
     reason: str = ""
 
@@ -87,7 +87,7 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class ApproverEvidence:
     """Evidence for a decision: the user's matching principal, groups and roles, and the required number of approvals.
-    Every approver must be in each set of `approvers` and not in `barred`. These are checked again for earlier
+    Every approver must be in each set of `approvers` and not in `excluded`. These are checked again for earlier
     approvals, because fewer requirements may have applied then. `must_view` is True if the approval counts only after
     this user has opened the whole call.
     """
@@ -95,13 +95,13 @@ class ApproverEvidence:
     evidence: str = ""
     quorum: int = 1
     approvers: tuple[frozenset[str], ...] = field(default=(), compare=False)
-    barred: frozenset[str] = field(default=frozenset(), compare=False)
+    excluded: frozenset[str] = field(default=frozenset(), compare=False)
     must_view: bool = False
 
     def accepts(self, person: str, evidence: str) -> bool:
         """Return True if an earlier approval by this principal, with this evidence, also fulfils these requirements."""
         known = {person, *evidence.split(", ")}
-        return person not in self.barred and all(known & approvers for approvers in self.approvers)
+        return person not in self.excluded and all(known & approvers for approvers in self.approvers)
 
 
 NO_EVIDENCE = ApproverEvidence()
@@ -127,7 +127,7 @@ class Revision:
 class Decided:
     """The decision has settled the approval."""
 
-    verdict: DecisionType
+    type: DecisionType
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ Destination = ChannelTarget | DirectTarget
 def approval_targets(approval: Approval | None) -> tuple[Destination, ...]:
     """Return the places of the card instead of the conversation, in a fixed order; empty if it stays there."""
     targets: list[Destination] = []
-    for target in sorted(approval.terms.deliver if approval is not None else ()):
+    for target in sorted(approval.requirements.deliver if approval is not None else ()):
         match target.split(":"):
             case [_platform, _workspace, channel]:
                 targets.append(ChannelTarget(channel))

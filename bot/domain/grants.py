@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements
+from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
 from bot.domain.conversations import ConversationKey
 from bot.domain.tools import digest
 
@@ -98,7 +98,7 @@ class CallToCover:
     asker: str
     destructive: bool
     rule: str = ""
-    terms: ApprovalRequirements = NO_TERMS
+    requirements: ApprovalRequirements = NO_REQUIREMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Grant:
     """Stored grant.
 
     `place` is the text of a conversation's key, or its prefix `platform:workspace`. `person` is a principal, empty for
-    everyone. `fingerprint` is that of one call, empty for all calls of the tool. `rule` and `terms` (a digest) are
+    everyone. `fingerprint` is that of one call, empty for all calls of the tool. `rule` and `requirements_digest` are
     those that asked: a call that another rule or other requirements ask for is not covered. `lasts` is in seconds, None
     for a permanent grant. With `idle` the time restarts at each use.
 
@@ -125,7 +125,7 @@ class Grant:
     granted_name: str
     approval_id: str
     rule: str = ""
-    terms: str = ""
+    requirements_digest: str = ""
     fingerprint: str = ""
     destructive: bool = False
     lasts: float | None = None
@@ -155,13 +155,15 @@ def covers(grant: Grant, wanted: CallToCover) -> bool:
     here = grant.place in (str(wanted.conversation), wanted.conversation.workspace_key)
     theirs = grant.person in ("", wanted.asker)
     these = grant.fingerprint in ("", wanted.fingerprint)
-    asked_alike = (grant.rule, grant.terms) == (wanted.rule, requirements_digest(wanted.terms))
+    asked_alike = (grant.rule, grant.requirements_digest) == (wanted.rule, requirements_digest(wanted.requirements))
     return same_tool and here and theirs and these and asked_alike and _may_stand_in(grant, wanted)
 
 
-def requirements_digest(terms: ApprovalRequirements) -> str:
+def requirements_digest(requirements: ApprovalRequirements) -> str:
     """Return a digest of the requirements. Expiry, reminder and destination are not part of it."""
-    return digest([sorted(sorted(approver) for approver in terms.approvers), terms.four_eyes, terms.quorum])
+    return digest(
+        [sorted(sorted(approver) for approver in requirements.approvers), requirements.four_eyes, requirements.quorum]
+    )
 
 
 def _may_stand_in(grant: Grant, wanted: CallToCover) -> bool:
@@ -169,4 +171,4 @@ def _may_stand_in(grant: Grant, wanted: CallToCover) -> bool:
     if wanted.destructive and not grant.destructive:
         return False
     own = grant.granted_by == wanted.asker
-    return wanted.terms.quorum <= 1 and not (wanted.terms.four_eyes and own)
+    return wanted.requirements.quorum <= 1 and not (wanted.requirements.four_eyes and own)

@@ -117,7 +117,7 @@ class ToolResult:
         return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
 
     @property
-    def said(self) -> str:
+    def text_or_json(self) -> str:
         """The text, or the structured content as JSON if there is no text."""
         if self.text or self.structured is None:
             return self.text
@@ -126,7 +126,7 @@ class ToolResult:
     @property
     def length(self) -> int:
         """Number of characters of the whole text, cut ones included."""
-        return len(self.said) + self.left_out
+        return len(self.text_or_json) + self.left_out
 
 
 Part = ResultPart | ToolCall | ToolResult

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements
+from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.flows import Words
 from bot.domain.servers import EVERYWHERE
@@ -58,7 +58,7 @@ class Rule:
     places: frozenset[str] = frozenset()
     profile: str = ""
     askers: frozenset[str] = frozenset()
-    terms: ApprovalRequirements = NO_TERMS
+    requirements: ApprovalRequirements = NO_REQUIREMENTS
     id: str = ""
     workspace: str = EVERYWHERE
     by: str = ""
@@ -150,13 +150,13 @@ class OverruledRule:
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """Policy result of a call. `rule` is the decisive one, None for the default; `terms` are its approval
+    """Policy result of a call. `rule` is the decisive one, None for the default; `requirements` are its approval
     requirements; `passed` are the other matching rules.
     """
 
     ruling: StoredPolicyResult
     rule: Rule | None = None
-    terms: ApprovalRequirements = NO_TERMS
+    requirements: ApprovalRequirements = NO_REQUIREMENTS
     passed: tuple[OverruledRule, ...] = ()
 
 

@@ -18,7 +18,7 @@ from bot.domain.approval_requirements import (
     APPROVERS,
     ASKER,
     MEMBERS,
-    NO_TERMS,
+    NO_REQUIREMENTS,
     THREAD,
     ApprovalRequirements,
     OnTimeout,
@@ -139,16 +139,16 @@ def parse_rule(table: Mapping[str, Any]) -> Rule:
         places=_texts(table, "in", _PLACE.fullmatch, "PLATFORM, PLATFORM:WORKSPACE or PLATFORM:WORKSPACE:CHANNEL"),
         profile=_text(table, "profile", ""),
         askers=_texts(table, "asker", _is_asker, f"PLATFORM:ID, {MEMBERS} or {GUESTS}"),
-        terms=_terms(table),
+        requirements=_terms(table),
     )
-    if rule.terms != NO_TERMS and policy not in (ApprovalPolicy.ASK_USER, ApprovalPolicy.AUTO):
+    if rule.requirements != NO_REQUIREMENTS and policy not in (ApprovalPolicy.ASK_USER, ApprovalPolicy.AUTO):
         raise RuleError("policy", f"{policy.value} asks no approver, so it takes no approvers, quorum or expiry")
     return rule
 
 
 def rule_to_table(rule: Rule) -> dict[str, Any]:
     """Return the rule as plain JSON values, which `parse_rule` reads back."""
-    terms = rule.terms
+    requirements = rule.requirements
     table: dict[str, Any] = {
         "policy": rule.policy.value,
         "server": "" if rule.server == ANY or rule.server_id else rule.server,
@@ -160,13 +160,13 @@ def rule_to_table(rule: Rule) -> dict[str, Any]:
         "in": sorted(rule.places),
         "profile": rule.profile,
         "asker": sorted(rule.askers),
-        "approvers": sorted(terms.approvers[0]) if terms.approvers else [],
-        "four_eyes": terms.four_eyes,
-        "quorum": terms.quorum if terms.quorum != 1 else None,
-        "expires": terms.expires,
-        "on_timeout": terms.on_timeout.value if terms.on_timeout else "",
-        "remind": terms.remind,
-        "deliver": sorted(terms.deliver),
+        "approvers": sorted(requirements.approvers[0]) if requirements.approvers else [],
+        "four_eyes": requirements.four_eyes,
+        "quorum": requirements.quorum if requirements.quorum != 1 else None,
+        "expires": requirements.expires,
+        "on_timeout": requirements.on_timeout.value if requirements.on_timeout else "",
+        "remind": requirements.remind,
+        "deliver": sorted(requirements.deliver),
     }
     return {key: value for key, value in table.items() if value}
 
@@ -184,7 +184,7 @@ def describe_rule(rule: Rule, server: str = "") -> str:
     parts += [f"in {' or '.join(sorted(rule.places))}"] if rule.places else []
     parts += [f"in profile {rule.profile}"] if rule.profile else []
     parts += [f"asked by {' or '.join(sorted(rule.askers))}"] if rule.askers else []
-    return f"{rule.policy.value}: {', '.join(parts)}{_said_of(rule.terms)}"
+    return f"{rule.policy.value}: {', '.join(parts)}{_said_of(rule.requirements)}"
 
 
 def is_person(principal: str) -> bool:
@@ -203,21 +203,21 @@ def format_duration(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
-def _said_of(terms: ApprovalRequirements) -> str:
-    signers = [f"approved by {' or '.join(sorted(approver))}" for approver in terms.approvers]
-    if terms.quorum > 1:
-        signers.append(f"by {terms.quorum} people")
-    if terms.four_eyes:
-        signers.append("not by the asker or an editor")
-    if terms.expires is not None:
-        signers.append(f"within {format_duration(terms.expires)}")
-    if terms.on_timeout is OnTimeout.KEEP:
-        signers.append("waits on after that")
-    if terms.remind:
-        signers.append("with a reminder")
-    if terms.deliver:
-        signers.append(f"asked in {' and '.join(map(_said_of_place, sorted(terms.deliver)))}")
-    return f"; {', '.join(signers)}" if signers else ""
+def _said_of(requirements: ApprovalRequirements) -> str:
+    parts = [f"approved by {' or '.join(sorted(approver))}" for approver in requirements.approvers]
+    if requirements.quorum > 1:
+        parts.append(f"by {requirements.quorum} people")
+    if requirements.four_eyes:
+        parts.append("not by the asker or an editor")
+    if requirements.expires is not None:
+        parts.append(f"within {format_duration(requirements.expires)}")
+    if requirements.on_timeout is OnTimeout.KEEP:
+        parts.append("waits on after that")
+    if requirements.remind:
+        parts.append("with a reminder")
+    if requirements.deliver:
+        parts.append(f"asked in {' and '.join(map(_said_of_place, sorted(requirements.deliver)))}")
+    return f"; {', '.join(parts)}" if parts else ""
 
 
 def _said_of_place(destination: str) -> str:
@@ -305,7 +305,7 @@ def _is_approver(text: str) -> bool:
 
 def _terms(table: Mapping[str, Any]) -> ApprovalRequirements:
     approvers = _texts(table, "approvers", _is_approver, f"PLATFORM:ID, {MEMBERS} or {ASKER}")
-    terms = ApprovalRequirements(
+    requirements = ApprovalRequirements(
         approvers=(approvers,) if approvers else (),
         four_eyes=_switch(table, "four_eyes"),
         quorum=_quorum(table),
@@ -314,12 +314,12 @@ def _terms(table: Mapping[str, Any]) -> ApprovalRequirements:
         remind=_switch(table, "remind"),
         deliver=_deliver(table),
     )
-    if terms.four_eyes and approvers == {ASKER}:
+    if requirements.four_eyes and approvers == {ASKER}:
         raise RuleError("four_eyes", "no one could approve: the only approver is the asker")
     people = all(approver == ASKER or is_person(approver) for approver in approvers)
-    if approvers and people and terms.quorum > len(approvers - ({ASKER} if terms.four_eyes else set())):
+    if approvers and people and requirements.quorum > len(approvers - ({ASKER} if requirements.four_eyes else set())):
         raise RuleError("quorum", "no one could approve: there are fewer approvers than that")
-    return terms
+    return requirements
 
 
 def _deliver(table: Mapping[str, Any]) -> frozenset[str]:

@@ -255,7 +255,7 @@ class ServerRecord:
     config: ServerConfig
     authentication: Authentication = Authentication()
     secrets: Mapping[str, SecretReference] = field(default_factory=dict)
-    standing: ServerEnablement = ServerEnablement.ON
+    enablement: ServerEnablement = ServerEnablement.ON
     version: int = 0
     created_at: float = 0.0
     created_by: str = ""
@@ -287,7 +287,7 @@ class DesiredServer:
     """
 
     config: ServerConfig
-    standing: ServerEnablement = ServerEnablement.ON
+    enablement: ServerEnablement = ServerEnablement.ON
     synced: CachedCapabilities = CachedCapabilities()
     secrets: frozenset[str] = frozenset()
     problem: str = ""

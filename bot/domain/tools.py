@@ -135,7 +135,7 @@ class ServerGuidance:
 @dataclass(frozen=True, slots=True)
 class ToolSet:
     """Tools of one turn. `absent` names servers with missing tools and the reason, a sentence each, without text from
-    a server; `withheld` are names of tools that wait for an admin's review; `barred` are those of servers excluded by
+    a server; `withheld` are names of tools that wait for an admin's review; `excluded` are those of servers excluded by
     the operator's settings.
     """
 
@@ -143,7 +143,7 @@ class ToolSet:
     guidance: tuple[ServerGuidance, ...] = ()
     absent: tuple[str, ...] = ()
     withheld: frozenset[str] = frozenset()
-    barred: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
 
     def find(self, name: str) -> Tool | None:
         """Return the tool with this offered name, or None."""

@@ -337,13 +337,13 @@ def truncate_results(record: TurnRecord) -> TurnRecord:
 
 def _shorten_step(step: Step) -> Step:
     result = step.result if isinstance(step, ToolStep) else None
-    if not isinstance(step, ToolStep) or result is None or len(result.said) <= BEGINNING:
+    if not isinstance(step, ToolStep) or result is None or len(result.text_or_json) <= BEGINNING:
         return step
     return replace(step, result=_beginning(result))
 
 
 def _beginning(result: ToolResult) -> ToolResult:
-    text = result.said
+    text = result.text_or_json
     others = (part for part in result.parts if not isinstance(part, TextPart))
     parts = (TextPart(text[:BEGINNING]), *others)
     return replace(result, parts=parts, structured=None, left_out=result.length - BEGINNING)

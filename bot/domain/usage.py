@@ -287,7 +287,7 @@ class LimitStatus:
         return self.used >= self.limit.most
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """Used part as text: `1,203 of 2,000 tokens`, `0.42 of 5.00 EUR`. The used amount has at least the decimal
         places of the limit, so that both read as equal only if the limit is reached.
         """

@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements
+from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
 from bot.domain.approvals import (
     IN_A_FORM,
     WHOLE,
@@ -116,7 +116,7 @@ def build_grant(request: GrantRequest, step: ToolStep, conversation: Conversatio
         granted_name=by.name,
         approval_id=approval.id,
         rule=asking_rule(step),
-        terms=requirements_digest(approval.terms),
+        requirements_digest=requirements_digest(approval.requirements),
         fingerprint=_argument_fingerprint(request.scope, approval),
         destructive=request.destructive,
         lasts=seconds,
@@ -190,7 +190,7 @@ class ApprovalService:
         """Approve a call and grant later calls like it, if this member may do both and the approval is still open. If
         the grant is rejected, the call is not approved either.
         """
-        if decision.verdict is not DecisionType.APPROVE:
+        if decision.type is not DecisionType.APPROVE:
             return await self.decide(decision, member)
         pending = await self._log.get_approval(decision.approval_id)
         if pending is None:
@@ -294,7 +294,7 @@ class ApprovalService:
         terms = await self._requirements(turn, step, pending)
         signatories = self._rules.rules(turn.conversation).signatories
         evidence = check_approver(
-            signatories, terms, member, decision.verdict, asker=pending.requested_for, editors=pending.editors
+            signatories, terms, member, decision.type, asker=pending.requested_for, editors=pending.editors
         )
         if isinstance(evidence, NotAllowed):
             return evidence
@@ -319,13 +319,13 @@ class ApprovalService:
         """Return the stored approval requirements joined with those of the current rules. A rule that became weaker
         changes nothing; a stricter one applies.
         """
-        if all(rule.terms == NO_TERMS for rule in self._rules.rules(turn.conversation).all):
-            return approval.terms
+        if all(rule.requirements == NO_REQUIREMENTS for rule in self._rules.rules(turn.conversation).all):
+            return approval.requirements
         tool = await self._tool(turn, step)
         if tool is None:
-            return approval.terms  # a missing tool is never called
-        return approval.terms.joined(
-            (await self._evaluate(turn, tool, step.call.arguments, approval.requested_for)).terms
+            return approval.requirements  # a missing tool is never called
+        return approval.requirements.joined(
+            (await self._evaluate(turn, tool, step.call.arguments, approval.requested_for)).requirements
         )
 
     async def _evaluate(self, turn: Turn, tool: Tool, arguments: Mapping[str, Any], author: Author) -> PolicyResult:
@@ -430,7 +430,7 @@ class Reminders:
         if surface is None or step.approval is None:
             return
         signatories = self._rules(turn.conversation).signatories
-        terms = step.approval.terms
+        terms = step.approval.requirements
         users = _approving_users(terms.approvers or (signatories.approvers,), step.approval)
         place = str(turn.conversation)
         targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_RECIPIENTS]]
@@ -447,7 +447,7 @@ class Reminders:
 def _approving_users(approvers: Iterable[frozenset[str]], approval: Approval) -> list[str]:
     """Return the principals of the approvers who are named as users of the author's platform."""
     asker = approval.requested_for
-    excluded = frozenset({asker.principal, *approval.editors}) if approval.terms.four_eyes else frozenset()
+    excluded = frozenset({asker.principal, *approval.editors}) if approval.requirements.four_eyes else frozenset()
     return named_people(approvers, asker, excluded)
 
 

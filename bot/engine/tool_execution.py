@@ -48,7 +48,7 @@ async def execute_call(
     name = step.call.name
     if name in offered.withheld:
         rejection = WITHHELD.format(name)
-    elif name in offered.barred:
+    elif name in offered.excluded:
         rejection = BARRED.format(name)
     elif unconfirmed:
         rejection = unconfirmed
@@ -119,7 +119,7 @@ def _approved_call_mismatch(step: ToolStep, tool: Tool) -> str:
 def _granted(step: ToolStep, result: PolicyResult) -> bool:
     """Return True if the call's grant answers the current rule on its current requirements."""
     taint = Words.OWN if step.ruling is None else step.ruling.taint
-    current = (replace(result.ruling, taint=taint).asked_by, requirements_digest(result.terms))
+    current = (replace(result.ruling, taint=taint).asked_by, requirements_digest(result.requirements))
     return step.grant is not None and (step.grant.rule, step.grant.terms) == current
 
 

@@ -334,6 +334,6 @@ def _limit_text(status: LimitStatus, now: float) -> str:
     wait = f"in {hours:.0f} h" if hours >= 2 else f"in {hours * 60:.0f} min"
     wait = f"in {hours / 24:.0f} days" if hours >= 48 else wait
     return (
-        f"The request was not sent: {_WHOSE[limit.per]} limit {_WHEN[limit.every]} is used up, {status.said}. "
+        f"The request was not sent: {_WHOSE[limit.per]} limit {_WHEN[limit.every]} is used up, {status.text}. "
         f"It resets on {when.day} {when:%B} at 00:00 UTC, {wait}."
     )

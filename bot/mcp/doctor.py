@@ -368,7 +368,7 @@ class ServerDiagnostics:
         tracker = connection.tracker
 
         async def mcp() -> Check:
-            if managed.entry.standing is not ServerEnablement.ON and tracker.status is not ServerStatus.CONNECTED:
+            if managed.entry.enablement is not ServerEnablement.ON and tracker.status is not ServerStatus.CONNECTED:
                 return Check("MCP", CheckStatus.SKIPPED, "It is disconnected.")
             await connection.connect()
             check = _check_handshake(tracker)

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ManagedServer:
-    """One managed server and its secrets. It has no connection if it is disabled or invalid. `barred` is True if
+    """One managed server and its secrets. It has no connection if it is disabled or invalid. `excluded` is True if
     the operator's settings exclude it.
     """
 
@@ -40,7 +40,7 @@ class ManagedServer:
     problem: str
     redact: Redaction
     connection: Connection | None
-    barred: bool = False
+    excluded: bool = False
 
     @property
     def config(self) -> ServerConfig:
@@ -55,7 +55,7 @@ class ManagedServer:
         known = self.entry.synced
         return ServerSnapshot(
             self.config,
-            ServerStatus.DISABLED if self.entry.standing is ServerEnablement.DISABLED else ServerStatus.FAILED,
+            ServerStatus.DISABLED if self.entry.enablement is ServerEnablement.DISABLED else ServerStatus.FAILED,
             self.problem,
             own_problem=self.problem,
             tool_count=len(known.capabilities.tools),
@@ -122,7 +122,7 @@ class ServerRegistry:
             if before is not None and before.redact is not managed.redact:
                 self._disconnect(before, limit)
             used = before is not None and before.connection is not None and before.connection.started
-            if self._started and used and entry.standing is ServerEnablement.ON and managed.connection is not None:
+            if self._started and used and entry.enablement is ServerEnablement.ON and managed.connection is not None:
                 managed.connection.start()
             elif self._started:
                 self._start_connection(managed)
@@ -149,9 +149,9 @@ class ServerRegistry:
         except InvalidDefinition as unusable:
             problem = problem or f"Server {entry.config.name}: {unusable.sentence}"
             barred = True
-        if problem or entry.standing is ServerEnablement.DISABLED:
+        if problem or entry.enablement is ServerEnablement.DISABLED:
             return ManagedServer(entry, problem, redact, None, barred)
-        disconnected = entry.standing is ServerEnablement.DISCONNECTED
+        disconnected = entry.enablement is ServerEnablement.DISCONNECTED
         connection = Connection(
             entry.config, self._shared, redact, entry.synced, entry.pinned, disconnected=disconnected
         )
@@ -161,7 +161,7 @@ class ServerRegistry:
         wanted = self._policy is ConnectPolicy.EAGER or (
             self._policy is ConnectPolicy.AUTO and managed.config.auto_connect
         )
-        if wanted and managed.entry.standing is ServerEnablement.ON and managed.connection is not None:
+        if wanted and managed.entry.enablement is ServerEnablement.ON and managed.connection is not None:
             managed.connection.start()
 
     def _disconnect(self, managed: ManagedServer, limit: float) -> None:
@@ -186,7 +186,9 @@ def _same(before: ManagedServer, entry: DesiredServer) -> bool:
     """Return True if the connection may stay. A manual connection stays when the server is then enabled."""
     if entry.problem or before.config != entry.config:
         return False
-    switched_on = entry.standing is ServerEnablement.ON and before.connection is not None and before.connection.started
-    return before.entry.standing is entry.standing or (
-        before.entry.standing is ServerEnablement.DISCONNECTED and switched_on
+    switched_on = (
+        entry.enablement is ServerEnablement.ON and before.connection is not None and before.connection.started
+    )
+    return before.entry.enablement is entry.enablement or (
+        before.entry.enablement is ServerEnablement.DISCONNECTED and switched_on
     )

@@ -206,7 +206,7 @@ class McpToolbox:
             guidance=tuple(_guidance(servers)),
             absent=tuple(self._absent(servers)),
             withheld=frozenset(name for managed in servers for name in managed.withheld) - names,
-            barred=frozenset(tool.name for managed in servers if managed.barred for tool in managed.known) - names,
+            excluded=frozenset(tool.name for managed in servers if managed.excluded for tool in managed.known) - names,
         )
 
     async def confirm(self, server_id: str) -> str:
@@ -344,7 +344,7 @@ class McpToolbox:
             name, status = managed.config.name, managed.snapshot.status
             if managed.withheld:
                 yield _withheld_text(name, len(managed.withheld))
-            if managed.entry.standing is ServerEnablement.DISABLED or (
+            if managed.entry.enablement is ServerEnablement.DISABLED or (
                 managed.connection is not None and managed.connection.tracker.is_callable
             ):
                 continue

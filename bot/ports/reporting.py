@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements
+from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import Turn
@@ -22,7 +22,7 @@ class PendingApproval:
     approval_id: str
     conversation: ConversationKey
     asked_by: Author
-    terms: ApprovalRequirements = NO_TERMS
+    requirements: ApprovalRequirements = NO_REQUIREMENTS
     editors: frozenset[str] = frozenset()
     asked_at: float = 0.0
 

@@ -45,7 +45,7 @@ class ServerStore(Protocol):
         meanwhile.
         """
 
-    async def set_enablement(self, server_id: str, standing: ServerEnablement, by: Author) -> ServerRecord:
+    async def set_enablement(self, server_id: str, enablement: ServerEnablement, by: Author) -> ServerRecord:
         """Change a server's enablement regardless of its version. Raises NotFound."""
 
     async def remove(self, server_id: str, version: int, by: Author) -> None:

@@ -79,7 +79,7 @@ def grant_offers(step: ToolStep) -> tuple[GrantOption, ...]:
     tool, approval = step.tool, step.approval
     if step.status is not StepStatus.AWAITING or tool is None or approval is None:
         return ()
-    if tool.destructive or approval.terms.quorum > 1:
+    if tool.destructive or approval.requirements.quorum > 1:
         return ()
     return OFFERS
 
@@ -178,7 +178,11 @@ def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> 
 
 def outcome(status: StepStatus, approval: Approval) -> str:
     """Return the result of the approval, one line; empty while it is open."""
-    by = f" by {decider}" if (decider := single_line(approval.decided_by, 60 * max(len(approval.signers), 1))) else ""
+    by = (
+        f" by {decider}"
+        if (decider := single_line(approval.decided_by, 60 * max(len(approval.approver_names), 1)))
+        else ""
+    )
     match status:
         case StepStatus.AWAITING:
             return ""
@@ -195,15 +199,15 @@ def outcome(status: StepStatus, approval: Approval) -> str:
 
 def required_approvers_text(approval: Approval) -> str:
     """Return the required approvers, one line; empty if any approver is enough."""
-    terms = approval.terms
-    if not terms.say_who:
+    requirements = approval.requirements
+    if not requirements.say_who:
         return ""
     asker = single_line(approval.requested_for.name, 60)
-    sets = [_one_of([_signer(entry, asker) for entry in sorted(entries)]) for entries in terms.approvers]
+    sets = [_one_of([_signer(entry, asker) for entry in sorted(entries)]) for entries in requirements.approvers]
     who = " and of ".join(sets) or "the approvers"
     editor = single_line(approval.revised_by, 60)
-    others = dict.fromkeys(name for name in (asker, editor) if name) if terms.four_eyes else {}
-    return f"needs {terms.quorum} of {who}{', not ' if others else ''}{' or '.join(others)}"
+    others = dict.fromkeys(name for name in (asker, editor) if name) if requirements.four_eyes else {}
+    return f"needs {requirements.quorum} of {who}{', not ' if others else ''}{' or '.join(others)}"
 
 
 def remaining_approvals_text(more: int) -> str:
@@ -213,10 +217,10 @@ def remaining_approvals_text(more: int) -> str:
 
 def approved_by_text(approval: Approval) -> str:
     """Return the approvers so far, one line; empty without any, or if one is enough."""
-    if not approval.signers or approval.terms.quorum == 1:
+    if not approval.approver_names or approval.requirements.quorum == 1:
         return ""
-    names = " and ".join(single_line(name, 60) for name in approval.signers)
-    return f"{len(approval.signers)} of {approval.terms.quorum} approved by {names}"
+    names = " and ".join(single_line(name, 60) for name in approval.approver_names)
+    return f"{len(approval.approver_names)} of {approval.requirements.quorum} approved by {names}"
 
 
 def signatures(approvals: Iterable[Approval]) -> list[str]:

@@ -378,7 +378,7 @@ def _record_decision(
     rejection = _rejection(row, decision)
     if row is None or rejection is not None:
         return rejection or ApprovalNotFound()
-    approved = decision.verdict is DecisionType.APPROVE
+    approved = decision.type is DecisionType.APPROVE
     if approved and signing.must_view and not _has_viewed(connection, decision):
         return ViewRequired()
     position = {"a": decision.approval_id, "r": decision.revision}
@@ -395,18 +395,18 @@ def _record_decision(
             **position,
             "p": decision.by.principal,
             "name": decision.by.name,
-            "decision": decision.verdict.value,
+            "decision": decision.type.value,
             "why": decision.reason,
             "key": key,
             "evidence": signing.evidence,
         },
     )
-    signers = [*counted.values(), decision.by.name] if approved else []
+    names = [*counted.values(), decision.by.name] if approved else []
     if approved:
-        connection.execute(_count, {"a": decision.approval_id, "who": signers})
+        connection.execute(_count, {"a": decision.approval_id, "who": names})
     counts = not approved or missing <= 1
     if counts:
-        _settle(connection, row, decision, " and ".join(signers))
+        _settle(connection, row, decision, " and ".join(names))
     mark_view_stale(connection, row.turn_id)
     facts: dict[str, Any] = {"no_longer_count": sorted(outdated)} if approved and outdated else {}
     audit.record(
@@ -418,27 +418,27 @@ def _record_decision(
         step=row.n,
         approval=decision.approval_id,
         revision=decision.revision,
-        verdict=decision.verdict.value,
+        verdict=decision.type.value,
         evidence=signing.evidence,
         needed=0 if counts else missing - 1,
         fingerprint=row.fingerprint,
         **facts,
     )
     notify_turn(connection, row.turn_id)
-    return Decided(decision.verdict) if counts else MoreApprovalsNeeded(missing - 1)
+    return Decided(decision.type) if counts else MoreApprovalsNeeded(missing - 1)
 
 
 def _repeated_result(
-    connection: sa.Connection, approval_id: str, verdict: DecisionType, signing: ApproverEvidence
+    connection: sa.Connection, approval_id: str, decision: DecisionType, signing: ApproverEvidence
 ) -> DecisionResult:
     """Return the result of a decision that was committed before, after a lost COMMIT response."""
     row = connection.execute(_asked, {"approval_id": approval_id}).one()
     waits = row.status == StepStatus.AWAITING
-    return MoreApprovalsNeeded(_missing(row, len(row.approver_names or ()), signing)) if waits else Decided(verdict)
+    return MoreApprovalsNeeded(_missing(row, len(row.approver_names or ()), signing)) if waits else Decided(decision)
 
 
-def _settle(connection: sa.Connection, row: Any, decision: Decision, signers: str) -> None:
-    approved = decision.verdict is DecisionType.APPROVE
+def _settle(connection: sa.Connection, row: Any, decision: Decision, names: str) -> None:
+    approved = decision.type is DecisionType.APPROVE
     connection.execute(
         _settle_step,
         {"t": row.turn_id, "i": row.n, "to": StepStatus.READY if approved else StepStatus.DENIED},
@@ -447,7 +447,7 @@ def _settle(connection: sa.Connection, row: Any, decision: Decision, signers: st
         _settle_approval,
         {
             "a": decision.approval_id,
-            "by": signers or decision.by.name,
+            "by": names or decision.by.name,
             "why": decision.reason,
             "what": row.asked if approved else None,
         },
@@ -471,10 +471,10 @@ def _counted_approvers(
     return counted, outdated
 
 
-def _missing(row: Any, signers: int, signing: ApproverEvidence) -> int:
+def _missing(row: Any, approvals: int, signing: ApproverEvidence) -> int:
     """Return the number of missing approvers. The larger quorum of request and current rule applies."""
     quorum: int = max(signing.quorum, decode(ApprovalRequirements, row.requirements).quorum)
-    return quorum - signers
+    return quorum - approvals
 
 
 def _more_approvals(count: int) -> str:

@@ -412,7 +412,7 @@ def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
         "requested_for_id": approval.requested_for.id,
         "requested_for_name": approval.requested_for.name,
         "expires_in": approval.expires_in,
-        "requirements": encode(approval.terms),
+        "requirements": encode(approval.requirements),
         "proposed_secrets": converter.unstructure(approval.secrets),
         "remind_in": approval.remind_in,
     }

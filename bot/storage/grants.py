@@ -136,7 +136,7 @@ def call_to_cover(step: ToolStep, conversation: ConversationKey) -> CallToCover 
         asker=approval.requested_for.principal,
         destructive=tool.destructive,
         rule=step.ruling.asked_by if step.ruling is not None else "",
-        terms=approval.terms,
+        requirements=approval.requirements,
     )
 
 
@@ -177,7 +177,7 @@ def add_grant(connection: sa.Connection, grant: Grant) -> bool:
         "granted_by_name": grant.granted_name,
         "approval_id": grant.approval_id,
         "rule": grant.rule,
-        "requirements_digest": grant.terms,
+        "requirements_digest": grant.requirements_digest,
         "fingerprint": grant.fingerprint,
         "destructive": grant.destructive,
         "idle_seconds": grant.lasts if grant.idle else None,
@@ -210,7 +210,9 @@ def _cover_by_grant(connection: sa.Connection, step: ToolStep, conversation: Con
     if grant is None:
         return step
     connection.execute(_use, {"i": grant.id})
-    used = GrantUse(grant.id, grant.granted_by, grant.granted_name, request.fingerprint, grant.rule, grant.terms)
+    used = GrantUse(
+        grant.id, grant.granted_by, grant.granted_name, request.fingerprint, grant.rule, grant.requirements_digest
+    )
     return dataclasses.replace(step, status=StepStatus.READY, approval=None, grant=used)
 
 
@@ -228,7 +230,7 @@ def _grant(row: Any) -> Grant:
         granted_name=row.granted_by_name,
         approval_id=row.approval_id,
         rule=row.rule,
-        terms=row.requirements_digest,
+        requirements_digest=row.requirements_digest,
         fingerprint=row.fingerprint,
         destructive=row.destructive,
         lasts=row.idle_seconds,

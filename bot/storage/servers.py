@@ -227,15 +227,15 @@ class SqlServerStore:
 
     @transaction
     def set_enablement(
-        self, connection: sa.Connection, server_id: str, standing: ServerEnablement, by: Author
+        self, connection: sa.Connection, server_id: str, enablement: ServerEnablement, by: Author
     ) -> ServerRecord:
         """Change a server's enablement. Raises NotFound."""
         lock(connection)
         before = _row(connection, server_id)
-        if before.enablement != standing:
-            connection.execute(_change.values(enablement=standing.value), {"i": server_id, "who": by.principal})
-            facts = {"server": before.slug, "changes": {"standing": f"{before.enablement} → {standing}"}}
-            audit.record(connection, _ENABLEMENT_KINDS[standing], by.principal, subject=server_id, **facts)
+        if before.enablement != enablement:
+            connection.execute(_change.values(enablement=enablement.value), {"i": server_id, "who": by.principal})
+            facts = {"server": before.slug, "changes": {"standing": f"{before.enablement} → {enablement}"}}
+            audit.record(connection, _ENABLEMENT_KINDS[enablement], by.principal, subject=server_id, **facts)
             bump(connection)
         return _read_server(connection, server_id)
 
@@ -417,7 +417,7 @@ def _facts(record: ServerRecord) -> Mapping[str, Any]:
         "secrets": {slot: reference.source.value for slot, reference in sorted(record.secrets.items())},
         "trusted": config.trusted,
         "auto_connect": config.auto_connect,
-        "standing": record.standing.value,
+        "standing": record.enablement.value,
     }
 
 
@@ -450,7 +450,7 @@ def encode_server(record: ServerRecord) -> dict[str, Any]:
         "authentication": json_text(encode(record.authentication)),
         "trusted": config.trusted,
         "auto_connect": config.auto_connect,
-        "enablement": record.standing.value,
+        "enablement": record.enablement.value,
     }
 
 
@@ -471,7 +471,7 @@ def decode_server(row: Any, secrets: Mapping[str, SecretReference]) -> ServerRec
         config=config,
         authentication=decode(Authentication, json.loads(row.authentication)),
         secrets=secrets,
-        standing=ServerEnablement(row.enablement),
+        enablement=ServerEnablement(row.enablement),
         version=row.version,
         created_at=row.created_at,
         created_by=row.created_by,

@@ -330,7 +330,7 @@ def _code(step: ToolStep) -> str:
     if step.status is not StepStatus.AWAITING:
         return _CALLS[StepStatus.ASKING if step.pending_elicitations else step.status]
     approval = step.approval
-    signed = f"_{len(approval.signers)}" if approval is not None and approval.signers else ""
+    signed = f"_{len(approval.approver_names)}" if approval is not None and approval.approver_names else ""
     return f"{_AWAITING}{approval.revision if approval is not None else 0}{signed}"
 
 

@@ -327,9 +327,9 @@ def _approval_shape(
         changed_by=approval.revised_by,
         fingerprint=approval.fingerprint,
         requested_for=card.asked_by,
-        signed_by=signed_by(approval.terms, turn.conversation),
-        signatures=list(approval.signers),
-        needed=approval.terms.quorum,
+        signed_by=signed_by(approval.requirements, turn.conversation),
+        signatures=list(approval.approver_names),
+        needed=approval.requirements.quorum,
         expires_in_seconds=approval.expires_in,
         expires_at=None if approval.expires_at is None else format_time(approval.expires_at),
     )

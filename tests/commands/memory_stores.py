@@ -73,7 +73,7 @@ class MemoryServers:
         return self._put(fresh, secrets, "server_changed", by)
 
     async def set_enablement(self, server_id: str, standing: ServerEnablement, by: Author) -> ServerRecord:
-        fresh = replace(self._present(server_id), standing=standing, updated_at=NOW, updated_by=by.principal)
+        fresh = replace(self._present(server_id), enablement=standing, updated_at=NOW, updated_by=by.principal)
         return self._put(fresh, {}, f"server_{standing.value}", by)
 
     async def remove(self, server_id: str, version: int, by: Author) -> None:

@@ -202,7 +202,7 @@ class CommandHarness:
             ServerEnablement.DISCONNECTED: ServerStatus.DISCONNECTED,
         }
         of_file = [state for state in self.servers.states if state.config.from_file]
-        of_store = [ServerSnapshot(each.config, status[each.standing]) for each in self.store.kept.values()]
+        of_store = [ServerSnapshot(each.config, status[each.enablement]) for each in self.store.kept.values()]
         self.servers.states = [*of_file, *of_store]
 
     async def difference(self) -> ConfigDiff:

@@ -79,7 +79,7 @@ def _jira(held: CommandHarness) -> str:
 
 
 def _record(held: CommandHarness, name: str) -> ServerEnablement:
-    return held.store.kept[_jira(held)].standing if name else ServerEnablement.ON
+    return held.store.kept[_jira(held)].enablement if name else ServerEnablement.ON
 
 
 CASES = [

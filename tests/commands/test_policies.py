@@ -58,7 +58,7 @@ async def test_every_condition_and_every_term_can_be_said_and_said_again_by_the_
         places=frozenset({"test:w:kitchen", "test:w:hall"}),
         profile="p1",
         askers=frozenset({"members", "test:ana"}),
-        terms=ApprovalRequirements(
+        requirements=ApprovalRequirements(
             (frozenset({"test-group:g", "test:ana"}),),
             four_eyes=True,
             quorum=2,
@@ -108,9 +108,9 @@ async def test_a_rule_that_sends_cards_to_groups_is_kept_and_says_that_they_cann
         "mcp policy set notes add ask --approver test-group:g --approver test:ana --deliver approvers"
     )
     assert "Groups and roles cannot be written to, so the card stays in the thread." in reply.text
-    assert only_rule(held).terms.deliver == {"approvers"}
+    assert only_rule(held).requirements.deliver == {"approvers"}
     await held.ask("mcp policy set notes add ask --deliver thread")
-    assert only_rule(held).terms.deliver == frozenset()
+    assert only_rule(held).requirements.deliver == frozenset()
 
 
 async def test_a_rule_for_all_servers_is_for_all_tools_of_that_name() -> None:
@@ -228,7 +228,7 @@ async def test_a_call_that_is_only_thought_of_is_explained() -> None:
         Rule(
             ASK,
             server="notes",
-            terms=ApprovalRequirements((frozenset({"test:ben"}),), four_eyes=True, quorum=2),
+            requirements=ApprovalRequirements((frozenset({"test:ben"}),), four_eyes=True, quorum=2),
             id="policy.toml:3",
         ),
         Rule(ALLOW, server="notes", tool="add", arguments={"title": "Rain"}, id="policy.toml:9"),
@@ -294,7 +294,7 @@ async def test_an_argument_that_is_there_twice_is_not_explained() -> None:
 
 def happened(status: StepStatus, ruling: StoredPolicyResult | None) -> ToolStep:
     approval = Approval(
-        "approval-1-of-many", 1, "print", ANA, 60.0, decided_by="Ben", terms=ApprovalRequirements(quorum=2)
+        "approval-1-of-many", 1, "print", ANA, 60.0, decided_by="Ben", requirements=ApprovalRequirements(quorum=2)
     )
     return ToolStep(2, ToolCall("c", "notes__add"), ToolRef("notes", "add"), status, approval=approval, ruling=ruling)
 

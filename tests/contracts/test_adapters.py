@@ -278,7 +278,7 @@ async def test_an_answer_is_posted_without_its_files_where_the_bot_may_share_non
 
 def asking_elsewhere(*deliver: str, also_here: bool = False) -> TurnView:
     """A call that is approved in these places, and perhaps one that is approved in the conversation."""
-    steps = [a_filing(StepStatus.AWAITING, terms=ApprovalRequirements(deliver=frozenset(deliver)))]
+    steps = [a_filing(StepStatus.AWAITING, requirements=ApprovalRequirements(deliver=frozenset(deliver)))]
     steps += [a_filing(StepStatus.AWAITING, n=4)] if also_here else []
     return a_view(a_reply(0, "I file it."), *steps, status=TurnStatus.WAITING)
 
@@ -286,7 +286,9 @@ def asking_elsewhere(*deliver: str, also_here: bool = False) -> TurnView:
 def decided(view: TurnView, status: StepStatus = StepStatus.DONE, **approval: Any) -> TurnView:
     """The same turn when all approvals are decided."""
     calls = [
-        a_filing(status, n=step.n, terms=step.approval.terms, **approval) for step in view.awaiting if step.approval
+        a_filing(status, n=step.n, requirements=step.approval.requirements, **approval)
+        for step in view.awaiting
+        if step.approval
     ]
     return later(view, a_view(a_reply(0, "I file it."), *calls, a_reply(9, "Over."), status=TurnStatus.DONE))
 

@@ -50,7 +50,7 @@ WANTS = ModelStep(1, assistant("", ToolCall("c2", "s__write", {})), StopReason.T
 async def waiting(harness: Harness, terms: ApprovalRequirements = TERMS, **more: object) -> Claim:
     """A call that waits for a signature on these terms."""
     claim = await running(harness)
-    approval = Approval("card-1", 1, "print", ANA, 60.0, terms=terms, **more)  # type: ignore[arg-type]
+    approval = Approval("card-1", 1, "print", ANA, 60.0, requirements=terms, **more)  # type: ignore[arg-type]
     call = ToolCall("c2", "s__write", {"a": 1})
     step = ToolStep(2, call, ToolRef("s", "write"), StepStatus.AWAITING, approval=approval)
     await harness.log.append(claim, WANTS, [step])
@@ -78,7 +78,12 @@ async def test_the_terms_a_call_was_asked_on_are_kept_with_it(harness: Harness) 
     assert found is not None
     approval = found[1].approval
     assert approval is not None
-    assert (approval.terms, approval.remind_in, approval.signers, approval.editors) == (TERMS, 30.0, (), frozenset())
+    assert (approval.requirements, approval.remind_in, approval.approver_names, approval.editors) == (
+        TERMS,
+        30.0,
+        (),
+        frozenset(),
+    )
 
 
 async def test_signatures_are_counted_until_there_are_enough_over_a_restart(harness: Harness) -> None:
@@ -127,12 +132,12 @@ async def test_a_signature_that_counts_no_more_is_taken_out_and_may_be_given_ane
     assert await harness.log.decide(signed(BEN), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
     ops = frozenset({"test-group:ops"})
     stricter = ApproverEvidence(
-        "test-group:ops", approvers=(ops, frozenset({"members", *ops})), barred=frozenset({"test:ana"})
+        "test-group:ops", approvers=(ops, frozenset({"members", *ops})), excluded=frozenset({"test:ana"})
     )
     assert await harness.log.decide(signed(ZOE), stricter) == MoreApprovalsNeeded(2), "of three, Zoe alone"
     step = await call(harness)
     assert step.approval is not None
-    assert (step.status, step.approval.signers) == (StepStatus.AWAITING, ("Zoe",))
+    assert (step.status, step.approval.approver_names) == (StepStatus.AWAITING, ("Zoe",))
     assert await harness.log.decide(signed(BEN), stricter) == MoreApprovalsNeeded(1)
     assert isinstance(await harness.log.decide(signed(BEN), stricter), AlreadyDecided)
     assert await harness.log.decide(signed(KIM), stricter) == Decided(DecisionType.APPROVE)
@@ -147,7 +152,7 @@ async def test_a_signature_that_counts_no_more_is_taken_out_and_may_be_given_ane
 async def test_whoever_presses_again_does_not_bring_back_what_counts_no_more(harness: Harness) -> None:
     await waiting(harness, ApprovalRequirements(quorum=2))
     assert await harness.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(1)
-    barring = ApproverEvidence("members", barred=frozenset({"test:ana"}))
+    barring = ApproverEvidence("members", excluded=frozenset({"test:ana"}))
     assert await harness.log.decide(signed(BEN), barring) == MoreApprovalsNeeded(1)
     for _ in range(3):
         assert isinstance(await harness.log.decide(signed(BEN), barring), AlreadyDecided)
@@ -175,7 +180,7 @@ async def test_a_signature_is_on_the_arguments_as_they_were(harness: Harness) ->
     assert await harness.log.revise(Revision("card-1", 2, {"a": 3}, "third print", ZOE))
     step = await call(harness)
     assert step.approval is not None
-    assert (step.approval.signers, step.approval.editors) == ((), frozenset({"test:kim", "test:zoe"}))
+    assert (step.approval.approver_names, step.approval.editors) == ((), frozenset({"test:kim", "test:zoe"}))
     assert await harness.log.decide(signed(ANA, 1)) == StaleRevision()
     assert await harness.log.decide(signed(BEN, 3)) == MoreApprovalsNeeded(1)
     assert await harness.log.decide(signed(ANA, 3)) == Decided(DecisionType.APPROVE)

@@ -74,7 +74,7 @@ def wanted(
     """A call that waits for a signature."""
     print_of = fingerprint_of(TOOL, arguments)
     approval = Approval(
-        card or f"card-{next(NUMBERS)}", 1, print_of, asker, 60.0, terms=terms or ApprovalRequirements()
+        card or f"card-{next(NUMBERS)}", 1, print_of, asker, 60.0, requirements=terms or ApprovalRequirements()
     )
     ruling = StoredPolicyResult(ApprovalPolicy.ASK_USER, rule)
     return ToolStep(
@@ -304,7 +304,7 @@ async def test_a_decision_that_does_not_count_grants_nothing(harness: Harness) -
     decision, grant = given(step)
     old = dataclasses.replace(decision, revision=7)
     assert await harness.log.grant(old, grant) == StaleRevision()
-    await harness.log.decide(dataclasses.replace(decision, verdict=DecisionType.DENY))
+    await harness.log.decide(dataclasses.replace(decision, type=DecisionType.DENY))
     assert isinstance(await harness.log.grant(decision, grant), AlreadyDecided)
     assert await SqlGrantStore(harness.database).active_grants(HALL.workspace_key) == []
     assert await entries(harness, "granted") == []

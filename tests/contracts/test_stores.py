@@ -327,10 +327,10 @@ async def test_a_server_is_switched_whatever_its_version_and_a_change_of_it_leav
 ) -> None:
     added = await servers.add(record(), {}, ANA)
     off = await servers.set_enablement(added.id, ServerEnablement.DISABLED, BEN)
-    assert (off.standing, off.version) == (ServerEnablement.DISABLED, 2)
+    assert (off.enablement, off.version) == (ServerEnablement.DISABLED, 2)
     assert await servers.set_enablement(added.id, ServerEnablement.DISABLED, BEN) == off
-    stale = dataclasses.replace(renamed(off, "Rain"), standing=ServerEnablement.ON)
-    assert (await servers.change(stale, {}, BEN, changes={})).standing is ServerEnablement.DISABLED
+    stale = dataclasses.replace(renamed(off, "Rain"), enablement=ServerEnablement.ON)
+    assert (await servers.change(stale, {}, BEN, changes={})).enablement is ServerEnablement.DISABLED
     await servers.set_enablement(added.id, ServerEnablement.ON, ANA)
     await servers.set_enablement(added.id, ServerEnablement.DISCONNECTED, ANA)
     assert [kind for kind, _ in await entries(harness, added.id)] == [
@@ -772,7 +772,7 @@ async def test_rules_about_other_calls_or_of_other_workspaces_stand_side_by_side
             "send",
             ApprovalPolicy.ASK_USER,
             excluded_tools=frozenset({"resend"}),
-            terms=ApprovalRequirements(
+            requirements=ApprovalRequirements(
                 (frozenset({"members"}),),
                 four_eyes=True,
                 quorum=2,
@@ -862,7 +862,9 @@ CLERK = Profile(
             ApprovalPolicy.ASK_USER,
             server_id="id-2",
             arguments={"project": "OPS"},
-            terms=ApprovalRequirements((frozenset({"test:ben", "members"}),), four_eyes=True, quorum=2, expires=3600.0),
+            requirements=ApprovalRequirements(
+                (frozenset({"test:ben", "members"}),), four_eyes=True, quorum=2, expires=3600.0
+            ),
             id="Clerk:2",
             by="test:ana",
             at=3.0,

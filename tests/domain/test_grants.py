@@ -33,7 +33,7 @@ WANTED = st.builds(
     asker=st.sampled_from(PEOPLE),
     destructive=st.booleans(),
     rule=words,
-    terms=TERMS,
+    requirements=TERMS,
 )
 GRANTS = st.builds(
     Grant,
@@ -49,7 +49,7 @@ GRANTS = st.builds(
     granted_name=st.just(""),
     approval_id=st.just(""),
     rule=words,
-    terms=TERMS.map(requirements_digest),
+    requirements_digest=TERMS.map(requirements_digest),
     fingerprint=st.sampled_from(["", "a", "b"]),
     destructive=st.booleans(),
 )
@@ -60,7 +60,7 @@ def meant_for(wanted: CallToCover, **more: object) -> Grant:
     widest = Grant(
         "g", "x", wanted.server, "s", wanted.tool, wanted.definition, wanted.conversation.workspace_key, "",
         "slack:cleo", "",
-        "", wanted.rule, requirements_digest(wanted.terms), "", destructive=True,
+        "", wanted.rule, requirements_digest(wanted.requirements), "", destructive=True,
     )  # fmt: skip
     return replace(widest, **more)  # type: ignore[arg-type]
 
@@ -77,14 +77,14 @@ def test_what_is_covered_is_covered_by_the_widest_grant_for_it(grant: Grant, wan
 
 @given(WANTED)
 def test_the_widest_grant_covers_all_but_what_takes_more_than_one_signature(wanted: CallToCover) -> None:
-    assert covers(meant_for(wanted), wanted) == (wanted.terms.quorum == 1)
+    assert covers(meant_for(wanted), wanted) == (wanted.requirements.quorum == 1)
 
 
 @given(GRANTS, WANTED, WANTED)
 def test_a_call_is_covered_for_what_it_is_and_not_for_how_long_its_question_stands(
     grant: Grant, wanted: CallToCover, other: CallToCover
 ) -> None:
-    timed = replace(wanted, terms=replace(wanted.terms, expires=30.0, remind=True))
+    timed = replace(wanted, requirements=replace(wanted.requirements, expires=30.0, remind=True))
     assert covers(grant, timed) == covers(grant, wanted)
     for name in ("server", "tool", "definition", "rule"):
         value = getattr(other, name)
@@ -99,14 +99,14 @@ def test_nothing_destructive_runs_on_a_grant_that_does_not_say_so(grant: Grant, 
 
 @given(WANTED, st.sampled_from(PEOPLE))
 def test_nobody_grants_themselves_what_takes_four_eyes(wanted: CallToCover, person: str) -> None:
-    four = replace(wanted, asker=person, terms=ApprovalRequirements(four_eyes=True))
+    four = replace(wanted, asker=person, requirements=ApprovalRequirements(four_eyes=True))
     assert not covers(meant_for(four, granted_by=person), four)
     assert covers(meant_for(four, granted_by="slack:cleo"), four)
 
 
 @given(WANTED)
 def test_a_grant_of_one_thread_holds_in_no_other(wanted: CallToCover) -> None:
-    one = replace(wanted, terms=ApprovalRequirements())
+    one = replace(wanted, requirements=ApprovalRequirements())
     grant = meant_for(one, place=str(one.conversation))
     assert [covers(grant, replace(one, conversation=thread)) for thread in THREADS] == [
         thread == one.conversation for thread in THREADS

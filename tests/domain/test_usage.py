@@ -103,8 +103,8 @@ def test_money_and_tokens_are_said_as_people_write_them() -> None:
     money = LimitStatus(
         UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.MONEY, 5_000_000), 5_000_000, 0.0, "EUR"
     )
-    assert (tokens.said, tokens.reached) == ("1,203 of 2,000 tokens", False)
-    assert (money.said, money.reached) == ("5.00 of 5.00 EUR", True)
+    assert (tokens.text, tokens.reached) == ("1,203 of 2,000 tokens", False)
+    assert (money.text, money.reached) == ("5.00 of 5.00 EUR", True)
 
 
 def test_a_little_money_is_never_told_as_nothing_nor_as_more_than_it_is() -> None:
@@ -139,11 +139,11 @@ def reads_as_reached(said: str) -> bool:
 )
 def test_a_limit_on_money_reads_as_reached_when_it_is_and_never_before(used: int, most: int, said: str) -> None:
     balance = LimitStatus(UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.MONEY, most), used, 0.0, "EUR")
-    assert balance.said == said
+    assert balance.text == said
     assert balance.reached == reads_as_reached(said)
 
 
 @given(st.integers(0, 10**13), st.integers(1, 10**13))
 def test_every_limit_on_money_reads_as_reached_when_it_is_and_only_then(used: int, most: int) -> None:
     balance = LimitStatus(UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.MONEY, most), used, 0.0, "EUR")
-    assert balance.reached == reads_as_reached(balance.said)
+    assert balance.reached == reads_as_reached(balance.text)

@@ -80,7 +80,7 @@ def test_a_channel_that_is_named_beside_approvers_who_cannot_be_written_to_still
 
 def test_what_was_asked_for_says_where_its_card_is() -> None:
     terms = ApprovalRequirements(deliver=frozenset({"slack:T1:C9", BEN}))
-    assert approval_targets(Approval("a", 1, "print", ANA, None, terms=terms)) == (
+    assert approval_targets(Approval("a", 1, "print", ANA, None, requirements=terms)) == (
         ChannelTarget("C9"),
         DirectTarget("U2"),
     )
@@ -96,6 +96,8 @@ def test_terms_that_are_joined_send_the_card_wherever_one_of_them_does(
 
 
 def test_a_rule_reads_as_it_is_written_and_the_thread_is_what_holds_anyway() -> None:
-    rule = Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(deliver=frozenset({APPROVERS, "slack:T1:C9"})))
+    rule = Rule(
+        ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(deliver=frozenset({APPROVERS, "slack:T1:C9"}))
+    )
     assert parse_rule(rule_to_table(rule)) == rule
     assert parse_rule({"policy": "ASK_USER", "deliver": "thread"}) == Rule(ApprovalPolicy.ASK_USER)

@@ -124,7 +124,7 @@ def test_whoever_may_not_is_told_who_may() -> None:
 
 
 def book(said: ApprovalRequirements, *, signatories: Approvers = SIGNATORIES) -> RuleBook:
-    return RuleBook(Policies(rules=(Rule(ASK, server="mail", terms=said, id="policy.toml:1"),)), signatories)
+    return RuleBook(Policies(rules=(Rule(ASK, server="mail", requirements=said, id="policy.toml:1"),)), signatories)
 
 
 def only_step(view: TurnView) -> ToolStep:
@@ -155,13 +155,15 @@ async def test_two_of_several_have_to_sign_and_each_counts_once(harness: EngineH
     engine = prepared(harness, terms("members", quorum=2))
     async with running(engine):
         turn, approval = await asked(harness, engine)
-        assert approval.terms == terms("members", quorum=2)
+        assert approval.requirements == terms("members", quorum=2)
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == MoreApprovalsNeeded(1)
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == AlreadyDecided(
             "You have already approved it. It needs 1 more approval."
         )
         shown = await harness.surface.wait_for(
-            lambda view: any(step.approval is not None and step.approval.signers == ("Ben",) for step in view.awaiting)
+            lambda view: any(
+                step.approval is not None and step.approval.approver_names == ("Ben",) for step in view.awaiting
+            )
         )
         assert only_step(shown).status is StepStatus.AWAITING
         assert harness.toolbox.calls == []
@@ -215,7 +217,7 @@ async def test_a_rule_that_became_stricter_counts_for_a_card_that_is_out(harness
     async with running(engine):
         turn, approval = await asked(harness, engine)
         assert harness.rules is not None
-        harness.rules.amend([plain("m1", "send", ASK, terms=terms("test:zoe", "test:kim", quorum=2))], [], [])
+        harness.rules.amend([plain("m1", "send", ASK, requirements=terms("test:zoe", "test:kim", quorum=2))], [], [])
         assert await engine.approvals.decide(by(approval, BEN), Member(BEN)) == NotAllowed(
             "You may not approve this. It needs 2 of test:kim or test:zoe."
         )
@@ -246,7 +248,7 @@ async def test_a_call_expires_by_its_rule_and_waits_on_where_the_rule_says_so(ha
         engine = prepared(harness, said)
         async with running(engine):
             turn, approval = await asked(harness, engine, f"send it {said}")
-            assert (approval.expires_in, approval.remind_in, approval.terms) == (expires_in, remind_in, said)
+            assert (approval.expires_in, approval.remind_in, approval.requirements) == (expires_in, remind_in, said)
             await engine.stop(turn, ANA)
             await harness.surface.ended(turn)
 
@@ -426,7 +428,7 @@ async def test_a_call_is_decided_by_those_who_may_and_by_as_many_as_have_to_what
     engine = harness.engine()
     receipt = await harness.log.enqueue(message("send it"))
     (claim,) = await harness.log.claim(1)
-    approval = Approval("card", 1, "print", ANA, None, terms=approval_requirements)
+    approval = Approval("card", 1, "print", ANA, None, requirements=approval_requirements)
     step = ToolStep(1, call("mail__send"), ToolRef("mail", "send"), StepStatus.AWAITING, approval=approval)
     await harness.log.append(claim, None, [step])
     signed: set[str] = set()

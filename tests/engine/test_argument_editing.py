@@ -132,7 +132,7 @@ async def test_who_has_asked_and_changed_it_does_not_sign_it_thereby(harness: En
 
 async def test_four_eyes_count_whoever_has_changed_it(harness: EngineHarness) -> None:
     harness.rules = RuleBook(
-        Policies(rules=(Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(four_eyes=True)),)), SIGNATORIES
+        Policies(rules=(Rule(ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(four_eyes=True)),)), SIGNATORIES
     )
     engine = harness.engine()
     async with running(engine):
@@ -149,7 +149,7 @@ async def test_four_eyes_count_whoever_has_changed_it(harness: EngineHarness) ->
 
 async def test_signatures_that_were_given_before_a_change_do_not_count_for_it(harness: EngineHarness) -> None:
     harness.rules = RuleBook(
-        Policies(rules=(Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(quorum=2)),)), SIGNATORIES
+        Policies(rules=(Rule(ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(quorum=2)),)), SIGNATORIES
     )
     engine = harness.engine()
     async with running(engine):

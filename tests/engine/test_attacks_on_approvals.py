@@ -71,7 +71,7 @@ def rule(policy: ApprovalPolicy = ASK, *approvers: str, name: str = "policy.toml
     """Return a rule of the operator's file for the bank; a key that is no condition is a term."""
     conditions = {key: more.pop(key) for key in ("tool", "arguments", "annotations") if key in more}
     terms = ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
-    return Rule(policy, server="bank", terms=terms, id=name, of_file=True, **conditions)  # type: ignore[arg-type]
+    return Rule(policy, server="bank", requirements=terms, id=name, of_file=True, **conditions)  # type: ignore[arg-type]
 
 
 def prepared(harness: EngineHarness, *rules: Rule, sends: tuple[dict[str, object], ...] = ({"to": "sam"},)) -> Engine:
@@ -223,7 +223,7 @@ async def test_of_two_signatures_the_askers_does_not_count_any_more_where_four_e
         turn, (approval,) = await asked(harness, engine)
         assert await signs(engine, approval, ANA) == MoreApprovalsNeeded(1)
         assert harness.rules is not None
-        harness.rules.amend([plain("b1", "send", ASK, terms=ApprovalRequirements(four_eyes=True))], [], [])
+        harness.rules.amend([plain("b1", "send", ASK, requirements=ApprovalRequirements(four_eyes=True))], [], [])
         assert await signs(engine, approval, BEN) == MoreApprovalsNeeded(1)
         assert harness.toolbox.calls == []
         assert await signs(engine, approval, ZOE) == Decided(APPROVE)
@@ -242,7 +242,9 @@ async def test_whoever_signed_before_a_rule_named_others_signs_anew_if_it_is_for
         turn, (approval,) = await asked(harness, engine)
         assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
         assert harness.rules is not None
-        harness.rules.amend([plain("b1", "send", ASK, terms=ApprovalRequirements((frozenset({FINANCE}),)))], [], [])
+        harness.rules.amend(
+            [plain("b1", "send", ASK, requirements=ApprovalRequirements((frozenset({FINANCE}),)))], [], []
+        )
         assert isinstance(await signs(engine, approval, KIM), NotAllowed)
         assert await signs(engine, approval, ZOE, FINANCE) == MoreApprovalsNeeded(1), "Ben had signed as any member"
         assert await signs(engine, approval, BEN, FINANCE) == Decided(APPROVE)
@@ -268,7 +270,7 @@ async def test_a_denial_between_two_of_three_signatures_ends_it(harness: EngineH
     async with running(engine):
         turn, (approval,) = await asked(harness, engine)
         assert await signs(engine, approval, BEN, FINANCE) == MoreApprovalsNeeded(1)
-        denial = replace(signed_by(approval, ZOE), verdict=DecisionType.DENY)
+        denial = replace(signed_by(approval, ZOE), type=DecisionType.DENY)
         assert isinstance(await engine.approvals.decide(denial, Member(ZOE)), NotAllowed), (
             "no denial without the role either"
         )
@@ -326,7 +328,7 @@ async def test_no_duplicate_is_signed_with_a_grant_that_whoever_grants_may_not_s
         _, (approval, *_) = await asked(harness, engine)
         assert harness.rules is not None
         strict = ApprovalRequirements((frozenset({FINANCE}),))
-        harness.rules.amend([plain("b1", "send", ASK, terms=strict, arguments={"to": "mallory"})], [], [])
+        harness.rules.amend([plain("b1", "send", ASK, requirements=strict, arguments={"to": "mallory"})], [], [])
         assert await engine.approvals.grant(
             signed_by(approval, BEN), GrantRequest(ThreadScope()), Member(BEN)
         ) == Decided(APPROVE)

@@ -232,30 +232,35 @@ def test_what_was_decided_says_why_and_what_the_others_said() -> None:
 
 def test_of_several_rules_that_ask_alike_the_terms_of_all_count() -> None:
     asked = [
-        Rule(ASK, server="jira", terms=ApprovalRequirements((frozenset({"slack:U2"}),), quorum=2, expires=600.0)),
+        Rule(
+            ASK, server="jira", requirements=ApprovalRequirements((frozenset({"slack:U2"}),), quorum=2, expires=600.0)
+        ),
         Rule(
             ASK,
             tool="create_issue",
-            terms=ApprovalRequirements((frozenset({"members"}),), four_eyes=True, expires=300.0),
+            requirements=ApprovalRequirements((frozenset({"members"}),), four_eyes=True, expires=300.0),
         ),
-        Rule(ASK, terms=ApprovalRequirements((frozenset({"slack:U9"}),), quorum=9)),
+        Rule(ASK, requirements=ApprovalRequirements((frozenset({"slack:U9"}),), quorum=9)),
     ]
-    assert evaluate(asked, CALL, ASK).terms == ApprovalRequirements(
+    assert evaluate(asked, CALL, ASK).requirements == ApprovalRequirements(
         (frozenset({"slack:U2"}), frozenset({"members"})), four_eyes=True, quorum=2, expires=300.0
     )
 
 
 def test_where_the_operators_file_says_who_signs_nothing_from_elsewhere_beats_it() -> None:
     (asks, allows, loosens) = rules("ask jira", "allow jira.create_issue in=slack:T1:C-ops", "ask jira.create_issue")
-    two = replace(asks, terms=ApprovalRequirements(quorum=2), of_file=True)
+    two = replace(asks, requirements=ApprovalRequirements(quorum=2), of_file=True)
     found = evaluate([two, allows], CALL, ASK)
-    assert (found.ruling.policy, found.ruling.rule, found.terms.quorum) == (ASKS, "#1", 2)
+    assert (found.ruling.policy, found.ruling.rule, found.requirements.quorum) == (ASKS, "#1", 2)
     assert [each.why for each in found.passed] == ["#1 is stricter"]
-    mine = replace(loosens, terms=ApprovalRequirements((frozenset({"asker"}),)))
-    assert evaluate([two, mine], CALL, ASK).terms == ApprovalRequirements((frozenset({"asker"}),), quorum=2)
+    mine = replace(loosens, requirements=ApprovalRequirements((frozenset({"asker"}),)))
+    assert evaluate([two, mine], CALL, ASK).requirements == ApprovalRequirements((frozenset({"asker"}),), quorum=2)
     assert evaluate([two, replace(allows, of_file=True)], CALL, ASK).ruling.policy is RUNS
     assert evaluate([replace(two, of_file=False), allows], CALL, ASK).ruling.policy is RUNS
-    assert evaluate([replace(two, terms=ApprovalRequirements(expires=60.0)), allows], CALL, ASK).ruling.policy is RUNS
+    assert (
+        evaluate([replace(two, requirements=ApprovalRequirements(expires=60.0)), allows], CALL, ASK).ruling.policy
+        is RUNS
+    )
 
 
 # ------------------------------------------------------------------ whatever the rules are

@@ -217,7 +217,7 @@ async def test_a_policy_that_denies_denies_whatever_was_granted(harness: EngineH
         (Rule(ApprovalPolicy.ALWAYS_DENY, server_id="n1", tool="add"), "a policy forbids"),
         (Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", id="new"), "approval now"),
         (
-            Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", terms=ApprovalRequirements(quorum=2)),
+            Rule(ApprovalPolicy.ASK_USER, server_id="n1", tool="add", requirements=ApprovalRequirements(quorum=2)),
             "approval now",
         ),
     ],
@@ -272,7 +272,7 @@ async def test_what_was_revoked_asks_again(harness: EngineHarness, rules: RuleBo
 
 
 async def test_a_call_that_takes_two_signatures_is_not_granted(harness: EngineHarness, rules: RuleBook) -> None:
-    rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", terms=ApprovalRequirements(quorum=2))], [], [])
+    rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", requirements=ApprovalRequirements(quorum=2))], [], [])
     harness.toolbox.add(ADD)
     engine = harness.engine()
     async with running(engine):
@@ -289,7 +289,9 @@ async def test_a_rule_that_takes_two_signatures_by_now_keeps_a_grant_from_being_
     engine = harness.engine()
     async with running(engine):
         _, step = await asked(harness, engine, add("milk"))
-        rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", terms=ApprovalRequirements(quorum=2))], [], [])
+        rules.amend(
+            [Rule(ApprovalPolicy.ASK_USER, server_id="n1", requirements=ApprovalRequirements(quorum=2))], [], []
+        )
         assert isinstance(await signed(engine, step), NotAllowed)
     assert await audited(harness, "decided", "signed", "granted") == []
 

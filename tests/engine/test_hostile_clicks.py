@@ -41,7 +41,7 @@ AT_ONCE = 50
 async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audit(harness: EngineHarness) -> None:
     """People who may not, at everything; people who may, at what is made up or out of date; fifty at once."""
     harness.toolbox.add(SEND)
-    asking = Rule(ApprovalPolicy.ASK_USER, server="bank", terms=TERMS, id="policy.toml:1", of_file=True)
+    asking = Rule(ApprovalPolicy.ASK_USER, server="bank", requirements=TERMS, id="policy.toml:1", of_file=True)
     harness.rules = RuleBook(Policies(rules=(asking,)), Approvers(admins=frozenset({"test:kim"})))
     engine = harness.engine()
     cards = await cards_that_wait(harness)
@@ -87,7 +87,10 @@ async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audi
     for card in cards:
         approval = await harness.log.get_approval(card)
         assert approval is not None
-        assert (approval[1].status, approval[1].approval and approval[1].approval.signers) == (StepStatus.AWAITING, ())
+        assert (approval[1].status, approval[1].approval and approval[1].approval.approver_names) == (
+            StepStatus.AWAITING,
+            (),
+        )
     archive = SqlReporting(harness.database)
     assert await archive.audit(AuditQuery(kinds=("decided", "signed", "granted", "revised")), 1, 0) == ([], 0)
     rows, count = await archive.audit(AuditQuery(kinds=("refused",)), 1, 0)
@@ -108,7 +111,9 @@ async def cards_that_wait(harness: EngineHarness) -> list[str]:
             each,
             ToolRef("bank", "send", definition=SEND.definition, destructive=False, server_id="b1"),
             StepStatus.AWAITING,
-            approval=Approval(f"card-{number:04}", 1, fingerprint_of(SEND, each.arguments), ANA, 600.0, terms=TERMS),
+            approval=Approval(
+                f"card-{number:04}", 1, fingerprint_of(SEND, each.arguments), ANA, 600.0, requirements=TERMS
+            ),
         )
         for number, each in enumerate(asking)
     ]

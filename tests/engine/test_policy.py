@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approval_requirements import NO_TERMS, ApprovalRequirements, OnTimeout
+from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements, OnTimeout
 from bot.domain.approvals import ApprovalPolicy, DecisionType, NotAllowed
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
@@ -43,7 +43,7 @@ def refused(text: str, default: ApprovalPolicy | None = None) -> SettingsError:
 
 def objection(signatories: Approvers, who: Member, asker: Author, verdict: DecisionType) -> str:
     """Why somebody's verdict does not count where no rule says whose does, nothing if it does."""
-    found = check_approver(signatories, NO_TERMS, who, verdict, asker=asker)
+    found = check_approver(signatories, NO_REQUIREMENTS, who, verdict, asker=asker)
     return found.reason if isinstance(found, NotAllowed) else ""
 
 
@@ -115,7 +115,7 @@ def test_a_rule_says_everything_that_a_rule_can_say() -> None:
             places=frozenset({"slack:T1:C9", "discord"}),
             profile="Release",
             askers=frozenset({"guests"}),
-            terms=ApprovalRequirements(
+            requirements=ApprovalRequirements(
                 (frozenset({"slack-group:S1", "slack:U2"}),),
                 four_eyes=True,
                 quorum=2,

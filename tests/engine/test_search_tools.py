@@ -307,7 +307,7 @@ async def test_rules_see_the_tool_and_its_arguments(harness: EngineHarness) -> N
 
 
 async def test_four_eyes_an_edit_and_a_grant_are_about_the_tool_that_was_found(harness: EngineHarness) -> None:
-    strict = Rule(ASK, server="mail", terms=ApprovalRequirements(four_eyes=True))
+    strict = Rule(ASK, server="mail", requirements=ApprovalRequirements(four_eyes=True))
     harness.rules = RuleBook(Policies(rules=(strict,)), Approvers(approvers=frozenset({"test:ana", "test:ben"})))
     again = found("mail__send", "c2", **TO_SAM)
     harness.model.script = [ask_for(found("mail__send", **TO_SAM)), ask_for(again), say("Both.")]
@@ -325,7 +325,7 @@ async def test_four_eyes_an_edit_and_a_grant_are_about_the_tool_that_was_found(h
         )
         (step,) = awaiting(view)
         signed = decision(step)
-        by_ben = type(signed)(signed.approval_id, signed.revision, signed.verdict, BEN)
+        by_ben = type(signed)(signed.approval_id, signed.revision, signed.type, BEN)
         assert isinstance(await engine.approvals.grant(by_ben, GrantRequest(ThreadScope()), member(BEN)), Decided)
         ended = await harness.surface.ended(receipt.turn_id)
     assert harness.toolbox.calls[0][:2] == ("mail__send", to_ana)

@@ -44,8 +44,8 @@ def test_a_rule_is_a_stranger_if_no_server_is_called_so() -> None:
 def test_a_card_that_is_sent_to_its_approvers_reaches_people_and_no_groups() -> None:
     approvers = (frozenset({"slack:T1:U1", ASKER, "slack-group:S1"}), frozenset({"slack-group:S2"}))
     terms = ApprovalRequirements(approvers, deliver=frozenset({APPROVERS}))
-    assert undeliverable_targets(Rule(DENY, terms=terms)) == ["slack-group:S1", "slack-group:S2"]
+    assert undeliverable_targets(Rule(DENY, requirements=terms)) == ["slack-group:S1", "slack-group:S2"]
     elsewhere = ApprovalRequirements(approvers, deliver=frozenset({"slack:T1:C9"}))
-    assert undeliverable_targets(Rule(DENY, terms=elsewhere)) == [], (
+    assert undeliverable_targets(Rule(DENY, requirements=elsewhere)) == [], (
         "the card goes to a place, and everybody there sees it"
     )

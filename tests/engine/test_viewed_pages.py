@@ -135,7 +135,7 @@ async def test_a_change_has_to_be_opened_again(harness: EngineHarness) -> None:
 
 async def test_who_may_not_approve_opens_nothing(harness: EngineHarness) -> None:
     harness.rules = RuleBook(
-        Policies(rules=(Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(four_eyes=True)),)),
+        Policies(rules=(Rule(ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(four_eyes=True)),)),
         dataclasses.replace(SIGNATORIES, approvers=SIGNATORIES.approvers | {"test:ana"}),
     )
     engine = harness.engine()

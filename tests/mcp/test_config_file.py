@@ -188,7 +188,7 @@ def test_a_disabled_server_is_there_and_switched_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize("unfinished", [{}, {"command": "x", "env": {"T": "${MISSING}"}}, {"transport": "sse"}])
 def test_what_is_unfinished_about_a_disabled_server_is_no_problem(tmp_path: Path, unfinished: Any) -> None:
     [kept] = read(tmp_path, {"a": {**unfinished, "disabled": True}}).entries
-    assert (kept.config.name, kept.standing, kept.problem) == ("a", ServerEnablement.DISABLED, "")
+    assert (kept.config.name, kept.enablement, kept.problem) == ("a", ServerEnablement.DISABLED, "")
 
 
 def test_a_server_is_not_disabled_by_a_word(tmp_path: Path) -> None:

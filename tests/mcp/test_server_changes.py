@@ -175,7 +175,7 @@ async def test_a_disconnected_server_stays_so_until_it_is_asked_for(tmp_path: Pa
         assert not pids.exists()
         assert (await box.connect("file:s")).status is ServerStatus.CONNECTED
         since = state(box).connected_at
-        await box.reconcile([replace(entry, standing=ServerEnablement.ON)])
+        await box.reconcile([replace(entry, enablement=ServerEnablement.ON)])
         assert state(box).connected_at == since
         assert text(await call(named(box, "t"), box)) == "ok"
 

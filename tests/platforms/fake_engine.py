@@ -85,7 +85,7 @@ class FakeEngine:
 
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         self.decisions.append((decision, member))
-        return self.settlements.pop(0) if self.settlements else Decided(decision.verdict)
+        return self.settlements.pop(0) if self.settlements else Decided(decision.type)
 
     async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
         self.granted.append(request)

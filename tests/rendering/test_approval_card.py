@@ -184,19 +184,19 @@ SIGNERS = frozenset({"test-group:ops", "test:ben"})
     ],
 )
 def test_a_card_says_whose_signature_it_takes_where_a_rule_does(terms: ApprovalRequirements, needs: str) -> None:
-    assert drawn(an_approval(terms=terms, revised_by="Sam")).needs == needs
+    assert drawn(an_approval(requirements=terms, revised_by="Sam")).needs == needs
 
 
 def test_a_card_says_who_has_signed_so_far_as_long_as_it_waits() -> None:
     approval = an_approval(
-        terms=ApprovalRequirements(quorum=3), signers=("Ben", "Zoe"), decided_by="Ben and Zoe and Kim"
+        requirements=ApprovalRequirements(quorum=3), approver_names=("Ben", "Zoe"), decided_by="Ben and Zoe and Kim"
     )
     assert drawn(approval).signed == "2 of 3 approved by Ben and Zoe"
     done = drawn(approval, StepStatus.DONE)
     assert (done.signed, done.outcome) == ("", "Approved by Ben and Zoe and Kim")
-    assert drawn(an_approval(terms=ApprovalRequirements(quorum=3))).signed == ""
+    assert drawn(an_approval(requirements=ApprovalRequirements(quorum=3))).signed == ""
 
 
 def test_cards_that_are_drawn_together_say_each_line_once() -> None:
-    both = an_approval(terms=ApprovalRequirements(quorum=2), signers=("Ben",))
+    both = an_approval(requirements=ApprovalRequirements(quorum=2), approver_names=("Ben",))
     assert signatures([both, both, an_approval()]) == ["needs 2 of the approvers", "1 of 2 approved by Ben"]

@@ -41,7 +41,7 @@ def test_the_thread_is_offered_first() -> None:
         dataclasses.replace(waiting(), approval=None),
         dataclasses.replace(waiting(), tool=None),
         dataclasses.replace(waiting(), tool=dataclasses.replace(KNOWN, destructive=True)),
-        dataclasses.replace(waiting(), approval=an_approval(terms=ApprovalRequirements(quorum=2))),
+        dataclasses.replace(waiting(), approval=an_approval(requirements=ApprovalRequirements(quorum=2))),
     ],
     ids=["settled", "needs no signature", "made up", "destructive", "two signatures"],
 )

@@ -18,7 +18,7 @@ TWICE = "You have already approved it."
 def wanted(team: Team, *approvers: str, **more: object) -> None:
     """Payments ask, on these terms; the model makes one."""
     terms = ApprovalRequirements((frozenset(approvers),) if approvers else (), **more)  # type: ignore[arg-type]
-    team.rules = (Rule(ApprovalPolicy.ASK_USER, server="bank", terms=terms, id="policy.toml:1"),)
+    team.rules = (Rule(ApprovalPolicy.ASK_USER, server="bank", requirements=terms, id="policy.toml:1"),)
     team.toolbox.add(tool(SEND))
     team.model.script = [ask_for(call(SEND, to="Ben")), say("Sent.")]
 

@@ -57,7 +57,7 @@ async def test_a_call_that_is_changed_before_it_is_signed_runs_exactly_as_it_was
 async def test_under_four_eyes_whoever_has_changed_a_call_does_not_sign_it(team: Team) -> None:
     filing(team)
     ada = team.person("Ada", admin=True)
-    team.rules = (Rule(ApprovalPolicy.ASK_USER, terms=ApprovalRequirements(four_eyes=True)),)
+    team.rules = (Rule(ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(four_eyes=True)),)
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
     async with team.at_work():
         talk = team.ask("file it")

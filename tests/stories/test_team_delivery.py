@@ -16,7 +16,7 @@ ASKED_IN = "Asked in"
 def prepared(team: Team, *deliver: str, **terms: object) -> None:
     """Calls of the one tool are signed there; the model asks for one."""
     approval_requirements = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
-    team.rules = (Rule(ApprovalPolicy.ASK_USER, server="jira", terms=approval_requirements),)
+    team.rules = (Rule(ApprovalPolicy.ASK_USER, server="jira", requirements=approval_requirements),)
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="Checkout 502s")), say("Over.")]
 

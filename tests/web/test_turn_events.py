@@ -78,12 +78,12 @@ def test_a_stream_that_is_taken_up_elsewhere_goes_on_in_the_middle_of_a_word() -
 
 
 def test_what_waits_is_asked_for_once_for_each_change_and_each_signature() -> None:
-    tells, two = teller(), dataclasses.replace(ASKED, terms=ApprovalRequirements(quorum=2))
+    tells, two = teller(), dataclasses.replace(ASKED, requirements=ApprovalRequirements(quorum=2))
     list(tells.encode(view(REPLY)))
     waits = [view(REPLY, write(StepStatus.AWAITING, each)) for each in (two, two)]
     edited = dataclasses.replace(two, revision=2, proposed={"text": "hi"}, revised_by="Ben")
     waits.append(view(REPLY, write(StepStatus.AWAITING, edited, "hello")))
-    waits.append(view(REPLY, write(StepStatus.AWAITING, dataclasses.replace(edited, signers=("Ben",)), "hello")))
+    waits.append(view(REPLY, write(StepStatus.AWAITING, dataclasses.replace(edited, approver_names=("Ben",)), "hello")))
     asked = [each.data for now in waits for each in tells.encode(now) if each.name == "approval_required"]
     assert [(each["revision"], each["arguments"], each["signatures"]) for each in asked] == [
         (1, {"text": "hi"}, []),

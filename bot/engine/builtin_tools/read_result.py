@@ -96,7 +96,7 @@ async def _read(
         raise _Unreadable("There is no such result in this conversation.")
     if error := await rejection_reason(seq, step):
         raise _Unreadable(error)
-    text = step.result.said
+    text = step.result.text_or_json
     page, remaining = text[offset : offset + PAGE], len(text) - offset - PAGE
     if not page:
         return f"The result ends before that: it has {len(text)} characters."

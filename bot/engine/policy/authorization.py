@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bot.domain.approval_requirements import APPROVERS, ASKER, NO_TERMS, ApprovalRequirements, OnTimeout
+from bot.domain.approval_requirements import APPROVERS, ASKER, NO_REQUIREMENTS, ApprovalRequirements, OnTimeout
 from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult
@@ -148,7 +148,7 @@ class CallAuthorizer:
         if tool is None:
             if call.name in offered.withheld:
                 return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {WITHHELD.format(call.name)}")
-            if call.name in offered.barred:
+            if call.name in offered.excluded:
                 return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {BARRED.format(call.name)}")
             suggestions = ", ".join(closest_names(call.name, self.rules.enabled(offered).tools))
             hint = f" Did you mean {suggestions}?" if suggestions else ""
@@ -173,7 +173,7 @@ class CallAuthorizer:
             case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO if reason := self.objection(tool, call):
                 return _rejected_step(n, call, tool, StepStatus.FAILED, reason)
             case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO:
-                approval = self._request(call, tool, author, result.terms)
+                approval = self._request(call, tool, author, result.requirements)
                 return ToolStep(n, call, _reference(tool), StepStatus.AWAITING, tool.repeatable, approval=approval)
 
     def authorize_rerun(self, n: int, call: ToolCall, offered: ToolSet, author: Author) -> ToolStep:
@@ -204,7 +204,9 @@ class CallAuthorizer:
                 )
         return steps
 
-    def _request(self, call: ToolCall, tool: Tool, author: Author, terms: ApprovalRequirements = NO_TERMS) -> Approval:
+    def _request(
+        self, call: ToolCall, tool: Tool, author: Author, terms: ApprovalRequirements = NO_REQUIREMENTS
+    ) -> Approval:
         seconds = self.approval_seconds if terms.expires is None else terms.expires
         return Approval(
             id=secrets.token_urlsafe(APPROVAL_ID_BYTES),
@@ -212,7 +214,7 @@ class CallAuthorizer:
             fingerprint=fingerprint(tool, call.arguments),
             requested_for=author,
             expires_in=None if terms.on_timeout is OnTimeout.KEEP else seconds,
-            terms=route_approval(terms, self.rules.signatories, self.rules.place, author),
+            requirements=route_approval(terms, self.rules.signatories, self.rules.place, author),
             remind_in=seconds / 2 if terms.remind and seconds is not None else None,
             secrets=stored_secrets(call.arguments, partial(self.secret_spans, tool.server_id)),
         )

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from typing import Any
 
-from bot.domain.approval_requirements import MEMBERS, NO_TERMS, strictest
+from bot.domain.approval_requirements import MEMBERS, NO_REQUIREMENTS, strictest
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import (
@@ -375,13 +375,13 @@ def evaluate(
             " ".join(part for part in (_reason(rule, matching), _uncertainty(rule, case), auto) if part),
         ),
         rule,
-        strictest(each.terms for each in applying) if policy is ApprovalPolicy.ASK_USER else NO_TERMS,
+        strictest(each.requirements for each in applying) if policy is ApprovalPolicy.ASK_USER else NO_REQUIREMENTS,
         tuple(OverruledRule(each, _overruled_reason(each, rule, sure)) for each in matching if each is not rule),
     )
 
 
 def _wins_over(rule: Rule, other: Rule) -> bool:
-    return outranks(rule, other) and (rule.of_file or not (other.of_file and other.terms.say_who))
+    return outranks(rule, other) and (rule.of_file or not (other.of_file and other.requirements.say_who))
 
 
 def _strictest(rules: Sequence[Rule], resolve: _Resolve) -> list[Rule]:

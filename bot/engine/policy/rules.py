@@ -170,9 +170,9 @@ def unknown_servers(rules: Iterable[Rule], servers: Iterable[str]) -> list[Rule]
 
 def undeliverable_targets(rule: Rule) -> list[str]:
     """Return the approvers that cannot get the remote card that the rule asks for: groups, roles and all members."""
-    if APPROVERS not in rule.terms.deliver:
+    if APPROVERS not in rule.requirements.deliver:
         return []
-    entries = {approver for approvers in rule.terms.approvers for approver in approvers}
+    entries = {approver for approvers in rule.requirements.approvers for approver in approvers}
     return sorted(entry for entry in entries if entry != ASKER and not is_person(entry))
 
 
@@ -267,7 +267,7 @@ class RuleBook:
             *self._admin_rules,
             *(rule for profile in profiles for rule in profile.policies),
         )
-        approvers = (entries for rule in rules for entries in rule.terms.approvers)
+        approvers = (entries for rule in rules for entries in rule.requirements.approvers)
         return frozenset().union(
             *approvers, *(rule.askers for rule in rules), *(profile.approvers for profile in profiles)
         )
@@ -365,6 +365,6 @@ def can_approve(rules: RuleBook, member: Member, call: PendingApproval) -> bool:
     """Return True if this member may approve this call under its stored requirements."""
     signatories = rules.rules(call.conversation).signatories
     found = check_approver(
-        signatories, call.terms, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors
+        signatories, call.requirements, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors
     )
     return isinstance(found, ApproverEvidence)

@@ -105,7 +105,7 @@ class ResultTruncator:
         if step.result is None or step.result.length <= LARGE:
             return result
         note = _edit_note(step)
-        head = TextPart(step.result.said[:characters])
+        head = TextPart(step.result.text_or_json[:characters])
         rest = OwnWords(self._rest(seq, step, characters, step.result.length))
         seen = (part for part in result.parts if isinstance(part, ImagePart))
         parts = (*((OwnWords(note),) if note else ()), head, *seen, rest)

@@ -380,7 +380,7 @@ def _enabled_server(entry: ConfigEntry) -> DesiredServer:
 def _disabled_server(entry: ConfigEntry) -> DesiredServer:
     """Return a disabled server. It may be incomplete, for example with a variable that is not set."""
     try:
-        return replace(_enabled_server(entry), standing=ServerEnablement.DISABLED)
+        return replace(_enabled_server(entry), enablement=ServerEnablement.DISABLED)
     except InvalidDefinition:
         return DesiredServer(_nothing(entry.name), ServerEnablement.DISABLED, secrets=frozenset(entry.secrets))
 

@@ -213,7 +213,7 @@ class _ApprovalHandler:
             raise _not_found()
         turn, approval = call[0], call[1].approval
         pending = PendingApproval(
-            approval.id, turn.conversation, approval.requested_for, approval.terms, approval.editors
+            approval.id, turn.conversation, approval.requested_for, approval.requirements, approval.editors
         )
         if not caller.covers_workspace(turn.conversation.workspace_key) or not (
             caller.may(ApiRole.APPROVER) or self._concerns(caller, pending)

@@ -171,7 +171,7 @@ class ServerActions:
         """Close the connection, which stays closed until the next request to connect."""
         server = await self._directory.find(ref, scope.conversation)
         record = self._directory.record_of(server, scope.member)
-        if record.standing is ServerEnablement.ON:
+        if record.enablement is ServerEnablement.ON:
             await self._services.servers.set_enablement(record, ServerEnablement.DISCONNECTED, scope.author)
         current = await self._directory.find(server.id, scope.conversation)
         return ConnectionAnswer(connected=False, status=options.status(current.status), last_error=None)

@@ -374,7 +374,7 @@ class ServerRoutes:
             response.status_code, ref = 200, existing.id
         else:
             record = await self._add(body, scope)
-            if connect and record.standing is ServerEnablement.ON:
+            if connect and record.enablement is ServerEnablement.ON:
                 await self._connect(record)
             ref = record.id
         server = await self._find(ref, scope)
@@ -519,7 +519,7 @@ def _routes_in(scope: ServerScope, services: Services) -> APIRouter:
 
 def _requested_enablement(*, enabled: bool | None, record: ServerRecord) -> ServerEnablement | None:
     """Return the requested enablement of a server, None if it is unchanged."""
-    match enabled, record.standing:
+    match enabled, record.enablement:
         case True, ServerEnablement.DISABLED:
             return ServerEnablement.ON
         case False, ServerEnablement.ON | ServerEnablement.DISCONNECTED:

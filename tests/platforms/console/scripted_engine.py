@@ -122,7 +122,7 @@ class ScriptedTurn:
     async def apply(self, n: int, approval: Approval) -> Decision:
         decision = await self.decided(approval.id)
         settled = dataclasses.replace(approval, decided_by=decision.by.name, reason=decision.reason)
-        denied = decision.verdict is DecisionType.DENY
+        denied = decision.type is DecisionType.DENY
         await self.update(n, status=StepStatus.DENIED if denied else StepStatus.STARTED, approval=settled)
         if not denied:
             await self.update(n, status=StepStatus.DONE, result="Added note 3")
@@ -201,7 +201,7 @@ class ScriptedEngine:
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         self.decisions.append(decision)
         await self.deciding.wait()
-        settlement = self.answers.pop(0) if self.answers else Decided(decision.verdict)
+        settlement = self.answers.pop(0) if self.answers else Decided(decision.type)
         if isinstance(settlement, Decided):
             for turn in self.turns.values():
                 future = turn.settled.setdefault(decision.approval_id, asyncio.get_running_loop().create_future())

@@ -53,7 +53,7 @@ async def test_y_approves_once() -> None:
         await chat.terminal.shows("▌ Approved.", "✓ notes.add_note  Added note 3", "Done with it.")
         await chat.terminal.prompts()
         (decision,) = chat.engine.decisions
-        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, DecisionType.APPROVE)
+        assert (decision.approval_id, decision.revision, decision.type) == ("apr-12345678", 1, DecisionType.APPROVE)
         assert KEYS not in chat.terminal.text
 
 
@@ -63,7 +63,7 @@ async def test_enter_denies() -> None:
         chat.terminal.press("\r")
         await chat.terminal.shows("▌ Not run.", "⊘ notes.add_note  denied  by ana", "Done with it.")
         (decision,) = chat.engine.decisions
-        assert (decision.verdict, decision.reason) == (DecisionType.DENY, "")
+        assert (decision.type, decision.reason) == (DecisionType.DENY, "")
 
 
 async def test_n_denies_with_a_reason_for_the_agent() -> None:
@@ -74,7 +74,7 @@ async def test_n_denies_with_a_reason_for_the_agent() -> None:
         chat.terminal.press("use INC\r")
         await chat.terminal.shows("▌ Not run. Told the agent: use INC", "denied  by ana: use INC")
         (decision,) = chat.engine.decisions
-        assert (decision.verdict, decision.reason) == (DecisionType.DENY, "use INC")
+        assert (decision.type, decision.reason) == (DecisionType.DENY, "use INC")
 
 
 async def test_v_shows_all_of_a_long_argument_page_by_page() -> None:
@@ -331,7 +331,7 @@ async def test_two_cards_are_asked_one_after_the_other_while_a_sibling_runs() ->
         await asyncio.sleep(ONE_KEY_PAUSE)
         chat.terminal.press("\r")
         await chat.terminal.shows("Both done.")
-        verdicts = {decision.approval_id: decision.verdict for decision in chat.engine.decisions}
+        verdicts = {decision.approval_id: decision.type for decision in chat.engine.decisions}
         assert verdicts == {"one": DecisionType.APPROVE, "two": DecisionType.DENY}
 
 

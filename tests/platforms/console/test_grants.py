@@ -31,7 +31,7 @@ async def test_t_approves_and_allows_in_this_thread() -> None:
         await chat.terminal.shows("Approved, and allowed in this thread", "/mcp grants list", "Done with it.")
         assert chat.engine.granted == [GrantRequest(ThreadScope())]
         (decision,) = chat.engine.decisions
-        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, DecisionType.APPROVE)
+        assert (decision.approval_id, decision.revision, decision.type) == ("apr-12345678", 1, DecisionType.APPROVE)
 
 
 @pytest.mark.parametrize(

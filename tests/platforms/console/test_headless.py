@@ -185,7 +185,7 @@ async def test_without_a_terminal_an_approval_is_denied_and_the_way_out_is_told(
     async with process("go", {"go": asks}, approve=mode) as running:
         assert await running.code() == 0
         (decision,) = running.engine.decisions
-        assert decision.verdict is DecisionType.DENY
+        assert decision.type is DecisionType.DENY
         assert "Add note (notes)?" in running.err
         assert "--approve all" in running.err
         assert running.out == "Done with it.\n"
@@ -199,7 +199,7 @@ async def test_reads_approves_only_what_reads() -> None:
 
     async with process("go", {"go": script}, approve=ApproveMode.READS) as running:
         assert await running.code() == 0
-        verdicts = {decision.approval_id: decision.verdict for decision in running.engine.decisions}
+        verdicts = {decision.approval_id: decision.type for decision in running.engine.decisions}
         assert verdicts == {"one": DecisionType.APPROVE, "two": DecisionType.DENY}
 
 
@@ -207,7 +207,7 @@ async def test_all_approves_and_denies_with_the_reason_where_that_is_refused() -
     async with process("go", {"go": asks}, approve=ApproveMode.ALL) as running:
         running.engine.answers = [NotAllowed("Somebody else must approve this.")]
         assert await running.code() == 0
-        verdicts = [decision.verdict for decision in running.engine.decisions]
+        verdicts = [decision.type for decision in running.engine.decisions]
         assert verdicts == [DecisionType.APPROVE, DecisionType.DENY]
         assert "Somebody else must approve this." in running.err
 
@@ -216,7 +216,7 @@ async def test_all_denies_with_the_reason_a_call_that_has_to_be_read_in_private(
     async with process("go", {"go": asks}, approve=ApproveMode.ALL) as running:
         running.engine.answers = [ViewRequired()]
         assert await running.code() == 0
-        assert [decision.verdict for decision in running.engine.decisions] == [DecisionType.APPROVE, DecisionType.DENY]
+        assert [decision.type for decision in running.engine.decisions] == [DecisionType.APPROVE, DecisionType.DENY]
         assert "could not be approved: Part of it looks like a secret" in running.err
         assert running.engine.decisions[-1].reason.startswith("Part of it looks like a secret")
 
@@ -244,7 +244,7 @@ async def test_a_rule_approves_nothing_that_can_deceive_a_reader(
     async with process("go", {"go": script}, approve=mode) as running:
         assert await running.code() == 0
         (decision,) = running.engine.decisions
-        assert decision.verdict is DecisionType.DENY
+        assert decision.type is DecisionType.DENY
         assert "Part of it can deceive a reader" in decision.reason
         assert why in decision.reason
         assert "could not be approved: Part of it can deceive a reader" in running.err
@@ -257,7 +257,7 @@ async def test_a_rule_approves_ordinary_texts_of_any_shape() -> None:
 
     async with process("go", {"go": script}, approve=ApproveMode.ALL) as running:
         assert await running.code() == 0
-        assert [decision.verdict for decision in running.engine.decisions] == [DecisionType.APPROVE]
+        assert [decision.type for decision in running.engine.decisions] == [DecisionType.APPROVE]
 
 
 async def test_every_line_of_a_pipe_is_a_message_and_the_worst_code_counts() -> None:

@@ -193,4 +193,4 @@ async def test_a_card_that_may_be_before_somebody_elses_eyes_is_decided_by_the_r
     form = one_question("go", ANA, to, approve=mode, shared=True)
     engine = Noting({"go": after_that})
     assert await finished(form, engine, StartState("c1", (waiting,))) == 0
-    assert [decision.verdict for decision in engine.decisions] == verdicts
+    assert [decision.type for decision in engine.decisions] == verdicts

@@ -69,7 +69,7 @@ async def test_an_approval_reaches_the_engine_with_who_pressed_and_their_rights(
         assert pressed.answered is Answer.DEFERRED_UPDATE
         ((decision, member),) = place.engine.decisions
         assert (decision.approval_id, decision.revision) == ("apr-12345678", 1)
-        assert decision.verdict is DecisionType.APPROVE
+        assert decision.type is DecisionType.APPROVE
         assert member.author.principal == decision.by.principal == f"discord:{sam.id}"
         assert f"discord-role:{ops.id}" in member.roles
         assert member.platform_admin
@@ -180,7 +180,7 @@ async def test_a_denial_asks_why_and_the_reason_goes_to_the_engine() -> None:
         sent = await place.discord.submit(place.priya, {"reason": "use INC"})
         await place.discord.until(lambda: place.engine.decisions)
         ((decision, member),) = place.engine.decisions
-        assert (decision.verdict, decision.reason) == (DecisionType.DENY, "use INC")
+        assert (decision.type, decision.reason) == (DecisionType.DENY, "use INC")
         assert member.author.id == place.priya.id
         assert sent.answered is Answer.DEFERRED_UPDATE
 

@@ -138,7 +138,7 @@ def test_arguments_that_somebody_changed_are_marked_as_changed() -> None:
 
 def test_a_card_says_whose_signature_it_takes_and_who_has_signed() -> None:
     terms = ApprovalRequirements((frozenset({"discord-role:7"}),), four_eyes=True, quorum=2)
-    told = said(only(a_view(a_filing(StepStatus.AWAITING, terms=terms, signers=("Sam",)))))
+    told = said(only(a_view(a_filing(StepStatus.AWAITING, requirements=terms, approver_names=("Sam",)))))
     assert "needs 2 of discord-role:7, not Priya · 1 of 2 approved by Sam · expires" in told.replace("\u2060", "")
 
 

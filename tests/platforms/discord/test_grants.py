@@ -77,7 +77,7 @@ async def test_the_button_approves_and_allows_in_this_thread() -> None:
         await place.discord.until(lambda: place.engine.decisions)
         assert place.engine.granted == [GrantRequest(ThreadScope())]
         ((decision, member),) = place.engine.decisions
-        assert (decision.approval_id, decision.revision, decision.verdict) == ("apr-12345678", 1, DecisionType.APPROVE)
+        assert (decision.approval_id, decision.revision, decision.type) == ("apr-12345678", 1, DecisionType.APPROVE)
         assert member.author.id == place.priya.id
 
 

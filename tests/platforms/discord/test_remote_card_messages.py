@@ -23,7 +23,7 @@ POST = "POST /channels/{channel}/messages"
 
 def waiting(place: ConnectedBot, *deliver: str, also: bool = False) -> TurnView:
     """A call that is signed in these places; `also` with one that is signed where it was asked for."""
-    steps = [a_filing(StepStatus.AWAITING, terms=ApprovalRequirements(deliver=frozenset(deliver)))]
+    steps = [a_filing(StepStatus.AWAITING, requirements=ApprovalRequirements(deliver=frozenset(deliver)))]
     steps += [a_filing(StepStatus.AWAITING, n=4)] if also else []
     return placed(place, a_view(a_reply(0, "I file it."), *steps, status=TurnStatus.WAITING))
 

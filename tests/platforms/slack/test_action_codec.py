@@ -46,7 +46,7 @@ async def test_an_approval_reaches_the_engine_with_who_pressed_and_their_rights(
         assert pressed.acknowledged
         ((decision, member),) = place.engine.decisions
         assert (decision.approval_id, decision.revision) == ("apr-12345678", 1)
-        assert decision.verdict is DecisionType.APPROVE
+        assert decision.type is DecisionType.APPROVE
         assert member.author.principal == decision.by.principal == f"slack:{sam.id}"
         assert member.platform_admin
 
@@ -125,7 +125,7 @@ async def test_a_denial_asks_why_and_the_reason_goes_to_the_engine() -> None:
         await place.slack.submit(place.priya, {"reason": "use INC"})
         await place.slack.until(lambda: place.engine.decisions)
         ((decision, _),) = place.engine.decisions
-        assert (decision.verdict, decision.reason) == (DecisionType.DENY, "use INC")
+        assert (decision.type, decision.reason) == (DecisionType.DENY, "use INC")
         assert place.slack.modals(place.priya) == []
 
 

@@ -19,7 +19,7 @@ POST = "chat.postMessage"
 
 def waiting(place: ConnectedBot, *deliver: str, thread: str, also: bool = False) -> TurnView:
     """A call that is signed in these places; `also` with one that is signed in the thread."""
-    steps = [a_filing(StepStatus.AWAITING, terms=ApprovalRequirements(deliver=frozenset(deliver)))]
+    steps = [a_filing(StepStatus.AWAITING, requirements=ApprovalRequirements(deliver=frozenset(deliver)))]
     steps += [a_filing(StepStatus.AWAITING, n=4)] if also else []
     return placed(place, a_view(a_reply(0, "I file it."), *steps, status=TurnStatus.WAITING), thread)
 
