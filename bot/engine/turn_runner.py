@@ -11,7 +11,7 @@ import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
 
@@ -127,12 +127,6 @@ class TurnRunner:
         self._progress: dict[int, str] = {}
         self._elicitations = PendingElicitations(claim, parts.log, parts.approval_seconds, self._update)
         self._elicitations.update(record)
-        self._builtin_tools = BuiltinToolbox(
-            (
-                SearchTools(self._enabled_tools, parts.tool_indexes),
-                ReadResult(claim.conversation, parts.log, self._rejection_reason),
-            )
-        )
         fetch = partial(parts.fetch, record.turn.conversation)
         self._meter = UsageMeter(claim, parts.prompts.meters)
         self._prompts = PromptBuilder(
@@ -217,6 +211,11 @@ class TurnRunner:
         member = await self._member()
         rules = self._rules
         return ResultVisibility(rules, rules.all, offered, turn.author, member, self._log)
+
+    @cached_property
+    def _builtin_tools(self) -> BuiltinToolbox:
+        search = SearchTools(self._enabled_tools, self._parts.tool_indexes)
+        return BuiltinToolbox((search, ReadResult(self._claim.conversation, self._log, self._rejection_reason)))
 
     async def _rejection_reason(self) -> RejectionReason:
         return (await self._visibility()).rejection_reason
