@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any
-from urllib.parse import unquote
 
 from bot.domain.characters import visible
 from bot.domain.tools import Tool
@@ -49,6 +48,58 @@ _ABOUT = {
 }
 """Keywords that speak of one type only."""
 _SAYS_NOTHING = frozenset({"description", "default"})
+LONGEST_DESCRIPTION = 1024
+"""Characters (OpenAI's limit for a function; more than that is rarely about the tool)."""
+LARGEST_SCHEMA = 16_384
+"""Limit in characters of JSON. A larger schema loses descriptions first, then depth."""
+TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
+FORMATS = frozenset({"date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
+"""The formats that both vendors document."""
+
+_LONGEST_NOTES = 500
+_LONGEST_NOTE = 200
+MOST_NODES = 1000
+_MOST_REFERENCES = 8
+"""Limit of references in a chain."""
+_MOST_PROPERTIES = 200
+_MOST_BRANCHES = 50
+_MOST_VALUES = 200
+_LARGEST_VALUE = 300
+_LARGEST_NUMBER = 2**53
+
+_WITHIN = frozenset(
+    {"$ref", "allOf", "anyOf", "oneOf", "properties", "required", "additionalProperties", "items", "prefixItems"}
+)
+"""Keywords whose schemas lie deeper than their own."""
+_IN_WORDS = (
+    *("pattern", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains"),
+    *("minContains", "maxContains", "patternProperties", "propertyNames", "contentEncoding", "contentMediaType"),
+    "examples",
+)
+"""Keywords that are described in words: some services reject them (a `pattern` in another dialect), and few obey them.
+"""
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_OF_ROOT = ("type", "description", "properties", "required", "additionalProperties")
+_EMPTY: Schema = {"type": "object", "properties": {}}
+
+
+def tool_description(tool: Tool) -> str:
+    """Return the server's description of the tool, within 1,024 characters."""
+    return truncate(visible(tool.description), LONGEST_DESCRIPTION)
+
+
+def tool_schema(schema: Mapping[str, Any], keys: re.Pattern[str]) -> Schema:
+    """The schema for a service that takes names of properties which match `keys` as a whole.
+
+    It is an object without references, unions at its root, or keywords that services disagree about, of at most
+    16,384 characters. The same schema gives the same text, and a schema that came out of here comes out unchanged.
+    """
+    try:
+        text = json.dumps(schema, ensure_ascii=False, default=dict)
+    except (ValueError, RecursionError):
+        return dict(_EMPTY)
+    return _offered(text, keys)
 
 
 def text_of(value: Any) -> str:
@@ -145,7 +196,7 @@ def _common(one: list[str], other: list[str]) -> list[str]:
 
 def _rest(one: Schema, other: Schema) -> Any:
     """Return the schema of properties that neither names; None if it cannot be expressed."""
-    mine, theirs = (each.get("additionalProperties") for each in (one, other))
+    mine, theirs = (schema.get("additionalProperties") for schema in (one, other))
     if mine == theirs:
         return mine
     if theirs in (None, True) and not other.get("properties"):
@@ -155,79 +206,32 @@ def _rest(one: Schema, other: Schema) -> Any:
     return None
 
 
-_SHELVES = ("$defs", "definitions")
-NOWHERE = object()
+def reference_resolver(document: Mapping[str, Any]) -> Callable[[str], Any]:
+    """Return a function from a reference to its target in the document, None if the document does not contain it.
 
-
-def resolve_ref(document: Mapping[str, Any], reference: object) -> Any:
-    """Return the target of `reference` in `document`: by JSON pointer (RFC 6901), by anchor, or by the `$id` of a
-    definition. `NOWHERE` if the document does not contain it: nothing is ever fetched (MCP specification 2026-07-28:
-    MUST NOT).
+    Nothing is ever fetched (MCP specification 2026-07-28: MUST NOT).
     """
-    if not isinstance(reference, str):
-        return NOWHERE
-    own = document.get("$id")
-    if isinstance(own, str) and own and reference.startswith(own.rstrip("#") + "#"):
-        reference = reference[len(own.rstrip("#")) :]
-    if reference == "#":
-        return document
-    if reference.startswith("#/"):
-        return _pointed(document, unquote(reference[2:]).split("/"))
-    return _named(document, reference)
+    # Loaded only for schemas with references: the demo model starts without other libraries.
+    from referencing import Registry, Resource, Specification  # noqa: PLC0415
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
 
+    try:
+        resource: Resource[Any] = Resource.from_contents(document, default_specification=DRAFT202012)
+        base = resource.id() or ""
+        registry = Registry[Any]().with_resource(base, resource).crawl()
+    except Exception:  # noqa: BLE001 - it is malformed somewhere: only its JSON pointers mean something
+        base = ""
+        registry = Registry[Any]().with_resource(base, Specification.OPAQUE.create_resource(document))
+    resolver = registry.resolver(base)
 
-def _pointed(document: Any, path: list[str]) -> Any:
-    found = document
-    for escaped in path:
-        step = escaped.replace("~1", "/").replace("~0", "~")
-        match found:
-            case Mapping() if step in found:
-                found = found[step]
-            case list() if step.isascii() and step.isdigit() and len(step) < 6 and int(step) < len(found):
-                found = found[int(step)]
-            case _:
-                return NOWHERE
-    return found
+    def resolve(reference: str) -> Any:
+        try:
+            return resolver.lookup(reference).contents
+        except (Unresolvable, LookupError, TypeError, ValueError):
+            return None
 
-
-def _named(document: Mapping[str, Any], name: str) -> Any:
-    for shelf in _SHELVES:
-        definitions = document.get(shelf)
-        for each in definitions.values() if isinstance(definitions, Mapping) else ():
-            if isinstance(each, Mapping) and name in (each.get("$id"), f"#{each.get('$anchor')}"):
-                return each
-    return NOWHERE
-
-
-TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
-FORMATS = frozenset({"date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
-"""The formats that both vendors document."""
-
-_LONGEST_DESCRIPTION = 1024
-_LONGEST_NOTES = 500
-_LONGEST_NOTE = 200
-MOST_NODES = 1000
-_MOST_REFERENCES = 8
-"""Limit of references in a chain."""
-_MOST_PROPERTIES = 200
-_MOST_BRANCHES = 50
-_MOST_VALUES = 200
-_LARGEST_VALUE = 300
-_LARGEST_NUMBER = 2**53
-
-_WITHIN = frozenset(
-    {"$ref", "allOf", "anyOf", "oneOf", "properties", "required", "additionalProperties", "items", "prefixItems"}
-)
-"""Keywords whose schemas lie deeper than their own."""
-_TOLD = (
-    *("pattern", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains"),
-    *("minContains", "maxContains", "patternProperties", "propertyNames", "contentEncoding", "contentMediaType"),
-    "examples",
-)
-"""Keywords that are described in words: some services reject them (a `pattern` in another dialect), and few obey them.
-"""
-_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
-_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+    return resolve
 
 
 class SchemaTooLarge(Exception):
@@ -242,6 +246,9 @@ class Bounds:
     longest: int
 
 
+_TRIES = (Bounds(12, 1024), Bounds(12, 200), Bounds(6, 100), Bounds(3, 0), Bounds(1, 0), Bounds(0, 0))
+
+
 @dataclass(slots=True)
 class SchemaReader:
     """One reading of a document. `keys` is the pattern of property names that the service accepts."""
@@ -250,6 +257,7 @@ class SchemaReader:
     keys: re.Pattern[str]
     bounds: Bounds
     nodes: int = 0
+    resolve: Callable[[str], Any] | None = None
 
     def whole(self) -> Schema:
         """The document as one schema. Raises SchemaTooLarge."""
@@ -261,10 +269,10 @@ class SchemaReader:
             raise SchemaTooLarge
         if depth >= self.bounds.deepest:
             given = {keyword: value for keyword, value in given.items() if keyword not in _WITHIN}
-        found = completed(self._own(given, depth, refs))
+        schema = completed(self._own(given, depth, refs))
         for part in self._parts(given, depth, refs):
-            found = both(found, part)
-        return found
+            schema = both(schema, part)
+        return schema
 
     def _below(self, given: Any, depth: int, refs: tuple[str, ...]) -> Schema | None:
         """A schema one level further down; None for one that nothing fits."""
@@ -276,75 +284,77 @@ class SchemaReader:
         """Schemas that hold as well as the one they stand in."""
         reference = given.get("$ref")
         if isinstance(reference, str) and reference not in refs and len(refs) < _MOST_REFERENCES:
-            meant = resolve_ref(self.document, reference)
-            if meant is not NOWHERE and isinstance(meant, Mapping):
-                yield self._schema(meant, depth, (*refs, reference))
+            target = self._resolve(reference)
+            if isinstance(target, Mapping):
+                yield self._schema(target, depth, (*refs, reference))
         yield from self._branches(given, "allOf", depth, refs)
         for keyword in ("anyOf", "oneOf"):
             branches = self._branches(given, keyword, depth, refs)
             if branches:
                 yield either(branches)
 
+    def _resolve(self, reference: str) -> Any:
+        if self.resolve is None:
+            self.resolve = reference_resolver(self.document)
+        return self.resolve(reference)
+
     def _branches(self, given: Mapping[str, Any], keyword: str, depth: int, refs: tuple[str, ...]) -> list[Schema]:
         """The schemas that a keyword lists, without those that nothing fits; none if they are too many."""
         listed = given.get(keyword)
         if not isinstance(listed, list) or len(listed) > _MOST_BRANCHES:
             return []
-        read = (self._below(entry, depth, refs) for entry in listed)
-        return [each for each in read if each is not None]
+        branches = (self._below(branch, depth, refs) for branch in listed)
+        return [branch for branch in branches if branch is not None]
 
     def _own(self, given: Mapping[str, Any], depth: int, refs: tuple[str, ...]) -> Schema:
-        found: Schema = {}
-        notes = list(_told(given))
+        schema: Schema = {}
+        notes = list(_keyword_notes(given))
         if types := _types(given):
-            found["type"] = types[0] if len(types) == 1 else types
-        found |= self._properties(given, depth, refs, notes)
-        found |= self._items(given, depth, refs, notes)
+            schema["type"] = types[0] if len(types) == 1 else types
+        schema |= self._properties(given, depth, refs, notes)
+        schema |= self._items(given, depth, refs, notes)
         if values := _values(given):
-            found["enum"] = values
-        form = given.get("format")
-        if isinstance(form, str) and form in FORMATS:
-            found["format"] = form
-        found |= {keyword: given[keyword] for keyword in _NUMBERS if _is_bound(keyword, given.get(keyword))}
-        found |= {keyword: int(given[keyword]) for keyword in _COUNTS if _is_count(given.get(keyword))}
+            schema["enum"] = values
+        format_name = given.get("format")
+        if isinstance(format_name, str) and format_name in FORMATS:
+            schema["format"] = format_name
+        schema |= {keyword: given[keyword] for keyword in _NUMBERS if _is_bound(keyword, given.get(keyword))}
+        schema |= {keyword: int(given[keyword]) for keyword in _COUNTS if _is_count(given.get(keyword))}
         if given.get("uniqueItems") is True:
-            found["uniqueItems"] = True
+            schema["uniqueItems"] = True
         if "default" in given and _short(given["default"]):
-            found["default"] = given["default"]
-        longest = self.bounds.longest if depth else _LONGEST_DESCRIPTION
+            schema["default"] = given["default"]
+        longest = self.bounds.longest if depth else LONGEST_DESCRIPTION
         if words := summarize_schema(given, notes, longest):
-            found["description"] = words
-        return found
+            schema["description"] = words
+        return schema
 
     def _properties(
         self, given: Mapping[str, Any], depth: int, refs: tuple[str, ...], notes: list[str]
     ) -> dict[str, Any]:
-        listed = given.get("properties")
+        listed, required = given.get("properties"), given.get("required")
         listed = listed if isinstance(listed, Mapping) else {}
-        needed = given.get("required")
-        needed = [each for each in needed if isinstance(each, str)] if isinstance(needed, list) else []
-        needed = list(dict.fromkeys(needed[:_MOST_PROPERTIES]))
-        listed = {name: each for name, each in listed.items() if each is not False} | {
-            name: {} for name in needed if name not in listed
+        required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        required = list(dict.fromkeys(required[:_MOST_PROPERTIES]))
+        listed = {name: schema for name, schema in listed.items() if schema is not False} | {
+            name: {} for name in required if name not in listed
         }
-        fitting = [name for name in listed if self.keys.fullmatch(name)]
-        first = sorted(fitting, key=lambda name: name not in needed)[:_MOST_PROPERTIES]
-        kept = set(first)
-        found: dict[str, Any] = {}
-        properties = {name: self._below(listed[name], depth, refs) for name in fitting if name in kept}
-        if properties:
-            found["properties"] = properties
-            found["required"] = [name for name in needed if name in properties]
-        left_out = {name: each for name, each in listed.items() if name not in kept}
-        notes.extend(_left_out(left_out, needed))
+        accepted = filter(self.keys.fullmatch, listed)
+        sent = set(sorted(accepted, key=lambda name: name not in required)[:_MOST_PROPERTIES])
+        result: dict[str, Any] = {}
+        if sent:
+            result["properties"] = {name: self._below(listed[name], depth, refs) for name in listed if name in sent}
+            result["required"] = [name for name in required if name in sent]
+        left_out = {name: schema for name, schema in listed.items() if name not in sent}
+        notes.extend(_left_out(left_out, required))
         rest = given.get("additionalProperties")
         if left_out or "patternProperties" in given:
             rest = None
         if isinstance(rest, Mapping):
             rest = self._below(rest, depth, refs) or True
         if isinstance(rest, bool | dict):
-            found["additionalProperties"] = rest
-        return found
+            result["additionalProperties"] = rest
+        return result
 
     def _items(self, given: Mapping[str, Any], depth: int, refs: tuple[str, ...], notes: list[str]) -> dict[str, Any]:
         """The items of an array. Those of a tuple become one schema: draft 7 and 2020-12 write tuples differently."""
@@ -352,9 +362,8 @@ class SchemaReader:
         if isinstance(rest, list):
             first, rest = rest, given.get("additionalItems")
         if not isinstance(first, list):
-            each = self._below(rest, depth, refs) if isinstance(rest, Mapping) else None
-            return {} if each is None else {"items": each}
-        places = [self._below(each, depth, refs) or {} for each in first[:_MOST_BRANCHES]]
+            return {"items": self._below(rest, depth, refs)} if isinstance(rest, Mapping) else {}
+        places = [self._below(item, depth, refs) or {} for item in first[:_MOST_BRANCHES]]
         notes.append("in this order: " + ", ".join(_kind(place) for place in places))
         most = given.get("maxItems")
         if rest is False or (isinstance(most, int) and most <= len(places)):
@@ -380,25 +389,25 @@ def truncate(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: max(0, longest - 1)].rstrip() + "…" * (longest > 0)
 
 
-def _told(given: Mapping[str, Any]) -> Iterator[str]:
-    for keyword in _TOLD:
+def _keyword_notes(given: Mapping[str, Any]) -> Iterator[str]:
+    for keyword in _IN_WORDS:
         if keyword in given and _short(given[keyword], _LONGEST_NOTE) and '"$ref"' not in text_of(given[keyword]):
             yield f"{keyword}: {text_of(given[keyword])}"
-    form = given.get("format")
-    if isinstance(form, str) and form not in FORMATS and len(form) <= _LONGEST_NOTE:
-        yield f"format: {form}"
+    name = given.get("format")
+    if isinstance(name, str) and name not in FORMATS and len(name) <= _LONGEST_NOTE:
+        yield f"format: {name}"
 
 
-def _left_out(properties: Mapping[str, Any], needed: Sequence[str]) -> Iterator[str]:
+def _left_out(properties: Mapping[str, Any], required: Sequence[str]) -> Iterator[str]:
     """In words: properties whose names a service refuses, and those that are too many."""
     if not properties:
         return
-    told = []
-    for name, each in islice(properties.items(), 10):
-        kind = " ".join(filter(None, (_kind(each), "required" if name in needed else "")))
-        told.append(f"{text_of(truncate(name, _LONGEST_NOTE))} ({kind})")
-    more = len(properties) - len(told)
-    yield "also takes " + ", ".join(told) + (f" and {more} more" if more else "")
+    described = [
+        f"{text_of(truncate(name, _LONGEST_NOTE))} ({_kind(schema)}{' required' * (name in required)})"
+        for name, schema in islice(properties.items(), 10)
+    ]
+    more = len(properties) - len(described)
+    yield "also takes " + ", ".join(described) + (f" and {more} more" if more else "")
 
 
 def _kind(schema: Any) -> str:
@@ -425,20 +434,20 @@ def _values(given: Mapping[str, Any]) -> list[Any]:
         return []
     if given.get("nullable") is True:
         listed = [*listed, None]
-    whole = (int(entry) if isinstance(entry, float) and entry.is_integer() else entry for entry in listed)
-    return list({text_of(each): each for each in whole}.values())
+    values = (int(value) if isinstance(value, float) and value.is_integer() else value for value in listed)
+    return list({text_of(value): value for value in values}.values())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST_NUMBER
 
 
 def _is_bound(keyword: str, value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST_NUMBER:
-        return False
-    return keyword != "multipleOf" or value > 0
+    return _is_number(value) and (keyword != "multipleOf" or value > 0)
 
 
 def _is_count(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 <= value <= _LARGEST_NUMBER and math.floor(value) == value
+    return _is_number(value) and value >= 0 and math.floor(value) == value
 
 
 def _text(value: object) -> str:
@@ -453,56 +462,30 @@ def _short(value: Any, longest: int = _LARGEST_VALUE) -> bool:
         return False
 
 
-LONGEST_DESCRIPTION = 1024
-"""Characters (OpenAI's limit for a function; more than that is rarely about the tool)."""
-LARGEST_SCHEMA = 16_384
-"""Limit in characters of JSON. A larger schema loses descriptions first, then depth."""
-
-_TRIES = (Bounds(12, 1024), Bounds(12, 200), Bounds(6, 100), Bounds(3, 0), Bounds(1, 0), Bounds(0, 0))
-_OF_ROOT = ("type", "description", "properties", "required", "additionalProperties")
-_EMPTY: Schema = {"type": "object", "properties": {}}
-
-
-def tool_description(tool: Tool) -> str:
-    """Return the server's description of the tool, within 1,024 characters."""
-    return truncate(visible(tool.description), LONGEST_DESCRIPTION)
-
-
-def tool_schema(schema: Mapping[str, Any], keys: re.Pattern[str]) -> Schema:
-    """The schema for a service that takes names of properties which match `keys` as a whole.
-
-    It is an object without references, unions at its root, or keywords that services disagree about, of at most
-    16,384 characters. The same schema gives the same text, and a schema that came out of here comes out unchanged.
-    """
-    try:
-        text = json.dumps(schema, ensure_ascii=False, default=dict)
-    except (ValueError, RecursionError):
-        return dict(_EMPTY)
-    return _offered(text, keys)
-
-
 @lru_cache(maxsize=512)
 def _offered(text: str, keys: re.Pattern[str]) -> Schema:
     document = json.loads(replace_surrogates(text))
     for bounds in _TRIES:
         with suppress(SchemaTooLarge):
-            found = _rooted(SchemaReader(document, keys, bounds).whole())
-            written = text_of(found)
+            schema = _rooted(SchemaReader(document, keys, bounds).whole())
+            written = text_of(schema)
             # Each schema has its brace: what is sent can be read again.
             if len(written) <= LARGEST_SCHEMA and written.count("{") <= MOST_NODES:
-                return found
+                return schema
     return dict(_EMPTY)
 
 
-def _rooted(found: Schema) -> Schema:
+def _rooted(schema: Schema) -> Schema:
     """The schema as that of a call's arguments, which are an object: no service takes a union there."""
-    branches = [each for each in found.pop("anyOf", ()) if "object" in (types_of(each) or ["object"])]
+    branches = [branch for branch in schema.pop("anyOf", ()) if "object" in (types_of(branch) or ["object"])]
     if branches:
-        found = _with_note(both(found, _united(branches)), _ways(branches))
-    found = {"properties": {}, **found, "type": "object"}
-    if found.get("additionalProperties") is True:  # as it is anyway
-        del found["additionalProperties"]
-    return {keyword: found[keyword] for keyword in _OF_ROOT if keyword in found}
+        schema = both(schema, _united(branches))
+        if words := summarize_schema(schema, _ways(branches), LONGEST_DESCRIPTION):
+            schema["description"] = words
+    schema = {"properties": {}, **schema, "type": "object"}
+    if schema.get("additionalProperties") is True:  # as it is anyway
+        del schema["additionalProperties"]
+    return {keyword: schema[keyword] for keyword in _OF_ROOT if keyword in schema}
 
 
 def _united(branches: list[Schema]) -> Schema:
@@ -518,16 +501,10 @@ def _united(branches: list[Schema]) -> Schema:
     }
 
 
-def _ways(branches: list[Schema]) -> str:
+def _ways(branches: list[Schema]) -> list[str]:
     """In words: which arguments belong together."""
     ways = dict.fromkeys(tuple(branch.get("required", ())) for branch in branches)
-    listed = (f"({', '.join(way)})" for way in ways)
-    return f"required: {' or '.join(listed)}" if len(ways) > 1 else ""
-
-
-def _with_note(schema: Schema, note: str) -> Schema:
-    words = summarize_schema(schema, [note] if note else [], LONGEST_DESCRIPTION)
-    return {**schema, "description": words} if words else schema
+    return ["required: " + " or ".join(f"({', '.join(way)})" for way in ways)] if len(ways) > 1 else []
 
 
 def _any_of(schemas: list[Schema]) -> Schema:
