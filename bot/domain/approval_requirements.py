@@ -31,7 +31,7 @@ class OnTimeout(StrEnum):
 class ApprovalRequirements:
     """Requirements of an approval.
 
-    A signer must be in each set of `approvers`: principals, roles, MEMBERS or ASKER. Without a set, the approvers of
+    An approver must be in each set of `approvers`: principals, roles, MEMBERS or ASKER. Without a set, the approvers of
     the profile or the settings apply. `four_eyes` excludes the asker and all editors of the arguments. `quorum` is the
     number of required approvals; one denial is enough to deny. `expires` is in seconds, None for the setting's value.
     `deliver` is the destination of the card instead of the conversation: places (`slack:T1:C9`) and APPROVERS; in a

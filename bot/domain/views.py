@@ -28,12 +28,12 @@ class ModelRetry:
 
 @dataclass(frozen=True, slots=True)
 class BlockingTurn:
-    """Turn that blocks a conversation: the first unfinished one. `awaits_signature` is True if it waits for an
+    """Turn that blocks a conversation: the first unfinished one. `awaits_approval` is True if it waits for an
     approval, `awaits_answer` if a server waits for an answer of that turn's author.
     """
 
     turn_id: str
-    awaits_signature: bool = False
+    awaits_approval: bool = False
     awaits_answer: bool = False
 
 

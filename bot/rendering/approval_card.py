@@ -106,7 +106,7 @@ def parse_grant_option(word: str) -> GrantRequest | None:
 
 
 ABOUT_LIMIT = 60
-SIGNERS_LIMIT = 5
+APPROVERS_LIMIT = 5
 _NAMING = ("title", "summary", "subject", "name", "key", "path", "file", "url", "id", "query")
 _WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
 
@@ -146,7 +146,7 @@ class ApprovalCard:
 
 
 def approval_card(step: ToolStep) -> ApprovalCard | None:
-    """The card of a call for a place with several readers, None for one that never needed a signature."""
+    """The card of a call for a place with several readers, None for one that never needed an approval."""
     return None if step.approval is None else _card(step, step.approval, shared_arguments(step))
 
 
@@ -277,9 +277,9 @@ def _title(step: ToolStep) -> str:
     return f"{call_title(step)}{scope}?"
 
 
-def _one_of(signers: Sequence[str]) -> str:
-    more = len(signers) - SIGNERS_LIMIT
-    return " or ".join([*signers[:SIGNERS_LIMIT], *([f"{more} more"] if more > 0 else [])])
+def _one_of(approvers: Sequence[str]) -> str:
+    more = len(approvers) - APPROVERS_LIMIT
+    return " or ".join([*approvers[:APPROVERS_LIMIT], *([f"{more} more"] if more > 0 else [])])
 
 
 def _signer(entry: str, asker: str) -> str:

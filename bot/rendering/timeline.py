@@ -197,7 +197,7 @@ class CheckCallAction:
 
 @dataclass(frozen=True, slots=True)
 class RunAgainAction:
-    """Run call `n` of a turn once more, after a fresh signature."""
+    """Run call `n` of a turn once more, after a new approval."""
 
     label: ClassVar[str] = "Run again"
     turn_id: str
@@ -266,7 +266,7 @@ def waiting_text(view: TurnView) -> str:
 
 def _awaited_action(blocker: BlockingTurn) -> str:
     """Return the user action that a turn waits for; empty for a running turn."""
-    if blocker.awaits_signature:
+    if blocker.awaits_approval:
         return "an approval"
     return "a question of a server" if blocker.awaits_answer else ""
 

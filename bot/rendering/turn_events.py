@@ -200,7 +200,7 @@ def _queue_event(ahead: int, blocker: BlockingTurn | None) -> dict[str, Any]:
     return {
         "ahead": ahead,
         "behind": blocker.turn_id if blocker else None,
-        "behind_approval": bool(blocker and blocker.awaits_signature),
+        "behind_approval": bool(blocker and blocker.awaits_approval),
         "behind_question": bool(blocker and blocker.awaits_answer),
         "offers": _offers(offers_behind(blocker)),
     }

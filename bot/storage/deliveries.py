@@ -399,7 +399,7 @@ def _read_view(connection: sa.Connection, turn_id: str) -> TurnView:
 def _blocker(row: sa.Row[tuple[str, str, bool, bool]]) -> BlockingTurn:
     """Return the blocking reason. A missing approval comes first, because the call is not sent without it."""
     asks = row.asks and not row.signs
-    return BlockingTurn(row.id, awaits_signature=row.status == TurnStatus.WAITING and not asks, awaits_answer=asks)
+    return BlockingTurn(row.id, awaits_approval=row.status == TurnStatus.WAITING and not asks, awaits_answer=asks)
 
 
 def _start_expiry(connection: sa.Connection, turn_id: str, revision: int) -> None:

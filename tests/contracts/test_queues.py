@@ -55,7 +55,7 @@ async def test_a_queued_turn_names_the_one_it_waits_for_and_says_whether_that_wa
     assert (await harness.log.get_view(third)).blocker == BlockingTurn(first.turn_id)
     await asks(harness, first)
     for turn_id in (second, third):
-        assert (await harness.log.get_view(turn_id)).blocker == BlockingTurn(first.turn_id, awaits_signature=True)
+        assert (await harness.log.get_view(turn_id)).blocker == BlockingTurn(first.turn_id, awaits_approval=True)
     assert (await harness.log.get_view(first.turn_id)).blocker is None
 
 

@@ -55,7 +55,7 @@ async def test_when_the_call_is_signed_nothing_is_in_its_way_any_more(harness: E
         assert step.approval is not None
         await engine.approvals.decide(Decision(step.approval.id, 1, DecisionType.APPROVE, ANA), member(ANA))
         await harness.surface.ended(second.turn_id)
-    assert behind.blocker == BlockingTurn(first.turn_id, awaits_signature=True)
+    assert behind.blocker == BlockingTurn(first.turn_id, awaits_approval=True)
     places = [waiting_text(view) for view in harness.surface.views if view.turn.id == second.turn_id]
     assert places[0] == "Waiting behind an approval"
     assert places[-1] == ""

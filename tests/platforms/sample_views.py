@@ -212,7 +212,7 @@ HEARD: Mapping[str, TurnView] = {
     ),
 }
 """Elicitations, by how they ended."""
-QUEUED = a_view(status=TurnStatus.QUEUED, ahead=2, blocker=BlockingTurn("earlier", awaits_signature=True))
+QUEUED = a_view(status=TurnStatus.QUEUED, ahead=2, blocker=BlockingTurn("earlier", awaits_approval=True))
 FAILED = a_view(a_reply(0, "I look."), status=TurnStatus.FAILED, failure="The model provider is down. Nothing was run.")
 
 LISTING = Reply(

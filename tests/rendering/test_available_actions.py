@@ -21,7 +21,7 @@ from bot.rendering.timeline import (
 )
 from tests.rendering.turns import a_reply, a_step, a_view, an_approval
 
-APPROVAL = BlockingTurn("t0", awaits_signature=True)
+APPROVAL = BlockingTurn("t0", awaits_approval=True)
 QUESTION = BlockingTurn("t0", awaits_answer=True)
 
 

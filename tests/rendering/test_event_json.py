@@ -57,7 +57,7 @@ ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expire
             },
         ),
         (
-            TurnQueued("t1", 1, BlockingTurn("t0", awaits_signature=True)),
+            TurnQueued("t1", 1, BlockingTurn("t0", awaits_approval=True)),
             {
                 "event": "turn_queued",
                 "ahead": 1,

@@ -230,7 +230,7 @@ def test_the_answer_is_the_last_reply_as_far_as_it_has_come() -> None:
 
 
 def test_a_place_in_the_queue_is_told_when_it_changes() -> None:
-    runs, waits = BlockingTurn("t0"), BlockingTurn("t0", awaits_signature=True)
+    runs, waits = BlockingTurn("t0"), BlockingTurn("t0", awaits_approval=True)
     views = [
         replace(a_view(status=TurnStatus.QUEUED), ahead=ahead, blocker=blocker)
         for ahead, blocker in ((2, runs), (2, runs), (2, waits), (1, runs), (0, None))

@@ -23,7 +23,7 @@ async def loses(turn: ScriptedTurn) -> None:
 
 async def waits_behind_an_approval(turn: ScriptedTurn) -> None:
     turn.turn = a_turn(turn.turn.id, turn.turn.question.text, status=TurnStatus.QUEUED)
-    await turn.show(ahead=1, blocker=BlockingTurn("t0", awaits_signature=True))
+    await turn.show(ahead=1, blocker=BlockingTurn("t0", awaits_approval=True))
     await asyncio.Event().wait()
 
 
@@ -153,7 +153,7 @@ async def test_without_a_screen_a_message_behind_an_approval_says_once_how_to_ge
         running = turn.turn
         turn.turn = a_turn(running.id, running.question.text, status=TurnStatus.QUEUED)
         for _ in range(2):
-            await turn.show(ahead=1, blocker=BlockingTurn("t0", awaits_signature=True))
+            await turn.show(ahead=1, blocker=BlockingTurn("t0", awaits_approval=True))
         turn.turn = running
         await turn.end("At last.")
 
