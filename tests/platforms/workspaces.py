@@ -73,6 +73,10 @@ class Workspace(ABC):
         """A channel as approval rules name it."""
 
     @abstractmethod
+    def administrator(self) -> Any:
+        """A user in the channel who administers the workspace."""
+
+    @abstractmethod
     def outsider(self) -> Any:
         """A user who may see the channel and is none of the workspace's own."""
 
@@ -120,9 +124,18 @@ class Workspace(ABC):
         if not refs:
             self.refs.clear()
 
-    async def press(self, user: Any, message: Posted, action: Action | str) -> None:
-        """Press a button, also one that the message has no more."""
-        await self.fake.press(user, message.native, self.button(action), hidden=True)
+    async def press(self, user: Any, message: Posted, action: Action | str, *, late: bool = False) -> bool:
+        """Press a button; `late` if the message has lost it since. Return whether the press was acknowledged."""
+        screen = self.old_screen(message) if late else {}
+        return self.is_acknowledged(await self.fake.press(user, message.native, self.button(action), **screen))
+
+    @abstractmethod
+    def old_screen(self, message: Posted) -> dict[str, Any]:
+        """Options of a fake's press for a user whose client still shows a message as it was before its edit."""
+
+    @abstractmethod
+    def is_acknowledged(self, pressed: Any) -> bool:
+        """Whether the service got the answer that a press needs within three seconds."""
 
 
 class SlackWorkspace(Workspace):
@@ -160,6 +173,11 @@ class SlackWorkspace(Workspace):
     def address(self, channel: Any) -> str:
         return f"slack:{self.fake.workspace.team.id}:{channel.id}"
 
+    def administrator(self) -> Any:
+        user = self.fake.user("Sam", admin=True)
+        self.channel.members.append(user.id)
+        return user
+
     def outsider(self) -> Any:
         user = self.fake.user("Stella", team=slack_fake.Team("T0OTHER001", "other"), stranger=True)
         self.channel.members.append(user.id)
@@ -173,6 +191,12 @@ class SlackWorkspace(Workspace):
 
     def forbid_files(self) -> None:
         self.fake.installation.scopes.discard("files:write")
+
+    def old_screen(self, message: Posted) -> dict[str, Any]:
+        return {"as_of": message.native.past[-1]}
+
+    def is_acknowledged(self, pressed: Any) -> bool:
+        return bool(pressed.acknowledged)
 
     async def forge(self, where: ConversationKey, text: str) -> Posted:
         button = {
@@ -229,6 +253,9 @@ class DiscordWorkspace(Workspace):
     def address(self, channel: Any) -> str:
         return f"discord:{self.fake.guild.id}:{channel.id}"
 
+    def administrator(self) -> Any:
+        return self.fake.user("Sam", admin=True)
+
     def outsider(self) -> Any:
         return self.fake.user("Stella", pending=True)
 
@@ -243,6 +270,12 @@ class DiscordWorkspace(Workspace):
 
     def button(self, action: Action | str) -> str:
         return f"cs:{super().button(action)}"
+
+    def old_screen(self, message: Posted) -> dict[str, Any]:
+        return {"hidden": True}
+
+    def is_acknowledged(self, pressed: Any) -> bool:
+        return pressed.answered is discord_fake.Answer.DEFERRED_UPDATE
 
     async def forge(self, where: ConversationKey, text: str) -> Posted:
         button = {"type": 2, "style": 2, "label": "Forged", "custom_id": self.button(text)}

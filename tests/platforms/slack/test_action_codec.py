@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from bot.chat.decisions import ENDED, IN_HAND
 from bot.chat.interactions import NO_OUTSIDERS
-from bot.chat.messages import NOT_FOR_STRANGERS
-from bot.chat.rejection_messages import GONE, OUT_OF_DATE, UNEXPECTED_ERROR
-from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, DecisionType, NotAllowed, StaleRevision
+from bot.chat.rejection_messages import UNEXPECTED_ERROR
+from bot.domain.approvals import AlreadyDecided, DecisionType, NotAllowed
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
@@ -37,20 +33,6 @@ def somebody(place: ConnectedBot, name: str, **rights: bool | str) -> User:
     return user
 
 
-async def test_an_approval_reaches_the_engine_with_who_pressed_and_their_rights() -> None:
-    async with connected_bot(groups=frozenset({"slack-group:S1"})) as place:
-        sam = somebody(place, "Sam", admin=True)
-        card = await drawn(place, waiting())
-        pressed = await place.slack.press(sam, card, "cs.approve")
-        await place.slack.until(lambda: place.engine.decisions)
-        assert pressed.acknowledged
-        ((decision, member),) = place.engine.decisions
-        assert (decision.approval_id, decision.revision) == ("apr-12345678", 1)
-        assert decision.type is DecisionType.APPROVE
-        assert member.author.principal == decision.by.principal == f"slack:{sam.id}"
-        assert member.platform_admin
-
-
 async def test_membership_of_a_group_is_asked_for_at_the_press() -> None:
     async with connected_bot(listening=False) as place:
         sam = somebody(place, "Sam")
@@ -60,28 +42,6 @@ async def test_membership_of_a_group_is_asked_for_at_the_press() -> None:
         group.users.remove(sam.id)
         assert (await people.cached_member(sam.id)).roles == {f"slack-group:{group.id}"}
         assert (await people.member(sam.id)).roles == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("settlement", "told"),
-    [
-        (NotAllowed("You may not approve this."), "You may not approve this."),
-        (AlreadyDecided("Already approved by sam."), "Already approved by sam."),
-        (StaleRevision(), OUT_OF_DATE),
-        (ApprovalNotFound(), GONE),
-    ],
-)
-async def test_a_press_that_does_not_count_is_answered_to_whoever_pressed_alone(
-    settlement: NotAllowed | AlreadyDecided | StaleRevision | ApprovalNotFound, told: str
-) -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        before = card.written()
-        place.engine.settlements = [settlement]
-        await place.slack.press(place.priya, card, "cs.approve")
-        await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == [told]
-        assert place.bot_posts()[-1].written() == before
 
 
 async def test_a_refusal_names_people_and_groups_and_calls_none_of_them() -> None:
@@ -162,44 +122,6 @@ async def test_view_all_is_not_for_people_from_outside() -> None:
         await place.slack.until(lambda: place.whispers(stranger))
         assert place.whispers(stranger) == [NO_OUTSIDERS]
         assert place.slack.modals(stranger) == []
-
-
-async def test_stop_stops_and_says_so_if_there_was_nothing_to_stop() -> None:
-    async with connected_bot() as place:
-        message = await drawn(place, a_view(streaming="The pool"))
-        await place.slack.press(place.priya, message, "cs.stop")
-        await place.slack.until(lambda: place.engine.stopped)
-        assert [(turn_id, by.id) for turn_id, by in place.engine.stopped] == [("t1", place.priya.id)]
-        place.engine.stops = False
-        await place.slack.press(place.priya, message, "cs.stop")
-        await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == [ENDED]
-
-
-async def test_strangers_stop_nothing() -> None:
-    async with connected_bot() as place:
-        message = await drawn(place, a_view(streaming="The pool"))
-        stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
-        place.channel.members.append(stranger.id)
-        await place.slack.press(stranger, message, "cs.stop")
-        await place.slack.until(lambda: place.whispers(stranger))
-        assert place.whispers(stranger) == [NOT_FOR_STRANGERS]
-        assert place.engine.stopped == []
-
-
-async def test_a_call_of_unknown_outcome_is_checked_or_run_again_once() -> None:
-    async with connected_bot() as place:
-        message = await drawn(place, a_view(a_step(StepStatus.UNKNOWN), status=TurnStatus.DONE))
-        await place.slack.press(place.priya, message, "cs.check")
-        await place.slack.press(place.priya, message, "cs.again")
-        await place.slack.until(lambda: len(place.engine.repeated) == 2)
-        assert {(kind, turn_id, n) for kind, turn_id, n, _ in place.engine.repeated} == {
-            ("check", "t1", 0),
-            ("again", "t1", 0),
-        }
-        await place.slack.press(place.priya, message, "cs.again")
-        await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == [IN_HAND]
 
 
 async def test_an_opinion_is_thanked_for() -> None:
