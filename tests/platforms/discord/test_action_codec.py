@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 from bot.chat.decisions import THANKS
-from bot.chat.interactions import NO_OUTSIDERS
 from bot.chat.rejection_messages import BUTTON_EXPIRED, OUT_OF_DATE
 from bot.domain.approvals import AlreadyDecided, DecisionType, NotAllowed
 from bot.domain.turns import StepStatus, TurnStatus
@@ -210,15 +209,6 @@ async def test_everything_is_shown_however_much_room_it_takes(value: str) -> Non
         shown = "".join(pressed.text.split("```")[1::2]) + files
         for character in set(value):
             assert shown.count(character) == value.count(character)
-
-
-async def test_view_all_is_not_for_people_from_outside() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting(text="long " * 400))
-        stranger = place.discord.user("Stella", pending=True)
-        pressed = await place.discord.press(stranger, card, named(card, "view"))
-        await place.discord.until(lambda: pressed.messages)
-        assert pressed.text == NO_OUTSIDERS
 
 
 async def test_a_call_that_has_changed_since_is_not_shown_as_the_old_one() -> None:
