@@ -459,7 +459,7 @@ async def test_a_late_press_of_a_button_that_is_gone_is_answered(listening: Work
         "dance:1",
         "approve:3a7f3c2e9b",
         "approve:3a7f3c2e9b:-1",
-        "approve:3a7f3c2e9b:\N{ARABIC-INDIC DIGIT ONE}",
+        "approve:3a7f3c2e9b:\N{ARABIC-INDIC DIGIT TWO}",
         "approve:3a7f3c2e9b:99999999999999999999",
     ],
 )
