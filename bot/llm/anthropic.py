@@ -56,8 +56,8 @@ from bot.ports import LanguageModel
 # -------------------- anthropic request
 # A model request in the words of Anthropic's Messages.
 #
-# Called by `anthropic`. Knows no vendor library: plain JSON out. The service is strict about form: roles alternate
-# beginning with the user, results come first in the message after their calls, and no text is blank.
+# Plain JSON, made without the vendor's library. The service is strict about form: roles alternate beginning with the
+# user, results come first in the message after their calls, and no text is blank.
 
 METADATA = "anthropic"
 """Key in `provider_metadata`. The value is `{"by": writer, "thinking": [{"before": part number, "block": the block as
@@ -126,8 +126,8 @@ def _transcript(messages: Sequence[Message], stable: int, by: str) -> list[dict[
             merged[-1]["content"] += blocks
         else:
             merged.append({"role": role, "content": blocks})
-    for each in merged:
-        each["content"].sort(key=lambda block: each["role"] == "user" and block["type"] != "tool_result")
+    for turn in merged:
+        turn["content"].sort(key=lambda block: turn["role"] == "user" and block["type"] != "tool_result")
     if merged and merged[0]["role"] == "assistant":
         merged.insert(0, {"role": "user", "content": [_text_block("(Earlier messages are left out.)")]})
     return merged
@@ -164,8 +164,8 @@ def _assistant(message: Message, ids: CallIds, by: str) -> list[Block]:
 
 
 def _thinking(message: Message, by: str) -> list[tuple[int, Block]]:
-    kept: Any = message.provider_metadata.get(METADATA)
-    entries: Any = kept.get("thinking") if isinstance(kept, Mapping) and kept.get("by") == by else None
+    metadata: Any = message.provider_metadata.get(METADATA)
+    entries: Any = metadata.get("thinking") if isinstance(metadata, Mapping) and metadata.get("by") == by else None
     placed: list[tuple[int, Block]] = []
     for entry in entries if isinstance(entries, Sequence) else ():
         match entry:

@@ -78,8 +78,8 @@ def classify(error: ProviderError) -> ErrorKind:
         return ErrorKind.MOVED
     if named in _PRECISE:
         return named
-    found = _in_words(error.message, status)
-    return found or named or _BY_STATUS.get(status) or (ErrorKind.REQUEST if status < 500 else ErrorKind.OUT_OF_ORDER)
+    kind = _in_words(error.message, status)
+    return kind or named or _BY_STATUS.get(status) or (ErrorKind.REQUEST if status < 500 else ErrorKind.OUT_OF_ORDER)
 
 
 def _in_words(message: str, status: int) -> ErrorKind | None:

@@ -281,12 +281,12 @@ class ModelList:
             await self._fetch(self._paths.key, self._service.own_address)
         if self._service.own_address:
             path = f"{self._paths.models}/{quote(self._service.model, safe=':@')}"
-            found = await self._fetch(path, strict=True)
-            return found if isinstance(found, NotReported) else _parse_entry(found)
-        found = await self._fetch(self._paths.models, strict=False)
-        if isinstance(found, NotReported):
-            return found
-        availability = _in_list(found, self._service.model)
+            entry = await self._fetch(path, strict=True)
+            return entry if isinstance(entry, NotReported) else _parse_entry(entry)
+        listing = await self._fetch(self._paths.models, strict=False)
+        if isinstance(listing, NotReported):
+            return listing
+        availability = _in_list(listing, self._service.model)
         if self._paths.running and availability == Available():
             return replace(availability, window=await self._window_of_running())
         return availability
@@ -310,8 +310,8 @@ class ModelList:
     async def _window_of_running(self) -> int | None:
         """Return the window of a model that runs already, which depends on the options that it was started with."""
         root = self._service.address.rstrip("/").removesuffix("/v1")
-        found = await self._fetch(f"{root}{self._paths.running}", strict=False)
-        models = found.get("models") if isinstance(found, Mapping) else None
+        running = await self._fetch(f"{root}{self._paths.running}", strict=False)
+        models = running.get("models") if isinstance(running, Mapping) else None
         return _window(next(_called(self._service.model, _entries(models), "model"), {}))
 
 
@@ -326,8 +326,8 @@ def _is_final(provider_error: ProviderError, *, strict: bool) -> bool:
             return kind in (ErrorKind.CREDIT, ErrorKind.BUSY, ErrorKind.OUT_OF_ORDER, ErrorKind.MOVED)
 
 
-def _in_list(found: Any, model: str) -> Availability:
-    data = found.get("data", ()) if isinstance(found, Mapping) else found
+def _in_list(listing: Any, model: str) -> Availability:
+    data = listing.get("data", ()) if isinstance(listing, Mapping) else listing
     if data is None:  # Ollama without a model
         return NotListed(())
     if not isinstance(data, list):
@@ -336,18 +336,18 @@ def _in_list(found: Any, model: str) -> Availability:
     entry = next(_called(model, entries, "id"), None)
     if entry is not None:
         return _parse_entry(entry)
-    if isinstance(found, Mapping) and (found.get("has_more") or _next_page(found)):
+    if isinstance(listing, Mapping) and (listing.get("has_more") or _next_page(listing)):
         return NotReported("its list is longer than one page, and the model is not on the first")
     return NotListed(tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str)))
 
 
-def _next_page(found: Mapping[str, Any]) -> bool:
-    links = found.get("links")
+def _next_page(listing: Mapping[str, Any]) -> bool:
+    links = listing.get("links")
     return isinstance(links, Mapping) and bool(links.get("next"))
 
 
 def _entries(data: Any) -> list[Mapping[str, Any]]:
-    return [each for each in data if isinstance(each, Mapping)] if isinstance(data, list) else []
+    return [entry for entry in data if isinstance(entry, Mapping)] if isinstance(data, list) else []
 
 
 def _called(model: str, entries: Sequence[Mapping[str, Any]], key: str) -> Iterator[Mapping[str, Any]]:
@@ -377,8 +377,8 @@ def _window(entry: Mapping[str, Any]) -> int | None:
     """Return the size of the window in tokens. OpenRouter also names the window of the host that it asks first."""
     top = entry.get("top_provider")
     sources = (entry, top) if isinstance(top, Mapping) else (entry,)
-    found = [source.get(name) for source in sources for name in _WINDOWS]
+    windows = [source.get(name) for source in sources for name in _WINDOWS]
     sizes = [
-        size for size in found if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_WINDOW
+        size for size in windows if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST_WINDOW
     ]
     return min(sizes) if sizes else None

@@ -74,8 +74,8 @@ class FallbackModel:
                 problems.append(problem)
                 other = self._next(asked) if len(asked) < len(self._models) else ""
                 if not other:
-                    told = _most_hopeful(problems)
-                    raise told from told.__cause__
+                    error = _most_hopeful(problems)
+                    raise error from error.__cause__
                 log.warning("%s %s is asked instead.", problem.cause, other)
                 if _takes_less(self._models[other].capabilities, made_for, request):
                     raise SmallerWindow(problem.cause, problem.fix) from problem
@@ -125,8 +125,8 @@ def _takes_less(able: Capabilities, made_for: Capabilities, request: ModelReques
 
 def _most_hopeful(problems: Sequence[ModelError]) -> ModelError:
     """Return the error to report if no model has answered: the last of those that end soonest."""
-    passing = [each for each in reversed(problems) if isinstance(each, ModelUnavailable)]
-    return min(passing, key=lambda each: each.retry_after or 0.0, default=problems[-1])
+    passing = [error for error in reversed(problems) if isinstance(error, ModelUnavailable)]
+    return min(passing, key=lambda error: error.retry_after or 0.0, default=problems[-1])
 
 
 def _listed(words: list[str]) -> str:

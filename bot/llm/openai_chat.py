@@ -69,8 +69,10 @@ Written = dict[str, Any]
 
 def merge_adjacent_roles(messages: list[Written]) -> list[Written]:
     """Return the messages with all system texts in one first message and adjacent messages of one role merged."""
-    said = "\n\n".join(each["content"] for each in messages if each["role"] == "system" and each["content"])
-    merged: list[Written] = [{"role": "system", "content": said}] if said else []
+    system = "\n\n".join(
+        message["content"] for message in messages if message["role"] == "system" and message["content"]
+    )
+    merged: list[Written] = [{"role": "system", "content": system}] if system else []
     for message in messages:
         last = merged[-1] if merged else {"role": ""}
         match message["role"]:
@@ -122,7 +124,7 @@ def request_body(
     """
     request = fit_to_read(request)
     ids = CallIds()
-    question = max((n for n, each in enumerate(request.messages) if each.role is MessageRole.USER), default=-1)
+    question = max((n for n, message in enumerate(request.messages) if message.role is MessageRole.USER), default=-1)
     messages = [
         written
         for n, message in enumerate(request.messages)
@@ -164,8 +166,8 @@ def _messages(message: Message, ids: CallIds, by: str | None) -> Iterator[dict[s
                 yield {"role": "tool", "tool_call_id": ids.of_result(part.call_id), "content": _result(part)}
             images = [part for result in results for part in result.parts if isinstance(part, ImagePart)]
             if images:
-                said = {"type": "text", "text": _IMAGES_OF_TOOLS}
-                yield {"role": "user", "content": [said, *(_user_part(image) for image in images)]}
+                heading = {"type": "text", "text": _IMAGES_OF_TOOLS}
+                yield {"role": "user", "content": [heading, *(_user_part(image) for image in images)]}
 
 
 def _user_content(message: Message) -> str | list[dict[str, Any]]:
@@ -197,10 +199,10 @@ def _assistant(message: Message, ids: CallIds) -> dict[str, Any]:
 
 
 def _thoughts(message: Message, by: str | None) -> dict[str, Any]:
-    kept: Any = message.provider_metadata.get(METADATA)
-    if by is None or not isinstance(kept, Mapping) or kept.get("by") != by:
+    metadata: Any = message.provider_metadata.get(METADATA)
+    if by is None or not isinstance(metadata, Mapping) or metadata.get("by") != by:
         return {}
-    return {name: kept[name] for name in THOUGHTS if name in kept}
+    return {name: metadata[name] for name in THOUGHTS if name in metadata}
 
 
 def _call(call: ToolCall, ids: CallIds) -> dict[str, Any]:
@@ -330,14 +332,14 @@ class ReplyDraft:
         calls = self._calls if stop is None else []
         ids = distinct_ids([call.id for call in calls])
         read = [parse_call(call_id, call.name, "".join(call.pieces)) for call_id, call in zip(ids, calls, strict=True)]
-        said = [TextPart("".join(self._text))] if self._text else []
+        texts = [TextPart("".join(self._text))] if self._text else []
         # Some servers say "stop" though they ask for tools, so the calls decide.
         stop = stop or (StopReason.TOOLS if read else StopReason.ANSWERED)
-        kept: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._thoughts.items()}
-        kept |= {_DETAILS: details} if (details := storable(self._details)) else {}
+        thoughts: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._thoughts.items()}
+        thoughts |= {_DETAILS: details} if (details := storable(self._details)) else {}
         # Only what led to calls is wanted back, and only until they are answered for.
-        metadata = {METADATA: {"by": self._by, **kept}} if kept and read else {}
-        return Completion(Message(MessageRole.ASSISTANT, (*said, *read), metadata), stop, self._usage)
+        metadata = {METADATA: {"by": self._by, **thoughts}} if thoughts and read else {}
+        return Completion(Message(MessageRole.ASSISTANT, (*texts, *read), metadata), stop, self._usage)
 
     def resume(self) -> None:
         """Return None: models of this protocol do not pause."""
@@ -384,17 +386,17 @@ def _join(details: list[dict[str, Any]], fragment: object) -> None:
         return
     last = details[-1] if details else {}
     name = _GROWING.get(text(fragment, "type"), "")
-    if not name or any(last.get(each) != fragment.get(each) for each in ("type", "index")):
+    if not name or any(last.get(field) != fragment.get(field) for field in ("type", "index")):
         details.append(dict(fragment))
         return
     grown = text(last, name) + text(fragment, name)
-    last.update({**{each: value for each, value in fragment.items() if value is not None}, name: grown})
+    last.update({**{field: value for field, value in fragment.items() if value is not None}, name: grown})
 
 
 def _texts(content: list[Any], kind: str) -> str:
     """Return the joined text of the parts of one kind: Mistral sends content in parts, and thinking parts nest."""
-    found = (each for each in content if text(each, "type") == kind)
-    return "".join(text(each, kind) or _texts(get_list(each, kind), "text") for each in found)
+    parts = (part for part in content if text(part, "type") == kind)
+    return "".join(text(part, kind) or _texts(get_list(part, kind), "text") for part in parts)
 
 
 def _usage(usage: object) -> Usage | None:

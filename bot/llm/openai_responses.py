@@ -137,9 +137,9 @@ def _items(message: Message, by: str, ids: CallIds) -> Iterator[Item]:
 
 
 def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
-    kept: Any = message.provider_metadata.get(METADATA)
-    kept = kept if isinstance(kept, Mapping) and kept.get("by") == by else {}
-    reasoning = _reasoning(kept)
+    metadata: Any = message.provider_metadata.get(METADATA)
+    metadata = metadata if isinstance(metadata, Mapping) and metadata.get("by") == by else {}
+    reasoning = _reasoning(metadata)
     items: list[Item] = []
     for n, part in enumerate(message.parts):
         items += [item for before, item in reasoning if before == n]
@@ -149,15 +149,15 @@ def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
                 call = {"call_id": ids.of_call(part.id), "name": valid_name(part.name), "arguments": arguments}
                 items.append({"type": "function_call", **call})
             case TextPart() if part.text:
-                phase = {"phase": kept["phase"]} if isinstance(kept.get("phase"), str) else {}
+                phase = {"phase": metadata["phase"]} if isinstance(metadata.get("phase"), str) else {}
                 items.append({"role": "assistant", "content": part.text, **phase})
     while items and items[-1].get("type") == "reasoning":  # refused without what it has led to
         items.pop()
     return items
 
 
-def _reasoning(kept: Mapping[str, Any]) -> list[tuple[int, Item]]:
-    entries = kept.get("reasoning")
+def _reasoning(metadata: Mapping[str, Any]) -> list[tuple[int, Item]]:
+    entries = metadata.get("reasoning")
     placed: list[tuple[int, Item]] = []
     for entry in entries if isinstance(entries, Sequence) else ():
         match entry:
@@ -319,9 +319,9 @@ class ReplyDraft:
                 case "function_call" if stop is None:
                     parts.append(parse_call(next(ids), item.name, item.text))
         stop = stop or (StopReason.TOOLS if calls else StopReason.ANSWERED)
-        kept: dict[str, Any] = {"phase": phase} if phase else {}
-        kept |= {"reasoning": reasoning} if reasoning else {}
-        metadata = {METADATA: {"by": self._by, **kept}} if kept else {}
+        own_metadata: dict[str, Any] = {"phase": phase} if phase else {}
+        own_metadata |= {"reasoning": reasoning} if reasoning else {}
+        metadata = {METADATA: {"by": self._by, **own_metadata}} if own_metadata else {}
         return Completion(Message(MessageRole.ASSISTANT, tuple(parts), metadata), stop, self._usage)
 
     def resume(self) -> None:
@@ -339,8 +339,8 @@ class ReplyDraft:
 
     def _item(self, event: Mapping[str, Any], kind: str) -> _Item:
         """Return the item of an event; start one if there is none."""
-        found = self._known(event, text(event, "item_id"), kind)
-        return found or self._new(event, kind)
+        item = self._known(event, text(event, "item_id"), kind)
+        return item or self._new(event, kind)
 
     def _known(self, event: Mapping[str, Any], item_id: str, kind: str) -> _Item | None:
         """Return the item of this kind by id, by number, or the last one; None if none matches.
@@ -353,7 +353,7 @@ class ReplyDraft:
             return numbered
         named = next((item for item in reversed(self._items) if item_id and item.id == item_id), None)
         last = self._items[-1] if self._items and not isinstance(index, int) else None
-        return next((each for each in (named, numbered, last) if each is not None and each.kind == kind), None)
+        return next((item for item in (named, numbered, last) if item is not None and item.kind == kind), None)
 
     def _new(self, event: Mapping[str, Any], kind: str = "") -> _Item:
         item = _Item(kind or text(get_field(event, "item"), "type"))
@@ -380,10 +380,10 @@ class ReplyDraft:
         if item.kind == "function_call":
             item.pieces = [json_text(whole, "arguments") or item.text]
         elif item.kind == "message":
-            self._refused |= any(text(each, "type") == "refusal" for each in get_list(whole, "content"))
-            if not item.pieces and (said := _said_in(whole)):  # a server that does not stream it
-                item.pieces.append(said)
-                yield TextDelta(said)
+            self._refused |= any(text(part, "type") == "refusal" for part in get_list(whole, "content"))
+            if not item.pieces and (message_text := _said_in(whole)):  # a server that does not stream it
+                item.pieces.append(message_text)
+                yield TextDelta(message_text)
 
     def _end(self, response: object, status: str) -> Iterator[TextDelta]:
         status = text(response, "status") or status
@@ -414,17 +414,17 @@ def _echo(item: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a reasoning item as the service accepts it back, or None without encrypted content."""
     if not text(item, "encrypted_content"):
         return None
-    summary = [each for each in get_list(item, "summary") if isinstance(each, dict)]
+    summary = [part for part in get_list(item, "summary") if isinstance(part, dict)]
     return {
         "type": "reasoning",
         **({"id": text(item, "id")} if text(item, "id") else {}),
-        "summary": [{"type": "summary_text", "text": text(each, "text")} for each in summary],
+        "summary": [{"type": "summary_text", "text": text(part, "text")} for part in summary],
         "encrypted_content": text(item, "encrypted_content"),
     }
 
 
 def _said_in(message: object) -> str:
-    return "".join(text(each, "text") or text(each, "refusal") for each in get_list(message, "content"))
+    return "".join(text(part, "text") or text(part, "refusal") for part in get_list(message, "content"))
 
 
 def _usage(usage: object) -> Usage:

@@ -99,50 +99,50 @@ class Service:
         """The service answered with an error. `tools` are the names of those on offer, in their order."""
         quote = single_line(self._shown(complaint.message), _QUOTE_LIMIT)
         status = status_of(complaint)
-        said = f" ({status})" + (f": {_sentence(quote)}" if quote and not quote.startswith("<") else ".")
+        detail = f" ({status})" + (f": {_sentence(quote)}" if quote and not quote.startswith("<") else ".")
         match classify(complaint):
             case ErrorKind.BUSY | ErrorKind.OUT_OF_ORDER as problem:
                 trouble = "is overloaded" if status == 529 else "has a problem"
-                cause = f"{self.name} {'is asked too much' if problem is ErrorKind.BUSY else trouble}{said}"
+                cause = f"{self.name} {'is asked too much' if problem is ErrorKind.BUSY else trouble}{detail}"
                 return ModelUnavailable(cause, _LATER, retry_after=retry_after(complaint.headers))
             case ErrorKind.KEY | ErrorKind.CREDIT | ErrorKind.MODEL | ErrorKind.MOVED as problem:
-                return self._barred(problem, said)
+                return self._barred(problem, detail)
             case ErrorKind.TOO_LONG:
                 fix = "Start a new conversation, or send less."
-                return ContextTooLong(f"{self.name} cannot read that much{said}", fix)
+                return ContextTooLong(f"{self.name} cannot read that much{detail}", fix)
             case problem:
                 tool = refused_tool(status, complaint.param, complaint.message, tools)
-                return self._rejected(problem, said, tool)
+                return self._rejected(problem, detail, tool)
 
-    def _barred(self, problem: ErrorKind, said: str) -> ModelBarred:
+    def _barred(self, problem: ErrorKind, detail: str) -> ModelBarred:
         match problem:
             case ErrorKind.KEY:
                 fix = f"Check that {self.prefix}_API_KEY holds a valid key that may use {self.model}."
-                return ModelBarred(f"{self.name} does not accept the key{said}", fix)
+                return ModelBarred(f"{self.name} does not accept the key{detail}", fix)
             case ErrorKind.CREDIT:
-                cause = f"{self.name} wants to be paid first{said}"
+                cause = f"{self.name} wants to be paid first{detail}"
                 return ModelBarred(cause, "Check the account's credit and limits.")
             case ErrorKind.MOVED:
-                cause = f"{self.name} points to another address{said}"
+                cause = f"{self.name} points to another address{detail}"
                 fix = f"Write the address that it has now into {self.prefix}_BASE_URL: nothing is sent to any other."
                 return ModelBarred(cause, fix)
             case _:
-                cause = f"{self.name} does not know the model {self.model}{said}"
+                cause = f"{self.name} does not know the model {self.model}{detail}"
                 return ModelBarred(cause, "Check the model name in BOT_MODEL" + self._or_address)
 
-    def _rejected(self, problem: ErrorKind, said: str, tool: str) -> ModelRejected:
+    def _rejected(self, problem: ErrorKind, detail: str, tool: str) -> ModelRejected:
         match problem:
             case ErrorKind.FILTERED:
                 fix = "Put it in other words, or leave out what the service objects to."
-                return ModelRejected(f"{self.name} does not take this content{said}", fix)
+                return ModelRejected(f"{self.name} does not take this content{detail}", fix)
             case ErrorKind.ATTACHMENTS:
                 fix = "Leave it out, or attach it in another format."
-                return ModelRejected(f"{self.name} cannot read an attached image or document{said}", fix)
+                return ModelRejected(f"{self.name} cannot read an attached image or document{detail}", fix)
             case _ if tool:
                 fix = f"Have {tool} corrected by the operator of its server, or remove it from the profile."
-                return ModelRejected(f"{self.name} does not accept the tool {tool}{said}", fix, tool=tool)
+                return ModelRejected(f"{self.name} does not accept the tool {tool}{detail}", fix, tool=tool)
             case _:
-                return ModelRejected(f"{self.name} does not accept the request{said}")
+                return ModelRejected(f"{self.name} does not accept the request{detail}")
 
     def unreachable(self, error: BaseException) -> ModelUnavailable:
         """Return the error of a failed connection. `error` is its root cause."""

@@ -68,12 +68,12 @@ def _enclose_result(part: Part, names: Mapping[str, str]) -> Part:
         return part
     source = names.get(part.call_id, "") or _UNNAMED
     parts = tuple(_readable_parts(part))
-    made = [
-        each
-        for own, group in groupby(parts, lambda each: isinstance(each, OwnWords))
-        for each in (group if own else _in_envelope(part.call_id, source, list(group)))
+    enclosed = [
+        entry
+        for own, group in groupby(parts, lambda entry: isinstance(entry, OwnWords))
+        for entry in (group if own else _in_envelope(part.call_id, source, list(group)))
     ]
-    return replace(part, parts=tuple(_join_texts(made)), structured=None)
+    return replace(part, parts=tuple(_join_texts(enclosed)), structured=None)
 
 
 def _readable_parts(result: ToolResult) -> Iterator[ResultPart]:
@@ -93,9 +93,9 @@ def _in_envelope(call_id: str, source: str, parts: Sequence[ResultPart]) -> Iter
 
 def _join_texts(parts: Sequence[ResultPart]) -> Iterator[ResultPart]:
     """The parts with neighbouring texts as one."""
-    for is_text, group in groupby(parts, lambda each: isinstance(each, TextPart)):
+    for is_text, group in groupby(parts, lambda part: isinstance(part, TextPart)):
         if is_text:
-            yield TextPart("\n".join(each.text for each in group if isinstance(each, TextPart)))
+            yield TextPart("\n".join(part.text for part in group if isinstance(part, TextPart)))
         else:
             yield from group
 

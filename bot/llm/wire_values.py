@@ -82,42 +82,42 @@ def get_field(value: object, name: str) -> Any:
 
 def get_list(value: object, name: str) -> list[Any]:
     """Return the list in the field; empty if it is not a list."""
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
+    field = value.get(name) if isinstance(value, dict) else None
+    return field if isinstance(field, list) else []
 
 
 def text(value: object, name: str) -> str:
     """The text in the field, empty if it is none."""
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, str) or not found:
+    field = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(field, str) or not field:
         return ""
-    return found if found.isascii() else replace_surrogates(found)
+    return field if field.isascii() else replace_surrogates(field)
 
 
 def json_text(value: object, name: str) -> str:
     """Return the JSON text in the field. Some servers send an object instead of its text; then return the object's
     text.
     """
-    found = value.get(name) if isinstance(value, dict) else None
-    return text(value, name) if isinstance(found, str) or found is None else json.dumps(found)
+    field = value.get(name) if isinstance(value, dict) else None
+    return text(value, name) if isinstance(field, str) or field is None else json.dumps(field)
 
 
 def get_count(value: object, name: str) -> int:
     """Return the number in the field, without its fraction; 0 if it is missing, negative or above `_MOST`."""
-    found = value.get(name) if isinstance(value, dict) else None
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _MOST:
+    field = value.get(name) if isinstance(value, dict) else None
+    if isinstance(field, bool) or not isinstance(field, int | float) or not 0 <= field <= _MOST:
         return 0
-    return int(found)
+    return int(field)
 
 
-def storable(found: list[Any]) -> list[Any]:
+def storable(values: list[Any]) -> list[Any]:
     """Return the list with well-formed text; empty if it is not valid JSON or too deep."""
     try:
-        written = json.dumps(found, ensure_ascii=False, allow_nan=False)
+        written = json.dumps(values, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
         return []
-    kept: list[Any] = json.loads(replace_surrogates(written))
-    return [] if exceeds_json_depth(kept) else kept
+    stored: list[Any] = json.loads(replace_surrogates(written))
+    return [] if exceeds_json_depth(stored) else stored
 
 
 def tokens(read: int, written: int, cached: int = 0, cache_writes: int = 0, reasoning: int = 0) -> Usage:

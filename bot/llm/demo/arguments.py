@@ -153,10 +153,10 @@ def fill_changed(
 def fill_missing(schema: Mapping[str, Any], previous: Mapping[str, Any], answer: str, today: date) -> FilledArguments:
     """Return the arguments of a call whose missing ones the user has just been asked for."""
     wanted = parameters(schema)
-    arguments = {name: value for name, value in previous.items() if any(each.name == name for each in wanted)}
-    missing = [each for each in wanted if each.required and each.name not in arguments]
+    arguments = {name: value for name, value in previous.items() if any(parameter.name == name for parameter in wanted)}
+    missing = [parameter for parameter in wanted if parameter.required and parameter.name not in arguments]
     arguments |= _named(missing, Request(answer, answer=True), today)
-    left = [each for each in missing if each.name not in arguments]
+    left = [parameter for parameter in missing if parameter.name not in arguments]
     if len(left) == 1:
         _put(arguments, left[0], _value(left[0], Request(answer, answer=True), today))
     return _complete(wanted, arguments)
@@ -168,7 +168,7 @@ def _fill(
     arguments = _named(wanted, request, today)
     places: list[str] = []
     place_name = ""
-    for parameter in sorted(wanted, key=lambda each: (each.kind.value, not each.required)):
+    for parameter in sorted(wanted, key=lambda parameter: (parameter.kind.value, not parameter.required)):
         if parameter.name in arguments or parameter.kind is Kind.TEXT:
             continue
         if parameter.kind is Kind.PLACE and not places:
@@ -179,7 +179,7 @@ def _fill(
             _put(arguments, parameter, _implied_number(parameter, request, today))
         elif parameter.required or _is_obvious(parameter):
             _put(arguments, parameter, _value(parameter, request, today))
-    _fill_texts([each for each in wanted if each.name not in arguments], request, arguments)
+    _fill_texts([parameter for parameter in wanted if parameter.name not in arguments], request, arguments)
     filled = _complete(wanted, {**previous, **arguments})
     if filled.missing or len(places) < 2:
         return (filled,)
@@ -190,7 +190,9 @@ def _complete(wanted: Sequence[Parameter], arguments: dict[str, Any]) -> FilledA
     for parameter in wanted:
         if parameter.required and parameter.name not in arguments:
             _put(arguments, parameter, parameter.schema.get("default"))
-    return FilledArguments(arguments, tuple(each for each in wanted if each.required and each.name not in arguments))
+    return FilledArguments(
+        arguments, tuple(parameter for parameter in wanted if parameter.required and parameter.name not in arguments)
+    )
 
 
 def _put(arguments: dict[str, Any], parameter: Parameter, value: Any) -> None:
@@ -349,8 +351,8 @@ def _fill_texts(wanted: Sequence[Parameter], request: Request, arguments: dict[s
     """Assign quoted text, the text after the colon and the rest of the sentence to the text parameters that still need
     a value.
     """
-    due = [each for each in wanted if each.required and each.kind in _SPOKEN]
-    optional = [each for each in wanted if not each.required and each.kind is Kind.TEXT]
+    due = [parameter for parameter in wanted if parameter.required and parameter.kind in _SPOKEN]
+    optional = [parameter for parameter in wanted if not parameter.required and parameter.kind is Kind.TEXT]
     texts: list[str] = []
     if len(due or optional) == 1:
         payload = request.payload()
@@ -400,7 +402,7 @@ def _accepts(schema: Mapping[str, Any], value: Any) -> bool:
     types = _types(schema)
     if types and not any(_has_type(value, name) for name in types):
         return False
-    if "enum" in schema and not any(type(value) is type(each) and value == each for each in schema["enum"]):
+    if "enum" in schema and not any(type(value) is type(choice) and value == choice for choice in schema["enum"]):
         return False
     if "anyOf" in schema and not any(_accepts(variant, value) for variant in schema["anyOf"]):
         return False

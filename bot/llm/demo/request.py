@@ -122,7 +122,7 @@ def _terms(word: Word) -> list[str]:
         return [word.stem]
     pairs = [term for term in word.terms if len(term) > 1 and not "\u3040" <= term[0] <= "\u309f"]
     known = _EAST_ASIAN_KNOWN.findall(word.text)
-    return list(dict.fromkeys([*known, *(term for each in known for term in RELATED.get(each, ())), *pairs]))
+    return list(dict.fromkeys([*known, *(term for word in known for term in RELATED.get(word, ())), *pairs]))
 
 
 def plain_name(name: str) -> str:

@@ -1,7 +1,7 @@
 """Providers of language models by the name that people write before the colon: `anthropic:NAME`.
 
 Each is a module here that is called like it, with an underscore for each dash, and holds a `PROVIDER`. A new one is a
-new module and nothing else. Called by the composition root at the start, so nothing heavy is imported here: the
+new module and nothing else. This is imported at every start, so nothing heavy is imported here: the
 vendors' libraries come with the modules of `bot.llm` that providers name.
 """
 
@@ -83,5 +83,5 @@ def is_at(address: str | None, host: str) -> bool:
     """Return True if the address is missing, or at this host or a subdomain of it (a region)."""
     if not address:
         return True
-    found = urlsplit(address).hostname or ""
-    return found == host or found.endswith(f".{host}")
+    hostname = urlsplit(address).hostname or ""
+    return hostname == host or hostname.endswith(f".{host}")
