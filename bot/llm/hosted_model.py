@@ -148,10 +148,10 @@ class HostedModel:
                         completion = event
                     else:
                         yield event
-            said = draft.resume()
-            if said is None:
+            partial = draft.resume()
+            if partial is None:
                 break
-            continued = replace(request, messages=(*request.messages, said))
+            continued = replace(request, messages=(*request.messages, partial))
         if completion is not None:
             yield completion
 
@@ -229,7 +229,7 @@ def _is_short(request: ModelRequest) -> bool:
                 case TextPart(text):
                     room -= len(text)
                 case ToolResult(parts=parts):
-                    room -= sum(len(each.text) if isinstance(each, TextPart) else _SHORT for each in parts)
+                    room -= sum(len(part.text) if isinstance(part, TextPart) else _SHORT for part in parts)
                 case ToolCall():
                     room -= len(part.unreadable) + sum(map(len, map(str, part.arguments.values())))
                 case _:

@@ -33,9 +33,9 @@ class NotListed:
 
 @dataclass(frozen=True, slots=True)
 class NotReported:
-    """The service does not report its models. `said` is its reply, empty if it only has no such list."""
+    """The service does not report its models. `reply` says why, empty if it only has no such list."""
 
-    said: str = ""
+    reply: str = ""
 
 
 Availability = Available | Retired | NotListed | NotReported

@@ -116,7 +116,7 @@ async def test_a_compatible_server_is_asked_for_its_list(
 async def test_a_server_without_such_a_list_is_reached_and_says_nothing(instead: Status, said: str) -> None:
     found = await standing(Models("vllm", {}, instead=instead), "small", chat("openai"))
     assert isinstance(found, NotReported)
-    assert (said in found.said) if said else (found.said == "")
+    assert (said in found.reply) if said else (found.reply == "")
 
 
 @pytest.mark.parametrize("size", ["many", -1, 0, True, None, 2.5, 10**9, pytest.param(10**400, id="huge")])

@@ -202,6 +202,6 @@ def _say(text: str, metadata: Mapping[str, Any] | None = None) -> Message:
 
 def _usage(request: ModelRequest, message: Message) -> Usage:
     """Return the number of words in place of tokens."""
-    parts = (part for each in request.messages for part in each.parts if isinstance(part, TextPart | ToolResult))
+    parts = (part for message in request.messages for part in message.parts if isinstance(part, TextPart | ToolResult))
     written = [message.text, *(f"{call.name} {dict(call.arguments)}" for call in message.tool_calls)]
     return Usage(sum(len(part.text.split()) for part in parts), sum(len(text.split()) for text in written))

@@ -293,7 +293,7 @@ def _choice(choices: Sequence[Any], request: Request) -> Any:
     plain = [choice for choice in choices if choice is not None and not isinstance(choice, dict | list)]
     for choice in sorted(plain, key=lambda choice: -len(str(choice))):
         spelled = sorted({str(choice), plain_name(str(choice))} - {""})
-        pattern = "|".join(rf"(?:(?<!\w)|(?=[^\x00-\u02ff])){re.escape(each)}(?!\w)" for each in spelled)
+        pattern = "|".join(rf"(?:(?<!\w)|(?=[^\x00-\u02ff])){re.escape(spelling)}(?!\w)" for spelling in spelled)
         if pattern and request.take(re.compile(pattern, re.IGNORECASE if len(str(choice)) > 1 else 0)):
             return choice
     return choices[0] if len(choices) == 1 else None
