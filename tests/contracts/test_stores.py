@@ -209,6 +209,10 @@ async def test_a_server_is_kept_with_every_field(harness: Harness, servers: SqlS
     assert await servers.records() == [added]
     http = record(transport=HttpTransport("https://x.example/mcp", {"X-Team": "red"}), workspace=EVERYWHERE)
     assert (await servers.add(http, {}, ANA)).config == http.config
+    oauth = Authentication(AuthenticationKind.OAUTH, client_id="bot", scope="read write")
+    signed_in = dataclasses.replace(record("signed-in", workspace=EVERYWHERE), authentication=oauth, secrets={})
+    await servers.add(signed_in, {}, ANA)
+    assert oauth in [known.authentication for known in await servers.records()]
 
 
 @pytest.mark.parametrize("kind", HttpKind)

@@ -42,21 +42,6 @@ def with_schema(schema: Any) -> Tool:
     return replace(TOOL, input_schema=schema)
 
 
-def test_a_tool_is_pinned_as_long_as_its_definition_is_the_one_that_was_pinned() -> None:
-    pinned = first_pins([TOOL])
-    assert review_status(TOOL, pinned) is ReviewStatus.PINNED
-    assert review_status(CHANGED, pinned) is ReviewStatus.CHANGED
-    assert review_status(replace(TOOL, original_name="other"), pinned) is ReviewStatus.NEW
-    assert review_status(replace(TOOL, original_name="other", flags=("it is odd",)), pinned) is ReviewStatus.FLAGGED
-    assert review_status(replace(CHANGED, flags=("it is odd",)), pinned) is ReviewStatus.CHANGED
-
-
-def test_what_is_flagged_is_not_pinned_by_a_first_look() -> None:
-    assert first_pins([TOOL, replace(TOOL, original_name="other", flags=("it is odd",))]) == {
-        "forecast": TOOL.definition
-    }
-
-
 def test_what_surrounds_a_definition_is_no_part_of_it() -> None:
     moved = replace(TOOL, name="w__forecast", server="w", server_id="2", trusted=True, flags=("odd",), place="there")
     assert review_status(moved, first_pins([TOOL])) is ReviewStatus.PINNED
