@@ -25,7 +25,7 @@ class ApprovalRef:
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Sign these calls, exactly as they were drawn."""
+    """Approve these calls, exactly as their card shows them."""
 
     cards: tuple[ApprovalRef, ...]
 
@@ -39,7 +39,7 @@ class ConfirmApproval:
 
 @dataclass(frozen=True, slots=True)
 class ApproveWithGrant:
-    """Approve this call and grant later ones; `offer` is the `word` of a `GrantOption` (`rendering.grant_options`)."""
+    """Approve this call and grant later ones; `offer` is the `word` of a `GrantOption` (`rendering.approval_card`)."""
 
     card: ApprovalRef
     offer: str
@@ -83,7 +83,7 @@ class FeedbackValue(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SendFeedback:
-    """An opinion on the answer of a turn."""
+    """Give feedback on the answer of a turn."""
 
     turn_id: str
     opinion: FeedbackValue
@@ -91,7 +91,7 @@ class SendFeedback:
 
 @dataclass(frozen=True, slots=True)
 class RunCommand:
-    """Say a command: the words with its name first."""
+    """Run a command: its words, the name first."""
 
     words: tuple[str, ...]
 
