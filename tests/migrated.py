@@ -10,7 +10,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bot.storage import schema
+from bot.storage import migrate
 from bot.storage.sqlite import open_sqlite
 from tests import statement_cache  # noqa: F401 - what it does, it does by being there
 
@@ -45,5 +45,5 @@ def _template() -> Path:
 
 async def _upgraded(path: Path) -> None:
     database = open_sqlite(path)
-    await schema.upgrade(database)
+    await migrate.upgrade(database)
     await database.close()

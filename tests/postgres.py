@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psycopg
 
-from bot.storage import schema
+from bot.storage import migrate
 from bot.storage.address import PostgresServer
 from bot.storage.postgresql import PostgresDatabase
 from tests import statement_cache  # noqa: F401 - what it does, it does by being there
@@ -186,7 +186,7 @@ def end_leases(address: str, owner: str = "%") -> None:
 
 async def _upgraded(address: str) -> None:
     database = PostgresDatabase(PostgresServer(address))
-    await schema.upgrade(database)
+    await migrate.upgrade(database)
     await database.close()
 
 

@@ -100,14 +100,14 @@ async def open_database_read_only(settings: Settings) -> AsyncIterator[Database]
 
 @asynccontextmanager
 async def _checked_database(settings: Settings, *, migrate: bool) -> AsyncIterator[Database]:
-    schema = await _schema()
+    migrations = await _migrations()
     async with open_database(settings) as database:
         if migrate:
-            await schema.upgrade(database)
-        elif (found := await schema.current(database)) != schema.head():
+            await migrations.upgrade(database)
+        elif (revision := await migrations.current(database)) != migrations.head():
             raise DatabaseError(
-                f"The database {database.name} has schema {found or 'none'}, and this release works on "
-                f"{schema.head()}.",
+                f"The database {database.name} has schema {revision or 'none'}, and this release works on "
+                f"{migrations.head()}.",
                 "run `countersign db upgrade`",
             )
         yield database
@@ -115,22 +115,22 @@ async def _checked_database(settings: Settings, *, migrate: bool) -> AsyncIterat
 
 async def upgrade(settings: Settings) -> str:
     """Upgrade the database to this release's schema. Return the revision. Raises DatabaseError."""
-    schema = await _schema()
+    migrations = await _migrations()
     with lock_database(settings, "countersign db upgrade"):
         async with open_migrated_database(settings, migrate=True):
-            return str(schema.head())
+            return str(migrations.head())
 
 
 async def current(settings: Settings) -> tuple[str, str]:
     """Return the schema revision of the database, empty if there is none, and that of this release. Raises
     DatabaseError.
     """
-    schema = await _schema()
+    migrations = await _migrations()
     address = read_address(settings.database_url)
     if isinstance(address, SqliteFile) and not address.path.exists():
-        return "", schema.head()
+        return "", migrations.head()
     async with open_database(settings) as database:
-        return await schema.current(database) or "", schema.head()
+        return await migrations.current(database) or "", migrations.head()
 
 
 async def back_up(settings: Settings, target: Path) -> Backup:
@@ -149,8 +149,8 @@ async def back_up(settings: Settings, target: Path) -> Backup:
             )
 
 
-async def _schema() -> Any:
-    return await asyncio.to_thread(importlib.import_module, "bot.storage.schema")
+async def _migrations() -> Any:
+    return await asyncio.to_thread(importlib.import_module, "bot.storage.migrate")
 
 
 log = logging.getLogger(__name__)

@@ -87,7 +87,7 @@ async def decide(
 
 
 async def approve_with_grant(engine: EngineApi, card: ApprovalRef, offer: str, member: Member) -> str:
-    """Approve a call and grant the option with this word (`rendering.grant_options`). Return the text for the user,
+    """Approve a call and grant the option with this word (`rendering.approval_card`). Return the text for the user,
     empty if the decision counted.
     """
     permission = parse_grant_option(offer)

@@ -1,1 +1,1 @@
-"""Alembic's folder: one file a schema change, applied in order by `bot.storage.schema`."""
+"""Alembic's folder: one file a schema change, applied in order by `bot.storage.migrate`."""

@@ -1,4 +1,4 @@
-"""Alembic environment: migrates over the connection given by `bot.storage.schema`."""
+"""Alembic environment: migrates over the connection given by `bot.storage.migrate`."""
 
 from alembic import context
 

@@ -13,7 +13,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 
 from bot.errors import DatabaseError
-from bot.storage import schema
+from bot.storage import migrate
 from bot.storage.database import Database
 from bot.storage.open_database import open_database
 from bot.storage.tables import metadata
@@ -34,19 +34,19 @@ async def empty(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_the_migrations_make_the_tables_that_the_code_uses(empty: Database) -> None:
-    await schema.upgrade(empty)
+    await migrate.upgrade(empty)
 
     def differences(connection: sa.Connection) -> list[object]:
         return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata))
 
     assert await empty.run_once(differences) == []
-    assert await schema.current(empty) == schema.head()
+    assert await migrate.current(empty) == migrate.head()
 
 
 async def test_many_processes_may_upgrade_at_once(empty: Database) -> None:
-    await asyncio.gather(*(schema.upgrade(empty) for _ in range(4)))
-    await schema.upgrade(empty)
-    assert await schema.current(empty) == schema.head()
+    await asyncio.gather(*(migrate.upgrade(empty) for _ in range(4)))
+    await migrate.upgrade(empty)
+    assert await migrate.current(empty) == migrate.head()
 
 
 async def test_an_upgrade_that_something_else_stands_in_the_way_of_says_what_and_can_be_done_later(
@@ -57,33 +57,33 @@ async def test_an_upgrade_that_something_else_stands_in_the_way_of_says_what_and
     database = open_database(f"{address}&options=-c%20lock_timeout%3D100")
     with psycopg.connect(address) as backup:
         backup.execute("create table alembic_version (version_num varchar(32))")
-        with pytest.raises(DatabaseError, match=f"cannot be migrated to schema {schema.head()}: .* lock timeout"):
-            await schema.upgrade(database)
-    await schema.upgrade(database)
-    assert await schema.current(database) == schema.head()
+        with pytest.raises(DatabaseError, match=f"cannot be migrated to schema {migrate.head()}: .* lock timeout"):
+            await migrate.upgrade(database)
+    await migrate.upgrade(database)
+    assert await migrate.current(database) == migrate.head()
     await database.close()
 
 
 async def test_a_database_of_a_later_release_is_left_alone(empty: Database) -> None:
-    await schema.upgrade(empty)
+    await migrate.upgrade(empty)
     later = sa.text("update alembic_version set version_num = '9999'")
     await empty.run(lambda connection: connection.execute(later))
     with pytest.raises(DatabaseError, match="which a later release made"):
-        await schema.upgrade(empty)
+        await migrate.upgrade(empty)
 
 
 async def test_every_migration_can_be_taken_back(empty: Database) -> None:
-    await schema.upgrade(empty)
+    await migrate.upgrade(empty)
 
     def down(connection: sa.Connection) -> list[str]:
         config = Config()
-        config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
+        config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
         config.attributes["connection"] = connection
         command.downgrade(config, "base")
         return sa.inspect(connection).get_table_names()
 
     assert await empty.run_once(down) == ["alembic_version"]
-    await schema.upgrade(empty)
+    await migrate.upgrade(empty)
 
 
 async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
@@ -124,6 +124,6 @@ def test_an_address_that_can_be_read_in_two_ways_is_refused_without_a_piece_of_i
 
 async def test_the_database_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     database = open_database(f"sqlite:///{tmp_path / 'data' / 'a.db'}")
-    await schema.upgrade(database)
+    await migrate.upgrade(database)
     await database.close()
     assert (tmp_path / "data" / "a.db").stat().st_mode & 0o777 == 0o600
