@@ -164,7 +164,7 @@ def decode(text: str) -> Action | None:
     kind, _, content = text.partition(":")
     try:
         return _DECODERS[kind](content)
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         return None
 
 

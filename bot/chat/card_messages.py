@@ -341,7 +341,8 @@ def _requirements(waiting: Sequence[ToolStep], reason: str, now: float) -> tuple
     """Return the model's reason, the requester, the required approvers, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
     why = Text(f"Reason given by the model: “{redact(reason)}”", italic=True, limit=REASON)
-    needs = [span for line in signatures(approvals) for span in (_SEPARATOR, Text(line, limit=OUTCOME))]
+    lines = signatures(approvals)
+    needs = (_SEPARATOR, Text(" · ".join(lines), limit=OUTCOME)) if lines else ()
     ids = [span for each in approvals for span in (Text(", "), Text(single_line(each.id, 200)[:8], code=True))][1:]
     asked = (Text("Asked by "), Mention(approvals[0].requested_for))
     footer = Footer((*asked, *needs, _SEPARATOR, *_expiry(approvals, now), _SEPARATOR, *ids))

@@ -87,3 +87,7 @@ def test_a_text_that_no_button_carries_is_no_action(text: str) -> None:
 @given(st.text())
 def test_decoding_never_raises(text: str) -> None:
     decode(text)
+
+
+def test_deeply_nested_words_are_no_action() -> None:
+    assert decode("run:" + "[" * 100_000) is None

@@ -142,6 +142,19 @@ def test_a_card_says_whose_signature_it_takes_and_who_has_signed() -> None:
     assert "needs 2 of discord-role:7, not Priya · 1 of 2 approved by Sam · expires" in told.replace("\u2060", "")
 
 
+def test_approvers_of_all_calls_of_a_card_leave_room_for_the_calls() -> None:
+    steps = []
+    for n in range(1, CALLS_A_CARD + 1):
+        groups = frozenset(f"discord-role:{n}{each}{'0' * 44}" for each in range(5))
+        terms = ApprovalRequirements((groups,), quorum=9)
+        signers = tuple(f"{n} {each} {'x' * 50}" for each in range(5))
+        tool = ToolRef("*" * 60, "*" * 60, title="*" * 80)
+        step = waiting({"text": "x" * 100, "body": "y" * 190}, tool, n=n)
+        steps.append(replace(step, approval=replace(an_approval(n), requirements=terms, approver_names=signers)))
+    (card,) = cards(a_view(*steps))
+    assert said(card).count("y" * 190) == CALLS_A_CARD
+
+
 def test_a_question_that_never_goes_away_says_so() -> None:
     step = a_filing(StepStatus.AWAITING, expires_in=None, expires_at=None)
     assert "does not expire" in said(only(a_view(step)))
