@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def offered(name: str, server: MCPServer[Any]) -> list[Tool]:
 
 WEATHER = offered("weather", weather(Settings(sample=SampleMode.ALWAYS)))
 NOTES = offered("notes", notes(Path("unused.json")))
-DOCUMENTS = offered("knowledge", knowledge(Library(SAMPLE, None)))
+with closing(Library(SAMPLE, None)) as library:
+    DOCUMENTS = offered("knowledge", knowledge(library))
 DEFAULT = (*WEATHER, *NOTES)
 
 
