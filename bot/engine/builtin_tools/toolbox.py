@@ -1,7 +1,7 @@
 """Toolbox of the bot's own tools in one turn.
 
-A built-in call needs no approval and no server: it is ready at once, may be repeated, and its result is the bot's own
-text. `call_tool` is not executed here: its call becomes one of the named tool.
+A built-in call needs no approval and no server: it is ready at once and may be repeated. A page of a large result keeps
+the source of that result (`policy.taint`). `call_tool` is not executed here: its call becomes one of the named tool.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BuiltinTool(Protocol):
 
 
 class BuiltinToolbox:
-    """Offers and runs built-in tools."""
+    """Makes the steps of built-in calls, and runs them."""
 
     def __init__(self, tools: Iterable[BuiltinTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
