@@ -42,8 +42,6 @@ class Workspace(ABC):
     token_rejected: ClassVar[Sequence[Any]]
     layout_rejected: ClassVar[Any]
     token_setting: ClassVar[str]
-    limits_by_channel: ClassVar[bool]
-    """True if the platform says of which channel a rate limit is; Slack names a method only."""
 
     def __init__(self, bot: Any, fake: Any) -> None:
         self.bot, self.fake = bot, fake
@@ -152,7 +150,6 @@ class SlackWorkspace(Workspace):
     ]
     layout_rejected: ClassVar[Any] = slack_fake.Fails("invalid_blocks")
     token_setting = "SLACK_BOT_TOKEN"
-    limits_by_channel = False
 
     def another_process(self) -> SlackSurface:
         return SlackSurface(self.bot.api, self.bot.people, clock=self.fake.clock.now)
@@ -232,7 +229,6 @@ class DiscordWorkspace(Workspace):
     token_rejected: ClassVar[Sequence[Any]] = [discord_fake.Answers(401)]
     layout_rejected: ClassVar[Any] = discord_fake.Fails(50035)
     token_setting = "DISCORD_TOKEN"
-    limits_by_channel = True
 
     def another_process(self) -> DiscordSurface:
         return DiscordSurface(self.bot.rest, self.bot.people, clock=self.fake.clock.now)

@@ -10,8 +10,9 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from time import monotonic, time
+from time import time
 
+from bot.chat.cache import TtlCache
 from bot.chat.card_messages import NO_MEMBER, remote_approvals
 from bot.chat.messages import AudiencePolicy
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
@@ -32,7 +33,7 @@ from bot.platforms.discord.responders import post_notice
 from bot.platforms.discord.rest import API_URL, DiscordApiError, FileUpload, Rest
 from bot.platforms.discord.sending import Sender
 from bot.platforms.discord.turns import remote_cards, turn_messages
-from bot.platforms.discord.users import TtlCache, UserDirectory
+from bot.platforms.discord.users import UserDirectory
 from bot.ports import Leases
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ToolFile
@@ -59,7 +60,7 @@ class DiscordTurnMessages:
         self._people = people
         self._clock = clock
         self._sender = Sender(rest, clock)
-        self._direct = TtlCache[str, bool](monotonic)
+        self._direct = TtlCache[str, bool]()
         self._typing: OrderedDict[str, float] = OrderedDict()
 
     async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[OutgoingMessage]:

@@ -226,11 +226,17 @@ class RateLimiter:
             self._observe(PlatformLimited("slack", wait))
             await self._pause(wait)
 
-    async def close(self, method: str, seconds: float) -> None:
-        """Pause a method for the seconds that Slack requested."""
+    async def close(self, method: str, seconds: float, channel: str = "") -> None:
+        """Pause a method for the seconds that Slack requested: in the channel of a post, because Slack limits posts by
+        channel; everywhere if another channel is paused too, because then the workspace's limit is reached.
+        """
         self._observe(PlatformLimited("slack", seconds))
+        now = self._clock()
         gate = self._gate(method)
-        gate.close(self._clock() + seconds)
+        if method in _POSTS and channel:
+            others = any(name != channel and window.closed(now) > 0 for name, window in self._channels.items())
+            gate = gate if others else self._channel(channel)
+        gate.close(now + seconds)
         if self._sharing is not None:
             await self._sharing.pause(gate.name, gate.quota, seconds)
 

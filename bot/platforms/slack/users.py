@@ -7,21 +7,18 @@ engine and the commands `slack:U1` becomes `@sam`, and `slack-group:S1` becomes 
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from bot.chat import mentions
+from bot.chat.cache import TtlCache
 from bot.domain.commands import Reply
 from bot.domain.conversations import Author, Member
 from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
 from bot.rendering.text_safety import single_line
 
-KEPT_SECONDS = 300.0
-KEPT_PEOPLE = 2000
 GROUP = "slack-group:"
 _UNKNOWN = ("user_not_found", "user_not_visible", "users_not_found")
 
@@ -43,6 +40,14 @@ class Person:
         return Author("slack", self.id, self.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A user group. A group that was disabled has no users."""
+
+    handle: str
+    users: frozenset[str]
+
+
 class UserDirectory:
     """Looks up users. `groups` are the user groups in the settings (`slack-group:S1`); without groups, memberships are
     not requested.
@@ -52,13 +57,10 @@ class UserDirectory:
         self, api: WebApi, groups: frozenset[str] = frozenset(), *, clock: Callable[[], float] = monotonic
     ) -> None:
         self._api = api
-        self._groups = _ids(groups)
+        self._group_ids = _ids(groups)
         self._more_groups: Callable[[], Awaitable[frozenset[str]]] = _no_groups
-        self._clock = clock
-        self._people: OrderedDict[str, tuple[float, Person]] = OrderedDict()
-        self._asking: dict[str, asyncio.Lock] = {}
-        self._members: tuple[float, Mapping[str, frozenset[str]]] = (float("-inf"), {})
-        self._handles: tuple[float, Mapping[str, str]] = (float("-inf"), {})
+        self._people = TtlCache[str, Person](clock)
+        self._groups_cache = TtlCache[str, Mapping[str, Group]](clock)
 
     def also_ask_for(self, groups: Callable[[], Awaitable[frozenset[str]]]) -> None:
         """Add groups to those of the settings; memberships are requested at every decision."""
@@ -66,72 +68,49 @@ class UserDirectory:
 
     async def person(self, user: str) -> Person:
         """Return a user, cached for five minutes. Raises DeliveryFailed."""
-        if (known := self._lately(user)) is not None:
-            return known
-        lock = self._asking.setdefault(user, asyncio.Lock())
-        try:
-            async with lock:  # whoever comes meanwhile needs no answer of their own
-                return self._lately(user) or await self._ask(user)
-        finally:
-            if not lock.locked():
-                self._asking.pop(user, None)
+        return await self._people.get(user, lambda: self._request_person(user))
 
     async def member(self, user: str) -> Member:
         """Return a user with current rights and groups. Raises DeliveryFailed."""
-        person = await self._ask(user)
-        return _member(person, await self._groups_of(user, fresh=True))
+        person = await self._people.refresh(user, lambda: self._request_person(user))
+        if not await self._needs_groups():
+            return _member(person, {})
+        return _member(person, await self._groups_cache.refresh("", self._request_groups))
 
     async def cached_member(self, user: str) -> Member:
         """Return a user with rights and groups, up to five minutes old, not for decisions. Raises DeliveryFailed."""
-        return _member(await self.person(user), await self._groups_of(user, fresh=False))
+        groups = await self._cached_groups() if await self._needs_groups() else {}
+        return _member(await self.person(user), groups)
 
     def cached_name(self, user: str) -> str:
         """Return the name of a recently looked up user, or their id."""
-        kept = self._people.get(user)
-        return kept[1].name if kept is not None else user
+        person = self._people.peek(user)
+        return person.name if person is not None else user
 
     async def group_name(self, group: str) -> str:
         """Return the name of a user group, cached for five minutes; empty if unknown. Raises DeliveryFailed."""
-        asked_at, handles = self._handles
-        if self._clock() - asked_at >= KEPT_SECONDS:
-            listed = (await self._api.read("usergroups.list")).get("usergroups")
-            groups = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-            handles = {str(each.get("id")): str(each.get("handle") or "") for each in groups}
-            self._handles = (self._clock(), handles)
-        return handles.get(group, "")
+        groups = await self._cached_groups()
+        return groups[group].handle if group in groups else ""
 
-    def _lately(self, user: str) -> Person | None:
-        kept = self._people.get(user)
-        return kept[1] if kept is not None and self._clock() - kept[0] < KEPT_SECONDS else None
+    async def _needs_groups(self) -> bool:
+        return bool(self._group_ids | _ids(await self._more_groups()))
 
-    async def _ask(self, user: str) -> Person:
+    async def _cached_groups(self) -> Mapping[str, Group]:
+        return await self._groups_cache.get("", self._request_groups)
+
+    async def _request_groups(self) -> Mapping[str, Group]:
+        return _groups(await self._api.read("usergroups.list", include_users="true"))
+
+    async def _request_person(self, user: str) -> Person:
         identity = await self._api.identity()
         try:
             answer = await self._api.read("users.info", user=user)
         except SlackWebApiError as error:
             if error.code not in _UNKNOWN:
                 raise
-            person = Person(user, user, external=True)
-        else:
-            found = answer.get("user")
-            person = _read(user, found if isinstance(found, dict) else {}, identity)
-        self._people[user] = (self._clock(), person)
-        self._people.move_to_end(user)
-        while len(self._people) > KEPT_PEOPLE:
-            self._people.popitem(last=False)
-        return person
-
-    async def _groups_of(self, user: str, *, fresh: bool) -> frozenset[str]:
-        wanted = self._groups | _ids(await self._more_groups())
-        if not wanted:
-            return frozenset()
-        asked_at, members = self._members
-        if fresh or self._clock() - asked_at >= KEPT_SECONDS:
-            answer = await self._api.read("usergroups.list", include_users="true")
-            members = _groups(answer)
-            self._members = (self._clock(), members)
-        # All of somebody's groups: a call that waits may be for one that no rule names any more.
-        return frozenset(f"{GROUP}{group}" for group, users in members.items() if user in users)
+            return Person(user, user, external=True)
+        account = answer.get("user")
+        return _read_person(user, account if isinstance(account, dict) else {}, identity)
 
 
 def _ids(groups: frozenset[str]) -> frozenset[str]:
@@ -142,24 +121,26 @@ async def _no_groups() -> frozenset[str]:
     return frozenset()
 
 
-def _member(person: Person, groups: frozenset[str]) -> Member:
+def _member(person: Person, groups: Mapping[str, Group]) -> Member:
+    """Return a member with all groups of the user: a waiting call may name one that is in no rule any more."""
     outside = person.external or person.bot
+    roles = frozenset(f"{GROUP}{group_id}" for group_id, group in groups.items() if person.id in group.users)
     return Member(
         person.author,
-        roles=frozenset() if outside else groups,
+        roles=frozenset() if outside else roles,
         platform_admin=person.admin and not (outside or person.guest),
         guest=person.guest,
         external=outside,
     )
 
 
-def _read(user: str, found: Mapping[str, Any], identity: Identity) -> Person:
+def _read_person(user: str, found: Mapping[str, Any], identity: Identity) -> Person:
     profile = found.get("profile")
     profile = profile if isinstance(profile, dict) else {}
     names = (profile.get("display_name"), profile.get("real_name"), found.get("real_name"), found.get("name"), user)
     return Person(
         id=user,
-        name=next((name for each in names if (name := single_line(str(each or ""), 80))), user),
+        name=next((name for value in names if (name := single_line(str(value or ""), 80))), user),
         admin=any(found.get(flag) for flag in ("is_admin", "is_owner", "is_primary_owner")),
         guest=bool(found.get("is_restricted") or found.get("is_ultra_restricted")),
         external=bool(found.get("is_stranger") or found.get("deleted")) or not _is_ours(found, identity),
@@ -176,14 +157,15 @@ def _is_ours(found: Mapping[str, Any], identity: Identity) -> bool:
     return isinstance(teams, list) and identity.team in teams
 
 
-def _groups(answer: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
+def _groups(answer: Mapping[str, Any]) -> Mapping[str, Group]:
     listed = answer.get("usergroups")
-    found: dict[str, frozenset[str]] = {}
+    groups: dict[str, Group] = {}
     for group in listed if isinstance(listed, list) else ():
-        if isinstance(group, dict) and group.get("id") and not group.get("date_delete"):
+        if isinstance(group, dict) and group.get("id"):
             users = group.get("users")
-            found[str(group["id"])] = frozenset(map(str, users if isinstance(users, list) else ()))
-    return found
+            members = map(str, users if isinstance(users, list) and not group.get("date_delete") else ())
+            groups[str(group["id"])] = Group(str(group.get("handle") or ""), frozenset(members))
+    return groups
 
 
 _PRINCIPALS = r"slack:[UW][A-Z0-9]{1,20}|slack-group:S[A-Z0-9]{1,20}"

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
@@ -70,6 +71,8 @@ _FOR_GOOD: Mapping[str, tuple[str, str]] = {
     "expired_trigger_id": ("It took too long to open the form.", "press the button again"),
     "trigger_expired": ("It took too long to open the form.", "press the button again"),
 }
+
+T = TypeVar("T")
 
 LOCKED_OUT = frozenset(
     {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "org_login_required"}
@@ -131,7 +134,7 @@ def library_log(part: str = "sdk") -> logging.Logger:
     """
     log = logging.getLogger(f"bot.platforms.slack.library.{part}")
     log.setLevel(logging.ERROR if part == "bolt" else logging.WARNING)
-    if not any(isinstance(each, _Discreet) for each in log.filters):
+    if not any(isinstance(existing, _Discreet) for existing in log.filters):
         log.addFilter(_Discreet())
     return log
 
@@ -233,6 +236,22 @@ class WebApi:
         given = {name: value for name, value in arguments.items() if value is not None}
         return (await self._call(method, given, verb="POST", patient=False))[0]
 
+    async def upload(self, channel: str, thread: str, name: str, data: bytes) -> str:
+        """Share a file in a channel or a thread and return its id. Raises SlackConnectionError without a response,
+        because the file may have been shared. Raises DeliveryFailed.
+        """
+        await self.pacing.take("files.getUploadURLExternal")
+
+        async def share() -> Mapping[str, Any]:
+            with _map_errors("files.completeUploadExternal"):
+                answer = await self.client(patient=False).files_upload_v2(
+                    file=data or b"\n", filename=name, title=name, channel=channel, thread_ts=thread or None
+                )
+            return answer.data if isinstance(answer.data, dict) else {}
+
+        file = (await self._paced("files.completeUploadExternal", channel, share)).get("file")
+        return str(file.get("id") or "") if isinstance(file, dict) else ""
+
     async def with_token(self, token: str, method: str) -> Mapping[str, Any]:
         """Call a method with another token than the bot's. Raises DeliveryFailed."""
         await self.pacing.take(method)
@@ -241,16 +260,21 @@ class WebApi:
     async def _call(
         self, method: str, arguments: Mapping[str, Any], *, verb: str, patient: bool
     ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        channel = str(arguments.get("channel", ""))
+        return await self._paced(method, channel, lambda: self._once(method, arguments, verb, patient=patient))
+
+    async def _paced(self, method: str, channel: str, request: Callable[[], Awaitable[T]]) -> T:
+        """Send a request when the limits of its method allow it; again after short pauses that Slack asks for."""
         waited = 0.0
         while True:
-            await self.pacing.take(method, str(arguments.get("channel", "")))
+            await self.pacing.take(method, channel)
             try:
-                return await self._once(method, arguments, verb, patient=patient)
+                return await request()
             except SlackWebApiError as error:
                 if error.code != "ratelimited":
                     raise
                 seconds = error.retry_after if error.retry_after is not None else BUSY_SECONDS
-                await self.pacing.close(method, seconds)
+                await self.pacing.close(method, seconds, channel)
                 waited += seconds
                 if waited > PATIENCE:
                     raise
@@ -261,16 +285,23 @@ class WebApi:
         given: dict[str, Any] = {"params" if verb == "GET" else "json": dict(arguments)}
         if token:
             given["json"]["token"] = token
-        try:
+        with _map_errors(method):
             answer = await self.client(patient=patient).api_call(method, http_verb=verb, **given)
-        except SlackApiError as error:
-            raise _refused(method, error) from error
-        except (aiohttp.ClientError, SlackClientError, TimeoutError, OSError, ValueError) as error:
-            raise SlackConnectionError(
-                f"Slack gave no answer to {method} ({type(error).__name__}).", "check the network and status.slack.com"
-            ) from error
         data = answer.data
         return (data if isinstance(data, dict) else {}), answer.headers
+
+
+@contextmanager
+def _map_errors(method: str) -> Iterator[None]:
+    """Map the errors of slack_sdk to DeliveryFailed, without their texts, which contain bodies and names of files."""
+    try:
+        yield
+    except SlackApiError as error:
+        raise _refused(method, error) from error
+    except (aiohttp.ClientError, SlackClientError, TimeoutError, OSError, ValueError) as error:
+        raise SlackConnectionError(
+            f"Slack gave no answer to {method} ({type(error).__name__}).", "check the network and status.slack.com"
+        ) from error
 
 
 def _refused(method: str, error: SlackApiError) -> DeliveryFailed:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bot.chat.downloads import LARGEST_FILE
 from bot.domain.conversations import Attachment
 from bot.errors import NotFound
-from bot.platforms.discord.files import LARGEST_READ, attachment_id
+from bot.platforms.discord.files import attachment_id
 from tests.fakes.discord import Message
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 
@@ -46,14 +47,14 @@ async def test_something_that_is_no_file_is_gone(ident: str) -> None:
 async def test_a_file_that_is_too_large_is_not_fetched() -> None:
     async with connected_bot(listening=False) as place:
         with pytest.raises(NotFound, match="larger than 10 MB"):
-            await place.surface.fetch(known(uploaded(place), LARGEST_READ + 1))
+            await place.surface.fetch(known(uploaded(place), LARGEST_FILE + 1))
         assert not place.discord.calls
 
 
 async def test_a_file_that_is_larger_than_it_says_is_not_read_to_its_end() -> None:
     async with connected_bot(listening=False) as place:
         with pytest.raises(NotFound, match="larger than 10 MB"):
-            await place.surface.fetch(known(uploaded(place, b"x" * (LARGEST_READ + 1)), 10))
+            await place.surface.fetch(known(uploaded(place, b"x" * (LARGEST_FILE + 1)), 10))
 
 
 async def test_nothing_is_fetched_from_anywhere_but_discord() -> None:

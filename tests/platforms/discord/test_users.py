@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from bot.chat.cache import TTL_SECONDS
 from bot.domain.conversations import Author
-from bot.platforms.discord.users import KEPT_SECONDS, UserDirectory
+from bot.platforms.discord.users import UserDirectory
 from tests.fakes.discord import Fails, Permission
 from tests.platforms.discord.connected_bot import connected_bot
 
@@ -77,7 +78,7 @@ async def test_names_are_those_of_the_server_and_asked_for_once_in_five_minutes_
         assert {person.name for person in results} == {"Pri"}
         assert people.cached_name(place.priya.id, server) == "Pri"
         assert len(place.discord.calls.of(MEMBER)) == len(place.discord.calls.of(GUILD)) == 1
-        now[0] += KEPT_SECONDS
+        now[0] += TTL_SECONDS
         await people.person(place.priya.id, server)
         assert len(place.discord.calls.of(MEMBER)) == 2
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bot.chat.cache import TTL_SECONDS
 from bot.chat.mentions import MOST
 from bot.domain.commands import Reply
-from bot.platforms.slack.users import KEPT_SECONDS, UserDirectory, resolve_mentions, resolve_reply_mentions
+from bot.platforms.slack.users import UserDirectory, resolve_mentions, resolve_reply_mentions
 from tests.fakes.slack import Fails
 from tests.platforms.slack.connected_bot import connected_bot
 
@@ -62,5 +63,5 @@ async def test_handles_of_groups_are_asked_for_once_in_five_minutes() -> None:
         people = UserDirectory(place.api, clock=lambda: now[0])
         assert [await people.group_name(group.id), await people.group_name("S0NOTHING1")] == ["ops", ""]
         assert len(place.slack.calls.of("usergroups.list")) == 1
-        group.handle, now[0] = "operations", KEPT_SECONDS
+        group.handle, now[0] = "operations", TTL_SECONDS
         assert await people.group_name(group.id) == "operations"

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from bot.chat.cache import TTL_SECONDS
 from bot.domain.conversations import Author, ConversationKey
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.users import KEPT_SECONDS, UserDirectory
+from bot.platforms.slack.users import UserDirectory
 from tests.fakes.slack import Fails, Team
 from tests.platforms.slack.connected_bot import connected_bot
 
@@ -53,7 +54,7 @@ async def test_names_are_asked_for_once_in_five_minutes_however_many_want_them()
         people = UserDirectory(place.api, clock=lambda: now[0])
         await asyncio.gather(*(people.person(place.priya.id) for _ in range(10)))
         assert len(place.slack.calls.of("users.info")) == 1
-        now[0] += KEPT_SECONDS
+        now[0] += TTL_SECONDS
         await people.person(place.priya.id)
         assert len(place.slack.calls.of("users.info")) == 2
 

@@ -1,0 +1,75 @@
+"""Download of users' files from a platform: only from its own hosts, within a size limit, without redirects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from bot.domain.conversations import Attachment
+from bot.errors import DeliveryFailed, NotFound
+from bot.rendering.text_safety import single_line
+
+LARGEST_FILE = 10 * 1024 * 1024
+"""In bytes."""
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """Place of a platform's files: https on `hosts`, or the host of `api_url`. `headers` go with each request. `fix`
+    says how to let the app read files.
+    """
+
+    platform: str
+    hosts: tuple[str, ...]
+    api_url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    fix: str = ""
+
+
+def check_size(attachment: Attachment) -> None:
+    """Raise NotFound for a file that is larger than LARGEST_FILE, before it is looked up."""
+    if attachment.size > LARGEST_FILE:
+        raise NotFound(f"{file_name(attachment)} is larger than {LARGEST_FILE // 2**20} MB.", "share a smaller file")
+
+
+async def download(session: aiohttp.ClientSession, url: str, attachment: Attachment, source: FileSource) -> bytes:
+    """Return the bytes of a file. Raises NotFound if it is missing, too large or on another host, DeliveryFailed if the
+    download failed.
+    """
+    name, platform = file_name(attachment), source.platform
+    if not is_trusted_url(url, source.hosts, source.api_url):
+        raise NotFound(f"{name} is not kept by {platform}.", "upload the file itself")
+    try:
+        async with session.get(url, headers=source.headers, allow_redirects=False) as response:
+            if response.status in (403, 404):
+                raise NotFound(f"{name} is gone.")
+            if response.status != 200:
+                raise DeliveryFailed(f"{platform} did not hand out {name} (HTTP {response.status}).")
+            if response.content_type == "text/html" and attachment.mime_type != "text/html":
+                # A sign-in page instead of the file, as Slack sends it to an app without the scope.
+                raise DeliveryFailed(f"{platform} did not hand out {name}.", source.fix, permanent=True)
+            body = bytearray()
+            async for chunk in response.content.iter_chunked(_CHUNK):
+                body += chunk
+                if len(body) > LARGEST_FILE:
+                    raise NotFound(f"{name} is larger than {LARGEST_FILE // 2**20} MB.")
+            return bytes(body)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise DeliveryFailed(f"{platform} did not hand out {name} ({type(error).__name__}).") from error
+
+
+def is_trusted_url(url: str, hosts: tuple[str, ...], api_url: str) -> bool:
+    """Return True for an https URL on one of the hosts, and for a URL with the scheme and host of `api_url`."""
+    parts, api = urlsplit(url), urlsplit(api_url)
+    if (parts.scheme, parts.netloc) == (api.scheme, api.netloc):
+        return True
+    return parts.scheme == "https" and parts.port in (None, 443) and parts.hostname in hosts
+
+
+def file_name(attachment: Attachment) -> str:
+    """Return the name of a file for messages."""
+    return f"The file {single_line(attachment.name, 80)!r}"
