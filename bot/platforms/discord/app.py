@@ -22,7 +22,7 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import Turn, TurnStatus
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.channels import PLATFORM, ChannelRef, MessageRef, channel_id_of, direct_channel, from_json
+from bot.platforms.discord.channels import PLATFORM, MessageRef, channel_id_of, direct_channel, fetch_channel
 from bot.platforms.discord.components import FILE, OutgoingMessage
 from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.files import fetch_file
@@ -138,7 +138,8 @@ class DiscordTurnMessages:
         while len(self._typing) > MOST_TYPING_CHANNELS:
             self._typing.popitem(last=False)
         try:
-            await self._rest.call("POST", "/channels/{channel_id}/typing", "show that it types", channel_id=channel)
+            async with self._rest.request("show that it types") as client:
+                await client.get_partial_messageable(int(channel)).typing()
         except DeliveryFailed as failure:
             log.debug("typing indicator not shown: %s", failure)
 
@@ -148,8 +149,8 @@ class DiscordTurnMessages:
         """
         match place:
             case ChannelTarget(channel):
-                found = await self._channel(channel)
-                if found is None or found.server != turn.conversation.workspace:
+                target = await fetch_channel(self._rest, channel)
+                if target is None or target.server != turn.conversation.workspace:
                     raise DeliveryFailed(ANOTHER_SERVER, permanent=True)
                 return channel
             case DirectTarget(user):
@@ -159,14 +160,8 @@ class DiscordTurnMessages:
                 return await direct_channel(self._rest, user)
 
     async def _is_direct(self, channel: str) -> bool:
-        found = await self._channel(channel)
-        return found is not None and found.direct
-
-    async def _channel(self, channel: str) -> ChannelRef | None:
-        if not channel.isdecimal():
-            return None
-        found = await self._rest.call("GET", "/channels/{channel_id}", "look at a channel", channel_id=channel)
-        return from_json(found) if isinstance(found, dict) else None
+        ref = await fetch_channel(self._rest, channel)
+        return ref is not None and ref.direct
 
 
 def _file_name(name: str) -> str:

@@ -8,14 +8,12 @@ processes or after a crash, ends in the same conversation.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import discord
 
 from bot.domain.conversations import ConversationKey
-from bot.errors import DeliveryFailed
 from bot.platforms.discord.markup import utf16_length
 from bot.platforms.discord.rest import UNKNOWN_MESSAGE, DiscordApiError, Rest
 from bot.rendering.text_safety import ELLIPSIS, single_line
@@ -23,11 +21,7 @@ from bot.rendering.text_safety import ELLIPSIS, single_line
 PLATFORM = "discord"
 ROLE = "discord-role:"
 """A role as settings and profiles name it: `discord-role:` and the role's id."""
-_THREADS = frozenset({10, 11, 12})
-"""Types of channels that are threads ("Channel Types"): of announcements, public, private."""
-_DIRECT = 1
 EXISTS = 160004
-ARCHIVE_MINUTES = 1_440
 LONGEST_NAME = 100
 UNNAMED = "Question"
 _MARKS = re.compile(r"^(?:\s*(?:[>#*+-]|-#|\d+[.)]))+\s+|[*_~`|]{2,}|(?<!\w)[*_`](?=\w)|(?<=\w)[*_`](?!\w)")
@@ -104,15 +98,14 @@ def from_channel(channel: Any) -> ChannelRef | None:
             return None
 
 
-def from_json(channel: Mapping[str, Any]) -> ChannelRef | None:
-    """Return the location of a channel in REST's JSON. `opens_threads` is not known from it."""
-    kind, found = channel.get("type"), str(channel.get("id") or "")
-    server, parent = str(channel.get("guild_id") or ""), str(channel.get("parent_id") or "")
-    if kind == _DIRECT and found:
-        return ChannelRef("", found)
-    if kind in _THREADS and found and server and parent:
-        return ChannelRef(server, parent, found)
-    return ChannelRef(server, found) if found and server else None
+async def fetch_channel(rest: Rest, channel: str) -> ChannelRef | None:
+    """Return the location of a channel by its id, without the bot's permissions there; None for other text and for a
+    channel without messages. Raises DeliveryFailed.
+    """
+    if not channel.isdecimal():
+        return None
+    async with rest.request("look at a channel") as client:
+        return from_channel(await client.fetch_channel(int(channel)))
 
 
 def _may_open(channel: discord.TextChannel) -> bool:
@@ -127,14 +120,10 @@ async def open_thread(rest: Rest, channel: str, message: str, question: str) -> 
     DeliveryFailed if the result is unknown or the message is missing.
     """
     try:
-        await rest.call(
-            "POST",
-            "/channels/{channel_id}/messages/{message_id}/threads",
-            "open a thread",
-            body={"name": thread_name(question), "auto_archive_duration": ARCHIVE_MINUTES},
-            channel_id=channel,
-            message_id=message,
-        )
+        async with rest.request("open a thread") as client:
+            await client.http.start_thread_with_message(
+                int(channel), int(message), name=thread_name(question), auto_archive_duration=1440
+            )
     except DiscordApiError as refusal:
         if refusal.code == EXISTS:
             return message
@@ -146,21 +135,18 @@ async def open_thread(rest: Rest, channel: str, message: str, question: str) -> 
 
 async def direct_channel(rest: Rest, user: str) -> str:
     """Return the id of the direct channel, opening it if needed. Raises DeliveryFailed."""
-    answer = await rest.call("POST", "/users/@me/channels", "write to somebody", body={"recipient_id": user})
-    found = str(answer.get("id") or "") if isinstance(answer, dict) else ""
-    if not found:
-        raise DeliveryFailed("Discord opened no direct conversation with that person.", permanent=True)
-    return found
+    async with rest.request("write to somebody") as client:
+        return str((await client.create_dm(discord.Object(int(user)))).id)
 
 
 def thread_name(question: str) -> str:
     """Return the name of a message's thread, from plain text without mentions. Never empty."""
     lines = (_MARKS.sub("", line) for line in question.splitlines())
-    line = next((found for each in lines if (found := single_line(each, LONGEST_NAME * 2)).strip(" `*_~|>#-")), "")
+    line = next((name for line in lines if (name := single_line(line, LONGEST_NAME * 2)).strip(" `*_~|>#-")), "")
     if utf16_length(line) <= LONGEST_NAME:
         return line or UNNAMED
-    kept = line[:LONGEST_NAME]
-    while utf16_length(kept) > LONGEST_NAME:
-        kept = kept[:-1]
-    beginning, _, _ = kept.rpartition(" ")
-    return (beginning.rstrip(" ,.;:-") or kept[:-1]) + ELLIPSIS
+    beginning = line[:LONGEST_NAME]
+    while utf16_length(beginning) > LONGEST_NAME:
+        beginning = beginning[:-1]
+    whole_words, _, _ = beginning.rpartition(" ")
+    return (whole_words.rstrip(" ,.;:-") or beginning[:-1]) + ELLIPSIS

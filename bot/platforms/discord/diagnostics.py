@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.discord.rest import Identity, Rest
-from bot.platforms.discord.users import Server, UserDirectory
+from bot.platforms.discord.users import UserDirectory
 
 # -------------------- permissions
 # Bits as in docs.discord.com, "Permissions".
@@ -106,7 +106,7 @@ async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, N
         servers = await people.servers()
         yield _of_servers(servers, people, identity)
         for server in servers[:NAMED]:
-            yield await _of_server(server, people, identity)
+            yield await _of_server(server, rest, people, identity)
         if len(servers) > NAMED:
             yield Check("servers", CheckStatus.SKIPPED, f"{len(servers) - NAMED} more were not looked at.")
         yield await _of_commands(rest, identity)
@@ -136,38 +136,26 @@ def _of_servers(servers: tuple[str, ...], people: UserDirectory, identity: Ident
     return Check("servers", CheckStatus.WELL, "1 is served." if len(servers) == 1 else f"{len(servers)} are served.")
 
 
-async def _of_server(server: str, people: UserDirectory, identity: Identity) -> Check:
+async def _of_server(server: str, rest: Rest, people: UserDirectory, identity: Identity) -> Check:
     """Check the bot's permissions in a guild; single channels may differ."""
     try:
-        found = await people.server(server)
-        granted = await _granted(found, people, identity)
+        guild = await people.server(server)
+        async with rest.request("look at the bot's own rights"):
+            me = await guild.fetch_member(int(identity.user))
     except DeliveryFailed as error:
         return Check(f"server {server}", CheckStatus.BROKEN, error.cause, error.fix)
-    lacking = missing(granted)
+    lacking = missing(me.guild_permissions.value)
     if not lacking:
-        return Check(f"server {found.name}", CheckStatus.WELL, "The bot may do there what it needs.")
-    told = "; ".join(f"{each.name}: without it {each.without}" for each in lacking)
-    finding = CheckStatus.BROKEN if any(each.needed for each in lacking) else CheckStatus.DOUBTFUL
+        return Check(f"server {guild.name}", CheckStatus.WELL, "The bot may do there what it needs.")
+    told = "; ".join(f"{permission.name}: without it {permission.without}" for permission in lacking)
+    status = CheckStatus.BROKEN if any(permission.needed for permission in lacking) else CheckStatus.DOUBTFUL
     fix = f"give its role these permissions, or invite it again: {invite_link(identity.app)}"
-    return Check(f"server {found.name}", finding, f"It lacks permissions. {told}.", fix)
-
-
-async def _granted(server: Server, people: UserDirectory, identity: Identity) -> int:
-    me = await people.person(identity.user, server.id)
-    granted = server.rights.get(server.id, 0)
-    for role in me.roles:
-        granted |= server.rights.get(role, 0)
-    return granted
+    return Check(f"server {guild.name}", status, f"It lacks permissions. {told}.", fix)
 
 
 async def _of_commands(rest: Rest, identity: Identity) -> Check:
-    known = await rest.call(
-        "GET",
-        "/applications/{application_id}/commands",
-        "look at the commands",
-        application_id=identity.app,
-    )
-    names = {str(each.get("name")) for each in known if isinstance(each, dict)}
+    async with rest.request("look at the commands") as client:
+        names = {command["name"] for command in await client.http.get_global_commands(int(identity.app))}
     lacking = [name for name in COMMANDS if name not in names]
     if lacking:
         told = f"Discord does not know {', '.join(f'/{name}' for name in lacking)}."

@@ -36,19 +36,13 @@ async def _find_url(rest: Rest, attachment: Attachment) -> str:
         raise NotFound(f"{file_name(attachment)} is none of Discord's.")
     channel, message, own = match.groups()
     try:
-        answer = await rest.call(
-            "GET",
-            "/channels/{channel_id}/messages/{message_id}",
-            "look for a file",
-            channel_id=channel,
-            message_id=message,
-        )
+        async with rest.request("look for a file") as client:
+            found = await client.get_partial_messageable(int(channel)).fetch_message(int(message))
     except DiscordApiError as error:
         if error.status == 404:
             raise NotFound(f"{file_name(attachment)} is gone.") from error
         raise
-    files = [file for file in answer.get("attachments") or () if isinstance(file, dict)]
-    url = next((str(file.get("url") or "") for file in files if str(file.get("id")) == own), "")
+    url = next((file.url for file in found.attachments if str(file.id) == own), "")
     if not url:
         raise NotFound(f"{file_name(attachment)} is gone.")
     return url

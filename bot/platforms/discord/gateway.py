@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import discord
 import yarl
 from discord.gateway import DiscordWebSocket, KeepAliveHandler
+from discord.http import Route
 
 from bot.errors import DeliveryFailed
 from bot.logs import in_context
@@ -160,15 +161,17 @@ class Gateway:
     async def _plan(self) -> _Plan:
         """Return the connection parameters. Wait while the session limit is exhausted. Raises DeliveryFailed."""
         while True:
-            answer = await self._rest.call("GET", "/gateway/bot", "ask for the gateway's address")
+            async with self._rest.request("ask for the gateway's address") as client:
+                answer: Mapping[str, Any] = await client.http.request(Route("GET", "/gateway/bot"))
             limit = answer.get("session_start_limit") or {}
             if int(limit.get("remaining", STARTS_KEPT + 1)) > STARTS_KEPT:
                 break
             seconds = min(max(int(limit.get("reset_after") or 0) / 1000, 1.0), 3600.0)
             log.error("Discord takes no more new sessions for now; the next look is in %.0f s", seconds)
             await asyncio.sleep(seconds)
-        app = await self._rest.call("GET", "/applications/@me", "ask what the application may do")
-        reads_all = bool(int(app.get("flags") or 0) & _READS_ALL) and not self._refused_content
+        async with self._rest.request("ask what the application may do") as client:
+            flags = (await client.application_info()).flags
+        reads_all = bool(flags.value & _READS_ALL) and not self._refused_content
         return _Plan(str(answer["url"]), int(answer.get("shards") or 1), reads_all)
 
 

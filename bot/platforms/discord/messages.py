@@ -30,7 +30,7 @@ from bot.chat.messages import (
 from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
-from bot.platforms.discord.channels import ChannelRef, from_channel, from_json, message_key, open_thread
+from bot.platforms.discord.channels import ChannelRef, fetch_channel, from_channel, message_key, open_thread
 from bot.platforms.discord.context import CommandHandler, PlatformContext, TextCommand
 from bot.platforms.discord.files import attachment_id
 from bot.platforms.discord.markup import MentionResolver, strip_bot_mention, to_plain_text
@@ -472,10 +472,7 @@ class MessageHandler:
         if received.channel_ref is not None:
             return received.channel_ref
         # A thread that was asleep until now, or one of a server that the gateway has not described yet.
-        place = received.said.place
-        return from_json(
-            await self._platform.rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=place)
-        )
+        return await fetch_channel(self._platform.rest, received.said.place)
 
     async def _is_for_bot(self, message: IncomingMessage, channel_ref: ChannelRef) -> bool:
         """Return True for direct messages, for mentions, and for messages in a thread with a turn of the bot that

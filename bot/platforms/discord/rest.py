@@ -11,8 +11,8 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -245,7 +245,6 @@ class Rest:
         "the request to …" in errors. A call without a response or with a server error may be sent up to five times: use
         a nonce if it must happen once. `patience` is the total time in seconds. Raises DeliveryFailed.
         """
-        http = (await self.client()).http
         given: dict[str, Any] = {}
         if query:
             given["params"] = dict(query)
@@ -254,16 +253,26 @@ class Rest:
             given |= {"files": parts, "form": _form(body, parts)}
         elif body is not None:
             given["json"] = body
+        async with self.request(what, patience=patience) as client:
+            return await client.http.request(discord.http.Route(method, path, **ids), **given)
+
+    @asynccontextmanager
+    async def request(self, what: str, *, patience: float = ANSWER_SECONDS) -> AsyncIterator[discord.Client]:
+        """Provide the library's client for one request: within `patience` seconds, every failure a DeliveryFailed.
+        `what` completes "the request to …" in errors. discord.py repeats a request without a response, or with a server
+        error, up to four times: a post needs a nonce.
+        """
+        client = await self.client()
         with self._counting(), map_errors(what):
             try:
                 async with asyncio.timeout(patience):
-                    return await http.request(discord.http.Route(method, path, **ids), **given)
+                    yield client
             except KeyError as error:  # the library looks for the length of a pause that is not there
                 raise DiscordApiError(0, PAUSE.format(what), status=429) from error
             except (asyncio.CancelledError, TimeoutError):
-                # Whoever waits out a limit of all routes holds back everybody else until it is over; discord.py forgets
-                # to let them go when the one that waits is cancelled.
-                http._global_over.set()  # noqa: SLF001 - there is no other way
+                # A request that waits out a limit of all routes holds back all others until it is over; discord.py
+                # does not release them when that request is cancelled.
+                client.http._global_over.set()  # noqa: SLF001 - there is no other way
                 raise
 
     @contextmanager

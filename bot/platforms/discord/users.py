@@ -8,11 +8,10 @@ members in a timeout and unknown users are strangers. In sentences of the engine
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from time import monotonic, time
-from typing import Any
 
 import discord
 
@@ -55,18 +54,6 @@ class Person:
         return Member(self.author, roles, platform_admin=self.admin and not self.external, external=self.external)
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A Discord server (a guild). `rights` are each role's, and everybody's under the server's own id."""
-
-    id: str
-    name: str
-    owner: str
-    rights: Mapping[str, int]
-    roles: Mapping[str, str]
-    """Names of roles by their ids."""
-
-
 class UserDirectory:
     """Looks up users. `servers` are the ids of the served guilds; empty for all guilds of the bot."""
 
@@ -83,7 +70,7 @@ class UserDirectory:
         self._clock = clock
         self._wall_clock = wall_clock
         self._people = TtlCache[tuple[str, str], Person](clock)
-        self._servers = TtlCache[str, Server](clock)
+        self._servers = TtlCache[str, discord.Guild](clock)
         self._homes = TtlCache[str, str](clock)
         self._joined = TtlCache[str, tuple[str, ...]](clock)
 
@@ -98,7 +85,7 @@ class UserDirectory:
         joined = await self._joined.get("", self._ask_for_servers)
         return tuple(server for server in joined if self.serves(server))
 
-    async def server(self, server: str) -> Server:
+    async def server(self, server: str) -> discord.Guild:
         """Return a guild, cached for five minutes. Raises DeliveryFailed."""
         return await self._servers.get(server, lambda: self._ask_for_server(server))
 
@@ -110,7 +97,8 @@ class UserDirectory:
 
     async def role_name(self, role: str, server: str) -> str:
         """Return the name of a role, cached for five minutes; empty if unknown. Raises DeliveryFailed."""
-        return (await self.server(server)).roles.get(role, "")
+        named = (await self.server(server)).get_role(int(role)) if role.isdecimal() else None
+        return single_line(named.name, NAME_LIMIT) if named is not None else ""
 
     # ------------------------------------------------------------------ people
 
@@ -138,54 +126,32 @@ class UserDirectory:
             return Person(
                 str(member.id), _name(member.display_name, str(member.id)), external=True, bot=member.bot
             ).member
-        server = str(member.guild.id)
-        rights = member.resolved_permissions or member.guild_permissions
-        person = Person(
-            id=str(member.id),
-            name=_name(member.display_name, str(member.id)),
-            roles=frozenset(str(role.id) for role in member.roles) - {server},
-            admin=bool(rights.value & RIGHTS.value) or member.guild.owner_id == member.id,
-            external=member.bot
-            or member.pending
-            or self._silent_until(member.timed_out_until)
-            or not self.serves(server),
-            bot=member.bot,
-        )
-        self._people.put((server, person.id), person)
+        person = self._person_of(member)
+        self._people.put((str(member.guild.id), person.id), person)
         return person.member
 
     # ------------------------------------------------------------------ asking
 
     async def _ask_for_servers(self) -> tuple[str, ...]:
-        found: list[str] = []
-        while True:
-            query: dict[str, str | int] = {"limit": SERVERS_A_PAGE, **({"after": found[-1]} if found else {})}
-            page = await self._rest.call("GET", "/users/@me/guilds", "list the bot's servers", query=query)
-            found += [str(each["id"]) for each in page]
-            if len(page) < SERVERS_A_PAGE:
-                return tuple(sorted(found, key=int))
+        async with self._rest.request("list the bot's servers") as client:
+            guilds = [guild.id async for guild in client.fetch_guilds(limit=None, with_counts=False)]
+        return tuple(map(str, sorted(guilds)))
 
-    async def _ask_for_server(self, server: str) -> Server:
-        guild = await self._rest.call("GET", "/guilds/{guild_id}", "look at the server", guild_id=server)
-        roles = [each for each in guild.get("roles") or () if isinstance(each, dict)]
-        return Server(
-            server,
-            single_line(str(guild.get("name") or server), NAME_LIMIT),
-            str(guild.get("owner_id") or ""),
-            {str(role["id"]): int(role.get("permissions") or 0) for role in roles},
-            {str(role["id"]): single_line(str(role.get("name") or ""), NAME_LIMIT) for role in roles},
-        )
+    async def _ask_for_server(self, server: str) -> discord.Guild:
+        async with self._rest.request("look at the server") as client:
+            return await client.fetch_guild(int(server), with_counts=False)
 
     async def _ask_for_person(self, user: str, server: str) -> Person:
+        if not user.isdecimal():
+            return Person(user, user, external=True)
+        guild = await self.server(server)
         try:
-            found = await self._rest.call(
-                "GET", "/guilds/{guild_id}/members/{user_id}", "look somebody up", guild_id=server, user_id=user
-            )
+            async with self._rest.request("look somebody up"):
+                return self._person_of(await guild.fetch_member(int(user)))
         except DiscordApiError as error:
             if error.status != 404:
                 raise
             return Person(user, user, external=True)
-        return self._read(user, found, await self.server(server))
 
     async def _ask_for_home(self, user: str) -> str:
         for server in await self.servers():
@@ -199,22 +165,18 @@ class UserDirectory:
                 return server
         return ""
 
-    def _read(self, user: str, found: Mapping[str, Any], server: Server) -> Person:
-        account = found.get("user") or {}
-        roles = frozenset(str(role) for role in found.get("roles") or ())
-        rights = server.rights.get(server.id, 0)
-        for role in roles:
-            rights |= server.rights.get(role, 0)
-        bot = bool(account.get("bot"))
+    def _person_of(self, member: discord.Member) -> Person:
+        server, rights = str(member.guild.id), member.resolved_permissions or member.guild_permissions
         return Person(
-            id=user,
-            name=_name(found.get("nick") or account.get("global_name") or account.get("username"), user),
-            roles=roles,
-            admin=bool(rights & RIGHTS.value) or server.owner == user,
-            external=bot
-            or bool(found.get("pending"))
-            or self._silent_until(_moment(found.get("communication_disabled_until"))),
-            bot=bot,
+            id=str(member.id),
+            name=_name(member.display_name, str(member.id)),
+            roles=frozenset(str(role.id) for role in member.roles) - {server},
+            admin=bool(rights.value & RIGHTS.value) or member.guild.owner_id == member.id,
+            external=member.bot
+            or member.pending
+            or self._silent_until(member.timed_out_until)
+            or not self.serves(server),
+            bot=member.bot,
         )
 
     def _silent_until(self, moment: datetime | None) -> bool:
@@ -224,14 +186,6 @@ class UserDirectory:
 
 def _name(given: object, user: str) -> str:
     return single_line(str(given or ""), NAME_LIMIT) or user
-
-
-def _moment(given: object) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(given))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 _PRINCIPALS = r"discord:\d{1,20}|discord-role:\d{1,20}"
