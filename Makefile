@@ -59,7 +59,7 @@ format: $(VENV)/.installed-dev  ## format the code and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-pictures: $(VENV)/.installed-dev  ## draw the documents' pictures again, from the real program (Chromium for Slack and Discord)
+pictures: $(VENV)/.installed-dev  ## draw the documents' pictures again, from the real program (needs Chromium and npm)
 	@$(BIN)/python docs/pictures/draw.py
 	@$(BIN)/python docs/pictures/slack.py
 	@$(BIN)/python docs/pictures/discord_pictures.py

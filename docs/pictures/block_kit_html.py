@@ -9,46 +9,49 @@ from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
 
-from photographs import marked
-
 Json = dict[str, Any]
 
 STYLE = """
 * { box-sizing: border-box }
-body { margin: 0; padding: 14px 18px; width: 700px; background: #fff; color: #1d1c1d;
-  font: 15px/1.47 Lato, "Helvetica Neue", Arial, "DejaVu Sans Condensed", "DejaVu Sans",
-    "WenQuanYi Zen Hei", sans-serif }
-.message { display: flex; gap: 9px; padding: 7px 0 9px }
-.avatar { flex: 0 0 36px; height: 36px; border-radius: 6px; background: #1f2937; color: #fff; font-weight: 700;
+body { margin: 0; padding: 12px 20px; width: 700px; background: #fff; color: #1d1c1d;
+  font: 15px/1.46668 Lato, "Noto Sans CJK JP", Twemoji, sans-serif; -webkit-font-smoothing: antialiased }
+.message { display: flex; gap: 8px; padding: 8px 0 }
+.avatar { flex: 0 0 36px; height: 36px; border-radius: 8px; background: #1f2937; color: #fff; font-weight: 900;
   text-align: center; line-height: 36px }
-.who b { margin-right: 5px } .app { background: #eee; border-radius: 3px; font-size: 10px; padding: 1px 3px;
-  color: #616061; vertical-align: 2px } .time, .only { color: #616061; font-size: 12px; margin-left: 6px }
-.only { margin: 0 0 2px } .content { flex: 1; min-width: 0 }
-.block { margin: 3px 0 7px } .rich { white-space: pre-wrap; overflow-wrap: anywhere }
-.small { color: #616061; font-size: 13px; white-space: pre-wrap }
-.rich ul, .rich ol { margin: 2px 0; white-space: normal }
-.rich li { white-space: pre-wrap } h2 { font-size: 18px; margin: 12px 0 6px }
-code { color: #c01343; background: #f7f7f7; border: 1px solid #ddd; border-radius: 3px; padding: 1px 3px;
-  font: 12px/1.5 "DejaVu Sans Mono", monospace }
-pre { background: #f8f8f8; border: 1px solid #ddd; border-radius: 4px; padding: 8px; margin: 5px 0;
-  white-space: pre-wrap; overflow-wrap: anywhere; font: 12px/1.5 "DejaVu Sans Mono", monospace }
-.quote { border-left: 4px solid #ddd; padding-left: 10px; margin: 4px 0 }
+.who { line-height: 22px } .who b { font-weight: 900; margin-right: 4px }
+.app { background: #ebeaeb; border-radius: 2px; font-size: 10px; font-weight: 700; padding: 1px 3px; color: #454447;
+  vertical-align: 1px } .time { color: #616061; font-size: 12px; margin-left: 8px }
+.only { color: #616061; font-size: 13px; margin: 0 0 4px } .content { flex: 1; min-width: 0; max-width: 600px }
+.block { margin: 4px 0 8px } .rich { white-space: pre-wrap; overflow-wrap: anywhere }
+.small { color: #454447; font-size: 13px; line-height: 18px; white-space: pre-wrap }
+.rich ul, .rich ol { margin: 0; padding-left: 28px; white-space: normal } .rich li { white-space: pre-wrap }
+h2 { font-size: 18px; font-weight: 900; line-height: 1.333; margin: 16px 0 4px }
+code { color: #c01343; background: #f8f8f8; border: 1px solid #dddddd; border-radius: 3px; padding: 2px 3px 1px;
+  font: 12px/1.5 "Roboto Mono", "DejaVu Sans Mono", monospace }
+pre { background: #f8f8f8; border: 1px solid #dddddd; border-radius: 4px; padding: 8px; margin: 4px 0;
+  white-space: pre-wrap; overflow-wrap: anywhere;
+  font: 12px/1.50001 "Roboto Mono", "DejaVu Sans Mono", "Noto Sans Mono CJK JP", Twemoji, monospace }
+.quote { border-left: 4px solid #dddddd; border-radius: 4px; padding-left: 12px; margin: 4px 0 }
 a { color: #1264a3; text-decoration: none }
-.person { color: #1264a3; background: #e8f5fa; border-radius: 3px; padding: 0 2px }
-table { border-collapse: collapse; margin: 5px 0 } td { border: 1px solid #ddd; padding: 5px 10px; vertical-align: top }
-hr { border: 0; border-top: 1px solid #ddd; margin: 10px 0 }
-.button { display: inline-block; border: 1px solid #bbb; border-radius: 4px; padding: 4px 10px; margin: 2px 6px 4px 0;
-  font-size: 13px; font-weight: 700; background: #fff }
+.person { color: #1264a3; background: #1d9bd11a; border-radius: 3px; padding: 0 2px 1px }
+table { border-collapse: separate; border-spacing: 0; border: 1px solid #dddddd; border-radius: 8px; margin: 4px 0 }
+td { border-bottom: 1px solid #dddddd; border-right: 1px solid #dddddd; padding: 8px 12px; vertical-align: top }
+tr:last-child td { border-bottom: 0 } td:last-child { border-right: 0 }
+hr { border: 0; border-top: 1px solid #dddddd; margin: 8px 0 }
+.button { display: inline-block; border: 1px solid #bbbabb; border-radius: 8px; height: 28px; line-height: 26px;
+  padding: 0 10px; margin: 4px 8px 0 0; font-size: 13px; font-weight: 700; background: #fff }
 .primary { background: #007a5a; border-color: #007a5a; color: #fff }
-.danger { background: #e01e5a; border-color: #e01e5a; color: #fff } .thumb { padding: 3px 9px; color: #616061 }
-.modal, .home { border: 1px solid #ccc; border-radius: 9px; padding: 0 18px 8px; max-width: 560px }
-.modal { box-shadow: 0 6px 20px #0002 } .home { max-width: none } .title { font-size: 18px; font-weight: 800;
-  padding: 13px 0 9px; border-bottom: 1px solid #eee; margin-bottom: 9px } .foot { text-align: right; padding: 7px 0 }
-.label { font-weight: 700; margin-top: 10px } .optional { font-weight: 400; color: #616061 }
-.field { border: 1px solid #999; border-radius: 4px; padding: 6px 9px; min-height: 34px; margin: 3px 0 }
-.tall { min-height: 62px } .hint { color: #616061; font-size: 13px } .row { display: flex; gap: 12px }
-.row > :first-child { flex: 1 } .dot { display: inline-block; width: 11px; height: 11px; border-radius: 50% }
-.gap { height: 6px }
+.danger { background: #fff; border-color: #e01e5a; color: #e01e5a } .thumb { color: #454447; padding: 0 9px }
+.modal, .home { border: 1px solid #dddddd; border-radius: 12px; padding: 0 24px; max-width: 520px }
+.modal { box-shadow: 0 0 0 1px #1d1c1d21, 0 18px 48px #00000059; border: 0; margin: 8px 0 24px }
+.home { max-width: none; border: 0; padding: 0 }
+.title { font-size: 22px; font-weight: 900; line-height: 30px; padding: 20px 0 12px }
+.foot { text-align: right; padding: 20px 0 24px } .foot .button { height: 36px; line-height: 34px; padding: 0 12px;
+  font-size: 15px; margin: 0 0 0 12px; min-width: 80px; text-align: center }
+.label { font-weight: 700; margin-top: 16px } .optional { font-weight: 400; color: #616061 }
+.field { border: 1px solid #868686; border-radius: 8px; padding: 8px 12px; min-height: 44px; margin: 8px 0;
+  font-size: 18px; line-height: 27px } .tall { min-height: 88px } .hint { color: #616061; font-size: 13px }
+.row { display: flex; gap: 12px } .row > :first-child { flex: 1 } .gap { height: 8px }
 """
 
 
@@ -128,12 +131,12 @@ def _field(element: Json) -> str:
     match element["type"]:
         case "plain_text_input":
             tall = " tall" if element["multiline"] else ""
-            return f'<div class="field{tall}">{marked(element.get("initial_value", ""))}</div>'
+            return f'<div class="field{tall}">{escape(element.get("initial_value", ""))}</div>'
         case "radio_buttons":
             options = ((each["value"] == chosen, _text(each["text"])) for each in element["options"])
             return "".join(f"<div>{'◉' if is_chosen else '○'} {text}</div>" for is_chosen, text in options)
         case "static_select":
-            return f'<div class="field">{marked(chosen or "Select an option")} ▾</div>'
+            return f'<div class="field">{escape(chosen or "Select an option")} ▾</div>'
         case other:
             raise ValueError(other)
 
@@ -164,9 +167,9 @@ def _pieces(part: Json) -> str:
 def _piece(piece: Json) -> str:
     match piece["type"]:
         case "text":
-            return _styled(marked(piece["text"]), piece.get("style", {}))
+            return _styled(escape(piece["text"]), piece.get("style", {}))
         case "link":
-            return _styled(f"<a>{marked(piece['text'])}</a>", piece.get("style", {}))
+            return _styled(f"<a>{escape(piece['text'])}</a>", piece.get("style", {}))
         case "user":
             return f'<span class="person">@{escape(piece["user_id"].removeprefix("U0").title())}</span>'
         case "date":
@@ -182,7 +185,7 @@ def _styled(text: str, style: dict[str, bool]) -> str:
 
 
 def _text(text: Json) -> str:
-    return marked(text["text"])
+    return escape(text["text"])
 
 
 _DRAWN: dict[str, Callable[[Json], str]] = {
@@ -194,5 +197,5 @@ _DRAWN: dict[str, Callable[[Json], str]] = {
     "context": lambda block: f'<div class="small">{"".join(map(_text, block["elements"]))}</div>',
     "header": lambda block: f"<h2>{_text(block['text'])}</h2>",
     "divider": lambda _block: "<hr>",
-    "context_actions": lambda _block: '<span class="button thumb">▲ Good</span><span class="button thumb">▼ Bad</span>',
+    "context_actions": lambda _block: '<span class="button thumb">👍</span><span class="button thumb">👎</span>',
 }

@@ -12,54 +12,56 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from photographs import marked
-
 Json = dict[str, Any]
 
 STYLE = """
 * { box-sizing: border-box }
-body { margin: 0; padding: 12px 18px; width: 700px; background: #313338; color: #dbdee1;
-  font: 15px/1.4 "gg sans", "Noto Sans", "Helvetica Neue", Arial, "DejaVu Sans Condensed",
-    "DejaVu Sans", "WenQuanYi Zen Hei", sans-serif }
-.place { color: #f2f3f5; font-weight: 700; border-bottom: 1px solid #26272b; padding: 0 0 9px; margin-bottom: 4px }
-.place i { color: #80848e; font-style: normal; margin-right: 7px }
-.message { display: flex; gap: 14px; padding: 7px 8px; margin: 0 -8px; border-radius: 4px }
-.private { background: #393b53; border-left: 2px solid #5865f2 }
-.avatar { flex: 0 0 40px; height: 40px; border-radius: 50%; background: #23a559; color: #fff; font-weight: 700;
+body { margin: 0; padding: 0 16px 16px; width: 700px; background: #323339; color: #dfe0e2;
+  font: 16px/1.375 "Noto Sans", "Noto Sans CJK JP", Twemoji, sans-serif }
+.place { color: #fbfbfb; font-weight: 600; border-bottom: 1px solid #ffffff14; padding: 12px 0; margin-bottom: 16px }
+.place i { color: #94959c; font-style: normal; font-size: 20px; margin-right: 8px; vertical-align: -1px }
+.message { display: flex; gap: 16px; padding: 2px 0; margin-top: 16px }
+.private { background: #5865f21a; box-shadow: inset 2px 0 0 #5865f2; margin: 16px -16px 0; padding: 2px 16px 6px }
+.avatar { flex: 0 0 40px; height: 40px; border-radius: 50%; background: #23a559; color: #fff; font-weight: 600;
   text-align: center; line-height: 40px } .bot { background: #1f2937 }
-.who b { color: #f2f3f5; margin-right: 5px } .app { background: #5865f2; border-radius: 3px; font-size: 10px;
-  font-weight: 700; padding: 1px 4px; color: #fff; vertical-align: 2px }
-.time { color: #949ba4; font-size: 12px; margin-left: 7px } .only { color: #949ba4; font-size: 12px; margin-top: 4px }
-.only a { color: #00a8fc } .content { flex: 1; min-width: 0 } .text { white-space: pre-wrap; overflow-wrap: anywhere }
-.small { color: #949ba4; font-size: 12px } h1, h2, h3 { color: #f2f3f5; margin: 2px 0 4px; line-height: 1.3 }
-h1 { font-size: 22px } h2 { font-size: 19px } h3 { font-size: 16px }
-code { background: #2b2d31; border-radius: 3px; padding: 1px 3px; font: 13px/1.4 "DejaVu Sans Mono", monospace }
-pre { background: #2b2d31; border: 1px solid #1e1f22; border-radius: 4px; padding: 8px; margin: 5px 0;
-  white-space: pre-wrap; overflow-wrap: anywhere; font: 13px/1.35 "DejaVu Sans Mono", monospace }
-.box pre, .box code { background: #1e1f22 } .quote { border-left: 4px solid #4e5058; padding-left: 10px }
-.item { display: flex } .item > span:first-child { flex: 0 0 22px; text-align: right; padding-right: 8px }
-a { color: #00a8fc; text-decoration: none }
-.person { color: #c9cdfb; background: #3c4270; border-radius: 3px; padding: 0 2px }
-.moment { background: #3f4147; border-radius: 3px; padding: 0 2px }
-.box { background: #2b2d31; border: 1px solid #3f4147; border-left: 4px solid; border-radius: 4px; max-width: 600px;
-  padding: 10px 14px; margin: 4px 0 } .box > * + * { margin-top: 7px }
-hr { border: 0; border-top: 1px solid #4e5058; margin: 9px 0 } .row { margin-top: 5px }
-.button { display: inline-block; border-radius: 4px; padding: 5px 13px; margin: 2px 8px 3px 0; font-size: 14px;
-  font-weight: 500; color: #fff } .look1 { background: #5865f2 } .look2 { background: #4e5058 }
-.look3 { background: #248046 } .look4 { background: #da373c } .look5 { background: #4e5058 }
-.look5:after { content: " ↗" }
-.file { display: inline-block; background: #2b2d31; border: 1px solid #1e1f22; border-radius: 4px; margin: 5px 0;
-  padding: 9px 14px; color: #00a8fc } .file span { color: #949ba4; font-size: 12px; display: block }
-.modal { background: #313338; border: 1px solid #26272b; border-radius: 6px; max-width: 460px; padding: 0 16px 6px;
-  box-shadow: 0 6px 22px #0009 } .title { font-size: 19px; font-weight: 700; color: #f2f3f5; padding: 14px 0 6px }
-.label { color: #f2f3f5; font-weight: 600; margin-top: 12px } .label s { color: #da373c; text-decoration: none }
-.hint { color: #b5bac1; font-size: 13px } .field { background: #1e1f22; border-radius: 3px; padding: 8px 10px;
-  min-height: 38px; margin: 4px 0 } .tall { min-height: 70px } .foot { text-align: right; padding: 14px 0 6px }
-.menu { color: #949ba4; max-width: 400px } .menu span { float: right }
-.foot .button { margin: 0 0 0 8px; padding: 7px 22px } .dot { display: inline-block; width: 11px; height: 11px;
-  border-radius: 50% } .gap { height: 14px }
+.who { line-height: 22px } .who b { color: #fbfbfb; font-weight: 500; margin-right: 4px }
+.app { background: #5865f2; border-radius: 4px; font-size: 12px; font-weight: 500; line-height: 15px; padding: 0 5px;
+  color: #fff; display: inline-block; vertical-align: 1px }
+.time { color: #94959c; font-size: 12px; margin-left: 8px } .only { color: #94959c; font-size: 12px; margin-top: 4px }
+.only a { color: #7bb0f5 } .content { flex: 1; min-width: 0; max-width: 600px }
+.text { white-space: pre-wrap; overflow-wrap: anywhere } .small { color: #aaaab1; font-size: 13px; line-height: 18px }
+h1, h2, h3 { color: #fbfbfb; font-weight: 700; line-height: 1.375; margin: 8px 0 4px }
+h1 { font-size: 24px } h2 { font-size: 20px } h3 { font-size: 16px } .box h3:first-child { margin-top: 0 }
+code { background: #ffffff14; border-radius: 4px; padding: 0 3px; 
+  font: 13.6px/1.3 "Roboto Mono", "DejaVu Sans Mono", monospace }
+pre { background: #2b2c31; border: 1px solid #ffffff1f; border-radius: 4px; padding: 7px; margin: 6px 0 0;
+  white-space: pre-wrap; overflow-wrap: anywhere;
+  font: 14px/18px "Roboto Mono", "DejaVu Sans Mono", "Noto Sans Mono CJK JP", Twemoji, monospace }
+.quote { border-left: 4px solid #5d5e66; border-radius: 4px; padding: 0 8px 0 12px }
+.item { display: flex } .item > span:first-child { flex: 0 0 24px; text-align: right; padding-right: 9px }
+a { color: #7bb0f5; text-decoration: none }
+.person { color: #c9cdfb; background: #5865f23d; border-radius: 3px; padding: 0 2px; font-weight: 500 }
+.moment { background: #ffffff14; border-radius: 3px; padding: 0 2px }
+.box { background: #393a41; border: 1px solid #ffffff1f; border-left: 4px solid; border-radius: 8px; max-width: 600px;
+  padding: 16px; margin: 4px 0 } .box > * + * { margin-top: 8px }
+hr { border: 0; border-top: 1px solid #ffffff1f; margin: 12px 0 } .row { margin-top: 4px }
+.button { display: inline-block; border-radius: 8px; height: 32px; line-height: 32px; padding: 0 16px;
+  margin: 4px 8px 0 0; font-size: 14px; font-weight: 500; color: #fff }
+.look1 { background: #5865f2 } .look2 { background: #97979f33 } .look3 { background: #00863a }
+.look4 { background: #d22d39 } .look5 { background: #97979f33 } .look5:after { content: " ↗" }
+.file { display: inline-block; background: #393a41; border: 1px solid #ffffff1f; border-radius: 8px; margin: 6px 0;
+  padding: 16px; min-width: 300px; color: #7bb0f5 } .file span { color: #94959c; font-size: 12px; display: block }
+.modal { background: #393a41; border: 1px solid #ffffff1f; border-radius: 12px; max-width: 478px; padding: 0 24px;
+  margin: 16px 0; box-shadow: 0 12px 36px #0000003d }
+.title { font-size: 20px; font-weight: 700; color: #fbfbfb; padding: 24px 0 8px }
+.label { color: #fbfbfb; font-weight: 500; margin-top: 20px } .label s { color: #f57976; text-decoration: none }
+.hint { color: #aaaab1; font-size: 14px } .field { background: #00000014; border: 1px solid #97979f33;
+  border-radius: 8px; padding: 9px 12px; min-height: 44px; margin: 8px 0 }
+.tall { min-height: 98px } .foot { text-align: right; padding: 24px 0 }
+.menu { color: #94959c; max-width: 400px } .menu span { float: right }
+.foot .button { margin: 0 0 0 8px; height: 38px; line-height: 38px; min-width: 96px; text-align: center }
+.gap { height: 8px }
 """
-_THUMBS = {"👍": "▲", "👎": "▼"}
 _FENCE = re.compile(r"```(?:[A-Za-z0-9_+.#-]+(?=\n))?\n?(.*?)\n?```", re.DOTALL)
 _INLINE = re.compile(
     r"""
@@ -82,7 +84,7 @@ Names = Mapping[str, str]
 
 def place(name: str) -> str:
     """The line above a thread."""
-    return f'<div class="place"><i>#</i>{marked(name)}</div>'
+    return f'<div class="place"><i>#</i>{escape(name)}</div>'
 
 
 def said(name: str, text: str, names: Names) -> str:
@@ -103,7 +105,7 @@ def modal(drawn: Json) -> str:
     """A form, as it was opened."""
     inside = "".join(map(_field, drawn["components"]))
     foot = '<div class="foot"><span class="button look2">Cancel</span><span class="button look1">Submit</span></div>'
-    return f'<div class="modal"><div class="title">{marked(drawn["title"])}</div>{inside}{foot}</div>'
+    return f'<div class="modal"><div class="title">{escape(drawn["title"])}</div>{inside}{foot}</div>'
 
 
 def page(*drawn: str) -> str:
@@ -123,7 +125,7 @@ def _message(name: str, kind: str, mark: str, body: str, *, private: bool) -> st
 
 def _file(attached: Json) -> str:
     size = f"{attached['size'] / 1024:.1f} KB"
-    return f'<div class="file">{marked(attached["filename"])}<span>{size}</span></div>'
+    return f'<div class="file">{escape(attached["filename"])}<span>{size}</span></div>'
 
 
 # Components
@@ -149,14 +151,14 @@ def _pressable(given: Json) -> str:
         case 2:
             return _button(given)
         case 3:
-            return f'<div class="field menu">{marked(given["placeholder"])} <span>▾</span></div>'
+            return f'<div class="field menu">{escape(given["placeholder"])} <span>▾</span></div>'
         case other:
             raise ValueError(other)
 
 
 def _button(given: Json) -> str:
-    thumb = _THUMBS[given["emoji"]["name"]] if "emoji" in given else ""
-    return f'<span class="button look{given["style"]}">{thumb}{marked(given.get("label") or "")}</span>'
+    label = escape(given.get("emoji", {}).get("name", "") + (given.get("label") or ""))
+    return f'<span class="button look{given["style"]}">{label}</span>'
 
 
 def _field(given: Json) -> str:
@@ -166,8 +168,8 @@ def _field(given: Json) -> str:
         case {"type": 18, "component": inner}:
             needed = " <s>*</s>" if inner.get("required", inner["type"] != _CHECKBOX) else ""
             below = given.get("description")
-            hint = f'<div class="hint">{marked(below)}</div>' if below else ""
-            return f'<div class="label">{marked(given["label"])}{needed}</div>{hint}{_input(inner)}'
+            hint = f'<div class="hint">{escape(below)}</div>' if below else ""
+            return f'<div class="label">{escape(given["label"])}{needed}</div>{hint}{_input(inner)}'
         case _:
             raise ValueError(given["type"])
 
@@ -176,13 +178,13 @@ def _input(given: Json) -> str:
     match given["type"]:
         case 4:
             tall = " tall" if given.get("style") == 2 else ""
-            return f'<div class="field{tall}">{marked(given.get("value") or "")}</div>'
+            return f'<div class="field{tall}">{escape(given.get("value") or "")}</div>'
         case 3:
             chosen = [each["label"] for each in given["options"] if each.get("default")]
-            return f'<div class="field">{marked(", ".join(chosen) or "Make a selection")} ▾</div>'
+            return f'<div class="field">{escape(", ".join(chosen) or "Make a selection")} ▾</div>'
         case 21:
             return "".join(
-                f"<div>{'◉' if each.get('default') else '○'} {marked(each['label'])}</div>" for each in given["options"]
+                f"<div>{'◉' if each.get('default') else '○'} {escape(each['label'])}</div>" for each in given["options"]
             )
         case 23:
             return f"<div>{'☑' if given.get('default') else '☐'}</div>"
@@ -200,7 +202,7 @@ def _markdown(text: str, names: Names) -> str:
     pieces: list[str] = []
     at = 0
     for fence in _FENCE.finditer(text):
-        pieces += [_lines(text[at : fence.start()].strip("\n"), names), f"<pre>{marked(fence[1])}</pre>"]
+        pieces += [_lines(text[at : fence.start()].strip("\n"), names), f"<pre>{escape(fence[1])}</pre>"]
         at = fence.end()
     pieces.append(_lines(text[at:].strip("\n"), names))
     return "".join(filter(None, pieces))
@@ -230,9 +232,9 @@ def _inline(text: str, names: Names) -> str:
     made: list[str] = []
     at = 0
     for found in _INLINE.finditer(text):
-        made += [marked(text[at : found.start()]), _drawn(found, names)]
+        made += [escape(text[at : found.start()]), _drawn(found, names)]
         at = found.end()
-    return "".join([*made, marked(text[at:])])
+    return "".join([*made, escape(text[at:])])
 
 
 def _drawn(found: re.Match[str], names: Names) -> str:
@@ -242,14 +244,14 @@ def _drawn(found: re.Match[str], names: Names) -> str:
 
 _HEADINGS: Sequence[str] = ("#", "##", "###")
 _PIECES: Mapping[str, Callable[[str, re.Match[str], Names], str]] = {
-    "plain": lambda text, _found, _names: marked(text),
-    "code": lambda text, _found, _names: f"<code>{marked(text)}</code>",
+    "plain": lambda text, _found, _names: escape(text),
+    "code": lambda text, _found, _names: f"<code>{escape(text)}</code>",
     "bold": lambda text, _found, names: f"<b>{_inline(text, names)}</b>",
     "struck": lambda text, _found, names: f"<s>{_inline(text, names)}</s>",
     "italic": lambda text, _found, names: f"<i>{_inline(text, names)}</i>",
     "label": lambda text, _found, names: f"<a>{_inline(text, names)}</a>",
     "person": lambda text, _found, names: f'<span class="person">@{escape(names[text])}</span>',
     "moment": lambda text, _found, _names: f'<span class="moment">{_MOMENTS[text]}</span>',
-    "link": lambda text, _found, _names: f"<a>{marked(text)}</a>",
-    "bare": lambda text, _found, _names: f"<a>{marked(text)}</a>",
+    "link": lambda text, _found, _names: f"<a>{escape(text)}</a>",
+    "bare": lambda text, _found, _names: f"<a>{escape(text)}</a>",
 }

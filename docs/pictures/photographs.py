@@ -1,6 +1,7 @@
-"""Documents in HTML as pictures, taken by Chromium, which has to be installed.
+"""Documents in HTML as pictures, taken by Chromium, in the fonts of the platforms.
 
-For `slack.py` and `discord_pictures.py`, which know what stands in them.
+Slack's clients use Lato. Discord's own font is not free: Noto Sans is the one that its clients fall back to. Emoji are
+Discord's (Twemoji). The fonts come from npm at the first use.
 """
 
 from __future__ import annotations
@@ -8,21 +9,31 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
-from html import escape
+from collections.abc import Iterable
 from pathlib import Path
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-_DOTS = {"🟢": "#2eb67d", "🟠": "#e8912d", "🔴": "#e01e5a", "🟡": "#ecb22e", "⚪": "#d0d0d0"}
-_MARKS = {"✅": '<b style="color:#2eb67d">✔</b>', "⚠": '<b style="color:#c77700">⚠</b>'}
+FONTS = Path(__file__).resolve().parents[2] / ".venv" / "fonts"
+STYLES = {
+    "@fontsource/lato@5": ("400", "400-italic", "700", "700-italic", "900"),
+    "@fontsource/noto-sans@5": ("400", "400-italic", "500", "600", "700", "700-italic"),
+    "@fontsource/roboto-mono@5": ("400", "700"),
+    "twemoji-colr-font@15": ("twemoji",),
+}
+"""Packages of fonts, and their stylesheets that the platforms' texts use."""
 
 
 def photograph(document: str, path: Path, width: int) -> None:
     """Draw a document of this width on as much paper as it needs."""
     with tempfile.TemporaryDirectory(prefix="countersign-picture-") as folder:
         source = Path(folder) / "page.html"
-        measure = "<script>document.title = document.documentElement.scrollHeight</script>"
-        source.write_text(document + measure, encoding="utf-8")
+        measure = """<script>
+          addEventListener("load", () => document.fonts.ready.then(() => {
+            document.title = Math.ceil(document.body.getBoundingClientRect().height) }))
+        </script>"""
+        source.write_text("".join(_stylesheets()) + document + measure, encoding="utf-8")
         address = source.as_uri()
         seen = _browse(folder, "--dump-dom", f"--window-size={width},10", address)
         height = re.search(r"<title>(\d+)</title>", seen)
@@ -31,14 +42,24 @@ def photograph(document: str, path: Path, width: int) -> None:
         _browse(folder, f"--screenshot={path}", f"--window-size={width},{height[1]}", address)
 
 
-def marked(text: str) -> str:
-    """Text with its coloured signs drawn, which not every machine has letters for."""
-    text = escape(text)
-    for sign, colour in _DOTS.items():
-        text = text.replace(sign, f'<span class="dot" style="background:{colour}"></span>')
-    for sign, drawn in _MARKS.items():
-        text = text.replace(sign, drawn)
-    return text
+def _stylesheets() -> Iterable[str]:
+    for package, names in STYLES.items():
+        folder = FONTS / re.sub(r"\W+", "-", package)
+        if not folder.exists():
+            _install(package, folder)
+        for name in names:
+            yield f'<link rel="stylesheet" href="{(folder / "package" / f"{name}.css").as_uri()}">'
+
+
+def _install(package: str, folder: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise SystemExit("The pictures of Slack and Discord need npm for their fonts: install it, or leave them.")
+    with tempfile.TemporaryDirectory(prefix="countersign-font-") as download:
+        subprocess.run((npm, "pack", "--silent", package), check=True, capture_output=True, cwd=download, timeout=300)
+        (archive,) = Path(download).glob("*.tgz")
+        with tarfile.open(archive) as files:
+            files.extractall(folder, filter="data")
 
 
 def _browse(folder: str, *arguments: str) -> str:
@@ -51,6 +72,8 @@ def _browse(folder: str, *arguments: str) -> str:
         "--no-sandbox",
         "--disable-gpu",
         "--hide-scrollbars",
+        "--allow-file-access-from-files",
+        "--virtual-time-budget=10000",
         f"--user-data-dir={folder}/profile",
     )
     run = subprocess.run((program, *fixed, *arguments), check=True, capture_output=True, text=True, timeout=60)
