@@ -32,7 +32,7 @@ body { margin: 0; padding: 0 16px 16px; width: 700px; background: #323339; color
 .text { white-space: pre-wrap; overflow-wrap: anywhere } .small { color: #aaaab1; font-size: 13px; line-height: 18px }
 h1, h2, h3 { color: #fbfbfb; font-weight: 700; line-height: 1.375; margin: 8px 0 4px }
 h1 { font-size: 24px } h2 { font-size: 20px } h3 { font-size: 16px } .box h3:first-child { margin-top: 0 }
-code { background: #ffffff14; border-radius: 4px; padding: 0 3px; 
+code { background: #ffffff14; border-radius: 4px; padding: 0 3px;
   font: 13.6px/1.3 "Roboto Mono", "DejaVu Sans Mono", monospace }
 pre { background: #2b2c31; border: 1px solid #ffffff1f; border-radius: 4px; padding: 7px; margin: 6px 0 0;
   white-space: pre-wrap; overflow-wrap: anywhere;
