@@ -120,6 +120,34 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
+class Markdown:
+    """Text of the model, in the platform's Markdown."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Text that is shown literally, in a font of equal widths."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """Small lines of plain text, such as the state of a tool call."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """Buttons for feedback on the answer of a turn."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A line between two parts."""
 
@@ -169,7 +197,9 @@ class Buttons:
     more: tuple[MenuEntry, ...] = ()
 
 
-Block = Heading | Paragraph | Footer | Details | Quote | Arguments | Rule | Buttons
+Block = (
+    Heading | Paragraph | Footer | Details | Quote | Arguments | Markdown | Code | Caption | Feedback | Rule | Buttons
+)
 
 
 class Tone(Enum):

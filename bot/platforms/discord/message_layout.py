@@ -5,22 +5,26 @@ A layout stays within Discord's 40 components and 4,000 characters; omitted part
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from bot.chat.actions import Action, Approve, ConfirmApproval
+from bot.chat.actions import Action, Approve, ConfirmApproval, FeedbackValue, SendFeedback
 from bot.chat.message_model import (
     Arguments,
     Block,
     Button,
     Buttons,
     ButtonStyle,
+    Caption,
     ChannelLink,
+    Code,
     Confirmation,
     Details,
+    Feedback,
     Footer,
     Heading,
     Link,
+    Markdown,
     Mention,
     Message,
     Paragraph,
@@ -33,6 +37,7 @@ from bot.chat.message_model import (
     TimeFormat,
     Tone,
 )
+from bot.chat.turn_messages import Answer
 from bot.domain.conversations import Author
 from bot.platforms.discord import components
 from bot.platforms.discord.channels import PLATFORM
@@ -47,6 +52,7 @@ from bot.platforms.discord.components import (
 )
 from bot.platforms.discord.markdown import code_block, inline_code
 from bot.platforms.discord.markup import break_links, escape, escape_to_limit
+from bot.platforms.discord.rest import FileUpload
 from bot.rendering.approval_card import argument_lines
 from bot.rendering.call_arguments import CardArgument
 from bot.rendering.text_safety import single_line
@@ -74,6 +80,47 @@ def outgoing_message(message: Message) -> OutgoingMessage:
     return OutgoingMessage(message.name, components=tuple(layout), asks=message.asks, calls=notified)
 
 
+def answer_message(answer: Answer) -> OutgoingMessage:
+    """Return a message of an answer as it should be in Discord: content, with buttons below it."""
+    buttons = [row for block in answer.ending for row in _button_rows(block)]
+    content, file = _content((*answer.body, *answer.ending)), answer.file
+    if file is None:
+        return OutgoingMessage(answer.name, content, tuple(buttons))
+    unattached = _content((*file.blocks, *answer.ending))
+    upload = FileUpload(file.name, file.text.encode("utf-8", "replace"))
+    return OutgoingMessage(answer.name, content, tuple(buttons), upload, unattached=unattached)
+
+
+def _content(blocks: Iterable[Block]) -> str:
+    """Return the texts of blocks, with blank lines between texts of one kind, apart from captions."""
+    content, before = "", ""
+    for block in blocks:
+        text = _text(block, None, None).strip("\n")
+        if text.strip():
+            kind = "" if isinstance(block, Caption) else type(block).__name__
+            between = "\n\n" if kind and kind == before else "\n"
+            content, before = f"{content}{between if content else ''}{text}", kind
+    return content
+
+
+def _button_rows(block: Block) -> list[Component]:
+    match block:
+        case Buttons():
+            return button_components(block)
+        case Feedback(turn_id):
+            return rows(
+                components.button("", SendFeedback(turn_id, opinion), emoji=emoji)
+                for opinion, emoji in ((FeedbackValue.GOOD, "👍"), (FeedbackValue.BAD, "👎"))
+            )
+        case _:
+            return []
+
+
+def caption(line: str) -> str:
+    """Return one escaped line of small text."""
+    return f"-# {escape(line)}"
+
+
 def message_components(blocks: Sequence[Block]) -> list[Component]:
     """Return the components of a message. Adjacent texts share one component.
 
@@ -95,7 +142,7 @@ def message_components(blocks: Sequence[Block]) -> list[Component]:
             case "rule":
                 native.append(separator())
             case _:
-                native += [row for block in group if isinstance(block, Buttons) for row in button_components(block)]
+                native += [row for block in group for row in _button_rows(block)]
     return native
 
 
@@ -112,13 +159,15 @@ def _component_type(block: Block) -> str:
     match block:
         case Rule():
             return "rule"
-        case Buttons():
+        case Buttons() | Feedback():
             return "buttons"
         case _:
             return "text"
 
 
-def _text(block: Block, arguments_room: int | None, detail_lines: int | None) -> str:  # noqa: PLR0911 - a case a kind
+def _text(  # noqa: C901, PLR0911 - a case for each kind of block
+    block: Block, arguments_room: int | None, detail_lines: int | None
+) -> str:
     match block:
         case Heading(text, limit):
             return f"### {_escaped(text, limit)}"
@@ -130,9 +179,15 @@ def _text(block: Block, arguments_room: int | None, detail_lines: int | None) ->
             return "\n".join(f"-# {_escaped(line, limit)}" for line in lines[:detail_lines])
         case Quote(text):
             return "\n".join(f"> {break_links(line)}" for line in text.split("\n"))
+        case Markdown(text):
+            return text
+        case Code(text):
+            return code_block(text)
+        case Caption(lines):
+            return "\n".join(map(caption, lines))
         case Arguments(arguments):
             return "" if arguments_room is None else _arguments(arguments, arguments_room)
-        case Rule() | Buttons():
+        case Rule() | Buttons() | Feedback():
             return ""
 
 

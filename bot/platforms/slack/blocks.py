@@ -17,6 +17,8 @@ from typing import Any
 from bot.chat import actions
 from bot.chat.actions import (
     Action,
+    FeedbackValue,
+    SendFeedback,
 )
 from bot.platforms.slack.markup import defuse_mentions
 from bot.rendering.text_safety import ELLIPSIS, safe_url, single_line, strip_control
@@ -138,6 +140,17 @@ def encode(action: Action) -> tuple[str, str] | None:
 def decode(action_id: str, value: str) -> Action | None:
     """Return the action of a button, or None if it is not one of the bot's."""
     return actions.decode(value) if action_id.startswith(f"{PREFIX}.") else None
+
+
+def feedback_buttons(turn_id: str) -> Block:
+    """Return the buttons for feedback on an answer."""
+    good, bad = (encode(SendFeedback(turn_id, opinion)) for opinion in (FeedbackValue.GOOD, FeedbackValue.BAD))
+    assert good is not None and bad is not None  # noqa: PT018 - a turn's id is short
+    sides = {
+        "positive_button": {"text": {"type": "plain_text", "text": "Good answer"}, "value": good[1]},
+        "negative_button": {"text": {"type": "plain_text", "text": "Bad answer"}, "value": bad[1]},
+    }
+    return {"type": "context_actions", "elements": [{"type": "feedback_buttons", "action_id": good[0], **sides}]}
 
 
 PARAGRAPH = 1_000

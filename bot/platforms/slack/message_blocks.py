@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import assert_never
+from itertools import groupby
 
 from bot.chat.message_model import (
     Arguments,
     Button,
     Buttons,
     ButtonStyle,
+    Caption,
     ChannelLink,
+    Code,
     Details,
+    Feedback,
     Footer,
     Heading,
     Link,
+    Markdown,
     Mention,
     MenuEntry,
     Message,
@@ -27,6 +31,7 @@ from bot.chat.message_model import (
     TimeFormat,
 )
 from bot.chat.message_model import Block as MessageBlock
+from bot.chat.turn_messages import Answer
 from bot.platforms.slack.blocks import (
     Block,
     Element,
@@ -38,6 +43,7 @@ from bot.platforms.slack.blocks import (
     divider,
     fallback,
     fallback_text,
+    feedback_buttons,
     link,
     menu,
     moment,
@@ -46,8 +52,10 @@ from bot.platforms.slack.blocks import (
     quote,
     rich_section,
     rich_text,
+    small,
     words,
 )
+from bot.platforms.slack.rich_text import RichTextBuilder
 from bot.rendering.approval_card import argument_lines
 
 ARGUMENTS_WEIGHT = 5_000
@@ -68,27 +76,40 @@ def outgoing_message(message: Message) -> OutgoingMessage:
     return OutgoingMessage(message.name, blocks, text, asks=message.asks)
 
 
-def message_blocks(blocks: Iterable[MessageBlock]) -> list[Block]:
+def answer_message(answer: Answer) -> OutgoingMessage:
+    """Return a message of an answer as it should be in Slack."""
+    body = message_blocks(answer.body)
+    return OutgoingMessage(answer.name, (*body, *message_blocks(answer.ending)), fallback(fallback_text(body)))
+
+
+def message_blocks(blocks: Iterable[MessageBlock]) -> list[Block]:  # noqa: C901 - one case for each kind of block
     """Return the blocks of a message. Adjacent texts share one rich text block."""
     blocks = tuple(blocks)
     room = ARGUMENTS_WEIGHT // max(sum(isinstance(block, Arguments) for block in blocks), 1)
-    native: list[Block] = []
-    elements: list[Element] = []
-    for block in blocks:
-        match block:
-            case Rule() | Buttons():
-                if elements:
-                    native.append(rich_text(*elements))
-                    elements = []
-                native += [divider()] if isinstance(block, Rule) else _buttons(block)
-            case _:
-                elements += _elements(block, room)
-    return [*native, rich_text(*elements)] if elements else native
+    builder = RichTextBuilder()
+    for is_text, group in groupby(blocks, key=lambda block: isinstance(block, _TEXTS)):
+        if is_text:
+            if elements := [element for block in group for element in _elements(block, room)]:
+                builder.block(rich_text(*elements))
+            continue
+        for block in group:
+            match block:
+                case Markdown(text):
+                    builder.markdown(text)
+                case Code(text):
+                    builder.block(rich_text(preformatted(text)))
+                case Caption(lines):
+                    builder.block(*small(*lines))
+                case Feedback(turn_id):
+                    builder.block(feedback_buttons(turn_id))
+                case Rule():
+                    builder.block(divider())
+                case Buttons():
+                    builder.block(*_buttons(block))
+    return builder.blocks
 
 
-def _elements(
-    block: Heading | Paragraph | Footer | Details | Quote | Arguments, arguments_room: int
-) -> Iterable[Element]:
+def _elements(block: MessageBlock, arguments_room: int) -> Iterable[Element]:
     match block:
         case Heading(text):
             yield rich_section(words(text, bold=True))
@@ -102,7 +123,7 @@ def _elements(
             if shown := argument_lines(arguments, arguments_room):
                 yield preformatted(shown)
         case _:
-            assert_never(block)
+            return
 
 
 def span_element(span: Span) -> Element:
@@ -119,6 +140,9 @@ def span_element(span: Span) -> Element:
             return link(url, text)
         case ChannelLink(channel_id):
             return channel(channel_id)
+
+
+_TEXTS = (Heading, Paragraph, Footer, Details, Quote, Arguments)
 
 
 def _buttons(row: Buttons) -> list[Block]:

@@ -21,13 +21,14 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any
 
+from bot.chat.turn_messages import AnswerPage, answer_pages
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import TASK_TEXT, OutgoingMessage
 from bot.platforms.slack.channels import MessageRef
-from bot.platforms.slack.turns import ReplyMessage, split_reply
+from bot.platforms.slack.turns import ANSWER_LIMITS
 from bot.platforms.slack.web_api import SlackConnectionError, SlackWebApiError, WebApi
 from bot.rendering.approval_card import call_title
 from bot.rendering.markdown import sanitize, sanitize_partial, text_weight
@@ -323,11 +324,11 @@ def streams(view: TurnView) -> tuple[Stream, ...]:
         )
         for number, passage in enumerate(sequence)
         if isinstance(passage, TimelineSection)
-        for part in split_reply(passage)
+        for part in answer_pages(passage, ANSWER_LIMITS)
     )
 
 
-def _stream_text(part: ReplyMessage) -> str:
+def _stream_text(part: AnswerPage) -> str:
     texts = [entry for entry in part.entries if isinstance(entry, ReplyText)]
     written = [sanitize_partial(each.text) if each.growing else sanitize(each.text).rstrip() for each in texts]
     return "\n\n".join(written).rstrip()

@@ -12,7 +12,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
 from bot.domain.views import BlockingTurn, TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode
-from bot.platforms.discord.turns import TOOL_LINES, turn_messages
+from bot.platforms.discord.turns import ANSWER_LIMITS, turn_messages
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import sample_views
 from tests.platforms.discord.payload_checks import check_slot, labels, pressed
@@ -177,7 +177,7 @@ def test_an_answer_of_three_messages_goes_on_where_it_was_cut_and_opens_its_code
     assert list(slots) == ["answer-0", "answer-0-1", "answer-0-2"]
     said = [slot.content for slot in slots.values()]
     assert said[0].endswith("\n```")
-    assert said[1].startswith("-# (continued 2/3)\n```python\n")
+    assert said[1].startswith("-# (continued 2)\n```python\n")
     assert [each for text in said for each in text.split() if each.startswith("word")] == words
 
 
@@ -204,10 +204,10 @@ def test_while_it_is_written_a_long_answer_shows_its_beginning_and_how_far_it_is
 def test_of_very_many_calls_the_last_are_shown_and_the_rest_is_counted() -> None:
     calls: list[Step] = [a_call(n, sample_views.LOGS, StepStatus.DONE, "x" * 500) for n in range(1, 48)]
     failed = a_call(48, sample_views.LOGS, StepStatus.FAILED, "no")
-    last = [a_call(n, sample_views.LOGS, StepStatus.DONE, "y") for n in range(49, 49 + TOOL_LINES)]
+    last = [a_call(n, sample_views.LOGS, StepStatus.DONE, "y") for n in range(49, 49 + ANSWER_LIMITS.latest_calls)]
     (slot,) = drawn(a_view(*calls, failed, *last, a_reply(90, "There."), status=TurnStatus.DONE)).values()
     assert slot.content.startswith("-# 48 earlier calls: 47 ✓  1 ✗\n-# ✓ grafana.search_logs  y\n")
-    assert slot.content.count("search_logs") == TOOL_LINES
+    assert slot.content.count("search_logs") == ANSWER_LIMITS.latest_calls
 
 
 @given(ANY, ANY, st.sampled_from(list(StepStatus)), st.sampled_from(list(TurnStatus)))
