@@ -129,13 +129,7 @@ def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) ->
         name = f"question-{elicitation.id}"
         if card.offers:
             author = view.turn.author
-            about = (
-                Text("For "),
-                Mention(author),
-                Text(f" alone · {PRIVATE_ANSWER} · "),
-                *elicitation_expiry(card, now),
-            )
-            blocks = (*elicitation_question(card), Footer(about), elicitation_buttons(card.offers))
+            blocks = (*open_elicitation(card, author, now), elicitation_buttons(card.offers))
             yield Message(name, blocks, Tone.PENDING, alert="Answer needed: ", notifies=(author,), asks=True)
         else:
             yield _closed_elicitation(name, card, elicitation)
@@ -217,6 +211,12 @@ def confirmation_message(step: ToolStep, card: ApprovalCard) -> Message:
     return Message(f"confirm-{card.approval_id}", blocks, Tone.DANGER, asks=True)
 
 
+def open_elicitation(card: ElicitationCard, author: Author, now: float) -> tuple[Block, ...]:
+    """Return an open elicitation without its buttons. Only `author` may answer."""
+    about = (Text("For "), Mention(author), Text(f" alone · {PRIVATE_ANSWER} · "), *elicitation_expiry(card, now))
+    return (*elicitation_question(card), Footer(about))
+
+
 def elicitation_question(card: ElicitationCard) -> tuple[Block, ...]:
     """Return the question of an open elicitation: server, requested data, message and warning."""
     server = (Text("Server", bold=True), Text(" "), Text(card.server, limit=NAME), Text("   "))
@@ -296,6 +296,11 @@ def _tone(calls: Sequence[ToolStep], waiting: Sequence[ToolStep]) -> Tone:
     if any(step.status in _WENT_WRONG for step in calls):
         return Tone.DANGER
     return Tone.NEUTRAL if all(step.status in _NOT_RUN for step in calls) else Tone.SUCCESS
+
+
+def pending_call(step: ToolStep, card: ApprovalCard, now: float) -> tuple[Block, ...]:
+    """Return a call that waits for an approval, without its buttons and the reason of the model."""
+    return (*_open_call(step, card), *_requirements((step,), "", now))
 
 
 def _open_call(step: ToolStep, card: ApprovalCard) -> Iterator[Block]:

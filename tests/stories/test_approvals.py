@@ -25,7 +25,12 @@ async def test_a_note_is_saved_once_after_y_and_not_before(tmp_path: Path) -> No
     place = Installation(tmp_path)
     async with place.terminal() as terminal:
         await terminal.asks("add a note: buy milk")
-        screen = await card(terminal, "▌ Add a note (notes)?", "▌ writes · notes.add · asked by owner", "buy milk")
+        screen = await card(
+            terminal,
+            "▌ Add a note “buy milk” (notes)?",
+            "▌ Server notes   Tool add   Risk ● Writes data",
+            "▌ Asked by owner",
+        )
         assert [line for line in screen.split("\n") if "▌ text" in line] == ["  ▌ text  buy milk"]
         assert place.notes == []
         terminal.press("y")
@@ -35,7 +40,7 @@ async def test_a_note_is_saved_once_after_y_and_not_before(tmp_path: Path) -> No
         await terminal.asks("list my notes")
         await terminal.shows("✓ notes.list")
         await terminal.prompts()
-        assert terminal.text.count("Add a note (notes)?") == 1
+        assert terminal.text.count("Add a note “buy milk” (notes)?") == 1
         terminal.type("/quit")
         assert await terminal.ended() == 0
     assert place.notes == ["buy milk"]
@@ -55,7 +60,7 @@ async def test_a_long_note_is_read_in_full_and_turned_down_with_enter_and_anothe
         place = Installation(tmp_path, model=model)
         async with place.terminal() as terminal:
             await terminal.asks("save the long one")
-            screen = await card(terminal, "Add a note (notes)?", "v to view all")
+            screen = await card(terminal, "Add a note “word0 word1", "v to view all")
             assert "word59" not in screen
             terminal.press("v")
             await terminal.shows(f"text · {len(long)} characters", "word59")
@@ -71,7 +76,7 @@ async def test_a_long_note_is_read_in_full_and_turned_down_with_enter_and_anothe
             await terminal.shows("reason (optional):")
             terminal.type("wrong notebook")
             await terminal.shows("▌ Not run. Told the agent: wrong notebook")
-            await card(terminal, "Delete a note (notes)?", "destructive · notes.delete", "(2 of 2)")
+            await card(terminal, "Delete a note", "Tool delete   Risk ● May destroy data", "(2 of 2)")
             terminal.press("n")
             await terminal.until(lambda: "reason (optional):" in terminal.lines[-1], "the second reason")
             terminal.type("keep it")

@@ -25,9 +25,9 @@ POLICY = '[[rules]]\npolicy = "ALWAYS_ALLOW"\nserver = "travel"\n'
 TOKEN = "a-token-of-the-operator-for-this-story"
 KEYS = "[a] answer…  [d] decline"
 ASKED = (
-    "▌ travel asks for an answer:",
+    "▌ travel asks for an answer",
     "▌ > The 14:05 has seats left. How many?",
-    "wants: Seats, A note for the guard",
+    "It asks for Seats, A note for the guard",
 )
 every_era = pytest.mark.parametrize("era", ["modern", "older"])
 
@@ -87,7 +87,7 @@ async def test_a_page_is_visited_and_the_way_there_is_shown_only_when_wanted(
 ) -> None:
     async with travel(tmp_path, model, era) as place, place.terminal() as terminal:
         await terminal.asks("pay for it")
-        await terminal.shows("▌ leads to pay.example.com", "[s] show the link  [d] decline")
+        await terminal.shows("▌ The page is on pay.example.com", "[s] show the link  [d] decline")
         assert "7f3a" not in terminal.text
         terminal.press("s")
         await terminal.shows(PAGE, "[f] I have finished  [d] decline")

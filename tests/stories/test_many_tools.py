@@ -38,7 +38,9 @@ async def test_a_tool_that_was_found_is_signed_for_by_its_own_name_also_after_a_
         place = Installation(tmp_path, {"bank": bank.entry}, model=model, HISTORY_TOOL_STEPS="full")
         async with place.terminal("--conversation", "rent") as terminal:
             await terminal.asks("pay the rent")
-            screen = await card(terminal, "▌ Transfer (bank)?", "bank.transfer", "▌ account  DE12", "▌ euros    700")
+            screen = await card(
+                terminal, "▌ Transfer (bank)?", "▌ Server bank   Tool transfer", "▌ account  DE12", "▌ euros    700"
+            )
             assert '✓ countersign.search_tools  Tools for "wire money to an account": bank__tra' in screen
             assert "call_tool" not in screen
             assert bank.calls == []

@@ -64,7 +64,7 @@ async def test_a_call_in_which_the_program_died_is_unknown_when_its_lease_is_ove
         await terminal.shows(f"? test.count  {UNSURE}", "I do not know.", HINT)
         assert place.counted == 1
         await terminal.asks("/again")
-        await card(terminal, "▌ Count (test)?")
+        await card(terminal, "▌ Count ")
         terminal.press("y")
         await terminal.shows("✓ test.count", "recorded once")
         await terminal.prompts()

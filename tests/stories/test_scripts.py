@@ -39,7 +39,7 @@ def test_one_question_gives_its_answer_alone_and_what_needs_a_signature_is_not_r
     with FakeLanguageModel("openai", rule=answering({})) as model:
         said = Installation(tmp_path, {"desk": server.entry}, model=model).chat("-m", "go")
     assert (said.code, said.out) == (0, "Let me see.\n\n0 of 2 ran.\n")
-    assert "▌ Look (desk)?" in said.err
+    assert "▌ Look “shelf” (desk)?" in said.err
     assert "desk.file needs an approval and was not run. Allow it with --approve all" in said.err
     assert "⊘ desk.file  denied" in said.err
     assert server.calls == []

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from time import time
 from typing import Any, assert_never
 
 from bot.chat.actions import ApprovalRef
 from bot.chat.argument_editing import ArgumentEditForms, edit_command
+from bot.chat.card_messages import open_elicitation, pending_call
 from bot.chat.elicitation_forms import ElicitationForms
+from bot.chat.message_model import Block
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalNotFound,
@@ -29,6 +32,7 @@ from bot.domain.approvals import (
     ViewRequired,
 )
 from bot.domain.commands import Reply
+from bot.domain.conversations import Author
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
@@ -36,11 +40,10 @@ from bot.errors import CountersignError
 from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.lines import (
     card_line,
-    card_text,
     cells,
-    elicitation_text,
     fold,
     full_arguments,
+    message_text,
     safe_lines,
     strip_markdown,
 )
@@ -54,7 +57,6 @@ from bot.rendering.approval_card import (
     GrantOption,
     approval_card,
     can_edit,
-    edit_lines,
     format_grant,
     grant_offers,
     remaining_approvals_text,
@@ -89,8 +91,8 @@ class ApprovalPrompt:
     """Grants to offer with the approval."""
     editable: bool = False
     """Its arguments can be changed before."""
-    edited: tuple[str, ...] = ()
-    """Edits of the call, one line each."""
+    blocks: tuple[Block, ...] = ()
+    """The call as it is shown."""
     guarded: bool = False
     """True if a part looks like a secret: only a user who has seen the whole call can approve it."""
 
@@ -132,7 +134,8 @@ class ApprovalQueue:
             if card is None or step.status is not StepStatus.AWAITING or view.turn.status.ended:
                 continue
             guarded = (shared := approval_card(step)) is not None and shared.withheld > 0
-            question = ApprovalPrompt(view.turn.id, card, grant_offers(step), can_edit(step), edit_lines(step), guarded)
+            blocks = pending_call(step, card, time())
+            question = ApprovalPrompt(view.turn.id, card, grant_offers(step), can_edit(step), blocks, guarded)
             if question.key not in self._settled:
                 self._waiting.setdefault(question.key, question)
         return ended
@@ -217,7 +220,7 @@ Say = Callable[[Words], Awaitable[Reply | None]]
 class _PendingCard:
     """A card that waits for a key."""
 
-    turn_id: str
+    author: Author
     card: ElicitationCard
 
 
@@ -251,11 +254,12 @@ class ElicitationKeys:
         for card in (
             elicitation_card(step, elicitation, view) for step in _calls(view) for elicitation in step.elicitations
         ):
-            self._add(_PendingCard(view.turn.id, card))
+            self._add(_PendingCard(view.turn.author, card))
         if asking and self._current is None and (first := next(iter(self._waiting.values()), None)) is not None:
             self._current = first
             self._offers = tuple(offer.words for offer in first.card.offers)
-            text = elicitation_text(first.card, self._theme, self._screen.columns)
+            blocks = open_elicitation(first.card, first.author, time())
+            text = message_text(blocks, self._theme, self._screen.columns)
             self._transcript.print_pieces(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._theme)}"))
             self._ask()
 
@@ -492,10 +496,8 @@ class CardKeys:
             return
         self._forget()
         self._asked = question.key
-        text = card_text(question.card, self._theme, self._screen.columns)
+        text = message_text(question.blocks, self._theme, self._screen.columns)
         self._transcript.print_pieces(Piece(PieceKind.CARD, f"{text}\n{card_line('', self._theme)}"))
-        for line in question.edited:
-            self._say(line, self._theme.warn)
         if question.guarded:
             self._say(GUARDED, self._theme.warn)
         self._ask()

@@ -7,18 +7,35 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from bot.chat.message_model import (
+    Arguments,
+    Block,
+    ChannelLink,
+    Details,
+    Footer,
+    Heading,
+    Link,
+    Mention,
+    Paragraph,
+    Quote,
+    Span,
+    Spans,
+    Text,
+    Time,
+)
 from bot.platforms.console.theme import ConsoleTheme
-from bot.rendering.approval_card import ApprovalCard, card_warning_lines, warning_lines
+from bot.rendering.approval_card import RISKS, ApprovalCard, card_warning_lines, warning_lines
 from bot.rendering.call_arguments import CardArgument
-from bot.rendering.elicitation_card import ElicitationCard
 from bot.rendering.text_safety import strip_control
 from bot.rendering.timeline import StatusIcon, ToolStatus
 
 BAR = "▌"
 _MARKS = re.compile(r"\*\*|`+|^#{1,6} |^> ", re.MULTILINE)
 _QUIET = (StatusIcon.DONE, StatusIcon.RUNNING)
+_SIGNS = str.maketrans("🟢🟠🔴", "●●●")
+"""Not every terminal has coloured signs; the text has the colour."""
 _LEAST_WIDTH = 8
 _LEAST_VALUE_WIDTH = 24
 _LONGEST_NAME_BESIDE = 24
@@ -56,33 +73,63 @@ def tool_text(line: ToolStatus, theme: ConsoleTheme, width: int | None = None) -
     return "\n".join([first, *(f"    {theme.dim(more_of_it)}" for more_of_it in continuation)])
 
 
-def card_text(card: ApprovalCard, theme: ConsoleTheme, width: int) -> str:
-    """Return an approval card, every line behind the bar."""
-    facts = [f"{card.server}.{card.tool}" if card.server else card.tool]
-    facts += [f"asked by {card.asked_by}", *filter(None, (card.needs, card.signed)), card.expiry, card.short_id]
-    about = theme.own(" · ".join(safe_lines(fact) for fact in facts))
-    lines = [theme.bold(theme.own(line)) for line in fold(safe_lines(card.title), width - 4)]
-    risk, *more_lines = fold(f"{card.risk}{theme.own(' · ')}{about}", width - 4)
-    lines.append(_risk(card.risk, theme) + theme.dim(risk.removeprefix(card.risk)))
-    lines += [theme.dim(line) for line in more_lines]
-    if card.arguments:
-        lines.append("")
-        lines += _arguments(card, theme, width - 4)
+def message_text(blocks: Iterable[Block], theme: ConsoleTheme, width: int) -> str:
+    """Return a message of the chat layer, every line behind the bar; texts of a server are marked. Buttons are keys."""
+    lines = (line for block in blocks for line in _block_lines(block, theme, width - 4))
     return "\n".join(card_line(line, theme) for line in lines)
 
 
-def elicitation_text(card: ElicitationCard, theme: ConsoleTheme, width: int) -> str:
-    """Return an elicitation, every line behind the bar; the server's lines are marked."""
-    facts = [f"{card.server}.{card.tool}", f"asked of {card.asked_of}", card.expiry]
-    lines = [theme.bold(theme.own(line)) for line in fold(safe_lines(f"{card.title}:"), width - 4)]
-    if card.message:
-        lines += [f"> {line}" for line in fold(theme.own(safe_lines(card.message)), width - 6)]
-    about = [f"wants: {', '.join(card.fields)}"] if card.fields else []
-    about += [f"leads to {card.domain}"] if card.domain else []
-    for text in (*about, " · ".join(facts)):
-        lines += [theme.dim(line) for line in fold(theme.own(safe_lines(text)), width - 4)]
-    lines += [theme.warn(line) for line in fold(card.warning, width - 4) if line]
-    return "\n".join(card_line(line, theme) for line in lines)
+def _block_lines(  # noqa: PLR0911 - one case for each kind of block
+    block: Block, theme: ConsoleTheme, width: int
+) -> Iterable[str]:
+    match block:
+        case Heading(text):
+            return [theme.bold(line) for line in fold(theme.own(safe_lines(text)), width)]
+        case Paragraph(spans):
+            return _span_lines(spans, theme, width)
+        case Footer(spans):
+            text = "".join(map(_span_text, spans))
+            return [theme.dim(line) for line in fold(theme.own(safe_lines(text)), width)]
+        case Details(texts):
+            return [theme.warn(line) for text in texts for line in fold(theme.own(safe_lines(text)), width)]
+        case Quote(text):
+            return [f"> {line}" for line in fold(theme.own(safe_lines(text)), width - 2)]
+        case Arguments(arguments):
+            return ["", *_arguments(arguments, theme, width), ""] if arguments else [""]
+        case _:
+            return ()
+
+
+def _span_lines(spans: Spans, theme: ConsoleTheme, width: int) -> list[str]:
+    """Return running text, with its styles if it fits on one line."""
+    texts = [theme.own(safe_lines(_span_text(span))) for span in spans]
+    lines = fold("".join(texts), width)
+    if len(lines) > 1:
+        return lines
+    return ["".join(_painted(text, span, theme) for text, span in zip(texts, spans, strict=True))]
+
+
+def _painted(text: str, span: Span, theme: ConsoleTheme) -> str:
+    if isinstance(span, Text) and span.bold:
+        return theme.bold(text)
+    risks = {"reads": theme.good, "writes": theme.warn, "destructive": theme.bad}
+    words = {RISKS[risk].translate(_SIGNS): paint for risk, paint in risks.items()}
+    paint = words.get(_span_text(span).strip())
+    return paint(text) if paint is not None else text
+
+
+def _span_text(span: Span) -> str:
+    match span:
+        case Text(text):
+            return text.translate(_SIGNS)
+        case Mention(user):
+            return user.name or user.id
+        case Time():
+            return span.fallback
+        case Link(url, text):
+            return f"{text} ({url})"
+        case ChannelLink(channel):
+            return channel
 
 
 def full_arguments(card: ApprovalCard, theme: ConsoleTheme, width: int) -> list[str]:
@@ -145,11 +192,11 @@ def _cut_summary(summary: str, more: str, room: int, theme: ConsoleTheme) -> tup
     return clip(summary, room, theme), ""
 
 
-def _arguments(card: ApprovalCard, theme: ConsoleTheme, width: int) -> Iterator[str]:
+def _arguments(arguments: Sequence[CardArgument], theme: ConsoleTheme, width: int) -> Iterator[str]:
     """Yield values beside their names; below them if a name is long or the window narrow."""
-    names = [cells(argument.label) for argument in card.arguments]
+    names = [cells(argument.label) for argument in arguments]
     widest = max((size for size in names if size <= _LONGEST_NAME_BESIDE), default=0)
-    for argument, size in zip(card.arguments, names, strict=True):
+    for argument, size in zip(arguments, names, strict=True):
         name = safe_lines(argument.label)
         if size > widest or width - widest - 2 < _LEAST_VALUE_WIDTH:
             yield from map(theme.dim, fold(name, width))
@@ -172,16 +219,6 @@ def _argument_text(argument: CardArgument, theme: ConsoleTheme) -> str:
     if argument.shown != argument.full:
         text = f"{text.removesuffix(')')}, v to view all)"
     return theme.own(text)
-
-
-def _risk(risk: str, theme: ConsoleTheme) -> str:
-    match risk:
-        case "reads":
-            return theme.good(risk)
-        case "writes":
-            return theme.warn(risk)
-        case _:
-            return theme.bad(risk)
 
 
 def _fold(line: str, width: int) -> Iterator[str]:

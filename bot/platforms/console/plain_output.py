@@ -1,9 +1,5 @@
 """Output without a screen: the answer to standard output, the rest to standard error, or JSON lines. Written lines are
-final.
-
-Next steps of a reply, as lines to type.
-
-Command replies as plain text, for pipes and files.
+final. Replies to commands are plain text; their next steps are lines to type.
 """
 
 from __future__ import annotations
@@ -11,12 +7,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from time import time
 from typing import TextIO
 
+from bot.chat.card_messages import open_elicitation, pending_call
 from bot.domain.commands import Form, Reply, Table
+from bot.domain.conversations import Author
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.domain.views import ModelRetry, TurnView
-from bot.platforms.console.lines import card_text, cells, elicitation_text, safe_lines, tool_text
+from bot.platforms.console.lines import cells, message_text, safe_lines, tool_text
 from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.transcript import (
     AGAIN,
@@ -145,17 +144,18 @@ class LeftMargin:
             if isinstance(step, ModelStep):
                 continue
             for elicitation in step.elicitations:
-                self._question(elicitation_card(step, elicitation, view))
+                self._question(elicitation_card(step, elicitation, view), view.turn.author)
             if (card := approval_card(step)) is None or card.outcome:
                 continue
             key = (card.approval_id, str(card.revision))
             if key not in self._written:
                 self._written.add(key)
-                self.line(card_text(card, self._theme, CARD_WIDTH))
+                self.line(message_text(pending_call(step, card, time()), self._theme, CARD_WIDTH))
 
-    def _question(self, card: ElicitationCard) -> None:
+    def _question(self, card: ElicitationCard, author: Author) -> None:
         if not card.outcome:
-            self._once(card.elicitation_id, elicitation_text(card, self._theme, CARD_WIDTH))
+            blocks = open_elicitation(card, author, time())
+            self._once(card.elicitation_id, message_text(blocks, self._theme, CARD_WIDTH))
         else:
             self._once(card.elicitation_id, f"  {self._theme.dim(f'{card.title}. {card.outcome}')}")
 

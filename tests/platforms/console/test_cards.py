@@ -36,10 +36,12 @@ async def test_a_card_shows_what_will_run() -> None:
         await carded(chat)
         card = [line for line in chat.terminal.lines if "▌" in line]
         assert card == [
-            "  ▌ Add note (notes)?",
-            "  ▌ writes · notes.add_note · asked by ana · expires in 30 min · apr-1234",
+            "  ▌ Add note “Buy milk” (notes)?",
+            "  ▌ Server notes   Tool add_note   Risk ● Writes data",
             "  ▌",
             "  ▌ text  Buy milk",
+            "  ▌",
+            "  ▌ Asked by ana · expires within 30 min · apr-1234",
             "  ▌",
             f"  ▌ {FIRST_KEYS}",
             f"  ▌ {KEYS}",
@@ -168,7 +170,7 @@ async def test_nobody_approves_by_typing_on_when_a_card_appears() -> None:
         chat.terminal.press("wh")
         await chat.terminal.prompts("wh")
         go_on.set()
-        await chat.terminal.shows("Add note (notes)?")
+        await chat.terminal.shows("Add note “Buy milk” (notes)?")
         chat.terminal.press("y not")
         await chat.terminal.prompts("why not")
         assert chat.engine.decisions == []
@@ -178,7 +180,7 @@ async def test_a_key_pressed_the_moment_a_card_appears_is_no_answer_to_it() -> N
     turn = a_turn("t0", "left behind", status=TurnStatus.WAITING)
     left = TurnView(turn, (a_call(0, StepStatus.AWAITING, approval=an_approval()),), 1)
     async with chatting(opening=now(StartState("c1", (left,))), quiet_seconds=60.0) as chat:
-        await chat.terminal.shows("Add note (notes)?")
+        await chat.terminal.shows("Add note “Buy milk” (notes)?")
         chat.terminal.press("y")
         await chat.terminal.prompts("y")
         assert chat.engine.decisions == []
@@ -187,7 +189,7 @@ async def test_a_key_pressed_the_moment_a_card_appears_is_no_answer_to_it() -> N
 async def test_keys_are_taken_once_the_keyboard_was_still_for_a_moment() -> None:
     async with chatting({"go": asks}, quiet_seconds=0.2) as chat:
         await chat.type("go")
-        await chat.terminal.shows("Add note (notes)?")
+        await chat.terminal.shows("Add note “Buy milk” (notes)?")
         assert KEYS not in chat.terminal.text
         await chat.terminal.shows(KEYS)
         chat.terminal.press("y")

@@ -45,7 +45,7 @@ async def carded(chat: Chat, *texts: str) -> None:
 async def test_a_form_is_filled_in_and_sent() -> None:
     properties = {"title": {"type": "string", "title": "Title"}, "copies": {"type": "integer", "default": 2}}
     async with chatting({"go": asks(a_form(properties=properties))}) as chat:
-        await carded(chat, "▌ notes asks for an answer:", "▌ > What is it called?", "wants: Title, copies", KEYS)
+        await carded(chat, "▌ notes asks for an answer", "▌ > What is it called?", "It asks for Title, copies", KEYS)
         chat.terminal.press("a")
         await chat.terminal.shows("Answer notes", "are sent to this server only", "Title:")
         chat.terminal.press("Milk\r")
@@ -93,7 +93,7 @@ async def test_what_does_not_fit_is_asked_for_again() -> None:
 async def test_a_link_is_shown_whole_and_finished_with_a_key() -> None:
     url = "https://jira.example.com/consent?ticket=" + "7" * 80
     async with chatting({"go": asks(a_link(url=url))}) as chat:
-        await carded(chat, "▌ leads to jira.example.com", "[s] show the link  [d] decline")
+        await carded(chat, "▌ The page is on jira.example.com", "[s] show the link  [d] decline")
         assert "ticket" not in chat.terminal.text
         chat.terminal.press("s")
         await chat.terminal.shows("You leave this chat", "[f] I have finished  [d] decline")

@@ -55,7 +55,7 @@ async def test_a_line_answers_what_is_asked(line: str, reply: ElicitationResult)
     async with process(None, {"go": asks(a_form(properties=FIELDS))}, stdin=f"go\n{line}\nhello\n") as chat:
         assert await chat.code() == 0
         assert [each for _, each, _ in chat.engine.replied] == [reply]
-        assert "notes asks for an answer:" in chat.err
+        assert "notes asks for an answer" in chat.err
         assert "What is it called?" in chat.err
         assert HOW_TO_ANSWER.format(" ".join(("answer", *(f"{name}=…" for name in FIELDS)))) in chat.err
         assert chat.out == "Done with it.\n\nYou said: hello\n"
@@ -74,7 +74,7 @@ async def test_a_line_that_is_no_answer_is_a_message_and_nobody_has_answered(std
 async def test_a_link_is_written_whole_and_a_line_says_that_one_has_been_there() -> None:
     async with process(None, {"go": asks(a_link())}, stdin="go\nanswer\n") as chat:
         assert await chat.code() == 0
-        assert "leads to jira.example.com" in chat.err
+        assert "The page is on jira.example.com" in chat.err
         assert "Visit https://jira.example.com/consent?id=7 and" in chat.err
         assert [each for _, each, _ in chat.engine.replied] == [ElicitationResult(ElicitationAction.ACCEPT)]
 

@@ -186,7 +186,7 @@ async def test_without_a_terminal_an_approval_is_denied_and_the_way_out_is_told(
         assert await running.code() == 0
         (decision,) = running.engine.decisions
         assert decision.type is DecisionType.DENY
-        assert "Add note (notes)?" in running.err
+        assert "Add note “Buy milk” (notes)?" in running.err
         assert "--approve all" in running.err
         assert running.out == "Done with it.\n"
 

@@ -96,7 +96,7 @@ async def test_whoever_signs_a_second_try_is_told_that_it_is_one() -> None:
 
     async with chatting({"go": asks}) as chat:
         await chat.type("go")
-        await chat.terminal.shows("▌ Add note (notes)?")
+        await chat.terminal.shows("▌ Add note “Buy milk” (notes)?")
         before, _, _ = chat.terminal.text.partition("▌")
         assert SECOND_TRY in before
         await chat.terminal.shows("[y] once")
