@@ -38,8 +38,8 @@ from bot.chat.decisions import (
     run_turn_action,
     save_feedback,
 )
+from bot.chat.message_handler import AudiencePolicy
 from bot.chat.message_model import Message
-from bot.chat.messages import AudiencePolicy
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, UNEXPECTED_ERROR, error_message
 from bot.domain.approvals import DecisionType, Portion
 from bot.domain.conversations import ConversationKey, Member

@@ -15,7 +15,7 @@ from bot.errors import DeliveryFailed
 from bot.rendering.text_safety import single_line
 
 MOST = 20
-"""So many names are looked up for one sentence."""
+"""Names that are looked up for one sentence."""
 LONGEST_NAME = 80
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
@@ -31,20 +31,20 @@ class PrincipalNames:
 
 
 async def resolve_mentions(names: PrincipalNames, sentence: str) -> str:
-    """The sentence as it is read by people."""
-    return await _named(names, sentence, lambda name: name)
+    """Return a sentence with names."""
+    return await _replace(names, sentence, lambda name: name)
 
 
 async def resolve_reply_mentions(names: PrincipalNames, reply: Reply) -> Reply:
     """Return a reply with names in its Markdown text. Code stays unchanged, because it is there to be copied."""
-    return replace(reply, text=await _named(names, reply.text, _as_markdown))
+    return replace(reply, text=await _replace(names, reply.text, _escape_markdown))
 
 
-async def _named(names: PrincipalNames, text: str, write: Callable[[str], str]) -> str:
+async def _replace(names: PrincipalNames, text: str, write: Callable[[str], str]) -> str:
     pattern = re.compile(rf"`[^`]*`|(?<![\w:-])({names.principals})\b")
-    found = list(dict.fromkeys(match[1] for match in pattern.finditer(text) if match[1]))
-    written = {each: write(await _name(names, each)) for each in found[:MOST]}
-    return pattern.sub(lambda match: written.get(match[1], match[0]), text) if written else text
+    principals = list(dict.fromkeys(match[1] for match in pattern.finditer(text) if match[1]))
+    replacements = {principal: write(await _name(names, principal)) for principal in principals[:MOST]}
+    return pattern.sub(lambda match: replacements.get(match[1], match[0]), text) if replacements else text
 
 
 async def _name(names: PrincipalNames, principal: str) -> str:
@@ -52,11 +52,10 @@ async def _name(names: PrincipalNames, principal: str) -> str:
         name = await names.name(principal)
     except DeliveryFailed:
         return principal
-    # An address in somebody's name would become a link.
+    # A URL in a name would become a link.
     name = single_line(name.replace("://", " "), LONGEST_NAME)
     return f"@{name}" if name and name not in principal else principal
 
 
-def _as_markdown(name: str) -> str:
-    """Text in which nothing means anything to a reader of Markdown."""
+def _escape_markdown(name: str) -> str:
     return _PUNCTUATION.sub(r"\\\1", name)

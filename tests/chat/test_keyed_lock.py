@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.chat.messages import KeyedLock
+from bot.chat.message_handler import KeyedLock
 
 
 async def test_what_began_first_in_a_place_is_done_before_the_next_begins() -> None:

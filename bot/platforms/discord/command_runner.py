@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from bot.chat.actions import ApprovalRef, Edit, RunCommand, RunCommandInNewReply
 from bot.chat.argument_editing import edit_command, is_edit_form
 from bot.chat.elicitation_forms import is_elicitation_form
-from bot.chat.messages import split_args
+from bot.chat.message_handler import split_args
 from bot.chat.rejection_messages import TOO_MANY_REQUESTS, UNEXPECTED_ERROR, error_message
 from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, ParameterKind, Reply, RequiredRole, Verb
 from bot.domain.conversations import ConversationKey, InboundMessage, Member

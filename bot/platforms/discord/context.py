@@ -11,7 +11,7 @@ import discord
 from bot.chat.actions import Edit, RunCommand, RunCommandInNewReply
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.decisions import Lookups
-from bot.chat.messages import AudiencePolicy
+from bot.chat.message_handler import AudiencePolicy
 from bot.domain.conversations import ConversationKey, Member
 from bot.platforms.discord.channels import ChannelRef, conversation
 from bot.platforms.discord.components import ResumePending

@@ -30,8 +30,8 @@ from bot.chat.actions import (
 from bot.chat.card_messages import NAME, call_facts, decision_buttons
 from bot.chat.interactions import ActionHandler, Actor
 from bot.chat.message_model import Message
-from bot.chat.messages import format_lines
 from bot.chat.rejection_messages import BUTTON_EXPIRED
+from bot.chat.thread_context import UNREAD, ThreadMessage, format_lines
 from bot.domain.approvals import WHOLE, Portion
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import StepStatus, ToolStep
@@ -52,7 +52,7 @@ from bot.platforms.discord.context import CommandHandler, PlatformContext
 from bot.platforms.discord.markdown import code_block
 from bot.platforms.discord.markup import escape, escape_to_limit, truncate, utf16_length
 from bot.platforms.discord.message_layout import button_components, outgoing_message, spans_text
-from bot.platforms.discord.messages import UNREAD, ThreadMessage, to_thread_message
+from bot.platforms.discord.messages import to_thread_message
 from bot.platforms.discord.modals import (
     QUESTION,
     REASON,
@@ -372,7 +372,7 @@ class ShortcutHandler:
                 conversation=key,
                 author=member.author,
                 text=question,
-                context=(UNREAD,) if line is None else format_lines([(line.name, line.text)]),
+                context=(UNREAD,) if line is None else format_lines([line.entry]),
             )
         )
         await send_ephemeral(platform.rest, interaction, ASKED)

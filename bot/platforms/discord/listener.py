@@ -18,14 +18,16 @@ import discord
 from discord import app_commands
 
 from bot.chat.argument_editing import ArgumentEditForms
+from bot.chat.backfill import Backfill
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.elicitation_forms import ElicitationForms
-from bot.chat.messages import AudiencePolicy
+from bot.chat.message_handler import AudiencePolicy, MessageHandler
 from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed
-from bot.platforms.discord.backfill import Backfill
+from bot.platforms.discord.backfill import DiscordMissedMessages
+from bot.platforms.discord.channels import PLATFORM, from_channel
 from bot.platforms.discord.command_runner import (
     ENTRIES,
     LONGEST,
@@ -40,7 +42,7 @@ from bot.platforms.discord.command_runner import (
 from bot.platforms.discord.context import DiscordLookups, PlatformContext
 from bot.platforms.discord.gateway import Gateway
 from bot.platforms.discord.interactions import InteractionHandler, ShortcutHandler
-from bot.platforms.discord.messages import MessageHandler
+from bot.platforms.discord.messages import DiscordMessage, DiscordMessages, parse_message
 from bot.platforms.discord.rest import Rest, map_errors
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Commands, EngineApi, Leases
@@ -396,8 +398,15 @@ class _Ears:
         self._invocations = CommandRunner(platform)
         self._gestures = ShortcutHandler(platform)
         self._counter = InteractionHandler(platform, self._invocations, self._gestures)
-        self._reception = MessageHandler(platform, self._invocations)
-        self._catching_up = Backfill(platform, self._reception)
+        self._discord_messages = DiscordMessages(platform, self._invocations.said)
+        self._messages = MessageHandler[DiscordMessage](
+            self._discord_messages,
+            platform.engine,
+            platform.commands,
+            platform.audience,
+            platform.background_tasks,
+            on_unreadable=self._discord_messages.explain_missing_intent,
+        )
 
     async def prepare(self, client: discord.Client) -> None:
         """Add the commands to a client before it connects."""
@@ -407,19 +416,27 @@ class _Ears:
 
     def connected(self, _client: discord.Client, *, reads_all: bool) -> None:
         """Prepare for a client that is about to connect."""
-        self._reception.reads_all = reads_all
+        self._discord_messages.reads_all = reads_all
 
     def on_session_start(self, client: discord.Client, at: float) -> None:
         """Handle a new session."""
-        self._platform.background_tasks.start(self._catching_up.read(client, at), "discord: catching up")
+        platform = self._platform
+        missed = DiscordMissedMessages(platform, client)
+        backfill = Backfill(PLATFORM, missed, self._messages, platform.engine, platform.records.engaged)
+        platform.background_tasks.start(backfill.run(at), "discord: backfill")
 
     async def close(self) -> None:
         """Store the received messages after the last event."""
-        await self._reception.close()
+        await self._messages.close()
 
     async def on_message(self, message: discord.Message) -> None:
         """Handle a message."""
-        await self._reception.handle(message)
+        if message.guild is not None and not self._platform.people.serves(str(message.guild.id)):
+            return
+        me = (await self._platform.rest.identity()).user
+        parsed = parse_message(message, me, from_channel(message.channel), message.guild)
+        if parsed is not None:
+            await self._messages.handle(parsed)
 
     async def pressed(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
         """Handle a click on a button."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.decisions import Lookups
-from bot.chat.messages import AudiencePolicy
+from bot.chat.message_handler import AudiencePolicy
 from bot.domain.conversations import Member
 from bot.platforms.slack.home import Home
 from bot.platforms.slack.users import UserDirectory

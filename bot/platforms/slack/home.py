@@ -16,8 +16,8 @@ from time import monotonic, time
 
 from bot.chat.actions import RunCommand, ViewPendingCall
 from bot.chat.card_messages import elicitation_buttons, elicitation_expiry, elicitation_question
+from bot.chat.message_handler import AudiencePolicy
 from bot.chat.message_model import Button, Buttons, Footer, Heading, Span, Text, Time, TimeFormat
-from bot.chat.messages import AudiencePolicy
 from bot.domain.conversations import Member
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.servers import ServerSnapshot, ServerStatus

@@ -27,9 +27,10 @@ from bot.chat.actions import (
 from bot.chat.argument_editing import edit_command
 from bot.chat.decisions import decide
 from bot.chat.interactions import ActionHandler, Actor
+from bot.chat.message_handler import split_args
 from bot.chat.message_model import Message
-from bot.chat.messages import format_lines, split_args
 from bot.chat.rejection_messages import TOO_MANY_REQUESTS, UNEXPECTED_ERROR, error_message
+from bot.chat.thread_context import format_lines
 from bot.domain.approvals import DecisionType, Portion
 from bot.domain.commands import Form
 from bot.domain.conversations import ConversationKey, InboundMessage

@@ -24,7 +24,7 @@ from slack_sdk.signature import SignatureVerifier
 from bot.chat.argument_editing import ArgumentEditForms
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.elicitation_forms import ElicitationForms
-from bot.chat.messages import AudiencePolicy
+from bot.chat.message_handler import AudiencePolicy, MessageHandler
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context
@@ -32,7 +32,7 @@ from bot.platforms.slack.command_runner import CommandRunner
 from bot.platforms.slack.context import PlatformContext, SlackLookups
 from bot.platforms.slack.home import HomeRefresher
 from bot.platforms.slack.interactions import InteractionHandler, ModalSubmissionHandler, ShortcutHandler
-from bot.platforms.slack.messages import MessageHandler
+from bot.platforms.slack.messages import SlackMessage, SlackMessages, parse_event
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import LOCKED_OUT, Identity, SlackWebApiError, WebApi, library_log
 from bot.ports import Commands, EngineApi
@@ -340,7 +340,14 @@ class _Handlers:
         self._access = access
         self._counter = InteractionHandler(platform, invocations)
         self._windows = ModalSubmissionHandler(platform, invocations, self._counter)
-        self._reception = MessageHandler(platform, self._counter.on_text_command)
+        self._api = platform.api
+        self._messages = MessageHandler[SlackMessage](
+            SlackMessages(platform.api, platform.people, self._counter.on_text_command),
+            platform.engine,
+            platform.commands,
+            platform.audience,
+            platform.background_tasks,
+        )
         self._gestures = ShortcutHandler(platform, self._counter, tabs)
         app.event(_ANY)(self._event)
         app.command(_ANY)(self._command)
@@ -357,7 +364,9 @@ class _Handlers:
             self._gestures.event(event)
             return
         with in_context(request=str(body.get("event_id") or "")):
-            await self._reception.handle(body)
+            message = parse_event(body, await self._api.identity())
+            if message is not None:
+                await self._messages.handle(message)
 
     async def _command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         await ack()

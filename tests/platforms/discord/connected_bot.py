@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from bot.chat.messages import AudiencePolicy
+from bot.chat.message_handler import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.views import TurnView
 from bot.platforms.discord.app import DiscordSurface

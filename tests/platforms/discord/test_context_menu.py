@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.messages import NOT_FOR_STRANGERS
+from bot.chat.message_handler import NOT_FOR_STRANGERS
+from bot.chat.thread_context import UNREAD
 from bot.platforms.discord.interactions import ASK_ABOUT_THIS, ASKED
-from bot.platforms.discord.messages import UNREAD
 from tests.fakes.discord import Answer, Permission
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from bot.chat import background_tasks
+from bot.chat import background_tasks, message_handler
+from bot.chat.message_handler import AT_ONCE
 from bot.errors import DatabaseUnavailable
-from bot.platforms.discord import messages
 from tests.fakes.discord import Answers, Cut, Fails, Lost, TooMany
 from tests.fakes.discord.faults import Fault
 from tests.platforms.discord.connected_bot import connected_bot
@@ -19,8 +19,8 @@ OPEN = "POST /channels/{channel}/messages/{message}/threads"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses of seconds between two tries."""
-    monkeypatch.setattr(messages, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(messages, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(message_handler, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(message_handler, "LONGEST_PAUSE", 0.02)
 
 
 @pytest.mark.parametrize("fault", [Lost(), Cut(), Answers(502), TooMany(0.1)], ids=repr)
@@ -69,19 +69,17 @@ async def test_people_who_talk_while_something_is_in_hand_keep_nobody_waiting() 
 
 async def test_many_people_who_write_at_once_are_all_heard() -> None:
     async with connected_bot() as place:
-        people = [
-            place.discord.user(f"Person {number}") for number in range(background_tasks.MOST // messages.AT_ONCE + 1)
-        ]
+        people = [place.discord.user(f"Person {number}") for number in range(background_tasks.MOST // AT_ONCE + 1)]
         place.engine.opened.clear()
-        for number in range(messages.AT_ONCE):
+        for number in range(AT_ONCE):
             for person in people:
                 place.discord.say(person, place.discord.dm(person), f"question {number}")
         await place.discord.until(lambda: place.engine.arrived == len(people))
         place.engine.opened.set()
-        await place.received(len(people) * messages.AT_ONCE)
+        await place.received(len(people) * AT_ONCE)
         for person in people:
             mine = [each.text for each in place.engine.received if each.author.id == person.id]
-            assert mine == [f"question {number}" for number in range(messages.AT_ONCE)]
+            assert mine == [f"question {number}" for number in range(AT_ONCE)]
 
 
 async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting(caplog: pytest.LogCaptureFixture) -> None:
@@ -94,9 +92,9 @@ async def test_one_person_who_writes_without_end_keeps_nobody_else_waiting(caplo
             place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} spam {number}")
         place.discord.say(place.priya, place.discord.channel("other"), f"{place.discord.bot.mention} why?")
         await place.discord.until(lambda: place.engine.arrived == 2)
-        await place.discord.until(lambda: caplog.text.count("limit of a user reached") >= too_much - messages.AT_ONCE)
+        await place.discord.until(lambda: caplog.text.count("limit of a user reached") >= too_much - AT_ONCE)
         assert "why?" not in place.texts, "nothing is on disk before the door is open"
         place.engine.opened.set()
-        await place.received(messages.AT_ONCE + 1)
+        await place.received(AT_ONCE + 1)
         place.discord.say(mallory, place.channel, f"{place.discord.bot.mention} sorry")
         await place.discord.until(lambda: {"why?", "sorry"} <= set(place.texts))

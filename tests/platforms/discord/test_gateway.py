@@ -9,10 +9,11 @@ from datetime import timedelta
 import discord
 import pytest
 
+from bot.chat import backfill, message_handler
 from bot.domain.health import ListenerStatus
 from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseUnavailable, DeliveryFailed
-from bot.platforms.discord import backfill, gateway, messages
+from bot.platforms.discord import gateway
 from bot.platforms.discord.listener import DiscordListener, GatewayLease
 from tests.fakes.discord import Answers, Channel, Permission
 from tests.platforms.discord.connected_bot import ConnectedBot, SharedLeases, connected_bot, ended
@@ -320,7 +321,7 @@ async def test_all_of_what_one_person_said_meanwhile_is_taken() -> None:
         await place.received(1)
         place.engaged.append(place.engine.received[0].conversation)
         await place.stop()
-        said = [f"number {number}" for number in range(messages.AT_ONCE + 10)]
+        said = [f"number {number}" for number in range(message_handler.AT_ONCE + 10)]
         for text in said:
             discord.say(place.priya, dm, text)
         async with place.running():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.messages import NOT_FOR_STRANGERS, AudiencePolicy
+from bot.chat.message_handler import NOT_FOR_STRANGERS, NOTHING_SAID, WITHOUT_WORDS, AudiencePolicy
 from bot.chat.rejection_messages import NOT_STORED
+from bot.chat.thread_context import UNREAD
 from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull
-from bot.platforms.discord.messages import CALL_ME, NOTHING_SAID, UNREAD, WITHOUT_WORDS
+from bot.platforms.discord.messages import CALL_ME
 from tests.fakes.discord import Channel, Fails, Permission, Slow
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from bot.chat.message_handler import NOTHING_SAID
 from bot.chat.turn_messages import NOT_ATTACHED
 from bot.domain.commands import Reply
 from bot.domain.turns import TurnStatus
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.app import DiscordSurface
-from bot.platforms.discord.messages import NOTHING_SAID
 from bot.platforms.discord.responders import SENT_DIRECTLY
 from tests.fakes.discord import Channel, Fails, Permission
 from tests.platforms.discord.command_bot import command_bot

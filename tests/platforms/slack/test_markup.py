@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.messages import LEFT_OUT, LONGEST_CONTEXT, MOST_LINES, format_lines, split_args
+from bot.chat.message_handler import split_args
+from bot.chat.thread_context import LEFT_OUT, LONGEST_CONTEXT, MOST_LINES, format_lines
 from bot.platforms.slack.markup import (
     MentionResolver,
     defuse_mentions,

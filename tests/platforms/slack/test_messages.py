@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bot.chat.messages import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, AudiencePolicy
+from bot.chat.message_handler import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, NOTHING_SAID, AudiencePolicy
+from bot.chat.thread_context import UNREAD
 from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable, QueueFull
-from bot.platforms.slack.messages import NOTHING_SAID, UNREAD
 from tests.fakes.slack import Fails, Slow, Team
 from tests.platforms.slack.connected_bot import connected_bot
 

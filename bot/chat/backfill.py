@@ -1,0 +1,110 @@
+"""Backfill: messages that arrived while no process received, on platforms that do not deliver them again.
+
+Conversations with a turn are read from their last turn before the session on; elsewhere the platform looks for mentions
+of the bot since the last turn of any conversation. Processing a message twice has no effect, because a message is one
+turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Generic, Protocol, TypeVar
+
+from bot.chat.message_handler import IncomingMessage, MessageHandler
+from bot.domain.conversations import ConversationKey
+from bot.errors import CountersignError
+from bot.ports import EngineApi
+
+log = logging.getLogger(__name__)
+
+HOURS = 24.0
+MOST_CONVERSATIONS = 100
+MOST_MESSAGES = 100
+"""Messages of one conversation."""
+RECENT_TURNS = 10
+LATEST = 5
+"""Number of the latest conversations of which the last turns are looked at: the newest may be from just now."""
+CLOCKS_DIFFER = timedelta(seconds=60)
+"""Turns carry the database's time, messages the platform's."""
+
+ActiveConversations = Callable[[str, float, int], Awaitable[Sequence[ConversationKey]]]
+"""Returns conversations by key prefix with activity in the last seconds, latest first, up to a limit."""
+
+M = TypeVar("M", bound=IncomingMessage)
+M_co = TypeVar("M_co", bound=IncomingMessage, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MissedPeriod:
+    """Time in which mentions may have been missed: since the last turn, or since a thread was opened for a mention at
+    the `earliest`. `known` conversations have been read already.
+    """
+
+    earliest: datetime
+    since: datetime
+    known: Collection[ConversationKey]
+
+
+class MissedMessages(Protocol[M_co]):
+    """What only the platform can do: loading earlier messages."""
+
+    async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[M_co]:
+        """Return up to MOST_MESSAGES of a conversation, oldest first; none of one that is gone. Raises
+        DeliveryFailed.
+        """
+
+    def mentions(self, period: MissedPeriod) -> AsyncGenerator[M_co, None]:
+        """Yield the mentions of the bot in conversations that are not known. Raises CountersignError."""
+
+
+class Backfill(Generic[M]):
+    """Handles the missed messages of one platform. `active_conversations` may be missing."""
+
+    def __init__(
+        self,
+        platform: str,
+        missed: MissedMessages[M],
+        handler: MessageHandler[M],
+        engine: EngineApi,
+        active_conversations: ActiveConversations | None,
+    ) -> None:
+        self._platform = platform
+        self._missed = missed
+        self._handler = handler
+        self._engine = engine
+        self._active_conversations = active_conversations
+
+    async def run(self, began_at: float) -> None:
+        """Handle the messages before a session that began at `began_at`, in epoch seconds. Raises CountersignError."""
+        began = datetime.fromtimestamp(began_at, UTC)
+        conversations = await self._conversations()
+        for conversation in conversations:
+            try:
+                since = await self._last_turn(conversation, began)
+                for message in await self._missed.messages_since(conversation, since):
+                    await self._handler.handle_late(message)
+            except CountersignError as error:
+                log.warning("missed messages of %s not loaded: %s", conversation, error)
+        earliest = began - timedelta(hours=HOURS)
+        last_turns = [await self._last_turn(conversation, began) for conversation in conversations[:LATEST]]
+        period = MissedPeriod(earliest, max(last_turns, default=earliest), frozenset(conversations))
+        async with aclosing(self._missed.mentions(period)) as mentions:
+            async for message in mentions:
+                await self._handler.handle_late(message)
+
+    async def _conversations(self) -> Sequence[ConversationKey]:
+        if self._active_conversations is None:
+            return ()
+        return await self._active_conversations(f"{self._platform}:", HOURS * 3600, MOST_CONVERSATIONS)
+
+    async def _last_turn(self, conversation: ConversationKey, began: datetime) -> datetime:
+        """Return when the last turn before the session was, at most HOURS ago."""
+        turns = await self._engine.recent_turns(conversation, RECENT_TURNS)
+        earliest = began - timedelta(hours=HOURS)
+        # A message of this session may be a turn already, and says nothing about what came before.
+        before = [at for view in turns if (at := datetime.fromtimestamp(view.turn.created_at, UTC)) < began]
+        return max(max(before, default=earliest) - CLOCKS_DIFFER, earliest)

@@ -1,0 +1,481 @@
+"""Messages of users to turns, on every chat platform: who is answered, in which order, and with which context.
+
+The audience policy says which users the bot answers; rights of approvers and admins are checked elsewhere. The bot
+answers direct messages, mentions, and in a thread with one of its turns also messages that mention no other user.
+Commands in a message for the bot (`@bot mcp list`) are run, other messages become turns. A message becomes one turn,
+however often it arrives, and messages of one thread become turns in order of arrival.
+
+A platform gives parsed messages, `PlatformFacts`, and what only it can do (`MessagePlatform`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
+from bot.chat.thread_context import (
+    UNREAD,
+    EarlierMessages,
+    ThreadMessage,
+    context_messages,
+    describe_files,
+    format_lines,
+)
+from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member
+from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
+from bot.ports import Commands, EngineApi
+
+log = logging.getLogger(__name__)
+
+REMEMBERED = 5000
+COMMANDS = ("mcp", "profile", "conversations", "usage")
+NOTHING_SAID = "What can I do for you? Mention me together with your question."
+WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
+FORWARDED = "(forwarded a message)"
+FORWARDED_LABEL = "(forwarded)"
+NOT_FOR_GUESTS = "I may not answer guests of this workspace. Please ask a full member."
+NOT_FOR_STRANGERS = "I may not answer people from outside, only members."
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+PATIENCE_SECONDS = 900.0
+"""Seconds that storing a message is retried on a platform that does not deliver it again."""
+AT_ONCE = 50
+"""Unstored messages of one user in memory."""
+OF_ALL_AT_ONCE = 10_000
+"""Unstored messages of all users in memory, some kilobytes each. More than background tasks, because a dropped message
+returns only with the next backfill.
+"""
+
+# -------------------- values
+
+
+@dataclass(frozen=True, slots=True)
+class AudiencePolicy:
+    """Rules of response. Guests belong to the workspace, external users to another one (Slack Connect); neither gets
+    an answer unless the operator allows it. `follow_threads`: the bot also answers unmentioned messages in its
+    threads.
+    """
+
+    follow_threads: bool = True
+    guests: bool = False
+    strangers: bool = False
+
+    def rejection(self, member: Member) -> str:
+        """Return why the bot does not answer this user, empty if it does."""
+        if member.external and not self.strangers:
+            return NOT_FOR_STRANGERS
+        return NOT_FOR_GUESTS if member.guest and not self.guests else ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformFacts:
+    """Facts about the messages of a platform. `redelivers` is True if it sends a message again whose handling raised an
+    error. `reading_seconds` limit the reading of the context.
+    """
+
+    name: str
+    redelivers: bool
+    reading_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RepliedTo:
+    """Original message of a reply. `user` is empty if unknown; `is_bot` is True for a message of the bot."""
+
+    channel: str
+    message: str
+    user: str = ""
+    is_bot: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingMessage:
+    """A message of a user.
+
+    `keys` identify it in the database, `id` in this process. Messages with the same `place` are handled in order.
+    `text` has no outer mention of the bot; `mentions` are the mentioned users. `in_thread` is False if the message is
+    certainly in no thread. `may_notify` is True for exactly one of the events of a message: replies without a row in
+    the database are sent for that event, because other processes may get the other events. `late` messages are read by
+    the backfill: their authors no longer wait. `forwarded` are forwarded texts of others.
+    """
+
+    id: str
+    keys: tuple[str, ...]
+    place: str
+    user: str
+    text: str
+    mentions_bot: bool = False
+    direct: bool = False
+    in_thread: bool = False
+    mentions: frozenset[str] = frozenset()
+    replied_to: RepliedTo | None = None
+    files: tuple[Attachment, ...] = ()
+    forwarded: tuple[str, ...] = ()
+    may_notify: bool = True
+    late: bool = False
+
+    @property
+    def addresses_bot(self) -> bool:
+        """True for a direct message and for a mention."""
+        return self.direct or self.mentions_bot
+
+    @property
+    def addresses_other(self) -> bool:
+        """True for a mention of another user, or a reply to one."""
+        original = self.replied_to
+        replies = original is not None and not (original.is_bot or original.user == self.user)
+        return replies or bool(self.mentions)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a message is. `open_thread` opens a thread at the message, named after the text that it is given, and
+    returns its id, empty if the bot may open none; it is missing where answers need no new thread. The same message
+    always gets the same thread.
+    """
+
+    conversation: ConversationKey
+    in_thread: bool = False
+    open_thread: Callable[[str], Awaitable[str]] | None = None
+
+
+M = TypeVar("M", bound=IncomingMessage)
+M_contra = TypeVar("M_contra", bound=IncomingMessage, contravariant=True)
+
+
+class MessagePlatform(Protocol[M_contra]):
+    """What only the platform can do for a message. All methods raise DeliveryFailed."""
+
+    @property
+    def facts(self) -> PlatformFacts:
+        """Facts about the messages of the platform."""
+
+    async def locate(self, message: M_contra) -> Location | None:
+        """Return the location of a message, or None if its place is none of the bot's."""
+
+    async def find_author(self, message: M_contra, conversation: ConversationKey) -> Member | None:
+        """Return the author, with rights that may be some minutes old, or None for a bot."""
+
+    async def resolve_names(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
+        """Return the messages as their readers see them, with the names of users."""
+
+    async def read_earlier(self, message: M_contra, *, in_thread: bool) -> EarlierMessages:
+        """Return the messages before a message: those of its thread, if it is in one, and those that it replies to."""
+
+    async def run_command(self, message: M_contra, conversation: ConversationKey, words: tuple[str, ...]) -> None:
+        """Start a command in a message: its words, with the command's name first."""
+
+    async def notify_author(self, message: M_contra, text: str) -> None:
+        """Show a notice to the author alone, if they can be reached."""
+
+    async def post_hint(self, message: M_contra, text: str) -> None:
+        """Show a hint to the author, below the message if possible."""
+
+
+# -------------------- state of one process
+
+
+class KeyedLock:
+    """Lock by key: one holder at a time for each key, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def acquire(self, key: str) -> AsyncIterator[None]:
+        """Wait for the lock of a key, and hold it for the block."""
+        lock, users = self._locks.get(key) or (asyncio.Lock(), 0)
+        self._locks[key] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            _, users = self._locks[key]
+            if users == 1:
+                del self._locks[key]
+            else:
+                self._locks[key] = (lock, users - 1)
+
+
+class RecentKeys:
+    """The latest keys of messages, because a message may arrive twice and not every one has a database row."""
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def add(self, key: str) -> bool:
+        """Return True if the key is new."""
+        if key in self._keys:
+            return False
+        self._keys[key] = None
+        while len(self._keys) > REMEMBERED:
+            self._keys.popitem(last=False)
+        return True
+
+
+class ThreadTracker:
+    """Conversations in which the bot has a turn. With `follow_threads` they go on without a mention."""
+
+    def __init__(self, engine: EngineApi, *, follow_threads: bool = True) -> None:
+        self._engine = engine
+        self._follow = follow_threads
+        self._engaged: OrderedDict[ConversationKey, None] = OrderedDict()
+
+    async def is_following(self, conversation: ConversationKey) -> bool:
+        """Return True if the bot answers unmentioned messages in the thread."""
+        if not self._follow:
+            return False
+        # Only a yes is remembered: any process may make it one at any time.
+        if conversation not in self._engaged and await self._engine.recent_turns(conversation, 1):
+            self.follow(conversation)
+        return conversation in self._engaged
+
+    def follow(self, conversation: ConversationKey) -> None:
+        """Add a conversation in which the bot has a turn."""
+        self._engaged[conversation] = None
+        self._engaged.move_to_end(conversation)
+        while len(self._engaged) > REMEMBERED:
+            self._engaged.popitem(last=False)
+
+
+# -------------------- commands in messages
+
+
+def parse_command(text: str, commands: Commands, conversation: ConversationKey) -> tuple[str, ...]:
+    """Return the words of a typed command, its name first; empty for other text. `profile`, `conversations` and `usage`
+    are ordinary words too: they count as commands only with a verb.
+    """
+    first, *rest = text.split(maxsplit=2) or [""]
+    name = first.lower().removeprefix("/")
+    if name not in COMMANDS:
+        return ()
+    if name != "mcp" and not first.startswith("/") and rest:
+        line = f"{name} {rest[0].lower()}"
+        if not any(f"{completion} ".startswith(f"{line} ") for completion in commands.complete(line, conversation)):
+            return ()
+    return (name, *split_args(text[len(first) :]))
+
+
+def split_args(text: str) -> tuple[str, ...]:
+    """Return words as a shell reads them, also between the curly quotes that Slack's clients make of straight ones. If
+    a quote is open, split at blanks only.
+    """
+    straight = text.translate({0x201C: '"', 0x201D: '"', 0x2018: "'", 0x2019: "'"})
+    try:
+        return tuple(shlex.split(straight))
+    except ValueError:
+        return tuple(text.split())
+
+
+# -------------------- handling
+
+
+class MessageHandler(Generic[M]):
+    """Handles the messages of one platform. `on_unreadable` handles messages of followed threads in which the bot can
+    read no content.
+    """
+
+    def __init__(
+        self,
+        platform: MessagePlatform[M],
+        engine: EngineApi,
+        commands: Commands,
+        audience: AudiencePolicy,
+        background_tasks: BackgroundTasks,
+        *,
+        on_unreadable: Callable[[M], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        self._platform = platform
+        self._facts = platform.facts
+        self._engine = engine
+        self._commands = commands
+        self._audience = audience
+        self._background_tasks = background_tasks
+        self._on_unreadable = on_unreadable
+        self._threads = ThreadTracker(engine, follow_threads=audience.follow_threads)
+        self._locks = KeyedLock()
+        self._storing = BackgroundTasks(OF_ALL_AT_ONCE, AT_ONCE)
+        self._done = RecentKeys()
+        self._delayed = RecentKeys()
+
+    async def handle(self, message: M) -> None:
+        """Handle a message that arrives; ignore one that is not for the bot. If the platform redelivers, return when it
+        is stored, and raise CountersignError if it has to come again. Otherwise, store it in the background.
+        """
+        if not self._may_be_for_bot(message):
+            return
+        if self._facts.redelivers:
+            async with self._locks.acquire(message.place):
+                await self._process(message)
+            return
+        started = self._storing.start_for(message.user, self._store(message), f"{self._facts.name}: {message.id}")
+        if not started and message.addresses_bot:
+            self._notify_author(message, TOO_MANY_REQUESTS)
+
+    async def handle_late(self, message: M) -> None:
+        """Handle a message that arrived while no process received. Return when it is stored or given up."""
+        message = replace(message, late=True)
+        if not self._may_be_for_bot(message):
+            return
+        try:
+            await self._store(message)
+        except CountersignError as error:
+            log.warning("missed message %s not processed: %s", message.id, error)
+        except Exception:
+            log.exception("missed message %s not processed", message.id)
+
+    async def close(self) -> None:
+        """Finish storing the received messages, within a time limit."""
+        await self._storing.close()
+
+    def _may_be_for_bot(self, message: M) -> bool:
+        return message.id not in self._done and (message.addresses_bot or message.in_thread)
+
+    async def _store(self, message: M) -> None:
+        """Process a message, retrying on errors. Raises permanent errors."""
+        pause = FIRST_PAUSE
+        try:
+            async with self._locks.acquire(message.place), asyncio.timeout(PATIENCE_SECONDS):
+                while not await self._try_process(message):
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+        except TimeoutError:
+            log.error("message %s from %s not stored, dropped until the next backfill", message.id, self._facts.name)
+
+    async def _try_process(self, message: M) -> bool:
+        try:
+            await self._process(message)
+        except CountersignError as error:
+            if isinstance(error, DeliveryFailed) and error.permanent:
+                raise
+            log.warning("message from %s not stored, retrying: %s", self._facts.name, error)
+            return False
+        return True
+
+    async def _process(self, message: M) -> None:
+        if message.id in self._done:
+            return
+        location = await self._platform.locate(message)
+        if location is None or not await self._is_for_bot(message, location):
+            return
+        author = await self._platform.find_author(message, location.conversation)
+        if author is None:
+            return
+        if rejection := self._audience.rejection(author):
+            if message.addresses_bot and not message.late:
+                self._reject(message, rejection)
+            return
+        await self._accept(message, location, author)
+
+    async def _is_for_bot(self, message: M, location: Location) -> bool:
+        if message.addresses_bot:
+            return True
+        if message.addresses_other or not location.in_thread:
+            return False
+        return await self._threads.is_following(location.conversation)
+
+    async def _accept(self, message: M, location: Location, author: Member) -> None:
+        (read,) = await self._platform.resolve_names([ThreadMessage(message.id, message.user, "", message.text)])
+        words = parse_command(read.text, self._commands, location.conversation) if message.addresses_bot else ()
+        if words:
+            # Nothing in the database tells whether a late command was run.
+            if message.may_notify and not message.late:
+                await self._platform.run_command(message, location.conversation, words)
+                self._done.add(message.id)
+            return
+        text = read.text or _placeholder_text(message)
+        if text:
+            await self._start_turn(message, location, author, text)
+        else:
+            self._handle_empty(message)
+
+    async def _start_turn(self, message: M, location: Location, author: Member, text: str) -> None:
+        conversation = await self._conversation(message, location, text)
+        inbound = InboundMessage(
+            keys=message.keys,
+            conversation=conversation,
+            author=author.author,
+            text=text,
+            attachments=message.files,
+            context=await self._context(message, location),
+        )
+        try:
+            await self._engine.receive(inbound)
+        except QueueFull as error:
+            self._reject(message, error.user_message)
+            return
+        except DatabaseUnwritable:
+            if message.may_notify and self._delayed.add(message.id):
+                self._notify_author(message, NOT_STORED)
+            raise
+        self._done.add(message.id)
+        self._threads.follow(conversation)
+
+    async def _conversation(self, message: M, location: Location, text: str) -> ConversationKey:
+        """Return the conversation of the answer: that of the message, or a new thread for a mention in a channel. A
+        reply to an answer in the channel is answered there.
+
+        The thread is opened before the message is stored, so that a retry finds the same thread.
+        """
+        replies_to_bot = message.replied_to is not None and message.replied_to.is_bot
+        if location.open_thread is None or replies_to_bot:
+            return location.conversation
+        return replace(location.conversation, thread=await location.open_thread(text))
+
+    async def _context(self, message: M, location: Location) -> tuple[str, ...]:
+        forwarded = format_lines([(FORWARDED_LABEL, text) for text in message.forwarded])
+        if not (location.in_thread or message.replied_to):
+            return forwarded
+        try:
+            async with asyncio.timeout(self._facts.reading_seconds):
+                earlier = await self._platform.read_earlier(message, in_thread=location.in_thread)
+        except (DeliveryFailed, TimeoutError):
+            return (UNREAD, *forwarded)
+        earlier = EarlierMessages(
+            await self._platform.resolve_names(earlier.thread), await self._platform.resolve_names(earlier.replied_to)
+        )
+        turns = await self._engine.recent_turns(location.conversation, 1) if earlier.thread else ()
+        lines = context_messages(earlier, turns[-1].turn if turns else None)
+        return (*format_lines([line.entry for line in lines]), *forwarded)
+
+    def _handle_empty(self, message: M) -> None:
+        if message.late or not message.may_notify:
+            return
+        if message.addresses_bot:
+            if self._done.add(message.id):
+                self._background_tasks.refuse(
+                    message.user, NOTHING_SAID, lambda text: self._platform.post_hint(message, text)
+                )
+        elif self._on_unreadable is not None:
+            self._background_tasks.start_for(
+                message.user, self._on_unreadable(message), f"{self._facts.name}: unreadable message"
+            )
+
+    def _reject(self, message: M, why: str) -> None:
+        """Tell the author once why the message is not answered."""
+        if message.may_notify and self._done.add(message.id):
+            self._notify_author(message, why)
+
+    def _notify_author(self, message: M, why: str) -> None:
+        self._background_tasks.refuse(message.user, why, lambda text: self._platform.notify_author(message, text))
+
+
+def _placeholder_text(message: IncomingMessage) -> str:
+    """Return the input for a message without text; empty if there is nothing to answer."""
+    if message.files:
+        return describe_files(message.files)
+    if message.forwarded:
+        return FORWARDED
+    if message.mentions_bot and message.replied_to is not None and not message.replied_to.is_bot:
+        return WITHOUT_WORDS
+    return ""
