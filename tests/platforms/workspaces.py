@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from bot.chat.actions import Action, encode
+from bot.chat.message_handler import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.views import MessageRefs, TurnView
 from bot.platforms.discord.app import DiscordSurface
@@ -40,6 +41,8 @@ class Workspace(ABC):
     permanent: ClassVar[Mapping[str, Any]]
     """Faults that no retry mends, by what their cause says."""
     token_rejected: ClassVar[Sequence[Any]]
+    history: ClassVar[str]
+    """Name of the call that reads a thread."""
     layout_rejected: ClassVar[Any]
     token_setting: ClassVar[str]
 
@@ -94,6 +97,36 @@ class Workspace(ABC):
     async def forge(self, where: ConversationKey, text: str) -> Posted:
         """Post a message of the bot with a button that carries this text."""
 
+    @abstractmethod
+    def write(self, user: Any, text: str, where: Any = None, files: Sequence[tuple[str, bytes]] = ()) -> Any:
+        """Let a user write, in #incidents, a channel or a thread."""
+
+    @abstractmethod
+    def notices(self, user: Any) -> list[str]:
+        """What the bot tells a user who wrote in #incidents, for instance that it took no message."""
+
+    @abstractmethod
+    async def handled(self, where: Any = None) -> None:
+        """Wait until the bot has handled what was written in #incidents or in a thread."""
+
+    @property
+    def mention(self) -> str:
+        """Mention of the bot."""
+        return str(self.fake.bot.mention)
+
+    @property
+    def questions(self) -> list[str]:
+        """Texts of the messages for the engine."""
+        return [message.text for message in self.engine.received]
+
+    async def question(self, text: str = "why?") -> ConversationKey:
+        """Let Priya ask the bot in #incidents; the conversation of the answer."""
+        self.write(self.priya, f"{self.mention} {text}")
+        await self.fake.until(lambda: text in self.questions)
+        conversation = self.engine.received[-1].conversation
+        assert isinstance(conversation, ConversationKey)
+        return conversation
+
     def button(self, action: Action | str) -> str:
         """The name by which a fake finds the button of an action."""
         return action if isinstance(action, str) else encode(action)
@@ -141,6 +174,7 @@ class SlackWorkspace(Workspace):
 
     platform = "slack"
     post, edit = "chat.postMessage", "chat.update"
+    history = "conversations.replies"
     permanent: ClassVar[Mapping[str, Any]] = {
         code: slack_fake.Fails(code)
         for code in ("is_archived", "not_in_channel", "restricted_action", "channel_not_found")
@@ -186,6 +220,19 @@ class SlackWorkspace(Workspace):
     def close(self, channel: Any) -> None:
         channel.archived = True
 
+    def write(self, user: Any, text: str, where: Any = None, files: Sequence[tuple[str, bytes]] = ()) -> Any:
+        in_thread = isinstance(where, ConversationKey)
+        channel = self._channel(where) if in_thread else where or self.channel
+        if user.id not in channel.members:
+            channel.members.append(user.id)
+        return self.fake.say(user, channel, text, thread_ts=where.thread if in_thread else None, files=files)
+
+    def notices(self, user: Any) -> list[str]:
+        return list(self.bot.whispers(user))
+
+    async def handled(self, where: Any = None) -> None:
+        await self.bot.settled()
+
     def forbid_files(self) -> None:
         self.fake.installation.scopes.discard("files:write")
 
@@ -223,6 +270,7 @@ class DiscordWorkspace(Workspace):
     platform = "discord"
     post = "POST /channels/{channel}/messages"
     edit = "PATCH /channels/{channel}/messages/{message}"
+    history = "GET /channels/{channel}/messages"
     permanent: ClassVar[Mapping[str, Any]] = {
         str(code): discord_fake.Fails(code) for code in (50001, 50013, 10003, 160005)
     }
@@ -261,6 +309,16 @@ class DiscordWorkspace(Workspace):
     def close(self, channel: Any) -> None:
         self.fake.remove(channel)
 
+    def write(self, user: Any, text: str, where: Any = None, files: Sequence[tuple[str, bytes]] = ()) -> Any:
+        channel = self._channel(where) if isinstance(where, ConversationKey) else where or self.channel
+        return self.fake.say(user, channel, text, files=files)
+
+    def notices(self, user: Any) -> list[str]:
+        return [message.content for message in self.bot.posted(self.fake.dm(user))]
+
+    async def handled(self, where: Any = None) -> None:
+        await self.bot.quiet(self._channel(where) if isinstance(where, ConversationKey) else where)
+
     def forbid_files(self) -> None:
         self.channel.forbid(self.fake.bot, discord_fake.Permission.ATTACH_FILES)
 
@@ -290,11 +348,13 @@ def _discord_message(message: Any) -> Posted:
 
 
 @asynccontextmanager
-async def open_workspace(platform: str, *, listening: bool = False) -> AsyncIterator[Workspace]:
-    """Open a workspace of a platform; `listening` if buttons are pressed there."""
+async def open_workspace(
+    platform: str, *, listening: bool = False, audience: AudiencePolicy | None = None
+) -> AsyncIterator[Workspace]:
+    """Open a workspace of a platform; `listening` if buttons are pressed or messages are written there."""
     if platform == "slack":
-        async with slack_bot.connected_bot(listening=listening) as bot:
+        async with slack_bot.connected_bot(listening=listening, audience=audience) as bot:
             yield SlackWorkspace(bot, bot.slack)
     else:
-        async with discord_bot.connected_bot(listening=listening) as connected:
+        async with discord_bot.connected_bot(listening=listening, audience=audience) as connected:
             yield DiscordWorkspace(connected, connected.discord)
