@@ -12,8 +12,9 @@ from typing import Any
 
 from bot.domain.metrics import MetricSink, null_sink
 from bot.errors import ModelRejected, SettingsError
-from bot.llm.model_availability import ListsModels
-from bot.llm.model_wrappers import DiscoveredWindow, FallbackModel, InstrumentedModel
+from bot.llm.fallback import FallbackModel
+from bot.llm.instrumentation import InstrumentedModel
+from bot.llm.model_availability import DiscoveredWindow, ListsModels
 from bot.llm.providers import Access, Provider, find_provider, provider_names
 from bot.ports import LanguageModel
 from bot.setting_errors import format_value
@@ -86,11 +87,11 @@ class Models:
 
     async def _build(self, choice: ModelChoice) -> LanguageModel:
         models: dict[str, LanguageModel] = {}
-        for each in choice.all:
-            built = await asyncio.to_thread(each.create)
-            if each.window is None and isinstance(built, ListsModels) and built.tells_window:
-                built = DiscoveredWindow(built, each.name)
-            models[each.name] = InstrumentedModel(built, each.name, self._observe)
+        for candidate in choice.all:
+            model = await asyncio.to_thread(candidate.create)
+            if candidate.window is None and isinstance(model, ListsModels) and model.tells_window:
+                model = DiscoveredWindow(model, candidate.name)
+            models[candidate.name] = InstrumentedModel(model, candidate.name, self._observe)
         return FallbackModel(models) if choice.others else models[choice.name]
 
     async def close(self) -> None:

@@ -1,11 +1,23 @@
-"""Results of asking a service for one of its models."""
+"""What a service reports about one of its models: whether it is available, and the size of its context window."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
+from bot.errors import ContextTooLong, ModelError
 from bot.ports import LanguageModel
+
+log = logging.getLogger(__name__)
+
+MAX_LOOKUPS = 3
+SMALLEST_WINDOW = 1_000
+"""Tokens. A smaller reported window is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +70,74 @@ class ListsModels(LanguageModel, Protocol):
     async def look_up(self) -> Availability:
         """Ask the service, for some seconds at most. Raises ModelError if it is unreachable or denies access."""
         ...
+
+
+class DiscoveredWindow:
+    """A model with the context window that its service reports, called `label` in the log.
+
+    No request waits for the size: the service is asked when the first answer begins, and until it responds the default
+    size applies.
+    """
+
+    def __init__(self, model: ListsModels, label: str) -> None:
+        self._model = model
+        self._label = label
+        self._window = 0
+        self._lookups = 0
+        self._lookup: asyncio.Task[None] | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Capabilities of the model, with the discovered window."""
+        capabilities = self._model.capabilities
+        return replace(capabilities, context_tokens=self._window) if self._window else capabilities
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the model's events. The window is looked up at most MAX_LOOKUPS times."""
+        if self._window or self._lookups == MAX_LOOKUPS:
+            return self._model.stream(request)
+        return self._stream_and_look_up(request)
+
+    async def _stream_and_look_up(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """A server that starts a model with the first question knows no window before the model says something."""
+        begun = False
+        try:
+            async with aclosing(self._model.stream(request)) as events:
+                async for event in events:
+                    if not begun:
+                        begun = True
+                        self._start_lookup()
+                    yield event
+        except ContextTooLong:
+            self._start_lookup()
+            raise
+
+    def _start_lookup(self) -> None:
+        if not self._window and self._lookups < MAX_LOOKUPS and (self._lookup is None or self._lookup.done()):
+            self._lookups += 1
+            self._lookup = asyncio.create_task(self._look_up(), name=f"window of {self._label}")
+
+    async def close(self) -> None:
+        """Cancel the lookup and close the connections."""
+        if self._lookup is not None:
+            self._lookup.cancel()
+            await asyncio.gather(self._lookup, return_exceptions=True)
+        await self._model.close()
+
+    async def _look_up(self) -> None:
+        """Ask for the size of the window. A failure does not affect the request."""
+        try:
+            availability = await self._model.look_up()
+        except ModelError as error:
+            log.debug("the window of %s is not known: %s", self._label, error.cause)
+        except Exception:
+            log.exception("the service of %s could not be asked for its window", self._label)
+        else:
+            match availability:
+                case Available(window=int(window)) if window >= SMALLEST_WINDOW:
+                    self._window = window
+                    log.info("%s has a window of %d tokens", self._label, window)
+                case Available():
+                    pass
+                case _:
+                    self._lookups = MAX_LOOKUPS

@@ -10,8 +10,7 @@ import pytest
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason, TextDelta
 from bot.domain.messages import assistant, user
 from bot.errors import ContextTooLong, ModelError, ModelUnavailable
-from bot.llm.model_availability import Availability, Available, NotListed, NotReported
-from bot.llm.model_wrappers import MOST_LOOKS, DiscoveredWindow
+from bot.llm.model_availability import MAX_LOOKUPS, Availability, Available, DiscoveredWindow, NotListed, NotReported
 
 QUESTION = ModelRequest((user("Hi"),))
 PATIENCE = 60.0
@@ -83,7 +82,7 @@ async def test_only_one_look_is_under_way() -> None:
     inner = Asked(Available(32_768))
     inner.open.clear()
     model = DiscoveredWindow(inner, "ollama:small")
-    for _ in range(MOST_LOOKS):
+    for _ in range(MAX_LOOKUPS):
         await answered(model)
     inner.open.set()
     await looked(inner)
@@ -128,10 +127,10 @@ async def test_a_model_that_starts_with_its_first_question_is_looked_at_again() 
     [
         (NotReported(), 1),
         (NotListed(("other",)), 1),
-        (Available(), MOST_LOOKS),
-        (Available(17), MOST_LOOKS),
-        (ModelUnavailable("It is away."), MOST_LOOKS),
-        (RuntimeError("a bug"), MOST_LOOKS),
+        (Available(), MAX_LOOKUPS),
+        (Available(17), MAX_LOOKUPS),
+        (ModelUnavailable("It is away."), MAX_LOOKUPS),
+        (RuntimeError("a bug"), MAX_LOOKUPS),
     ],
 )
 async def test_a_service_that_does_not_say_is_soon_left_alone(said: Availability | Exception, looks: int) -> None:
