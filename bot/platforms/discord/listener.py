@@ -1,6 +1,6 @@
 """Discord listener: messages, interactions and commands from the gateway.
 
-One process with the bot's token receives at a time (`GatewayLease`); its tasks end with the lease. Discord needs no
+One process with the bot's token receives at a time (`ListenerLease`); its tasks end with the lease. Discord needs no
 acknowledgement of messages and sends none twice: `messages` stores them, `backfill` reads those that were missed.
 Interactions and commands are acknowledged at once.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from time import time
 from typing import Any, Protocol
 
@@ -21,11 +21,12 @@ from bot.chat.argument_editing import ArgumentEditForms
 from bot.chat.backfill import Backfill
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.elicitation_forms import ElicitationForms
+from bot.chat.listener_lease import LEASE_SECONDS, ListenerLease
 from bot.chat.message_handler import AudiencePolicy, MessageHandler
 from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
 from bot.domain.health import ListenerStatus
-from bot.errors import CountersignError, DeliveryFailed
+from bot.errors import DeliveryFailed
 from bot.platforms.discord.backfill import DiscordMissedMessages
 from bot.platforms.discord.channels import PLATFORM, from_channel
 from bot.platforms.discord.command_runner import (
@@ -47,6 +48,8 @@ from bot.platforms.discord.rest import Rest, map_errors
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Commands, EngineApi, Leases
 from bot.rendering.text_safety import single_line
+
+log = logging.getLogger(__name__)
 
 # -------------------- app commands
 # Commands are global, so that they also exist in guilds that the bot joins later. They are not available in direct
@@ -229,106 +232,6 @@ def _option(option: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-# -------------------- gateway lease
-# Discord would deliver every event to each connection, so one process at a time holds the gateway by a lease in the
-# database. It is renewed after a third of its duration; a process that cannot renew it stops before it expires.
-
-SECONDS = 30.0
-"""A process that dies without a word is followed by another after so long."""
-SAFE = 5 / 6
-"""That much of a lease is used without a renewal: letting go takes a moment."""
-
-
-class GatewayLease:
-    """Lease on the gateway. `seconds` is its duration."""
-
-    def __init__(self, leases: Leases, name: str, holder: str, *, seconds: float) -> None:
-        self._leases = leases
-        self._name = name
-        self._holder = holder
-        self._seconds = seconds
-        self.stands_by = False
-        """True while another process has the lease."""
-
-    async def run_while_held(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run the work while the lease is held, again after each loss, until cancelled. Return when the work ends; its
-        errors are raised. The work is cancelled when the lease is lost.
-        """
-        while True:
-            until = await self._taken()
-            try:
-                if await self._worked(work, until):
-                    return
-            finally:
-                await self._release()
-
-    async def _taken(self) -> float:
-        """Wait for the lease and return its end, in the loop's time."""
-        while True:
-            try:
-                until = await self._hold()
-            except CountersignError as error:
-                log.warning("gateway lease not acquired: %s", error)
-            else:
-                if until is not None:
-                    self.stands_by = False
-                    return until
-                if not self.stands_by:
-                    log.info("another process receives from Discord; this one stands by")
-                    self.stands_by = True
-            await asyncio.sleep(self._seconds / 3)
-
-    async def _worked(self, work: Callable[[], Awaitable[None]], until: float) -> bool:
-        """Run the work while the lease is renewed. Return True if the work ended by itself."""
-        working = asyncio.ensure_future(work())
-        keeping = asyncio.create_task(self._kept(until), name="discord: lease")
-        try:
-            await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                working.result()
-                return True
-            log.warning("gateway lease lost; another process may receive from Discord now")
-            return False
-        finally:
-            for task in (working, keeping):
-                task.cancel()
-            await asyncio.gather(working, keeping, return_exceptions=True)
-
-    async def _kept(self, until: float) -> None:
-        """Renew the lease until that fails."""
-        loop = asyncio.get_running_loop()
-        while (left := until - loop.time()) > 0:
-            await asyncio.sleep(min(self._seconds / 3, left / 2 + 0.01))
-            try:
-                async with asyncio.timeout_at(until):
-                    renewed = await self._hold()
-            except (CountersignError, TimeoutError) as error:
-                log.warning("gateway lease not renewed, retrying: %s", error)
-                continue
-            if renewed is None:
-                return
-            until = renewed
-
-    async def _hold(self) -> float | None:
-        """Acquire or renew the lease. Return its end, counted from before the request, or None if another process has
-        it.
-        """
-        asked_at = asyncio.get_running_loop().time()
-        held = await self._leases.acquire_or_renew(self._name, self._holder, self._seconds)
-        return asked_at + self._seconds * SAFE if held else None
-
-    async def _release(self) -> None:
-        """Release the lease."""
-        try:
-            async with asyncio.timeout(self._seconds / 3):
-                await self._leases.release(self._name, self._holder)
-        except (CountersignError, TimeoutError) as error:
-            log.warning("gateway lease not released, it will expire: %s", error)
-
-
-log = logging.getLogger(__name__)
-
-
 class DiscordListener:
     """Receives from Discord. `holder` names this process among those with the same database; a process that dies
     without a word is followed by another after `lease_seconds`.
@@ -343,7 +246,7 @@ class DiscordListener:
         *,
         audience: AudiencePolicy | None = None,
         records: DiscordLookups | None = None,
-        lease_seconds: float = SECONDS,
+        lease_seconds: float = LEASE_SECONDS,
         clock: Callable[[], float] = time,
     ) -> None:
         self._rest = rest
@@ -354,7 +257,7 @@ class DiscordListener:
         self._records = records or DiscordLookups()
         self._lease_seconds = lease_seconds
         self._clock = clock
-        self._holding: GatewayLease | None = None
+        self._lease: ListenerLease | None = None
         self._gateway: Gateway | None = None
 
     async def run(self, engine: EngineApi, commands: Commands) -> None:
@@ -378,16 +281,17 @@ class DiscordListener:
                 self._gateway = None
                 await asyncio.gather(ears.close(), background_tasks.close())
 
-        name = f"discord-gateway:{identity.app}"
-        self._holding = GatewayLease(self._leases, name, self._holder, seconds=self._lease_seconds)
-        await self._holding.run_while_held(receive)
+        self._lease = ListenerLease(
+            self._leases, f"discord-gateway:{identity.app}", self._holder, "Discord", seconds=self._lease_seconds
+        )
+        await self._lease.run_while_held(receive)
 
     async def listening(self) -> ListenerStatus:
         """Status of the listener, in this process or the one with the lease."""
         if self._gateway is not None and self._gateway.receiving:
             return ListenerStatus.CONNECTED
-        stands_by = self._holding is not None and self._holding.stands_by
-        return ListenerStatus.STANDBY if stands_by else ListenerStatus.CONNECTING
+        is_standby = self._lease is not None and self._lease.is_standby
+        return ListenerStatus.STANDBY if is_standby else ListenerStatus.CONNECTING
 
 
 class _Ears:

@@ -11,7 +11,7 @@ from time import monotonic
 
 from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError
-from bot.platforms.slack.listener import socket_address
+from bot.platforms.slack.listener import socket_url
 from bot.platforms.slack.web_api import Identity, WebApi
 
 # -------------------- scopes
@@ -159,7 +159,7 @@ def _of_scopes(identity: Identity) -> list[Check]:
 async def _of_socket(api: WebApi, app_token: str) -> Check:
     began = monotonic()
     try:
-        await socket_address(api, app_token)
+        await socket_url(api, app_token)
     except CountersignError as error:
         return Check("Socket Mode", CheckStatus.BROKEN, error.cause, error.fix)
     return Check("Socket Mode", CheckStatus.WELL, "Slack offers a connection.", seconds=monotonic() - began)

@@ -41,10 +41,10 @@ log = logging.getLogger(__name__)
 
 PATH = "/slack/events"
 LARGEST_BODY = 1024 * 1024
-"""In bytes. Slack's own are below a quarter of that, a modal of 250 kB included."""
+"""In bytes. Slack's requests are below a quarter of that, including a modal of 250 kB."""
 PING_SECONDS = 10.0
-LOOK_SECONDS = 5.0
-LOOKS = 3
+CHECK_SECONDS = 5.0
+FAILED_CHECKS = 3
 """Consecutive checks without a connection before the URL is replaced."""
 _ANY = re.compile(".*", re.DOTALL)
 
@@ -70,29 +70,29 @@ class SocketStatus:
 
 
 async def receive_by_socket(
-    app: AsyncApp, api: WebApi, app_token: str, line: SocketStatus, *, ping: float = PING_SECONDS
+    app: AsyncApp, api: WebApi, app_token: str, status: SocketStatus, *, ping: float = PING_SECONDS
 ) -> None:
-    """Receive until cancelled, reporting to `line`. Raises DeliveryFailed if Slack rejects the app's token."""
-    address = await retry_until_available(functools.partial(socket_address, api, app_token), "Slack")
+    """Receive until cancelled, reporting to `status`. Raises DeliveryFailed if Slack rejects the app's token."""
+    url = await retry_until_available(functools.partial(socket_url, api, app_token), "Slack")
     handler: Any = AsyncSocketModeHandler(
         app, app_token, logger=library_log(), web_client=api.client(), ping_interval=ping
     )
-    # Slack hands out about one address a minute: the first one serves to look at the token and to connect.
-    handler.client.wss_uri = address
-    line.attach(handler.client)
+    # Slack returns about one URL a minute: the first one is used to check the token and to connect.
+    handler.client.wss_uri = url
+    status.attach(handler.client)
     try:
         connecting = asyncio.create_task(handler.client.connect(), name="slack: connect")
         try:
-            await _watch(handler, functools.partial(socket_address, api, app_token))
+            await _watch(handler, functools.partial(socket_url, api, app_token))
         finally:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
     finally:
-        line.attach(None)
+        status.attach(None)
         await _close(handler)
 
 
-async def socket_address(api: WebApi, app_token: str) -> str:
+async def socket_url(api: WebApi, app_token: str) -> str:
     """Return a URL for one connection. Raises DeliveryFailed."""
     try:
         return str((await api.with_token(app_token, "apps.connections.open")).get("url") or "")
@@ -106,21 +106,21 @@ async def socket_address(api: WebApi, app_token: str) -> str:
         ) from error
 
 
-async def _watch(handler: Any, ask: Callable[[], Awaitable[str]]) -> None:
+async def _watch(handler: Any, request_url: Callable[[], Awaitable[str]]) -> None:
     """Replace a URL that does not work. Raises DeliveryFailed if the token is rejected."""
-    away = 0
+    failed_checks = 0
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        away = 0 if await handler.client.is_connected() else away + 1
-        if away >= LOOKS:
-            handler.client.wss_uri = await _another(ask)
-            away = 0
+        await asyncio.sleep(CHECK_SECONDS)
+        failed_checks = 0 if await handler.client.is_connected() else failed_checks + 1
+        if failed_checks >= FAILED_CHECKS:
+            handler.client.wss_uri = await _next_url(request_url)
+            failed_checks = 0
 
 
-async def _another(ask: Callable[[], Awaitable[str]]) -> str | None:
+async def _next_url(request_url: Callable[[], Awaitable[str]]) -> str | None:
     """Return a new URL, or None if Slack gives none for now and its client has to retry."""
     try:
-        return await ask()
+        return await request_url()
     except DeliveryFailed as failure:
         if failure.permanent:
             raise
@@ -179,20 +179,20 @@ class EventsEndpoint:
             text = body.decode()
         except UnicodeDecodeError:
             return HttpAnswer(400)
-        given = {name.lower(): value for name, value in headers.items()}
-        if not self._signed(given, text):
+        lower_headers = {name.lower(): value for name, value in headers.items()}
+        if not self._is_signed(lower_headers, text):
             return HttpAnswer(401)
         if self._app is None:
             return HttpAnswer(503, {"Retry-After": "5"})
         try:
-            request = AsyncBoltRequest(body=text, headers={name: [value] for name, value in given.items()})
+            request = AsyncBoltRequest(body=text, headers={name: [value] for name, value in lower_headers.items()})
             response = await self._app.async_dispatch(request)
         except Exception:
             log.exception("event from Slack not processed")
             return HttpAnswer(500)
         return HttpAnswer(response.status, {name: value[0] for name, value in response.headers.items()}, response.body)
 
-    def _signed(self, headers: Mapping[str, str], body: str) -> bool:
+    def _is_signed(self, headers: Mapping[str, str], body: str) -> bool:
         timestamp, signature = headers.get("x-slack-request-timestamp", ""), headers.get("x-slack-signature", "")
         if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 13 and signature.isascii()):
             return False
@@ -208,26 +208,26 @@ class RevocationWatcher:
 
     def __init__(self, api: WebApi) -> None:
         self._api = api
-        self._doubted = asyncio.Event()
+        self._suspected = asyncio.Event()
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Handle an event other than a message."""
         match event.get("type"):
             case "app_uninstalled" | "tokens_revoked":
-                self._doubted.set()
+                self._suspected.set()
             case _:
                 return
 
     def refused(self, error: Exception) -> None:
         """Check the token after an error, because Slack may not have reported its revocation."""
         if isinstance(error, SlackWebApiError) and error.code in LOCKED_OUT:
-            self._doubted.set()
+            self._suspected.set()
 
     async def wait_revoked(self) -> None:
         """Wait until the token is revoked. Never returns; raises DeliveryFailed then."""
         while True:
-            await self._doubted.wait()
-            self._doubted.clear()
+            await self._suspected.wait()
+            self._suspected.clear()
             try:
                 await retry_until_available(functools.partial(self._api.edit, "auth.test"), "Slack")
             except DeliveryFailed as failure:
@@ -268,7 +268,7 @@ class SlackListener:
         self._audience = audience or AudiencePolicy()
         self._records = records or SlackLookups()
         self.hook = EventsEndpoint(signing_secret) if signing_secret else None
-        self._line = SocketStatus()
+        self._socket = SocketStatus()
 
     async def run(self, engine: EngineApi, commands: Commands) -> None:
         """Receive until cancelled; tasks in progress get a short time to finish. Raises DeliveryFailed if Slack rejects
@@ -296,12 +296,14 @@ class SlackListener:
 
     async def listening(self) -> ListenerStatus:
         """Status of the listener; with Socket Mode, that of the connection."""
-        arrive = await self._line.is_connected() if self._app_token else self.hook is not None and self.hook.ready
-        return ListenerStatus.CONNECTED if arrive else ListenerStatus.CONNECTING
+        is_connected = (
+            await self._socket.is_connected() if self._app_token else self.hook is not None and self.hook.ready
+        )
+        return ListenerStatus.CONNECTED if is_connected else ListenerStatus.CONNECTING
 
     async def _receive(self, app: AsyncApp) -> None:
         if self._app_token:
-            await receive_by_socket(app, self._api, self._app_token, self._line)
+            await receive_by_socket(app, self._api, self._app_token, self._socket)
         else:
             await asyncio.Event().wait()
 
@@ -401,7 +403,7 @@ class _Handlers:
 
 async def _until_one_ends(*work: Coroutine[Any, Any, None]) -> None:
     """Run all tasks until one ends. Raises its error."""
-    tasks = [asyncio.create_task(each) for each in work]
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+from bot.chat.listener_lease import LEASE_SECONDS
 from bot.chat.message_handler import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.views import TurnView
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.listener import SECONDS, DiscordListener
+from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
 from tests.fakes.discord import Channel, FakeDiscord, Message, User
@@ -60,7 +61,7 @@ class ConnectedBot:
     engaged: list[ConversationKey] = field(default_factory=list)
     """Conversations in which the bot takes part, by the database."""
     records: DiscordLookups = DiscordLookups()
-    lease_seconds: float = SECONDS
+    lease_seconds: float = LEASE_SECONDS
     """Of the gateway's lease. With a short one a slow machine loses it."""
     listening: asyncio.Task[None] | None = None
     refs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -160,7 +161,7 @@ async def connected_bot(
     answers: Sequence[Sequence[object]] = (),
     records: DiscordLookups | None = None,
     message_content: bool = True,
-    lease_seconds: float = SECONDS,
+    lease_seconds: float = LEASE_SECONDS,
 ) -> AsyncIterator[ConnectedBot]:
     """A server with Priya in #incidents; the listener holds the gateway."""
     async with AsyncExitStack() as stack:

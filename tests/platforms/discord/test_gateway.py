@@ -10,11 +10,12 @@ import discord
 import pytest
 
 from bot.chat import backfill, message_handler
+from bot.chat.listener_lease import ListenerLease
 from bot.domain.health import ListenerStatus
 from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.platforms.discord import gateway
-from bot.platforms.discord.listener import DiscordListener, GatewayLease
+from bot.platforms.discord.listener import DiscordListener
 from tests.fakes.discord import Answers, Channel, Permission
 from tests.platforms.discord.connected_bot import ConnectedBot, SharedLeases, connected_bot, ended
 from tests.rendering.turns import a_reply, a_view
@@ -215,7 +216,7 @@ async def test_a_database_that_stays_away_ends_the_work_before_the_lease_does() 
         finally:
             lasted.append(loop.time() - began)
 
-    task = asyncio.create_task(GatewayLease(leases, "gateway", "one", seconds=3.0).run_while_held(work))
+    task = asyncio.create_task(ListenerLease(leases, "gateway", "one", "Discord", seconds=3.0).run_while_held(work))
     async with asyncio.timeout(15):
         while not lasted:
             await asyncio.sleep(0.01)

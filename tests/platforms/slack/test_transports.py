@@ -214,7 +214,7 @@ async def test_when_a_persons_token_is_revoked_the_bot_goes_on() -> None:
 
 
 async def test_an_app_token_that_is_revoked_meanwhile_ends_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bot.platforms.slack.listener.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("bot.platforms.slack.listener.CHECK_SECONDS", 0.05)
     async with connected_bot(listening=False) as place:
         place.slack.pace.strict = False
         listening = asyncio.create_task(place.listener.run(place.engine, place.commands))

@@ -1,0 +1,106 @@
+"""Lease on receiving from a platform that delivers every event to each connection.
+
+One process at a time holds the lease, in the database. It is renewed after a third of its duration; a process that
+cannot renew it stops receiving before it expires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from bot.errors import CountersignError
+from bot.ports import Leases
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 30.0
+"""A process that dies without releasing its lease is followed by another after so long."""
+SAFE_SHARE = 5 / 6
+"""Share of a lease that is used without a renewal: stopping takes a moment."""
+
+
+class ListenerLease:
+    """Lease of the process `holder`. `seconds` is its duration. `platform` is for the log."""
+
+    def __init__(self, leases: Leases, name: str, holder: str, platform: str, *, seconds: float) -> None:
+        self._leases = leases
+        self._name = name
+        self._holder = holder
+        self._platform = platform
+        self._seconds = seconds
+        self.is_standby = False
+        """True while another process has the lease."""
+
+    async def run_while_held(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run the work while the lease is held, again after each loss, until cancelled. Return when the work ends; its
+        errors are raised. The work is cancelled when the lease is lost.
+        """
+        while True:
+            until = await self._acquire()
+            try:
+                if await self._run_until_lost(work, until):
+                    return
+            finally:
+                await self._release()
+
+    async def _acquire(self) -> float:
+        """Wait for the lease and return its end, in the loop's time."""
+        while True:
+            try:
+                until = await self._acquire_or_renew()
+            except CountersignError as error:
+                log.warning("lease on receiving from %s not acquired: %s", self._platform, error)
+            else:
+                if until is not None:
+                    self.is_standby = False
+                    return until
+                if not self.is_standby:
+                    log.info("another process receives from %s; this one stands by", self._platform)
+                    self.is_standby = True
+            await asyncio.sleep(self._seconds / 3)
+
+    async def _run_until_lost(self, work: Callable[[], Awaitable[None]], until: float) -> bool:
+        """Run the work while the lease is renewed. Return True if the work ended by itself."""
+        working = asyncio.ensure_future(work())
+        renewing = asyncio.create_task(self._renew(until), name=f"{self._platform}: lease")
+        try:
+            await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+                return True
+            log.warning("lease lost; another process may receive from %s now", self._platform)
+            return False
+        finally:
+            for task in (working, renewing):
+                task.cancel()
+            await asyncio.gather(working, renewing, return_exceptions=True)
+
+    async def _renew(self, until: float) -> None:
+        """Renew the lease until that fails."""
+        loop = asyncio.get_running_loop()
+        while (left := until - loop.time()) > 0:
+            await asyncio.sleep(min(self._seconds / 3, left / 2 + 0.01))
+            try:
+                async with asyncio.timeout_at(until):
+                    renewed = await self._acquire_or_renew()
+            except (CountersignError, TimeoutError) as error:
+                log.warning("lease on receiving from %s not renewed, retrying: %s", self._platform, error)
+                continue
+            if renewed is None:
+                return
+            until = renewed
+
+    async def _acquire_or_renew(self) -> float | None:
+        """Return the end of the lease, counted from before the request, or None if another process has it."""
+        before = asyncio.get_running_loop().time()
+        held = await self._leases.acquire_or_renew(self._name, self._holder, self._seconds)
+        return before + self._seconds * SAFE_SHARE if held else None
+
+    async def _release(self) -> None:
+        try:
+            async with asyncio.timeout(self._seconds / 3):
+                await self._leases.release(self._name, self._holder)
+        except (CountersignError, TimeoutError) as error:
+            log.warning("lease on receiving from %s not released, it will expire: %s", self._platform, error)
