@@ -60,7 +60,7 @@ from bot.domain.secret_detection import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.domain.views import Notice, NoticeTarget
-from bot.engine.policy.authorization import named_people
+from bot.engine.policy.authorization import MAX_RECIPIENTS, named_people
 from bot.engine.policy.rules import RuleBook, Rules, check_approver
 from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
@@ -79,7 +79,6 @@ TOOLS_SECONDS = 5.0
 POLL_SECONDS = 5.0
 NOTICE_SECONDS = 30.0
 BATCH = 20
-MAX_RECIPIENTS = 20
 
 
 def grant_rejection(request: GrantRequest, step: ToolStep, evidence: ApproverEvidence, *, admin: bool) -> str:

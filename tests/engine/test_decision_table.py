@@ -16,7 +16,7 @@ from bot.domain.policies import Rule
 from bot.domain.policy_syntax import parse_rule, rule_to_table
 from bot.domain.profiles import Profile
 from bot.domain.tools import Annotations, Tool
-from bot.engine.policy.evaluation import STRICTEST_FIRST, PolicyRequest, evaluate, narrowness, outranks
+from bot.engine.policy.evaluation import STRICTEST_FIRST, PolicyRequest, evaluate, outranks, specificity
 
 ALLOW, DENY, ASK, AUTO = (
     ApprovalPolicy.ALWAYS_ALLOW,
@@ -354,7 +354,7 @@ def test_of_two_rules_at_most_one_beats_the_other(one: Rule, other: Rule) -> Non
     assert not (outranks(one, other) and outranks(other, one))
     assert not outranks(one, one)
     if outranks(one, other):
-        assert len(narrowness(one)) >= len(narrowness(other))
+        assert len(specificity(one)) >= len(specificity(other))
 
 
 @given(any_rule())

@@ -66,7 +66,7 @@ def named_people(
 ) -> list[str]:
     """Return the users of the author's platform among the approvers, as principals, sorted."""
     entries = _of_platform(approvers, asker)
-    return sorted(each for each in entries - excluded if is_person(each))
+    return sorted(entry for entry in entries - excluded if is_person(entry))
 
 
 def _card_recipients(terms: ApprovalRequirements, signatories: Approvers, asker: Author) -> frozenset[str]:

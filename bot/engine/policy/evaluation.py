@@ -85,8 +85,8 @@ class _Values:
     def at(self, value: Any, path: Sequence[str], schemas: Sequence[Any]) -> Iterator[Any]:
         if isinstance(value, list | tuple):
             items = [entry for part in self._parts(schemas) for entry in _items(part)]
-            for each in value:
-                matches = list(self.at(each, path, items))
+            for entry in value:
+                matches = list(self.at(entry, path, items))
                 yield from matches
                 if path and not matches:
                     yield ""
@@ -121,7 +121,7 @@ class _Values:
         left = list(schemas)
         while left and len(matches) < _MAX_SCHEMAS:
             schema = left.pop()
-            if not isinstance(schema, Mapping) or any(each is schema for each in matches):
+            if not isinstance(schema, Mapping) or any(part is schema for part in matches):
                 continue
             matches.append(schema)
             for key in _COMBINED:
@@ -175,17 +175,17 @@ class RuleMatch(IntEnum):
     YES = 2
 
 
-def match_rule(rule: Rule, case: PolicyRequest) -> RuleMatch:
+def match_rule(rule: Rule, request: PolicyRequest) -> RuleMatch:
     """Return the lowest match of the rule's conditions."""
-    return min((matches for _, matches in _conditions(rule, case)), default=RuleMatch.YES)
+    return min((matches for _, matches in _conditions(rule, request)), default=RuleMatch.YES)
 
 
-def first_mismatch(rule: Rule, case: PolicyRequest, than: RuleMatch = RuleMatch.YES) -> str:
+def first_mismatch(rule: Rule, request: PolicyRequest, than: RuleMatch = RuleMatch.YES) -> str:
     """Return the first condition that matches less than `than`, in a few words; empty if there is none."""
-    return next((name for name, matches in _conditions(rule, case) if matches < than), "")
+    return next((name for name, matches in _conditions(rule, request) if matches < than), "")
 
 
-def narrowness(rule: Rule) -> Mapping[str, int]:
+def specificity(rule: Rule) -> Mapping[str, int]:
     """Return the exactness of each condition: 1 for a pattern, a group or a platform, higher for more exact ones."""
     matches = {
         "server": 2 if rule.server_id else _exactness(rule.server),
@@ -201,7 +201,7 @@ def narrowness(rule: Rule) -> Mapping[str, int]:
 
 def outranks(rule: Rule, other: Rule) -> bool:
     """Return True if `rule` has all conditions of `other`, at least as exact, and one more or a more exact one."""
-    mine, theirs = narrowness(rule), narrowness(other)
+    mine, theirs = specificity(rule), specificity(other)
     return mine != theirs and all(mine.get(name, 0) >= exactness for name, exactness in theirs.items())
 
 
@@ -216,19 +216,19 @@ def _exactness(pattern: str) -> int:
     return 1 if is_pattern(pattern) else 2
 
 
-def _conditions(rule: Rule, case: PolicyRequest) -> Iterator[tuple[str, RuleMatch]]:
-    yield "another server", _match(is_for_server(rule, case.tool))
-    yield "another tool", _match(is_for_tool(rule, case.tool))
+def _conditions(rule: Rule, request: PolicyRequest) -> Iterator[tuple[str, RuleMatch]]:
+    yield "another server", _match(is_for_server(rule, request.tool))
+    yield "another tool", _match(is_for_tool(rule, request.tool))
     if rule.places:
-        yield "another place", _match(any(_is_in(place, case.place) for place in rule.places))
+        yield "another place", _match(any(_is_in(place, request.place) for place in rule.places))
     if rule.profile:
-        yield "another profile", _match(rule.profile in (case.profile.id, case.profile.name))
+        yield "another profile", _match(rule.profile in (request.profile.id, request.profile.name))
     if rule.askers:
-        yield "another author", max(_match_author(asker, case) for asker in rule.askers)
+        yield "another author", max(_match_author(asker, request) for asker in rule.askers)
     for name, wanted in rule.annotations.items():
-        yield f"the tool's {name.replace('_', '-')} hint", _match_hint(case.tool, name, wanted=wanted)
+        yield f"the tool's {name.replace('_', '-')} hint", _match_hint(request.tool, name, wanted=wanted)
     for path, pattern in rule.arguments.items():
-        yield f"the argument {path}", _match_argument(case, path, pattern)
+        yield f"the argument {path}", _match_argument(request, path, pattern)
 
 
 def _match(holds: bool) -> RuleMatch:
@@ -237,24 +237,24 @@ def _match(holds: bool) -> RuleMatch:
 
 def _is_in(place: str, conversation: ConversationKey) -> bool:
     """Return True for conversations in this place, and for HTTP conversations in its workspace."""
-    return any(f"{each}:".startswith(f"{place}:") for each in (conversation, conversation.workspace_key))
+    return any(f"{scope}:".startswith(f"{place}:") for scope in (conversation, conversation.workspace_key))
 
 
-def _match_author(asker: str, case: PolicyRequest) -> RuleMatch:
-    if case.author is None:
+def _match_author(asker: str, request: PolicyRequest) -> RuleMatch:
+    if request.author is None:
         return RuleMatch.NO
     if is_person(asker):
-        return _match(case.author.principal == asker)
-    if case.member is None:
+        return _match(request.author.principal == asker)
+    if request.member is None:
         return RuleMatch.PERHAPS
-    outsider = case.member.guest or case.member.external
+    outsider = request.member.guest or request.member.external
     match asker:
         case _ if asker == MEMBERS:
             return _match(not outsider)
         case _ if asker == GUESTS:
             return _match(outsider)
         case _:
-            return _match(asker in case.member.roles)
+            return _match(asker in request.member.roles)
 
 
 def _match_hint(tool: Tool, name: str, *, wanted: bool) -> RuleMatch:
@@ -276,23 +276,23 @@ def _hint_value(hints: Annotations, name: str) -> bool:
             return hints.open_world is not False
 
 
-def _match_argument(case: PolicyRequest, key: str, pattern: str) -> RuleMatch:
+def _match_argument(request: PolicyRequest, key: str, pattern: str) -> RuleMatch:
     """Return YES if all values at the path match, PERHAPS if only some do: one bad address among good ones makes a bad
     call.
     """
-    if case.arguments is None:
+    if request.arguments is None:
         return RuleMatch.NO
     comparison, path = parse_comparison(key)
     matches = [
-        _match_value(value, comparison, pattern, case)
-        for value in values_at(case.arguments, path, case.tool.input_schema)
+        _match_value(value, comparison, pattern, request)
+        for value in values_at(request.arguments, path, request.tool.input_schema)
     ]
     if not matches or max(matches) is RuleMatch.NO:
         return RuleMatch.NO
     return RuleMatch.YES if min(matches) is RuleMatch.YES else RuleMatch.PERHAPS
 
 
-def _match_value(value: Any, comparison: Comparison, pattern: str, case: PolicyRequest) -> RuleMatch:
+def _match_value(value: Any, comparison: Comparison, pattern: str, request: PolicyRequest) -> RuleMatch:
     if value is Unknown.UNKNOWN:
         return RuleMatch.PERHAPS
     match comparison:
@@ -301,7 +301,7 @@ def _match_value(value: Any, comparison: Comparison, pattern: str, case: PolicyR
         case Comparison.FOLDED:
             return _match(matches_pattern(fold_text(value_text(value)), fold_text(pattern)))
         case Comparison.HOST:
-            return _match_host(value, pattern, case.read_hosts)
+            return _match_host(value, pattern, request.read_hosts)
 
 
 def _match_host(value: Any, pattern: str, read: ReadHosts) -> RuleMatch:
@@ -316,7 +316,7 @@ def _match_host(value: Any, pattern: str, read: ReadHosts) -> RuleMatch:
         case _:
             hosts = read(value_text(value))
     wanted = _host_patterns(pattern, read)
-    fitting = [any(matches_pattern(name, each) for each in wanted) for name in hosts.names]
+    fitting = [any(matches_pattern(name, host_pattern) for host_pattern in wanted) for name in hosts.names]
     if hosts.certain and wanted and fitting and all(fitting):
         return RuleMatch.YES
     return RuleMatch.PERHAPS if any(fitting) or not hosts.certain or not wanted else RuleMatch.NO
@@ -330,7 +330,7 @@ def _host_patterns(pattern: str, read: ReadHosts) -> Sequence[str]:
         names = _host_patterns(pattern[1:], read)
         return [*names, *(f"*.{name}" for name in names)]
     if is_pattern(pattern):
-        labels = (each if each.isascii() else _label(each, read) for each in fold_text(pattern).split("."))
+        labels = (label if label.isascii() else _label(label, read) for label in fold_text(pattern).split("."))
         return [".".join(labels)]
     return sorted(read(pattern).names)
 
@@ -346,14 +346,14 @@ def nothing_reviewed(tool: Tool) -> bool:  # noqa: ARG001 - a Reviewed
 
 
 def evaluate(
-    rules: Sequence[Rule], case: PolicyRequest, default: ApprovalPolicy, reviewed: Reviewed = nothing_reviewed
+    rules: Sequence[Rule], request: PolicyRequest, default: ApprovalPolicy, reviewed: Reviewed = nothing_reviewed
 ) -> PolicyResult:
     """Return the policy for a call, with its reason and the overruled rules."""
 
     def resolve(policy: ApprovalPolicy) -> ApprovalPolicy:
-        return _resolve(policy, case.tool, reviewed)[0]
+        return _resolve(policy, request.tool, reviewed)[0]
 
-    fits = [(rule, match_rule(rule, case)) for rule in rules]
+    fits = [(rule, match_rule(rule, request)) for rule in rules]
     sure = [rule for rule, match_ in fits if match_ is RuleMatch.YES]
     matching = [
         rule
@@ -366,17 +366,19 @@ def evaluate(
     if not sure and not denials and _stricter(default, applying, resolve):
         applying = []
     rule = applying[0] if applying else None
-    policy, auto = _resolve(rule.policy if rule else default, case.tool, reviewed)
+    policy, auto = _resolve(rule.policy if rule else default, request.tool, reviewed)
     return PolicyResult(
         StoredPolicyResult(
             policy,
             rule.id if rule else "",
-            describe_rule(rule, case.tool.server) if rule else f"default: {default.value}",
-            " ".join(part for part in (_reason(rule, matching), _uncertainty(rule, case), auto) if part),
+            describe_rule(rule, request.tool.server) if rule else f"default: {default.value}",
+            " ".join(part for part in (_reason(rule, matching), _uncertainty(rule, request), auto) if part),
         ),
         rule,
-        strictest(each.requirements for each in applying) if policy is ApprovalPolicy.ASK_USER else NO_REQUIREMENTS,
-        tuple(OverruledRule(each, _overruled_reason(each, rule, sure)) for each in matching if each is not rule),
+        strictest(applied.requirements for applied in applying)
+        if policy is ApprovalPolicy.ASK_USER
+        else NO_REQUIREMENTS,
+        tuple(OverruledRule(other, _overruled_reason(other, rule, sure)) for other in matching if other is not rule),
     )
 
 
@@ -421,14 +423,14 @@ def _reason(rule: Rule | None, matching: Sequence[Rule]) -> str:
         return _DENIED
     if len(matching) == 1:
         return _ONLY_RULE
-    others = [each for each in matching if each is not rule]
-    return _SPECIFIC if all(_wins_over(rule, each) for each in others) else _STRICTEST
+    others = [other for other in matching if other is not rule]
+    return _SPECIFIC if all(_wins_over(rule, other) for other in others) else _STRICTEST
 
 
-def _uncertainty(rule: Rule | None, case: PolicyRequest) -> str:
-    if rule is None or match_rule(rule, case) is RuleMatch.YES:
+def _uncertainty(rule: Rule | None, request: PolicyRequest) -> str:
+    if rule is None or match_rule(rule, request) is RuleMatch.YES:
         return ""
-    return f"It may match this call or a part of it ({first_mismatch(rule, case)}), so it applies."
+    return f"It may match this call or a part of it ({first_mismatch(rule, request)}), so it applies."
 
 
 def _overruled_reason(rule: Rule, winner: Rule | None, sure: Sequence[Rule]) -> str:
@@ -436,7 +438,7 @@ def _overruled_reason(rule: Rule, winner: Rule | None, sure: Sequence[Rule]) -> 
         return "the default is stricter"
     if winner.policy is ApprovalPolicy.ALWAYS_DENY:
         return "it denies, too" if rule.policy is ApprovalPolicy.ALWAYS_DENY else f"{winner.id or 'a rule'} denies"
-    stronger = next((each for each in sure if _wins_over(each, rule)), None)
+    stronger = next((other for other in sure if _wins_over(other, rule)), None)
     if stronger is not None:
         return f"{stronger.id or 'a rule'} is more specific"
     return "it says the same" if rule.policy is winner.policy else f"{winner.id or 'a rule'} is stricter"

@@ -72,8 +72,8 @@ class ResultVisibility:
         rules = [rule for rule in self.rules if self._may_count(rule, tool)]
         if not rules and not self._denies_by_default:
             return False
-        case = PolicyRequest(tool, self.here.place, step.call.arguments, self.author, self.member, self.here.profile)
-        result = evaluate(rules, case, self.here.file.default, self.here.reviewed)
+        request = PolicyRequest(tool, self.here.place, step.call.arguments, self.author, self.member, self.here.profile)
+        result = evaluate(rules, request, self.here.file.default, self.here.reviewed)
         return result.ruling.policy is ApprovalPolicy.ALWAYS_DENY
 
     def _may_count(self, rule: Rule, tool: Tool) -> bool:
