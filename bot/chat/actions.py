@@ -1,17 +1,23 @@
 """Actions of buttons, menus and forms, as values, and the text in which a button carries one.
 
-A button holds names and numbers only. The user's rights are checked at the press, against stored data.
+A button holds names and numbers only. The user's rights are checked at the press, against stored data. An action that
+exceeds the platform's limit is kept in memory under a token (`PendingActions`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from time import monotonic
 from typing import Any
 
+from bot.domain.commands import Form
+from bot.domain.conversations import ConversationKey
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 
 
@@ -112,6 +118,13 @@ class OpenConfirmation:
     label: str
 
 
+@dataclass(frozen=True, slots=True)
+class RunPending:
+    """Run the pending action of a token, or take back the form that it opened."""
+
+    token: str
+
+
 Action = (
     Approve
     | ConfirmApproval
@@ -127,7 +140,18 @@ Action = (
     | RunCommand
     | RunCommandInNewReply
     | OpenConfirmation
+    | RunPending
 )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenForm:
+    """Open the form of a command, or take it back. It is a pending action on every platform."""
+
+    form: Form
+
+
+PendingAction = Action | OpenForm
 
 
 def encode(action: Action) -> str:  # noqa: C901 - one case for each kind of action
@@ -156,6 +180,8 @@ def encode(action: Action) -> str:  # noqa: C901 - one case for each kind of act
             content = _encode_words(words)
         case OpenConfirmation(words, text, label):
             content = _encode_words((text, label, *words))
+        case RunPending(token):
+            content = token
     return f"{kind_of(action)}:{content}"
 
 
@@ -253,6 +279,7 @@ _KINDS: Mapping[type[Action], str] = {
     RunCommand: "run",
     RunCommandInNewReply: "beside",
     OpenConfirmation: "confirm",
+    RunPending: "pending",
 }
 _DECODERS: Mapping[str, Callable[[str], Action]] = {
     "approve": _decode_approve,
@@ -269,4 +296,72 @@ _DECODERS: Mapping[str, Callable[[str], Action]] = {
     "run": lambda content: RunCommand(_decode_words(content)),
     "beside": lambda content: RunCommandInNewReply(_decode_words(content)),
     "confirm": _decode_confirmation,
+    "pending": lambda content: RunPending(*_fields(content, 1)),
 }
+
+
+# -------------------- pending actions
+# They are valid in their process only, for as long as an ephemeral message can be edited on Discord. A user whose token
+# is unknown or expired gives the command again.
+
+PENDING_SECONDS = 900.0
+MOST_PENDING = 2_000
+"""Number of tokens; the oldest expire first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    action: PendingAction
+    conversation: ConversationKey
+    user: str
+    until: float
+
+
+class PendingActions:
+    """Actions by token, of users and their conversations. A token can be used repeatedly by its user until it expires.
+    `limit` is the maximum length of a button's text on the platform.
+    """
+
+    def __init__(self, limit: int, clock: Callable[[], float] = monotonic) -> None:
+        self.limit = limit
+        self._clock = clock
+        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+
+    def store(self, action: PendingAction, conversation: ConversationKey, user: str) -> RunPending:
+        """Store an action. Its token has 22 letters, digits, dashes and underscores."""
+        while self._pending and (len(self._pending) >= MOST_PENDING or self._oldest.until <= self._clock()):
+            self._pending.popitem(last=False)
+        token = secrets.token_urlsafe(16)
+        self._pending[token] = _Pending(action, conversation, user, self._clock() + PENDING_SECONDS)
+        return RunPending(token)
+
+    def find(self, token: str, user: str) -> tuple[PendingAction, ConversationKey] | None:
+        """Return the action of a token and its conversation; None if it expired or belongs to another user."""
+        pending = self._pending.get(token)
+        if pending is None or pending.user != user or pending.until <= self._clock():
+            return None
+        return pending.action, pending.conversation
+
+    @property
+    def _oldest(self) -> _Pending:
+        return next(iter(self._pending.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class ActionEncoder:
+    """Encodes the actions of one user in a conversation within the platform's limit. `here` is True for buttons in that
+    conversation, so that a click identifies it.
+    """
+
+    pending: PendingActions
+    user: str
+    conversation: ConversationKey
+    here: bool = True
+
+    def encode(self, action: PendingAction, others: Container[str] = ()) -> str:
+        """Return the text of a button that differs from those of `others`: that of the action, or that of a token."""
+        if self.here and not isinstance(action, OpenForm):
+            text = encode(action)
+            if len(text) <= self.pending.limit and text not in others:
+                return text
+        return encode(self.pending.store(action, self.conversation, self.user))

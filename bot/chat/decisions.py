@@ -1,12 +1,12 @@
 """Buttons of a turn: decisions about its calls, actions beside it, feedback on its answer.
 
-The user is looked up at the press, and the engine checks the user's rights. View delivery updates the messages once the
-result is stored. The text returned here is for that user alone, and only if the press did not count.
+The engine checks the user's rights, and turn delivery updates the messages. The text returned here is for the user
+alone, empty if the button took effect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bot.chat.actions import ApprovalRef, FeedbackValue, SendFeedback
@@ -30,9 +30,9 @@ class Lookups:
     approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]] | None = None
 
     async def find_approval(self, approval_id: str) -> ToolStep | None:
-        """The call that an approval asks about, as it stands now; None where that is not known (any more)."""
-        found = await self.approval(approval_id) if self.approval is not None else None
-        return None if found is None else found[1]
+        """Return the call of an approval as it is now, None if it is unknown."""
+        approval = await self.approval(approval_id) if self.approval is not None else None
+        return None if approval is None else approval[1]
 
 
 ENDED = "That has ended already."
@@ -70,48 +70,39 @@ RECENT_TURNS = 30
 
 
 async def decide(
-    engine: EngineApi, cards: Sequence[ApprovalRef], verdict: DecisionType, member: Member, reason: str = ""
+    engine: EngineApi, card: ApprovalRef, decision_type: DecisionType, member: Member, reason: str = ""
 ) -> str:
-    """Decide every card. Return the text for the user, with principals as names of users; empty if all decisions
-    counted.
-    """
-    rejections = [
-        rejection_message(
-            await engine.approvals.decide(
-                Decision(card.approval_id, card.revision, verdict, member.author, reason), member
-            )
-        )
-        for card in cards
-    ]
-    return "\n".join(dict.fromkeys(filter(None, rejections)))
+    """Decide a call. Return the text for the user, with principals as names of users; empty if the decision counted."""
+    decision = Decision(card.approval_id, card.revision, decision_type, member.author, reason)
+    return rejection_message(await engine.approvals.decide(decision, member))
 
 
 async def approve_with_grant(engine: EngineApi, card: ApprovalRef, offer: str, member: Member) -> str:
     """Approve a call and grant the option with this word (`rendering.approval_card`). Return the text for the user,
     empty if the decision counted.
     """
-    permission = parse_grant_option(offer)
-    if permission is None:
+    grant = parse_grant_option(offer)
+    if grant is None:
         return BUTTON_EXPIRED
     decision = Decision(card.approval_id, card.revision, DecisionType.APPROVE, member.author)
-    return rejection_message(await engine.approvals.grant(decision, permission, member))
+    return rejection_message(await engine.approvals.grant(decision, grant, member))
 
 
 async def open_whole(engine: EngineApi, step: ToolStep, member: Member, portion: Portion = WHOLE) -> bool:
-    """Return True if this person may be shown, in private, the parts of a call that look like a secret. That they open
-    it is on record then. False for a call that hides nothing.
+    """Return True if the user may be shown, in private, the parts of a call that look like a secret; this is recorded.
+    Return False for a call that hides nothing.
     """
-    made = approval_card(step)
-    if made is None or not made.withheld or step.status is not StepStatus.AWAITING:
+    card = approval_card(step)
+    if card is None or not card.withheld or step.status is not StepStatus.AWAITING:
         return False
-    return isinstance(await engine.approvals.open_call(made.approval_id, made.revision, member, portion), ToolStep)
+    return isinstance(await engine.approvals.open_call(card.approval_id, card.revision, member, portion), ToolStep)
 
 
 async def find_approval_step(
     engine: EngineApi, records: Lookups, conversation: ConversationKey, card: ApprovalRef
 ) -> ToolStep | None:
-    """The call that a card asks about, if it is still the same; without a record of approvals it is looked for among
-    the latest turns of the conversation in which it stands.
+    """Return the call of a card, if it is still the same revision. Without a lookup of approvals it is searched in the
+    latest turns of the conversation.
     """
     if records.approval is not None:
         approval = await records.find_approval(card.approval_id)

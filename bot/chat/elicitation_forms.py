@@ -1,20 +1,18 @@
 """Answering elicitations of servers, by a form or by a visit to a page.
 
-`ElicitationForms` wraps the commands: a platform runs the command of a pressed button (`rendering.elicitation_card`),
-and shows the reply as for every command. Replies are for the user who pressed only. The engine checks the user's rights
-every time.
+`ElicitationForms` wraps the commands: the buttons of a card (`rendering.elicitation_card`) run commands, and the
+replies are for the user who pressed only. The engine checks the user's rights every time.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
-from bot.chat.forms import CommandMiddleware, FormPages
+from bot.chat.forms import CommandMiddleware, FormSteps, parse_step
 from bot.chat.rejection_messages import rejection_message
 from bot.domain.approvals import ApprovalNotFound
-from bot.domain.commands import FIELDS_A_STEP, ActionStyle, Field, Form, FormSubmission, Invocation, Reply, ReplyAction
+from bot.domain.commands import FIELDS_A_STEP, ActionStyle, Form, FormSubmission, Invocation, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.elicitation_answers import (
     AnswerRejected,
@@ -32,16 +30,15 @@ from bot.rendering.text_safety import single_line, strip_control
 COMMANDS = (cards.ANSWER, cards.DECLINE, cards.VISIT, cards.VISITED, cards.CONFIRM)
 SENT = "Sent. The call goes on."
 REFUSED = "Declined. The server learns that you declined."
-NOT_VISITED = "Declined. The server learns that you declined."
 FINISHED = "Thank you. The server learns that you opened the page."
 GONE = "This question no longer exists."
 ONLY_TO_IT = "Your answers are sent to this server only."
 LEAVING = "You leave this chat: nothing that you type there passes through the bot."
+WANTS_SOMETHING_ELSE = "The server wants something else."
 SOMETHING_ELSE = "That is not what the server asks for. Its card says what is."
 MESSAGE_LIMIT = 1_200
 STEP_FIELDS = FIELDS_A_STEP - 1
 """Fields of one step. The server's message takes the place of one field."""
-_NUMBER = re.compile(r"[0-9]{1,3}")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*:)(?=/)", re.IGNORECASE)
 _CODE = {"`": "%60", "<": "%3C", ">": "%3E", "|": "%7C"}
 
@@ -55,53 +52,53 @@ class ElicitationForms(CommandMiddleware):
     """Command handler with elicitations: a server is answered from its card."""
 
     async def _answer(self, request: Invocation | FormSubmission) -> Reply | Form | None:
-        """Handle a pressed button of a card, or a submitted form."""
         match request:
             case Invocation(command, (elicitation_id,)) if command in COMMANDS:
-                return await self._pressed(command, elicitation_id, request)
+                return await self._run(command, elicitation_id, request)
             case FormSubmission(form) if is_elicitation_form(form):
-                return await self._take(request)
+                return await self._submit(request)
             case _:
                 return None
 
-    async def _pressed(self, command: str, elicitation_id: str, request: Invocation) -> Reply | Form:
+    async def _run(self, command: str, elicitation_id: str, request: Invocation) -> Reply | Form:
         inquiry = await self._inquiry(elicitation_id, request.member, request.conversation)
         if not isinstance(inquiry, OpenElicitation):
-            return _failed(_words(inquiry))
-        match _meant(command, inquiry):
-            case (reply, user_message):
+            return _failed(_rejection(inquiry))
+        match _result_of(command, inquiry):
+            case (result, user_message):
                 return _answer_reply(
-                    await self._engine.elicitations.answer(elicitation_id, reply, request.member), user_message
+                    await self._engine.elicitations.answer(elicitation_id, result, request.member), user_message
                 )
-            case shown:
-                return shown
+            case reply:
+                return reply
 
-    async def _take(self, submission: FormSubmission) -> Reply | Form:
-        elicitation_id, step = _read_id(submission.form)
+    async def _submit(self, submission: FormSubmission) -> Reply | Form:
+        elicitation_id, step = _parse_id(submission.form)
         inquiry = await self._inquiry(elicitation_id, submission.member, submission.conversation)
         if not isinstance(inquiry, OpenElicitation):
-            return _failed(_words(inquiry))
-        asked = inquiry.elicitation.question.ask
-        if not isinstance(asked, FormMode):
+            return _failed(_rejection(inquiry))
+        mode = inquiry.elicitation.question.ask
+        if not isinstance(mode, FormMode):
             return _failed(SOMETHING_ELSE)
-        filling = _Filling(inquiry, elicitation_form(asked.schema), submission.fields)
-        content, errors = filling.form.read(submission.fields)
+        form = elicitation_form(mode.schema)
+        steps = _steps(inquiry, form, submission.fields)
+        content, errors = form.read(submission.fields)
         if errors:
-            return filling.step(filling.steps.page_of(next(iter(errors))), errors)
-        if step + 1 < filling.steps.count:
-            return filling.step(step + 1)
-        answered = await self._engine.elicitations.answer(
+            return steps.with_errors(errors.items())
+        if further := steps.after(step):
+            return further
+        result = await self._engine.elicitations.answer(
             elicitation_id, ElicitationResult(Answer.ACCEPT, content), submission.member
         )
-        if isinstance(answered, InvalidAnswer) and filling.steps.count:
-            wrong = filling.errors_of(answered)
-            return filling.step(filling.steps.page_of(next(iter(wrong))), wrong)
-        return _answer_reply(answered, SENT)
+        if isinstance(result, InvalidAnswer) and form.fields:
+            problems = [(form.field_of(error.argument), error.problem) for error in result.problems]
+            return steps.with_errors(problems or [(form.fields[0].name, WANTS_SOMETHING_ELSE)])
+        return _answer_reply(result, SENT)
 
     async def _inquiry(
         self, elicitation_id: str, member: Member, conversation: ConversationKey
     ) -> OpenElicitation | AnswerRejected:
-        """The question, if it belongs to the workspace in which it is answered."""
+        """Return the elicitation, if it belongs to the workspace in which it is answered."""
         inquiry = await self._engine.elicitations.get(elicitation_id, member)
         if (
             isinstance(inquiry, OpenElicitation)
@@ -111,60 +108,41 @@ class ElicitationForms(CommandMiddleware):
         return inquiry
 
 
-class _Filling:
-    """A form on its way through its steps. `answers` are those that have been given, by field."""
-
-    def __init__(self, inquiry: OpenElicitation, form: ElicitationForm, answers: Mapping[str, str]) -> None:
-        self.form = form
-        self._inquiry = inquiry
-        self.steps = FormPages(form.fields, STEP_FIELDS, answers)
-
-    def step(self, number: int, errors: Mapping[str, str] | None = None) -> Form:
-        """One step, with the answers that were given before."""
-        return Form(
-            id=f"{cards.ANSWER}:{self._inquiry.elicitation.id}:{number}",
-            title=f"Answer {single_line(server_name(self._inquiry.step), 40)}",
-            fields=tuple(self._filled(field, errors or {}) for field in self.steps.fields(number)),
-            submit="Send" if number + 1 >= self.steps.count else "Continue",
-            intro=self._intro(number),
-            carried=self.steps.carried(number),
-        )
-
-    def errors_of(self, unfit: InvalidAnswer) -> dict[str, str]:
-        """Return the errors by field, the first field first."""
-        wrong: dict[str, str] = {}
-        for each in unfit.problems:
-            wrong.setdefault(self.form.field_of(each.argument), single_line(each.problem, 200))
-        wrong = wrong or {self.form.fields[0].name: "The server wants something else."}
-        return self.steps.sort_errors(wrong)
-
-    def _filled(self, field: Field, errors: Mapping[str, str]) -> Field:
-        return replace(field, value=self.steps.answers.get(field.name, field.value), error=errors.get(field.name, ""))
-
-    def _intro(self, number: int) -> str:
-        """Return the text above the fields: the server, its message and the receiver of the answers. The message is
-        marked line by line, so that it cannot pass for text of the bot.
+def _steps(inquiry: OpenElicitation, form: ElicitationForm, answers: Mapping[str, str]) -> FormSteps:
+    def intro(step: int, _fields: int) -> str:
+        """The server, its message and the receiver of the answers. The message is marked line by line, so that it
+        cannot pass for text of the bot.
         """
-        warning = warning_text(self._inquiry.elicitation.question)
-        ours = f"⚠ {warning} {ONLY_TO_IT}" if warning else ONLY_TO_IT
-        if number:
-            return f"{server_name(self._inquiry.step)} asks for more. {ours}"
-        left = ", ".join(single_line(each, 60) for each in self.form.left[:10])
+        warning = warning_text(inquiry.elicitation.question)
+        note = f"⚠ {warning} {ONLY_TO_IT}" if warning else ONLY_TO_IT
+        if step:
+            return f"{server_name(inquiry.step)} asks for more. {note}"
+        left = ", ".join(single_line(title, 60) for title in form.left[:10])
         more = f" There is no room here for: {left}." if left else ""
-        said = "\n".join(f"> {line}" for line in _message(self._inquiry).split("\n"))
-        return f"{server_name(self._inquiry.step)} asks:\n{said}\n\n{ours}{more}"
+        quote = "\n".join(f"> {line}" for line in _message(inquiry).split("\n"))
+        return f"{server_name(inquiry.step)} asks:\n{quote}\n\n{note}{more}"
+
+    return FormSteps(
+        id=f"{cards.ANSWER}:{inquiry.elicitation.id}",
+        title=f"Answer {single_line(server_name(inquiry.step), 40)}",
+        fields=form.fields,
+        size=STEP_FIELDS,
+        submit="Send",
+        intro=intro,
+        answers=answers,
+    )
 
 
-def _meant(command: str, inquiry: OpenElicitation) -> Reply | Form | tuple[ElicitationResult, str]:
+def _result_of(command: str, inquiry: OpenElicitation) -> Reply | Form | tuple[ElicitationResult, str]:
     """Return the reply or form to show, or the elicitation's result with the text that confirms it to the user."""
     match command, inquiry.elicitation.question.ask:
         case cards.ANSWER, FormMode(schema):
-            filling = _Filling(inquiry, elicitation_form(schema), {})
-            return filling.step(0) if filling.steps.count else _without_fields(inquiry)
+            form = elicitation_form(schema)
+            return _steps(inquiry, form, {}).step(0) if form.fields else _without_fields(inquiry)
         case cards.VISIT, UrlMode(url):
-            return _way(inquiry, url)
-        case cards.DECLINE, asked:
-            return DECLINED, REFUSED if isinstance(asked, FormMode) else NOT_VISITED
+            return _link_reply(inquiry, url)
+        case cards.DECLINE, _:
+            return DECLINED, REFUSED
         case cards.VISITED, UrlMode():
             return ElicitationResult(Answer.ACCEPT), FINISHED
         case cards.CONFIRM, FormMode():
@@ -189,8 +167,8 @@ def _without_fields(inquiry: OpenElicitation) -> Reply:
     )
 
 
-def _way(inquiry: OpenElicitation, url: str) -> Reply:
-    """The address, whole, with where it leads to said first: it is for this person alone."""
+def _link_reply(inquiry: OpenElicitation, url: str) -> Reply:
+    """Return the reply with the complete address, after the domain that it leads to."""
     question, elicitation_id = inquiry.elicitation.question, inquiry.elicitation.id
     warning = warning_text(question)
     parts = (
@@ -211,7 +189,7 @@ def _way(inquiry: OpenElicitation, url: str) -> Reply:
 
 def _code(address: str) -> str:
     """An address as code, which it cannot end by itself."""
-    return f"`{''.join(_CODE.get(each, each) for each in address)}`"
+    return f"`{''.join(_CODE.get(character, character) for character in address)}`"
 
 
 def _message(inquiry: OpenElicitation) -> str:
@@ -219,27 +197,27 @@ def _message(inquiry: OpenElicitation) -> str:
     return text if len(text) <= MESSAGE_LIMIT else f"{text[:MESSAGE_LIMIT].rstrip()}…"
 
 
-def _read_id(form: str) -> tuple[str, int]:
+def _parse_id(form: str) -> tuple[str, int]:
     """Return the elicitation's id and the step of a form id; an empty id for a foreign one."""
-    match form.split(":"):
-        case [_, elicitation_id, step] if _NUMBER.fullmatch(step):
-            return elicitation_id, int(step)
+    match parse_step(form):
+        case [_, elicitation_id], step:
+            return elicitation_id, step
         case _:
             return "", 0
 
 
-def _answer_reply(answered: AnswerResult, user_message: str) -> Reply:
-    match answered:
+def _answer_reply(result: AnswerResult, user_message: str) -> Reply:
+    match result:
         case ElicitationAnswered():
             return Reply(user_message)
         case InvalidAnswer(problems):
-            return _failed(single_line("; ".join(each.problem for each in problems) or "It does not fit.", 300))
-        case objection:
-            return _failed(_words(objection))
+            return _failed(single_line("; ".join(error.problem for error in problems) or "It does not fit.", 300))
+        case rejection:
+            return _failed(_rejection(rejection))
 
 
-def _words(objection: AnswerRejected) -> str:
-    return GONE if isinstance(objection, ApprovalNotFound) else rejection_message(objection)
+def _rejection(rejection: AnswerRejected) -> str:
+    return GONE if isinstance(rejection, ApprovalNotFound) else rejection_message(rejection)
 
 
 def _failed(text: str) -> Reply:

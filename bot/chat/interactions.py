@@ -1,14 +1,15 @@
-"""Handler of clicked buttons: from an action to the engine or the commands, on every platform.
+"""Handler of interactions: clicked buttons, slash commands, submitted forms and shortcuts, on every platform.
 
-The content of a button is not trusted: the user is looked up at the click with current rights, in the workspace of the
-item, and the engine checks those rights. Turn delivery updates the cards. What a click says itself is for its user
-alone: a rejection, a whole call, or that it did not work.
+The content of an interaction is not trusted: the user is looked up with current rights, in the workspace of the item,
+and the engine checks those rights. Turn delivery updates the cards. What an interaction says itself is for its user
+alone: a rejection, a reply, a whole call, or that it did not work.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,14 +22,20 @@ from bot.chat.actions import (
     Edit,
     OpenConfirmation,
     OpenDenyForm,
+    OpenForm,
+    PendingAction,
+    PendingActions,
     RunCommand,
     RunCommandInNewReply,
+    RunPending,
     SendFeedback,
     ViewCall,
     ViewPendingCall,
 )
+from bot.chat.argument_editing import edit_command, is_edit_form
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.card_messages import confirmation_message
+from bot.chat.command_runner import CommandRunner, Responder
 from bot.chat.decisions import (
     Lookups,
     approve_with_grant,
@@ -38,10 +45,23 @@ from bot.chat.decisions import (
     run_turn_action,
     save_feedback,
 )
+from bot.chat.elicitation_forms import is_elicitation_form
+from bot.chat.forms import ConfirmationSubmitted, DenialSubmitted, FormSubmitted, Submission, read_submission
 from bot.chat.message_handler import AudiencePolicy
 from bot.chat.message_model import Message
-from bot.chat.rejection_messages import GONE, OUT_OF_DATE, TOO_MANY_REQUESTS, UNEXPECTED_ERROR, error_message
+from bot.chat.rejection_messages import (
+    BUTTON_EXPIRED,
+    FORM_EXPIRED,
+    GONE,
+    OUT_OF_DATE,
+    PENDING_EXPIRED,
+    TOO_MANY_REQUESTS,
+    UNEXPECTED_ERROR,
+    InteractionRejected,
+    error_message,
+)
 from bot.domain.approvals import DecisionType, Portion
+from bot.domain.commands import FormSubmission, Invocation
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import CountersignError, NotFound
@@ -54,24 +74,36 @@ log = logging.getLogger(__name__)
 NO_OUTSIDERS = "Only full members may see that."
 ELSEWHERE = "That belongs to another server or workspace."
 
+ModalAction = OpenDenyForm | OpenConfirmation | OpenForm
+"""An action that opens a form, and that its submission is about."""
+CommandAction = RunCommand | RunCommandInNewReply | Edit
+TurnAction = SendFeedback | CheckCallAction | RunAgainAction | StopTurnAction
+
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The user of a click with current rights, in the conversation of the item that the click is about."""
+    """The user of an interaction with current rights, in the conversation of the item that it is about."""
 
     member: Member
     conversation: ConversationKey
 
 
-class Click(Protocol):
-    """A click, or the submission of a deny form, on its platform. Methods that send raise DeliveryFailed."""
+class Interaction(Protocol):
+    """A click, a command, a submitted form or a shortcut on its platform. Methods that send raise DeliveryFailed."""
+
+    @property
+    def user(self) -> str:
+        """Id of the user."""
+
+    def responding(self) -> AbstractAsyncContextManager[None]:
+        """Return a context in which the interaction is handled. It acknowledges in time what has had no response."""
 
     async def acknowledge(self) -> None:
-        """Acknowledge the click within the platform's seconds. Forms and commands are responses themselves."""
+        """Acknowledge at once. No form can be opened afterwards."""
 
-    async def find_actor(self, about: ConversationKey | None) -> Actor | None:
-        """Return the user in the conversation of the item, or in that of the click if it is unknown. Return None if the
-        click was made in another workspace.
+    async def find_actor(self, about: ConversationKey | None) -> Actor:
+        """Return the user in the conversation of the item, or in that of the interaction if it is unknown. Raises
+        InteractionRejected if the interaction belongs to another workspace, or to one that the bot does not serve.
         """
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:
@@ -80,11 +112,15 @@ class Click(Protocol):
     async def show(self, message: Message) -> None:
         """Show a message to the user alone."""
 
-    async def open_form(self, action: OpenDenyForm | OpenConfirmation) -> None:
-        """Open a form, as the response."""
+    async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:
+        """Open a form, as the response. Return False if that is impossible. `about` is the conversation that its
+        submission is about, None for that of the interaction.
+        """
 
-    async def run_command(self, action: RunCommand | RunCommandInNewReply | Edit) -> None:
-        """Run a command or open the form of a call, as the response."""
+    def responder(self, actor: Actor, *, in_new_message: bool) -> Responder:
+        """Return the responder to a command. Its replies replace the message with the button if only the user sees it,
+        unless they are to be in a new message.
+        """
 
     def portion_of(self, step: ToolStep, page: int) -> Portion:
         """Return the part of a call that the private view shows."""
@@ -96,101 +132,203 @@ class Click(Protocol):
         """Update the private view that contains the button, if any, after a decision."""
 
 
-class ActionHandler:
-    """Handles actions of buttons."""
+class InteractionHandler:
+    """Handles interactions in background tasks. The user is told if one fails, or has too many under way."""
 
     def __init__(
-        self, engine: EngineApi, records: Lookups, audience: AudiencePolicy, background_tasks: BackgroundTasks
+        self,
+        engine: EngineApi,
+        *,
+        platform: str,
+        records: Lookups,
+        audience: AudiencePolicy,
+        background_tasks: BackgroundTasks,
+        commands: CommandRunner,
+        pending: PendingActions,
     ) -> None:
         self._engine = engine
+        self._platform = platform
         self._records = records
         self._audience = audience
         self._background_tasks = background_tasks
+        self._commands = commands
+        self._pending = pending
 
-    def start(
-        self,
-        work: Coroutine[Any, Any, None],
-        user: str,
-        name: str,
-        tell: Callable[[str], Coroutine[Any, Any, None]],
+    def on_action(self, action: Action | None, interaction: Interaction) -> bool:
+        """Handle a click; None is a button of another release. Return False if the user has too many under way."""
+        return self.start(self._act(action, interaction), interaction, "click")
+
+    def on_command(self, words: tuple[str, ...], interaction: Interaction) -> bool:
+        """Handle a slash command: its words, the name first. Return False as above."""
+        return self.start(self._run_command(words, interaction), interaction, "command")
+
+    def on_submission(self, submission: Submission, interaction: Interaction) -> bool:
+        """Handle a submitted form. Return False as above."""
+        return self.start(self._submit(submission, interaction, None), interaction, "form")
+
+    def on_modal(self, opened: Action | None, values: dict[str, str], interaction: Interaction) -> bool:
+        """Handle a submitted form by the action that opened it. Return False as above."""
+        return self.start(self._submit_modal(opened, values, interaction), interaction, "form")
+
+    def on_question(self, ask: Callable[[Actor], Awaitable[str]], interaction: Interaction) -> bool:
+        """Handle a question about a message. `ask` passes it on and returns a text for the user, possibly empty. Return
+        False as above.
+        """
+        return self.start(self._ask(ask, interaction), interaction, "question")
+
+    def start(self, work: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> bool:
+        """Start the work of an interaction. Return False if the user has too many under way, and is told so."""
+
+        async def refuse() -> None:
+            async with interaction.responding():
+                await interaction.tell(TOO_MANY_REQUESTS)
+
+        name = f"{self._platform}: {name}"
+        handling = _handle(work, interaction, name)
+        if self._background_tasks.start_for(interaction.user, handling, name, refuse):
+            return True
+        work.close()
+        return False
+
+    async def find_member(self, interaction: Interaction, about: ConversationKey | None = None) -> Actor:
+        """Return the user, if the bot responds to them. Raises InteractionRejected otherwise."""
+        actor = await interaction.find_actor(about)
+        if rejection := self._audience.rejection(actor.member):
+            raise InteractionRejected(rejection)
+        return actor
+
+    async def _act(
+        self, action: PendingAction | None, interaction: Interaction, about: ConversationKey | None = None
     ) -> None:
-        """Start the work of an interaction. The user is told if it fails, or has too much under way."""
-        reporting = _report_errors(work, name, tell)
-        if not self._background_tasks.start_for(user, reporting, name, lambda: tell(TOO_MANY_REQUESTS)):
-            work.close()
-
-    async def handle(self, action: Action, click: Click) -> None:
-        """Run the action of a click. Raises CountersignError."""
         match action:
+            case None:
+                await interaction.acknowledge()
+                await interaction.tell(BUTTON_EXPIRED)
+            case RunPending(token):
+                pending = self._pending.find(token, interaction.user)
+                if pending is None:
+                    await interaction.tell(PENDING_EXPIRED)
+                else:
+                    action, about = pending
+                    await self._act(action, interaction, about)
             case RunCommand() | RunCommandInNewReply() | Edit():
-                await click.run_command(action)
-                return
-            case OpenDenyForm() | OpenConfirmation():
-                await click.open_form(action)
-                return
-        await click.acknowledge()
+                await self._run_command_of(action, interaction, about)
+            case OpenDenyForm() | OpenConfirmation() | OpenForm():
+                if not await interaction.open_modal(action, about):
+                    await interaction.tell(UNEXPECTED_ERROR)
+            case _:
+                await interaction.acknowledge()
+                await self._act_on_item(action, interaction)
+
+    async def _act_on_item(
+        self,
+        action: Approve | ConfirmApproval | ApproveWithGrant | ViewCall | ViewPendingCall | TurnAction,
+        interaction: Interaction,
+    ) -> None:
         match action:
             case Approve(cards):
-                await self._decide(cards, DecisionType.APPROVE, click)
+                await self._decide(cards, DecisionType.APPROVE, interaction)
             case ConfirmApproval(card):
-                await self._confirm(card, click)
+                await self._confirm(card, interaction)
             case ApproveWithGrant(card, offer):
-                await self._grant(card, offer, click)
+                await self._grant(card, offer, interaction)
             case ViewCall() | ViewPendingCall():
-                await self._show_call(action, click)
+                await self._show_call(action, interaction)
             case SendFeedback() | CheckCallAction() | RunAgainAction() | StopTurnAction():
-                await self._act_on_turn(action, click)
+                await self._act_on_turn(action, interaction)
 
-    async def deny(self, card: ApprovalRef, reason: str, click: Click) -> None:
-        """Deny a call, after its form was submitted. Raises CountersignError."""
-        await click.acknowledge()
-        await self._decide((card,), DecisionType.DENY, click, reason)
+    async def _run_command_of(
+        self, action: CommandAction, interaction: Interaction, about: ConversationKey | None
+    ) -> None:
+        match action:
+            case RunCommand(words):
+                await self._run_command(words, interaction, about)
+            case RunCommandInNewReply(words):
+                await self._run_command(words, interaction, about, in_new_message=True)
+            case Edit(card):
+                about = await self._conversation_of(card.approval_id)
+                await self._run_command(edit_command(card), interaction, about, in_new_message=True)
+
+    async def _run_command(
+        self,
+        words: tuple[str, ...],
+        interaction: Interaction,
+        about: ConversationKey | None = None,
+        *,
+        in_new_message: bool = False,
+    ) -> None:
+        actor = await self.find_member(interaction, about)
+        responder = interaction.responder(actor, in_new_message=in_new_message)
+        await self._commands.run(Invocation(words[0], words[1:], actor.member, actor.conversation), responder)
+
+    async def _submit_modal(self, opened: Action | None, values: dict[str, str], interaction: Interaction) -> None:
+        about: ConversationKey | None = None
+        action: PendingAction | None = opened
+        if isinstance(opened, RunPending):
+            action, about = self._pending.find(opened.token, interaction.user) or (None, None)
+        match action:
+            case OpenDenyForm() | OpenConfirmation() | OpenForm():
+                await self._submit(read_submission(action, values), interaction, about)
+            case _:
+                await interaction.tell(FORM_EXPIRED)
+
+    async def _submit(self, submission: Submission, interaction: Interaction, about: ConversationKey | None) -> None:
+        match submission:
+            case DenialSubmitted(card, reason):
+                await interaction.acknowledge()
+                await self._decide((card,), DecisionType.DENY, interaction, reason)
+            case ConfirmationSubmitted(words, typed):
+                await self._run_command((*words, f"--confirm={typed}"), interaction, about)
+            case FormSubmitted(form, values):
+                actor = await self.find_member(interaction, about)
+                # A form that was opened from a card leaves the card where it is.
+                in_new_message = is_edit_form(form) or is_elicitation_form(form)
+                responder = interaction.responder(actor, in_new_message=in_new_message)
+                request = FormSubmission(form, values, actor.member, actor.conversation)
+                await self._commands.run(request, responder)
+
+    async def _ask(self, ask: Callable[[Actor], Awaitable[str]], interaction: Interaction) -> None:
+        await interaction.acknowledge()
+        if text := await ask(await self.find_member(interaction)):
+            await interaction.tell(text)
 
     async def _decide(
-        self, cards: tuple[ApprovalRef, ...], decision: DecisionType, click: Click, reason: str = ""
+        self, cards: tuple[ApprovalRef, ...], decision: DecisionType, interaction: Interaction, reason: str = ""
     ) -> None:
         """Decide the calls, each with the user's rights in its own workspace."""
         rejections: dict[str, ConversationKey] = {}
         for card in cards:
-            actor = await self._approver(card.approval_id, click)
-            if actor is None:
-                return
-            if rejection := await decide(self._engine, (card,), decision, actor.member, reason):
+            actor = await self._approver(card.approval_id, interaction)
+            if rejection := await decide(self._engine, card, decision, actor.member, reason):
                 rejections[rejection] = actor.conversation
         for rejection, conversation in rejections.items():
-            await click.tell(rejection, conversation)
+            await interaction.tell(rejection, conversation)
         if not rejections:
-            await click.update_call(cards[0].approval_id)
+            await interaction.update_call(cards[0].approval_id)
 
-    async def _confirm(self, card: ApprovalRef, click: Click) -> None:
-        actor = await self._approver(card.approval_id, click)
-        if actor is None:
-            return
+    async def _confirm(self, card: ApprovalRef, interaction: Interaction) -> None:
+        actor = await self._approver(card.approval_id, interaction)
         step = await find_approval_step(self._engine, self._records, actor.conversation, card)
         approval = approval_card(step) if step is not None else None
         if step is None or approval is None:
-            await click.tell(OUT_OF_DATE)
+            await interaction.tell(OUT_OF_DATE)
         elif step.status is not StepStatus.AWAITING:
-            await self._decide((card,), DecisionType.APPROVE, click)  # the engine says why it is too late
+            await self._decide((card,), DecisionType.APPROVE, interaction)  # the engine says why it is too late
         else:
-            await click.show(confirmation_message(step, approval))
+            await interaction.show(confirmation_message(step, approval))
 
-    async def _grant(self, card: ApprovalRef, offer: str, click: Click) -> None:
-        actor = await self._approver(card.approval_id, click)
-        if actor is None:
-            return
+    async def _grant(self, card: ApprovalRef, offer: str, interaction: Interaction) -> None:
+        actor = await self._approver(card.approval_id, interaction)
         if rejection := await approve_with_grant(self._engine, card, offer, actor.member):
-            await click.tell(rejection, actor.conversation)
+            await interaction.tell(rejection, actor.conversation)
         else:
-            await click.update_call(card.approval_id)
+            await interaction.update_call(card.approval_id)
 
-    async def _show_call(self, action: ViewCall | ViewPendingCall, click: Click) -> None:
+    async def _show_call(self, action: ViewCall | ViewPendingCall, interaction: Interaction) -> None:
         approval_id = action.card.approval_id if isinstance(action, ViewCall) else action.approval_id
-        actor = await self._approver(approval_id, click)
-        if actor is None:
-            return
+        actor = await self._approver(approval_id, interaction)
         if actor.member.guest or actor.member.external:
-            await click.tell(NO_OUTSIDERS)
+            await interaction.tell(NO_OUTSIDERS)
             return
         page, missing = 1, GONE
         match action:
@@ -200,28 +338,27 @@ class ActionHandler:
             case ViewPendingCall():
                 step = await self._records.find_approval(approval_id)
         if step is None:
-            await click.tell(missing)
+            await interaction.tell(missing)
             return
-        whole = await open_whole(self._engine, step, actor.member, click.portion_of(step, page))
-        await click.show_call(step, page, whole=whole)
+        whole = await open_whole(self._engine, step, actor.member, interaction.portion_of(step, page))
+        await interaction.show_call(step, page, whole=whole)
 
-    async def _act_on_turn(
-        self, action: SendFeedback | CheckCallAction | RunAgainAction | StopTurnAction, click: Click
-    ) -> None:
-        actor = await self._actor(await self._conversation_of_turn(action.turn_id), click)
-        if actor is None:
-            return
-        text = self._audience.rejection(actor.member)
-        if not text and isinstance(action, SendFeedback):
+    async def _act_on_turn(self, action: TurnAction, interaction: Interaction) -> None:
+        actor = await self.find_member(interaction, await self._conversation_of_turn(action.turn_id))
+        if isinstance(action, SendFeedback):
             text = await save_feedback(self._records, action, actor.member.author)
-        elif not text and not isinstance(action, SendFeedback):
+        else:
             text = await run_turn_action(self._engine, action, actor.member.author)
         if text:
-            await click.tell(text)
+            await interaction.tell(text)
 
-    async def _approver(self, approval_id: str, click: Click) -> Actor | None:
+    async def _approver(self, approval_id: str, interaction: Interaction) -> Actor:
+        return await interaction.find_actor(await self._conversation_of(approval_id))
+
+    async def _conversation_of(self, approval_id: str) -> ConversationKey | None:
+        """Return the conversation of the call, wherever its card is, or None if it is unknown."""
         approval = await self._records.approval(approval_id) if self._records.approval is not None else None
-        return await self._actor(None if approval is None else approval[0].conversation, click)
+        return None if approval is None else approval[0].conversation
 
     async def _conversation_of_turn(self, turn_id: str) -> ConversationKey | None:
         try:
@@ -229,21 +366,14 @@ class ActionHandler:
         except NotFound:
             return None
 
-    async def _actor(self, about: ConversationKey | None, click: Click) -> Actor | None:
-        """Return the user. Return None if the item belongs to another workspace; the user is told."""
-        actor = await click.find_actor(about)
-        if actor is None:
-            log.warning("click rejected: its item belongs to another workspace")
-            await click.tell(ELSEWHERE)
-        return actor
 
-
-async def _report_errors(work: Coroutine[Any, Any, None], name: str, tell: Callable[[str], Awaitable[None]]) -> None:
-    try:
-        await work
-    except (CountersignError, TimeoutError) as error:
-        log.warning("%s failed: %s", name, error)
-        await tell(error_message(error))
-    except Exception:
-        log.exception("%s failed", name)
-        await tell(UNEXPECTED_ERROR)
+async def _handle(work: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
+    async with interaction.responding():
+        try:
+            await work
+        except (CountersignError, TimeoutError) as error:
+            log.warning("%s failed: %s", name, error)
+            await interaction.tell(error_message(error))
+        except Exception:
+            log.exception("%s failed", name)
+            await interaction.tell(UNEXPECTED_ERROR)

@@ -27,7 +27,7 @@ from bot.domain.conversations import Member  # noqa: E402
 from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep  # noqa: E402
 from bot.domain.views import TurnView  # noqa: E402
-from bot.platforms.slack.command_runner import command_reply  # noqa: E402
+from bot.platforms.slack.command_replies import command_reply  # noqa: E402
 from bot.platforms.slack.home import Home, PendingApprovalSummary, home_view  # noqa: E402
 from bot.platforms.slack.modals import (  # noqa: E402
     call_modal,

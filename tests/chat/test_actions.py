@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import (
+    MOST_PENDING,
+    PENDING_SECONDS,
     Action,
+    ActionEncoder,
     ApprovalRef,
     Approve,
     ApproveWithGrant,
@@ -16,16 +19,22 @@ from bot.chat.actions import (
     FeedbackValue,
     OpenConfirmation,
     OpenDenyForm,
+    OpenForm,
+    PendingActions,
     RunCommand,
     RunCommandInNewReply,
+    RunPending,
     SendFeedback,
     ViewCall,
     ViewPendingCall,
     decode,
     encode,
 )
+from bot.domain.commands import Form
+from bot.domain.conversations import ConversationKey
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 
+HERE = ConversationKey("discord", "1", "2", "")
 ids = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=32)
 numbers = st.integers(0, 999_999_999)
 refs = st.builds(ApprovalRef, ids, numbers)
@@ -42,6 +51,7 @@ actions: st.SearchStrategy[Action] = st.one_of(
     st.builds(RunAgainAction, ids, numbers),
     st.builds(StopTurnAction, ids),
     st.builds(SendFeedback, ids, st.sampled_from(FeedbackValue)),
+    st.builds(RunPending, ids),
     st.builds(RunCommand, words),
     st.builds(RunCommandInNewReply, words),
     st.builds(OpenConfirmation, words, st.text(), st.text()),
@@ -91,3 +101,37 @@ def test_decoding_never_raises(text: str) -> None:
 
 def test_deeply_nested_words_are_no_action() -> None:
     assert decode("run:" + "[" * 100_000) is None
+
+
+def test_a_token_is_valid_for_its_user_and_for_a_quarter_of_an_hour() -> None:
+    now = [0.0]
+    pending = PendingActions(100, lambda: now[0])
+    token = pending.store(RunCommand(("mcp", "list")), HERE, "7").token
+    assert pending.find(token, "7") == (RunCommand(("mcp", "list")), HERE)
+    assert pending.find(token, "8") is None
+    assert pending.find("", "7") is None
+    now[0] = PENDING_SECONDS
+    assert pending.find(token, "7") is None
+
+
+def test_so_many_actions_are_pending_and_the_oldest_go_first() -> None:
+    pending = PendingActions(100)
+    first, second, *_ = [pending.store(RunCommand((f"c{n}",)), HERE, "7").token for n in range(MOST_PENDING + 1)]
+    assert pending.find(first, "7") is None
+    assert pending.find(second, "7") == (RunCommand(("c1",)), HERE)
+
+
+def test_what_does_not_fit_or_stands_elsewhere_or_twice_in_a_message_becomes_a_token() -> None:
+    pending = PendingActions(20)
+    here, elsewhere = ActionEncoder(pending, "7", HERE), ActionEncoder(pending, "7", HERE, here=False)
+    short, long = RunCommand(("mcp", "list")), RunCommand(("mcp", "list", "with blanks"))
+    assert here.encode(short) == encode(short)
+    for text, action in (
+        (here.encode(short, [encode(short)]), short),
+        (here.encode(long), long),
+        (elsewhere.encode(short), short),
+        (here.encode(OpenForm(Form("f", "F", ()))), OpenForm(Form("f", "F", ()))),
+    ):
+        token = decode(text)
+        assert isinstance(token, RunPending)
+        assert pending.find(token.token, "7") == (action, HERE)

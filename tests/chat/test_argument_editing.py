@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.chat.actions import ApprovalRef
-from bot.chat.argument_editing import AGAIN, COMMAND, DONE, NOTHING, ArgumentEditForms, edit_command
+from bot.chat.argument_editing import COMMAND, DONE, NOTHING_TO_EDIT, TYPE_AGAIN, ArgumentEditForms, edit_command
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE
 from bot.domain.argument_edits import InvalidArguments
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
@@ -106,7 +106,7 @@ async def test_a_secret_that_was_typed_is_not_shown_again_with_an_error() -> Non
     assert (key.value, key.error) == ("", "It does not fit the tool.")
     form = await place.send(f"{COMMAND}:{CARD.approval_id}:1:0", a0="", a1="hunter2")
     assert isinstance(form, Form)
-    assert form.fields[1].error == AGAIN
+    assert form.fields[1].error == TYPE_AGAIN
     assert "hunter2" not in str(form)
 
 
@@ -119,7 +119,7 @@ async def test_a_problem_with_all_of_it_stands_with_the_first_field() -> None:
 
 
 async def test_what_has_nothing_to_change_says_so() -> None:
-    assert await Place({}, {}).open() == Reply(NOTHING, failed=True)
+    assert await Place({}, {}).open() == Reply(NOTHING_TO_EDIT, failed=True)
 
 
 async def test_what_has_no_field_is_named() -> None:

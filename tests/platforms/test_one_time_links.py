@@ -13,7 +13,7 @@ from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.platforms.console.plain_output import reply_text
 from bot.platforms.discord.command_replies import command_reply as discord_sheet
 from bot.platforms.discord.markdown import dialect
-from bot.platforms.slack.command_runner import command_reply
+from bot.platforms.slack.command_replies import command_reply
 from tests.commands.servers import OPERATOR, WEB, two_servers
 from tests.commands.sign_ins import LOGIN, SigningOffice
 

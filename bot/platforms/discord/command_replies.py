@@ -2,110 +2,31 @@
 
 Cells and details of a reply are escaped; its text is trusted Markdown. A reply that exceeds a message says by how much
 and has the whole text as a file. Replies use Components V2 throughout, because an edit cannot remove that flag.
-
-A button carries its action. An action of more than Discord's 100 characters is kept in memory under a token, which is
-valid in the process that holds the gateway, for as long as an ephemeral message can be edited. An expired token is
-answered with a notice: the user runs the command again.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any
 
 import discord
 
-from bot.chat.actions import OpenConfirmation, RunCommand
+from bot.chat.actions import ActionEncoder, OpenConfirmation, OpenForm, RunCommand
 from bot.domain.commands import ActionStyle, Form, PageInfo, Reply, ReplyAction, ReplyFile
-from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.components import (
     BUTTON_LABEL,
     BUTTONS_A_ROW,
     DISPLAYED,
     LINK,
     ROWS,
-    ResumePending,
     display_length,
-    encode,
+    to_custom_id,
 )
 from bot.platforms.discord.markdown import WIDEST_TABLE, dialect, inline_code
 from bot.platforms.discord.markup import break_links, escape, escape_code_fence, shorten_label, utf16_length
 from bot.rendering.text_columns import columns, widest
 from bot.rendering.text_safety import open_label, safe_url, single_line, strip_control
-
-SECONDS = 900.0
-MOST = 2_000
-"""Number of tokens; the oldest expire first."""
-GONE = "This button is too old. Give the command again."
-FORM_GONE = "This form is no longer open. Nothing was saved; start again with the command."
-
-
-@dataclass(frozen=True, slots=True)
-class SendMessage:
-    """Run a command: the words with its name first. `where` is its conversation, which may differ from the button's."""
-
-    words: tuple[str, ...]
-    where: ConversationKey
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmCommand:
-    """Ask for `text` to be typed before the command runs. `label` is that of the button."""
-
-    words: tuple[str, ...]
-    text: str
-    label: str
-    where: ConversationKey
-
-
-@dataclass(frozen=True, slots=True)
-class OpenForm:
-    """Open a form, or take it back."""
-
-    form: Form
-    where: ConversationKey
-
-
-Deed = SendMessage | ConfirmCommand | OpenForm
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    deed: Deed
-    holder: str
-    until: float
-
-
-class PendingActions:
-    """Stores actions by token. A token can be used repeatedly by its user until it expires."""
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-
-    def store(self, deed: Deed, holder: str) -> str:
-        """Store an action for the user `holder` and return its token: 22 letters, digits, dashes and underscores."""
-        while self._kept and (len(self._kept) >= MOST or self._oldest.until <= self._clock()):
-            self._kept.popitem(last=False)
-        ticket = secrets.token_urlsafe(16)
-        self._kept[ticket] = _Kept(deed, holder, self._clock() + SECONDS)
-        return ticket
-
-    def take(self, ticket: str, holder: str) -> Deed | None:
-        """Return the action of a token; None if it expired or belongs to another user."""
-        kept = self._kept.get(ticket)
-        if kept is None or kept.holder != holder or kept.until <= self._clock():
-            return None
-        return kept.deed
-
-    @property
-    def _oldest(self) -> _Kept:
-        return next(iter(self._kept.values()))
-
 
 V2 = 1 << 15
 """IS_COMPONENTS_V2 among the flags of a message."""
@@ -130,7 +51,7 @@ class Button:
     """A button below a reply: runs a command, asks for a confirmation, or opens a form or a page."""
 
     label: str
-    does: RunCommand | OpenConfirmation | Form | OpenLink
+    does: RunCommand | OpenConfirmation | OpenForm | OpenLink
     tone: ActionStyle = ActionStyle.PLAIN
 
 
@@ -143,44 +64,13 @@ class CommandReply:
     documents: tuple[ReplyFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CustomIdAllocator:
-    """Allocates tokens for one user's buttons. `where` is the conversation of the actions; if `here` is True, the
-    buttons are in it, so that a click identifies it.
-    """
-
-    issue: Callable[[Deed, str], str]
-    holder: str
-    where: ConversationKey
-    here: bool = True
-
-    def custom_id(self, does: RunCommand | OpenConfirmation | Form, taken: Iterable[str]) -> str:
-        """Return the `custom_id` of a button, unique in its message."""
-        if isinstance(does, RunCommand) and self.here and (found := encode(does)) is not None and found not in taken:
-            return found
-        return self.ticket(does)
-
-    def ticket(self, does: RunCommand | OpenConfirmation | Form) -> str:
-        """Return a new token for a button or a form."""
-        return str(ResumePending(self.issue(self._deed(does), self.holder)))
-
-    def _deed(self, does: RunCommand | OpenConfirmation | Form) -> Deed:
-        match does:
-            case RunCommand(words):
-                return SendMessage(words, self.where)
-            case OpenConfirmation(words, text, label):
-                return ConfirmCommand(words, text, label, self.where)
-            case Form():
-                return OpenForm(does, self.where)
-
-
-def layout(sheet: CommandReply, issuing: CustomIdAllocator) -> View:
+def layout(sheet: CommandReply, encoder: ActionEncoder) -> View:
     """Return a reply as components. The view has no listeners: any process that receives a click decodes it from the
     button.
     """
     view = View(timeout=None)
     view.add_item(discord.ui.TextDisplay(sheet.text[:DISPLAYED]))
-    taken: list[str] = []
+    texts: list[str] = []
     row: discord.ui.ActionRow[View] = discord.ui.ActionRow()
     for button in sheet.buttons[: BUTTONS_A_ROW * ROWS]:
         if len(row.children) % BUTTONS_A_ROW == 0:
@@ -190,8 +80,8 @@ def layout(sheet: CommandReply, issuing: CustomIdAllocator) -> View:
         if isinstance(button.does, OpenLink):
             row.add_item(discord.ui.Button(label=label, url=button.does.address))
             continue
-        taken.append(issuing.custom_id(button.does, taken))
-        row.add_item(discord.ui.Button(label=label, style=_STYLES[button.tone], custom_id=taken[-1]))
+        texts.append(encoder.encode(button.does, texts))
+        row.add_item(discord.ui.Button(label=label, style=_STYLES[button.tone], custom_id=to_custom_id(texts[-1])))
     view.stop()
     return view
 
@@ -204,7 +94,7 @@ def note_layout(text: str) -> View:
     return view
 
 
-def message(view: View) -> dict[str, Any]:
+def message_body(view: View) -> dict[str, Any]:
     """Return the body of a message with a view, for the bot's token, without notifications."""
     components: list[dict[str, Any]] = view.to_components()  # type: ignore[no-untyped-call]
     return {"components": components, "flags": V2, "allowed_mentions": {"parse": []}}
@@ -261,7 +151,7 @@ def form_reply(form: Form, *, begun: bool = False) -> CommandReply:
             lines += [f"-# or on one line: {inline_code(single_line(form.instead, 500))}"]
     label = "Correct it" if wrong else "Continue" if begun else "Open the form"
     text, _ = _fitting([_Piece(tuple(lines))])
-    return CommandReply(text, (Button(label, form, ActionStyle.PRIMARY),))
+    return CommandReply(text, (Button(label, OpenForm(form), ActionStyle.PRIMARY),))
 
 
 def note_reply(text: str) -> CommandReply:

@@ -85,39 +85,32 @@ class OutgoingMessage:
 PREFIX = "cs"
 MENU = f"{PREFIX}:menu"
 """Prefix of a menu's id; the part after the colon makes it unique."""
-_TICKET = "ticket"
+ACTION_LENGTH = CUSTOM_ID - len(PREFIX) - 1
+"""Limit of the text of an action."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResumePending:
-    """Run the pending action of a token (`pending_actions`), for actions that exceed the limit of a button."""
-
-    ticket: str
-
-    def __str__(self) -> str:
-        return f"{PREFIX}:{_TICKET}:{self.ticket}"
-
-
-def chosen(custom_id: str, values: Sequence[str]) -> Action | ResumePending | None:
+def chosen(custom_id: str, values: Sequence[str]) -> Action | None:
     """Return the action of a button or of a selected menu entry, or None if it is not one of the bot's. Menu entries
     are encoded like buttons.
     """
     return decode(values[0]) if values and custom_id.startswith(f"{MENU}:") else decode(custom_id)
 
 
-def encode(action: Action | ResumePending) -> str | None:
+def encode(action: Action) -> str | None:
     """Return a button's `custom_id`, or None if it exceeds Discord's limit."""
-    text = str(action) if isinstance(action, ResumePending) else f"{PREFIX}:{actions.encode(action)}"
+    text = to_custom_id(actions.encode(action))
     return text if len(text) <= CUSTOM_ID else None
 
 
-def decode(custom_id: str) -> Action | ResumePending | None:
-    """Return the action of a button, or None if it is not one of the bot's."""
+def to_custom_id(text: str) -> str:
+    """Return the `custom_id` of a button, or of the modal that it opens, from the text of its action."""
+    return f"{PREFIX}:{text}"
+
+
+def decode(custom_id: str) -> Action | None:
+    """Return the action of a button, or of the modal that it opened, or None if it is not one of the bot's."""
     prefix, _, text = custom_id.partition(":")
-    if prefix != PREFIX:
-        return None
-    kind, _, content = text.partition(":")
-    return ResumePending(content) if kind == _TICKET else actions.decode(text)
+    return actions.decode(text) if prefix == PREFIX else None
 
 
 Component = dict[str, Any]
@@ -135,9 +128,7 @@ class ButtonStyle(IntEnum):
     DANGER = 4
 
 
-def button(
-    label: str, press: Action | ResumePending, look: ButtonStyle = ButtonStyle.PLAIN, emoji: str = ""
-) -> Component | None:
+def button(label: str, press: Action, look: ButtonStyle = ButtonStyle.PLAIN, emoji: str = "") -> Component | None:
     """Return a button, or None if its action exceeds the limit."""
     custom_id = encode(press)
     if custom_id is None:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import discord
 
-from bot.chat.actions import Edit, RunCommand, RunCommandInNewReply
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.decisions import Lookups
 from bot.chat.message_handler import AudiencePolicy
 from bot.domain.conversations import ConversationKey, Member
 from bot.platforms.discord.channels import ChannelRef, conversation
-from bot.platforms.discord.components import ResumePending
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Commands, EngineApi
@@ -76,20 +73,3 @@ class TextCommand:
     place: str
     message: str
     direct: bool = False
-
-
-class CommandHandler(Protocol):
-    """Handler of commands other than slash commands."""
-
-    async def said(self, command: TextCommand) -> None:
-        """Answer a command in a message. Raises DeliveryFailed."""
-
-    async def failed(self, interaction: discord.Interaction[Any], why: str) -> None:
-        """Tell the user of an interaction that it failed. Raises nothing but cancellation."""
-
-    async def pressed(
-        self, press: RunCommand | RunCommandInNewReply | ResumePending | Edit, interaction: discord.Interaction[Any]
-    ) -> None:
-        """Answer an unacknowledged click that runs a command, opens the form of a call or redeems a token, or the
-        submission of such a form. Raises nothing but cancellation.
-        """

@@ -1,4 +1,8 @@
-"""Handlers of clicks, submitted modals and the context menu entry "Ask about this".
+"""Handlers of clicks, commands, submitted modals and the context menu entry "Ask about this".
+
+A modal must be the first response to an interaction, within three seconds. A command starts at once, and the response
+is deferred only after PATIENCE_SECONDS, so that a form that is ready by then opens by itself. A later form, and the
+next step of a form, is a button that opens it, because Discord opens no modal after a modal.
 
 An interaction contains the user's current roles. Rights count per guild: a click only acts on items of its own guild,
 and a click in a direct conversation acts with the user's rights in the guild of the item.
@@ -8,7 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from textwrap import indent
@@ -18,24 +23,27 @@ import discord
 from discord import app_commands
 
 from bot.chat.actions import (
-    Action,
+    ActionEncoder,
     ApprovalRef,
     ApproveWithGrant,
-    Edit,
     OpenConfirmation,
     OpenDenyForm,
-    RunCommand,
-    RunCommandInNewReply,
+    OpenForm,
+    PendingActions,
+    encode,
 )
 from bot.chat.card_messages import NAME, call_facts, decision_buttons
-from bot.chat.interactions import ActionHandler, Actor
+from bot.chat.command_runner import CommandRunner
+from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
 from bot.chat.message_model import Message
-from bot.chat.rejection_messages import BUTTON_EXPIRED
+from bot.chat.rejection_messages import InteractionRejected
 from bot.chat.thread_context import UNREAD, ThreadMessage, format_lines
 from bot.domain.approvals import WHOLE, Portion
+from bot.domain.commands import Invocation, Parameter, Reply, Verb
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import DeliveryFailed
+from bot.platforms.discord.app_commands import suggestions
 from bot.platforms.discord.channels import (
     PLATFORM,
     ChannelRef,
@@ -47,33 +55,34 @@ from bot.platforms.discord.channels import (
     open_thread,
 )
 from bot.platforms.discord.command_replies import V2
-from bot.platforms.discord.components import Component, ResumePending, chosen, decode, menu
-from bot.platforms.discord.context import CommandHandler, PlatformContext
+from bot.platforms.discord.components import ACTION_LENGTH, PREFIX, Component, chosen, decode, menu, to_custom_id
+from bot.platforms.discord.context import PlatformContext, TextCommand
 from bot.platforms.discord.markdown import code_block
 from bot.platforms.discord.markup import escape, escape_to_limit, truncate, utf16_length
 from bot.platforms.discord.message_layout import button_components, outgoing_message, spans_text
 from bot.platforms.discord.messages import to_thread_message
 from bot.platforms.discord.modals import (
     QUESTION,
-    REASON,
-    AskAboutMessage,
-    DenyForm,
+    asked_about,
+    confirm_modal,
     deny_modal,
+    form_modal,
     question_modal,
-    read_modal,
     read_values,
 )
 from bot.platforms.discord.responders import (
     EPHEMERAL,
     NOBODY,
     SUPPRESS_EMBEDS,
+    ChannelResponder,
+    DirectMessageResponder,
+    InteractionResponse,
     call_limit,
     follow_up,
     post_notice,
-    send_ephemeral,
 )
 from bot.platforms.discord.rest import FileUpload, map_errors
-from bot.platforms.discord.users import resolve_mentions
+from bot.platforms.discord.users import resolve_mentions, resolve_reply_mentions
 from bot.rendering.approval_card import (
     ApprovalCard,
     approval_card,
@@ -89,6 +98,9 @@ log = logging.getLogger(__name__)
 
 Interaction = discord.Interaction[Any]
 
+PATIENCE_SECONDS = 1.8
+"""Seconds until the response is deferred. Discord waits for three; the rest is for the network."""
+NOT_SERVED = "I do not work on this server."
 PIECE = 1_600
 """Characters of one value in one message, with its escapes."""
 MESSAGE = 1_900
@@ -198,90 +210,123 @@ def _text(card: ApprovalCard) -> str:
     return "\n\n".join(arguments) + "\n"
 
 
-# -------------------- clicks and modals
+# -------------------- interactions
 
 
-class InteractionHandler:
-    """Handles buttons and modals. `answering` handles those of commands, `gestures` questions about messages."""
+class DiscordInteractions:
+    """Dispatches clicks, commands and submitted modals to the handler of interactions."""
 
-    def __init__(self, platform: PlatformContext, answering: CommandHandler, gestures: ShortcutHandler) -> None:
+    def __init__(self, platform: PlatformContext) -> None:
         self._platform = platform
-        self._answering = answering
-        self._gestures = gestures
-        self._actions = ActionHandler(platform.engine, platform.records, platform.audience, platform.background_tasks)
+        self._pending = PendingActions(ACTION_LENGTH)
+        self._shortcuts = ShortcutHandler(platform)
+        self._commands = CommandRunner(platform.commands, platform.engine, self._resolve_mentions)
+        self._handler = InteractionHandler(
+            platform.engine,
+            platform=PLATFORM,
+            records=platform.records,
+            audience=platform.audience,
+            background_tasks=platform.background_tasks,
+            commands=self._commands,
+            pending=self._pending,
+        )
+
+    def add_to(self, tree: app_commands.CommandTree[Any]) -> None:
+        """Add the entries of the context menu to a client's commands before their registration."""
+        self._shortcuts.add_to(tree)
 
     def on_action(self, interaction: Interaction, custom_id: str) -> None:
         """Handle a click on a button or a selected menu entry."""
         data: Mapping[str, Any] = interaction.data or {}
-        press = chosen(custom_id, [str(each) for each in data.get("values") or ()])
-        self._begin(self._press(interaction, press), interaction, "press")
+        action = chosen(custom_id, [str(value) for value in data.get("values") or ()])
+        self._handler.on_action(action, self._wrap(interaction))
 
     def on_modal(self, interaction: Interaction) -> None:
         """Handle the submission of a modal."""
         data: Mapping[str, Any] = interaction.data or {}
-        custom_id = str(data.get("custom_id") or "")
-        match read_modal(custom_id), decode(custom_id):
-            case DenyForm(card), _:
-                reason = read_values(data).get(REASON, "").strip()
-                self._begin(self._actions.deny(card, reason, self._click(interaction)), interaction, "denial")
-            case AskAboutMessage(about), _:
-                self._begin(self._gestures.asked(about, interaction), interaction, "question")
-            case None, ResumePending() as redeem:
-                self._begin(self._answering.pressed(redeem, interaction), interaction, "form")
-            case _:
-                return  # somebody else's
+        custom_id, values = str(data.get("custom_id") or ""), read_values(data)
+        if (about := asked_about(custom_id)) is not None:
+            ask = partial(self._shortcuts.ask, about, values.get(QUESTION, "").strip(), interaction)
+            self._handler.on_question(ask, self._wrap(interaction))
+        elif custom_id.startswith(f"{PREFIX}:"):
+            self._handler.on_modal(decode(custom_id), values, self._wrap(interaction))
 
-    def _begin(self, errand: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
-        """Start a task; the user is notified if it fails. If no task starts, Discord notifies the user."""
-        self._actions.start(
-            errand, str(interaction.user.id), f"discord: {name}", partial(self._answering.failed, interaction)
-        )
+    async def on_slash_command(self, interaction: Interaction, words: tuple[str, ...]) -> None:
+        """Handle a slash command in a task of its own."""
+        self._handler.on_command(words, self._wrap(interaction))
 
-    async def _press(self, interaction: Interaction, press: Action | ResumePending | None) -> None:
-        match press:
-            case ResumePending():
-                await self._answering.pressed(press, interaction)
-            case None:  # of another release
-                click = self._click(interaction)
-                await click.acknowledge()
-                await click.tell(BUTTON_EXPIRED)
-            case _:
-                await self._actions.handle(press, self._click(interaction))
+    async def on_text_command(self, command: TextCommand) -> None:
+        """Answer a command in a message by direct message, because replies are visible to one user only. Raises
+        DeliveryFailed.
+        """
+        name, *rest = command.words
+        user, conversation = command.member.author.id, command.conversation
+        responder = DirectMessageResponder(self._platform.rest, self._pending, user, conversation, command.message)
+        await self._commands.run_typed(Invocation(name, tuple(rest), command.member, conversation), responder)
 
-    def _click(self, interaction: Interaction) -> DiscordClick:
-        return DiscordClick(self._platform, self._answering, interaction)
+    async def tell(self, interaction: Interaction, text: str) -> None:
+        """Tell the user of a command that it failed. Raises DeliveryFailed."""
+        await self._wrap(interaction).tell(text)
+
+    def completions(self, interaction: Interaction, verb: Verb, command: str, parameter: Parameter) -> Sequence[str]:
+        """Return the completions of an option without delay. Never raises an error."""
+        try:
+            channel_ref = from_channel(interaction.channel)
+            member = self._platform.people.from_interaction(interaction.user)
+            if channel_ref is None or self._platform.audience.rejection(member):
+                return ()
+            here = conversation(channel_ref.server, channel_ref.channel, channel_ref.thread)
+            given = {name: str(value) for name, value in interaction.namespace}
+            return suggestions(self._platform.commands, here, (command, verb), parameter, given)
+        except Exception:
+            log.exception("completions of an option failed")
+            return ()
+
+    async def _resolve_mentions(self, where: ConversationKey, reply: Reply) -> Reply:
+        return await resolve_reply_mentions(self._platform.people, where.workspace, reply)
+
+    def _wrap(self, interaction: Interaction) -> DiscordInteraction:
+        return DiscordInteraction(self._platform, self._pending, interaction)
 
 
-class DiscordClick:
-    """A click on a button, or the submission of a deny form. Rights count per guild: in a direct conversation, those in
-    the guild of the item.
-    """
+class DiscordInteraction:
+    """An interaction. Rights count per guild: in a direct conversation, those in the guild of the item."""
 
-    def __init__(self, platform: PlatformContext, answering: CommandHandler, interaction: Interaction) -> None:
+    def __init__(self, platform: PlatformContext, pending: PendingActions, interaction: Interaction) -> None:
         self._platform = platform
-        self._answering = answering
+        self._pending = pending
         self._interaction = interaction
+        self._response = InteractionResponse(platform.rest, interaction)
+
+    @property
+    def user(self) -> str:
+        """Id of the user."""
+        return str(self._interaction.user.id)
+
+    def responding(self) -> AbstractAsyncContextManager[None]:
+        """Defer the response after PATIENCE_SECONDS unless one was sent."""
+        return self._response.defer_after(PATIENCE_SECONDS)
 
     async def acknowledge(self) -> None:
-        """Acknowledge the interaction within three seconds, before any other request."""
-        async with call_limit("acknowledge a press"):
-            await self._interaction.response.defer()
+        """Acknowledge the interaction before any other request."""
+        await self._response.acknowledge()
 
-    async def find_actor(self, about: ConversationKey | None) -> Actor | None:
-        """Return the member of the item's guild. Raises DeliveryFailed."""
-        spot = from_channel(self._interaction.channel)
-        if spot is None:
-            raise DeliveryFailed("Discord does not say where that was pressed.", permanent=True)
-        where = about or await self._platform.where(spot, str(self._interaction.user.id))
-        if where.platform != PLATFORM or spot.server not in ("", where.workspace):
-            return None
-        return Actor(await self._platform.member(self._interaction.user, where.workspace), where)
+    async def find_actor(self, about: ConversationKey | None) -> Actor:
+        """Return the member of the item's guild. Raises InteractionRejected and DeliveryFailed."""
+        platform, channel_ref = self._platform, from_channel(self._interaction.channel)
+        if about is None and channel_ref is not None:
+            about = await platform.where(channel_ref, self.user)
+        if about is None or (about.workspace and not platform.people.serves(about.workspace)):
+            raise InteractionRejected(NOT_SERVED)
+        if about.platform != PLATFORM or str(self._interaction.guild_id or "") not in ("", about.workspace):
+            raise InteractionRejected(ELSEWHERE)
+        return Actor(await platform.member(self._interaction.user, about.workspace), about)
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:
         """Send an ephemeral sentence."""
         if about is not None:
             text = await resolve_mentions(self._platform.people, about.workspace, text)
-        await send_ephemeral(self._platform.rest, self._interaction, text)
+        await self._response.tell(text)
 
     async def show(self, message: Message) -> None:
         """Send an ephemeral layout."""
@@ -289,19 +334,34 @@ class DiscordClick:
         body = {"components": layout, "allowed_mentions": NOBODY, "flags": EPHEMERAL | V2}
         await follow_up(self._platform.rest, self._interaction, body)
 
-    async def open_form(self, action: OpenDenyForm | OpenConfirmation) -> None:
-        """Open the modal for the reason of a denial. A command is confirmed by a pending action instead."""
+    async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:
+        """Open a modal as the first response. Its id carries the action, or a token of it."""
+        if about is not None:
+            custom_id = to_custom_id(encode(self._pending.store(action, about, self.user)))
+        elif isinstance(action, OpenForm):
+            return False
+        else:
+            custom_id = to_custom_id(encode(action))
         match action:
-            case OpenDenyForm(card):
-                async with call_limit("open a form"):
-                    await self._interaction.response.send_modal(deny_modal(card))
-            case OpenConfirmation():  # never written into a button of Discord's
-                await self.acknowledge()
-                await self.tell(BUTTON_EXPIRED)
+            case OpenDenyForm():
+                modal = deny_modal(custom_id)
+            case OpenConfirmation():
+                modal = confirm_modal(action, custom_id)
+            case OpenForm(form):
+                modal = form_modal(form, custom_id)
+        return await self._response.open(modal)
 
-    async def run_command(self, action: RunCommand | RunCommandInNewReply | Edit) -> None:
-        """Answer a command."""
-        await self._answering.pressed(action, self._interaction)
+    def responder(self, actor: Actor, *, in_new_message: bool) -> ChannelResponder:
+        """Return the responder to a command."""
+        if in_new_message:
+            self._response.reply_in_new_message()
+        about, channel_ref = actor.conversation, from_channel(self._interaction.channel)
+        here = channel_ref is not None and (channel_ref.channel, channel_ref.thread) == (about.channel, about.thread)
+        return ChannelResponder(
+            self._response,
+            ActionEncoder(self._pending, self.user, about, here=here),
+            DirectMessageResponder(self._platform.rest, self._pending, self.user, about),
+        )
 
     def portion_of(self, step: ToolStep, page: int) -> Portion:  # noqa: ARG002 - a call is shown on one page
         """Return the whole call."""
@@ -347,35 +407,27 @@ class ShortcutHandler:
             )
         )
 
-    async def asked(self, about: MessageRef, interaction: discord.Interaction[Any]) -> None:
+    async def ask(self, about: MessageRef, question: str, interaction: Interaction, actor: Actor) -> str:
         """Pass on a question with the message it is about; the thread shows who asked. Raises CountersignError."""
-        async with call_limit("acknowledge a question"):
-            await interaction.response.defer(ephemeral=True, thinking=True)
-        platform, spot = self._platform, from_channel(interaction.channel)
-        question = read_values(interaction.data or {}).get(QUESTION, "").strip()
-        if spot is None or spot.place != about.channel or not question:
+        platform, channel_ref = self._platform, from_channel(interaction.channel)
+        if channel_ref is None or channel_ref.place != about.channel or not question:
             raise DeliveryFailed("The question came without what it is about.", permanent=True)
-        where = await platform.where(spot, str(interaction.user.id))
-        member = await platform.member(interaction.user, where.workspace)
-        if refusal := platform.audience.rejection(member):
-            await send_ephemeral(platform.rest, interaction, refusal)
-            return
         line = await self._line(about)
-        key = await self._opened(spot, where, about, question)
-        name = member.author.name
+        key = await self._opened(channel_ref, actor.conversation, about, question)
+        author = actor.member.author
         await post_notice(
-            platform.rest, channel_id_of(key), f"{name} asks about this: {question}", once=str(interaction.id)
+            platform.rest, channel_id_of(key), f"{author.name} asks about this: {question}", once=str(interaction.id)
         )
         await platform.engine.receive(
             InboundMessage(
                 keys=(message_key(str(interaction.id)),),
                 conversation=key,
-                author=member.author,
+                author=author,
                 text=question,
                 context=(UNREAD,) if line is None else format_lines([line.entry]),
             )
         )
-        await send_ephemeral(platform.rest, interaction, ASKED)
+        return ASKED
 
     async def _wanted(self, interaction: discord.Interaction[Any], message: discord.Message) -> None:
         """Cache the message and open the modal."""

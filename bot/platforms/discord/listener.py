@@ -12,7 +12,7 @@ import inspect
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from time import time
-from typing import Any, Protocol
+from typing import Any
 
 import discord
 from discord import app_commands
@@ -27,22 +27,21 @@ from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
 from bot.domain.health import ListenerStatus
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.backfill import DiscordMissedMessages
-from bot.platforms.discord.channels import PLATFORM, from_channel
-from bot.platforms.discord.command_runner import (
+from bot.platforms.discord.app_commands import (
     ENTRIES,
     LONGEST,
     CommandGroup,
-    CommandRunner,
     choices,
     hint,
     levels,
     options,
     words,
 )
+from bot.platforms.discord.backfill import DiscordMissedMessages
+from bot.platforms.discord.channels import PLATFORM, from_channel
 from bot.platforms.discord.context import DiscordLookups, PlatformContext
 from bot.platforms.discord.gateway import Gateway
-from bot.platforms.discord.interactions import InteractionHandler, ShortcutHandler
+from bot.platforms.discord.interactions import DiscordInteractions
 from bot.platforms.discord.messages import DiscordMessage, DiscordMessages, parse_message
 from bot.platforms.discord.rest import Rest, map_errors
 from bot.platforms.discord.users import UserDirectory
@@ -65,25 +64,12 @@ REGISTER_SECONDS = 60.0
 CHANGED = "This command has changed. Please type it once more; if it is still there as it was, reload Discord."
 
 
-class SlashCommandHandler(Protocol):
-    """Handler of slash commands."""
-
-    async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
-        """Answer a command: its words with its name first. Raises nothing but cancellation."""
-
-    async def failed(self, interaction: Interaction, why: str) -> None:
-        """Tell the user of a command that it failed. Raises nothing but cancellation."""
-
-    def completions(self, interaction: Interaction, verb: Verb, command: str, parameter: Parameter) -> Sequence[str]:
-        """Return the completions of an option, given the other options, without delay. Never raises an error."""
-
-
 class CommandTree(app_commands.CommandTree[discord.Client]):
     """Commands of one client. The user is notified of errors."""
 
-    def __init__(self, client: discord.Client, command_handler: SlashCommandHandler) -> None:
+    def __init__(self, client: discord.Client, interactions: DiscordInteractions) -> None:
         super().__init__(client, allowed_contexts=OnServers, allowed_installs=ByServers)
-        self._command_handler = command_handler
+        self._interactions = interactions
 
     async def on_error(self, interaction: Interaction, error: app_commands.AppCommandError, /) -> None:
         """Handle an error: a removed command that a client still shows, or a defect."""
@@ -91,18 +77,18 @@ class CommandTree(app_commands.CommandTree[discord.Client]):
         if not stale:
             log.error("command not answered", exc_info=getattr(error, "original", error))
         if interaction.type is not discord.InteractionType.autocomplete:
-            await self._command_handler.failed(interaction, CHANGED if stale else UNEXPECTED_ERROR)
+            await self._interactions.tell(interaction, CHANGED if stale else UNEXPECTED_ERROR)
 
 
 def command_tree(
-    client: discord.Client, verbs: Mapping[str, Sequence[Verb]], command_handler: SlashCommandHandler
+    client: discord.Client, verbs: Mapping[str, Sequence[Verb]], interactions: DiscordInteractions
 ) -> CommandTree:
     """Return the command tree of a client. Commands can be added before the registration. Raises ValueError if they
     exceed Discord's limits.
     """
-    tree = CommandTree(client, command_handler)
+    tree = CommandTree(client, interactions)
     for name, each in verbs.items():
-        tree.add_command(_group(levels(name, each), command_handler))
+        tree.add_command(_group(levels(name, each), interactions))
     return tree
 
 
@@ -132,7 +118,7 @@ async def try_register(tree: CommandTree) -> None:
         log.warning("commands not registered with Discord: %s", error)
 
 
-def _group(level: CommandGroup, command_handler: SlashCommandHandler) -> app_commands.Group:
+def _group(level: CommandGroup, interactions: DiscordInteractions) -> app_commands.Group:
     group = app_commands.Group(
         name=level.name,
         description=level.description,
@@ -141,22 +127,22 @@ def _group(level: CommandGroup, command_handler: SlashCommandHandler) -> app_com
         default_permissions=discord.Permissions(manage_guild=True) if level.for_admins else None,
     )
     for word, verb in level.verbs.items():
-        group.add_command(_subcommand(level.name, word, verb, command_handler))
+        group.add_command(_subcommand(level.name, word, verb, interactions))
     for inner in level.groups:
         below = app_commands.Group(name=inner.name, description=inner.description, parent=group)
         for word, verb in inner.verbs.items():
-            below.add_command(_subcommand(level.name, word, verb, command_handler))
+            below.add_command(_subcommand(level.name, word, verb, interactions))
     return group
 
 
 def _subcommand(
-    command: str, word: str, verb: Verb, command_handler: SlashCommandHandler
+    command: str, word: str, verb: Verb, interactions: DiscordInteractions
 ) -> app_commands.Command[Any, ..., Any]:
     """Return a verb as a subcommand. discord.py reads options from a function's signature, so one is built."""
     asked = {f"option_{number}": each for number, each in enumerate(options(verb))}
 
     async def callback(interaction: Interaction, **given: str | bool) -> None:
-        await command_handler.typed(
+        await interactions.on_slash_command(
             interaction, words(command, verb, {asked[name].name: each for name, each in given.items()})
         )
 
@@ -172,7 +158,7 @@ def _subcommand(
     picked = {name: [app_commands.Choice(name=one, value=one) for one in choices(each)] for name, each in asked.items()}
     app_commands.choices(**{name: each for name, each in picked.items() if each})(callback)
     completed = {
-        name: _completing(command, verb, each, command_handler)
+        name: _completing(command, verb, each, interactions)
         for name, each in asked.items()
         if not picked[name] and (each.completes is not CompletionSource.NOTHING or each.choices)
     }
@@ -194,10 +180,10 @@ def _signed(name: str, parameter: Parameter) -> inspect.Parameter:
 
 
 def _completing(
-    command: str, verb: Verb, parameter: Parameter, command_handler: SlashCommandHandler
+    command: str, verb: Verb, parameter: Parameter, interactions: DiscordInteractions
 ) -> Callable[[Interaction, str], Coroutine[Any, Any, list[app_commands.Choice[str]]]]:
     async def complete(interaction: Interaction, _current: str) -> list[app_commands.Choice[str]]:
-        found = command_handler.completions(interaction, verb, command, parameter)
+        found = interactions.completions(interaction, verb, command, parameter)
         return [app_commands.Choice(name=single_line(each, LONGEST) or "…", value=each) for each in found[:ENTRIES]]
 
     return complete
@@ -299,10 +285,8 @@ class _Ears:
 
     def __init__(self, platform: PlatformContext) -> None:
         self._platform = platform
-        self._invocations = CommandRunner(platform)
-        self._gestures = ShortcutHandler(platform)
-        self._counter = InteractionHandler(platform, self._invocations, self._gestures)
-        self._discord_messages = DiscordMessages(platform, self._invocations.said)
+        self._interactions = DiscordInteractions(platform)
+        self._discord_messages = DiscordMessages(platform, self._interactions.on_text_command)
         self._messages = MessageHandler[DiscordMessage](
             self._discord_messages,
             platform.engine,
@@ -314,8 +298,8 @@ class _Ears:
 
     async def prepare(self, client: discord.Client) -> None:
         """Add the commands to a client before it connects."""
-        tree = command_tree(client, self._platform.commands.verbs, self._invocations)
-        self._gestures.add_to(tree)
+        tree = command_tree(client, self._platform.commands.verbs, self._interactions)
+        self._interactions.add_to(tree)
         self._platform.background_tasks.start(try_register(tree), "discord: commands")
 
     def connected(self, _client: discord.Client, *, reads_all: bool) -> None:
@@ -344,8 +328,8 @@ class _Ears:
 
     async def pressed(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
         """Handle a click on a button."""
-        self._counter.on_action(interaction, custom_id)
+        self._interactions.on_action(interaction, custom_id)
 
     async def sent(self, interaction: discord.Interaction[Any]) -> None:
         """Handle the submission of a modal."""
-        self._counter.on_modal(interaction)
+        self._interactions.on_modal(interaction)

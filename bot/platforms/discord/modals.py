@@ -4,34 +4,29 @@ message.
 A modal holds five components (Discord, "Component Reference"), as many as a form has fields. The form's text is shown
 if there is room, otherwise before the modal is opened (`fits_in_modal`). A secret is never entered in Discord: such a
 field names the page where it can be entered. A modal must be the first response to an interaction, within three
-seconds, so building one sends no request. Its context is in its id, for any process that receives the submission.
+seconds, so building one sends no request. Its id is that of the button that opened it, for any process that receives
+the submission.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import discord
 
-from bot.chat.actions import (
-    ApprovalRef,
-)
+from bot.chat.actions import OpenConfirmation
+from bot.chat.forms import REASON, TYPED
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
-from bot.platforms.discord.channels import (
-    MessageRef,
-)
+from bot.platforms.discord.channels import MessageRef
 from bot.platforms.discord.markup import break_links, escape, shorten_label, utf16_length
 from bot.rendering.text_safety import single_line, strip_control
 
-DENY, ASK = "cs.deny", "cs.ask"
-REASON, QUESTION = "reason", "question"
+ASK = "cs.ask"
+QUESTION = "question"
 LONGEST_REASON, LONGEST_QUESTION = 500, 2_000
 DENYING = "The call will not be run. The assistant learns of it and goes on without it."
 FIELD = "field."
-TYPED = "typed"
 TITLE, LABEL, DESCRIPTION, TYPED_AT_MOST = 45, 45, 100, 4_000
 RADIOS, OPTIONS, OPTION_TEXT = 10, 25, 100
 YES, NO = "yes", "no"
@@ -46,54 +41,32 @@ def form_modal(form: Form, custom_id: str) -> Modal:
     """Return the modal of a form. `custom_id` is returned with the submission."""
     modal = _modal(form.title, custom_id)
     for text in _notes(form):
-        if len(modal.children) + len(_asked(form)) < FIELDS_A_STEP:
+        if len(modal.children) + len(_shown_fields(form)) < FIELDS_A_STEP:
             modal.add_item(discord.ui.TextDisplay(text))
-    for field in _asked(form):
+    for field in _shown_fields(form):
         modal.add_item(_label(field))
     return modal
 
 
 def fits_in_modal(form: Form) -> bool:
     """Return True if all text of a form fits into its modal."""
-    return len(_asked(form)) + len(list(_notes(form))) <= FIELDS_A_STEP
+    return len(_shown_fields(form)) + len(list(_notes(form))) <= FIELDS_A_STEP
 
 
-def carried_values(form: Form) -> dict[str, str]:
-    """Return the values that are submitted with a form but not shown: fields of other steps, and values that are too
-    long.
-    """
-    return {**form.carried, **{field.name: field.value for field in form.fields if _is_too_long(field)}}
-
-
-def confirm_modal(label: str, text: str, custom_id: str) -> Modal:
-    """Return a modal for a text to be typed."""
-    modal = _modal(label, custom_id)
+def confirm_modal(action: OpenConfirmation, custom_id: str) -> Modal:
+    """Return the modal for the text that confirms a command."""
+    modal = _modal(action.label, custom_id)
     typed: discord.ui.TextInput[Any] = discord.ui.TextInput(
-        custom_id=TYPED, required=True, max_length=min(len(text) + 50, TYPED_AT_MOST)
+        custom_id=TYPED, required=True, max_length=min(len(action.text) + 50, TYPED_AT_MOST)
     )
-    modal.add_item(
-        discord.ui.Label(text="To confirm, type", description=shorten_label(text, DESCRIPTION) or None, component=typed)
-    )
+    description = shorten_label(action.text, DESCRIPTION) or None
+    modal.add_item(discord.ui.Label(text="To confirm, type", description=description, component=typed))
     return modal
 
 
-@dataclass(frozen=True, slots=True)
-class DenyForm:
-    """Deny this call."""
-
-    card: ApprovalRef
-
-
-@dataclass(frozen=True, slots=True)
-class AskAboutMessage:
-    """Ask about this message."""
-
-    about: MessageRef
-
-
-def deny_modal(card: ApprovalRef) -> Modal:
-    """Return the modal for an optional reason."""
-    modal = _modal("Deny", f"{DENY}:{card.approval_id}:{card.revision}")
+def deny_modal(custom_id: str) -> Modal:
+    """Return the modal for the optional reason of a denial."""
+    modal = _modal("Deny", custom_id)
     modal.add_item(discord.ui.TextDisplay(DENYING))
     modal.add_item(
         discord.ui.Label(
@@ -116,31 +89,25 @@ def question_modal(about: MessageRef) -> Modal:
     return modal
 
 
-def read_modal(custom_id: str) -> DenyForm | AskAboutMessage | None:
-    """Return the context of a submitted modal, or None if it is of another kind."""
-    kind, _, rest = custom_id.partition(":")
-    match kind, rest.split(":"):
-        case "cs.deny", [approval_id, revision] if re.fullmatch(r"[0-9]{1,9}", revision):
-            return DenyForm(ApprovalRef(approval_id, int(revision)))
-        case "cs.ask", _ if (about := MessageRef.parse(rest)) is not None:
-            return AskAboutMessage(about)
-        case _:
-            return None
+def asked_about(custom_id: str) -> MessageRef | None:
+    """Return the message that a submitted question is about, or None for another modal."""
+    kind, _, about = custom_id.partition(":")
+    return MessageRef.parse(about) if kind == ASK else None
 
 
 def read_values(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the submitted values by field; empty for a missing one. `data` is that of an interaction."""
-    found = {}
+    values = {}
     for outer in data.get("components") or ():
         inner = outer.get("component") if isinstance(outer, Mapping) else None
         if isinstance(inner, Mapping) and inner.get("custom_id"):
-            found[str(inner["custom_id"]).removeprefix(FIELD)] = _value(inner)
-    return found
+            values[str(inner["custom_id"]).removeprefix(FIELD)] = _value(inner)
+    return values
 
 
 def _modal(title: str, custom_id: str) -> Modal:
     modal = Modal(title=shorten_label(title, TITLE) or "Form", custom_id=custom_id)
-    # It listens to nothing: what is sent is read from the interaction, by whoever holds the ticket.
+    # It listens to nothing: what is sent is read from the interaction, by whoever knows its id.
     modal.stop()
     return modal
 
@@ -155,7 +122,7 @@ def _value(component: Mapping[str, Any]) -> str:
             return str(component.get("value") or "")
 
 
-def _asked(form: Form) -> list[Field]:
+def _shown_fields(form: Form) -> list[Field]:
     return [field for field in form.fields if field.kind is not FieldKind.SECRET and not _is_too_long(field)]
 
 
@@ -236,11 +203,11 @@ def _offerable(choices: Iterable[str]) -> bool:
     """Return True if Discord takes these options: their count and lengths are within the limits, without empty or
     duplicate ones.
     """
-    found = list(choices)
+    texts = list(choices)
     return (
-        0 < len(found) <= OPTIONS
-        and len(set(found)) == len(found)
-        and all(0 < len(each.strip()) == len(each) and utf16_length(each) <= OPTION_TEXT for each in found)
+        0 < len(texts) <= OPTIONS
+        and len(set(texts)) == len(texts)
+        and all(0 < len(text.strip()) == len(text) and utf16_length(text) <= OPTION_TEXT for text in texts)
     )
 
 

@@ -17,24 +17,27 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import discord
 
-from bot.domain.commands import Form, ReplyFile
-from bot.domain.conversations import ConversationKey
+from bot.chat.actions import ActionEncoder, OpenForm, PendingActions
+from bot.chat.command_runner import share_file, thread_title
+from bot.domain.commands import Form, Reply, ReplyFile
+from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.channels import channel_id_of, direct_channel
+from bot.platforms.discord.channels import channel_id_of, direct_channel, open_thread
 from bot.platforms.discord.command_replies import (
     CommandReply,
-    CustomIdAllocator,
-    PendingActions,
+    command_reply,
+    form_reply,
     layout,
-    message,
+    message_body,
     note_layout,
 )
-from bot.platforms.discord.components import NONCE
+from bot.platforms.discord.components import NONCE, to_custom_id
 from bot.platforms.discord.markup import escape, truncate
 from bot.platforms.discord.modals import fits_in_modal, form_modal
 from bot.platforms.discord.rest import NO_REPLIES, UNKNOWN_MESSAGE, DiscordApiError, FileUpload, Rest, map_errors
@@ -48,11 +51,12 @@ NOT_SENT = (
     "The answer is for you alone, and I could not send it to you. Let me write to you directly, or give the command "
     "behind a slash."
 )
-NOT_SHARED = "The file {} could not be shared: it may be too large for Discord."
 SUPPRESS_EMBEDS = 1 << 2
 EPHEMERAL = 1 << 6
 SILENT = 1 << 12
 LONGEST = 1_900
+_WITH_THREADS = (0, 5)
+"""Channels of text and of announcements ("Channel Types"): in others no thread begins with a message."""
 NOBODY: dict[str, Any] = {"parse": []}
 
 
@@ -120,33 +124,18 @@ async def follow_up(
     )
 
 
-class Responder(Protocol):
-    """Shows answers, each in place of the previous one. An answer is `expected` if the user sees a waiting state."""
-
-    expected: bool
-
-    async def progress(self, sheet: CommandReply) -> None:
-        """Show an answer that another one follows. May be skipped."""
-
-    async def finish(self, sheet: CommandReply) -> None:
-        """Show the last answer and send its files. Raises DeliveryFailed."""
-
-    async def open(self, form: Form) -> bool:
-        """Open a form at once. Return False if it needs a click."""
-
-
 class DirectMessageResponder:
     """Responder by direct message. `about` is the command's conversation; outside of direct conversations, a line there
     below the message `answering` mentions the answer.
     """
 
-    expected = False
+    is_awaited = False
 
     def __init__(
-        self, rest: Rest, tickets: PendingActions, user: str, about: ConversationKey, answering: str = ""
+        self, rest: Rest, pending: PendingActions, user: str, about: ConversationKey, answering: str = ""
     ) -> None:
         self._rest = rest
-        self._tickets = tickets
+        self._pending = pending
         self._user = user
         self._about = about
         self._answering = answering
@@ -154,24 +143,40 @@ class DirectMessageResponder:
         self._message = ""
         self._shown: CommandReply | None = None
 
-    async def progress(self, sheet: CommandReply) -> None:
+    async def progress(self, reply: Reply) -> None:
         """Show the first progress only, because Discord limits edits by the bot's token."""
         if not self._message:
-            await self._show(sheet)
+            await self._show(command_reply(reply))
 
-    async def finish(self, sheet: CommandReply) -> None:
-        """Show the last answer and send its files. Raises DeliveryFailed."""
+    async def finish(self, reply: Reply) -> None:
+        """Show the last reply, with its whole text as a file if it exceeds a message. Raises DeliveryFailed."""
+        await self.finish_sheet(command_reply(replace(reply, document=None)))
+
+    async def finish_sheet(self, sheet: CommandReply) -> None:
+        """Show the last reply as it is composed. Raises DeliveryFailed."""
         await self._show(sheet)
         for document in sheet.documents:
-            try:
-                await self._share(document)
-            except DeliveryFailed as error:
-                log.warning("file not shared: %s", error)
-                await post_notice(self._rest, self._channel, NOT_SHARED.format(document.name))
+            await share_file(self, document)
 
-    async def open(self, form: Form) -> bool:  # noqa: ARG002 - none opens
+    async def open_form(self, form: Form) -> bool:  # noqa: ARG002 - none opens
         """Return False: a form needs a click."""
         return False
+
+    async def offer_form(self, form: Form, words: tuple[str, ...]) -> None:
+        """Show a button that opens a form. Raises DeliveryFailed."""
+        await self.finish_sheet(form_reply(form, begun=not words))
+
+    async def tell(self, text: str) -> None:
+        """Post a sentence. Raises DeliveryFailed."""
+        await post_notice(self._rest, self._channel, text)
+
+    async def share(self, file: ReplyFile, *, private: bool) -> None:  # noqa: ARG002 - the conversation is private
+        """Post a file. Raises DeliveryFailed."""
+        await self._post({"allowed_mentions": {"parse": []}}, (FileUpload(file.name, file.text.encode()),))
+
+    async def start_thread(self, message: InboundMessage) -> str:
+        """Start a public thread. Raises DeliveryFailed."""
+        return await start_thread(self._rest, message)
 
     async def _show(self, sheet: CommandReply) -> None:
         if sheet == self._shown:
@@ -207,10 +212,7 @@ class DirectMessageResponder:
 
     def _body(self, sheet: CommandReply) -> dict[str, Any]:
         here = self._channel == channel_id_of(self._about)
-        return message(layout(sheet, CustomIdAllocator(self._tickets.store, self._user, self._about, here=here)))
-
-    async def _share(self, document: ReplyFile) -> None:
-        await self._post({"allowed_mentions": {"parse": []}}, (FileUpload(document.name, document.text.encode()),))
+        return message_body(layout(sheet, ActionEncoder(self._pending, self._user, self._about, here=here)))
 
     async def _post(self, body: dict[str, Any], files: tuple[FileUpload, ...] = ()) -> Any:
         return await self._rest.call(
@@ -226,58 +228,101 @@ class DirectMessageResponder:
 class ChannelResponder:
     """Responder to an interaction; falls back to `instead` if Discord no longer accepts responses."""
 
-    expected = True
+    is_awaited = True
 
     def __init__(
         self,
-        exchange: InteractionResponse,
-        issuing: CustomIdAllocator,
-        instead: Responder,
+        response: InteractionResponse,
+        encoder: ActionEncoder,
+        instead: DirectMessageResponder,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._exchange = exchange
-        self._issuing = issuing
+        self._response = response
+        self._encoder = encoder
         self._instead = instead
         self._clock = clock
         self._last = float("-inf")
         self._shown: CommandReply | None = None
+        self._is_expired = False
+        self._is_dismissed = False
 
-    async def progress(self, sheet: CommandReply) -> None:
-        """Show an answer that another one follows, unless the previous one is too recent."""
+    async def progress(self, reply: Reply) -> None:
+        """Show a reply that another one follows, unless the previous one is too recent."""
         if self._clock() - self._last < APART_SECONDS:
             return
         try:
-            await self._show(sheet)
+            await self._show(command_reply(reply))
         except DeliveryFailed as error:
             log.info("progress of a command not shown: %s", error)
 
-    async def finish(self, sheet: CommandReply) -> None:
-        """Show the last answer and send its files. Raises DeliveryFailed if both ways fail."""
+    async def finish(self, reply: Reply) -> None:
+        """Show the last reply, with its whole text as a file if it exceeds a message. Raises DeliveryFailed if both
+        ways fail.
+        """
+        await self._finish(command_reply(replace(reply, document=None)))
+
+    async def open_form(self, form: Form) -> bool:
+        """Open a form as the first response, if all of its text fits."""
+        custom_id = to_custom_id(self._encoder.encode(OpenForm(form)))
+        return fits_in_modal(form) and await self._response.open(form_modal(form, custom_id))
+
+    async def offer_form(self, form: Form, words: tuple[str, ...]) -> None:
+        """Show a button that opens a form. Raises DeliveryFailed if both ways fail."""
+        await self._finish(form_reply(form, begun=not words))
+
+    async def tell(self, text: str) -> None:
+        """Show a sentence below the reply. Raises DeliveryFailed."""
+        await (self._instead.tell(text) if self._is_expired else self._response.tell(text))
+
+    async def share(self, file: ReplyFile, *, private: bool) -> None:
+        """Send a file, unless the user has dismissed the reply. Raises DeliveryFailed."""
+        if self._is_expired:
+            await self._instead.share(file, private=private)
+        elif not self._is_dismissed:
+            await self._response.send_file(file)
+
+    async def start_thread(self, message: InboundMessage) -> str:
+        """Start a public thread. Raises DeliveryFailed."""
+        return await self._instead.start_thread(message)
+
+    async def _finish(self, sheet: CommandReply) -> None:
         try:
             await self._show(sheet)
         except DeliveryFailed as error:
-            if isinstance(error, DiscordApiError) and error.code == UNKNOWN_MESSAGE:
-                return  # whoever asked has put the answer away
+            self._is_dismissed = isinstance(error, DiscordApiError) and error.code == UNKNOWN_MESSAGE
+            if self._is_dismissed:
+                return
             log.info("reply not shown under its command: %s", error)
-            await self._instead.finish(sheet)
+            self._is_expired = True
+            await self._instead.finish_sheet(sheet)
             return
         for document in sheet.documents:
-            try:
-                await self._exchange.send_file(document)
-            except DeliveryFailed as error:
-                log.warning("file not shared: %s", error)
-                await self._exchange.tell(NOT_SHARED.format(document.name))
-
-    async def open(self, form: Form) -> bool:
-        """Open a form as the first response, if all of its text fits."""
-        return fits_in_modal(form) and await self._exchange.open(form_modal(form, self._issuing.ticket(form)))
+            await share_file(self, document)
 
     async def _show(self, sheet: CommandReply) -> None:
         if sheet == self._shown:
             return
-        await self._exchange.show(layout(sheet, self._issuing))
+        await self._response.show(layout(sheet, self._encoder))
         self._shown = sheet
         self._last = self._clock()
+
+
+async def start_thread(rest: Rest, message: InboundMessage) -> str:
+    """Start a public thread about a message to the engine, and return its id; empty if none can be opened. Raises
+    DeliveryFailed.
+    """
+    channel_id = message.conversation.channel
+    channel = await rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=channel_id)
+    if channel.get("type") not in _WITH_THREADS:
+        return ""
+    posted = await rest.call(
+        "POST",
+        "/channels/{channel_id}/messages",
+        "post a message",
+        body=message_body(note_layout(thread_title(message))) | nonce_fields(),
+        channel_id=channel_id,
+    )
+    return await open_thread(rest, channel_id, str(posted["id"]), message.text)
 
 
 Interaction = discord.Interaction[Any]
@@ -314,6 +359,13 @@ class InteractionResponse:
             async with self._turn:  # an acknowledgement under way is one that Discord may have taken
                 waiting.cancel()
             await asyncio.wait({waiting})
+
+    async def acknowledge(self) -> None:
+        """Acknowledge now. Without a message to replace the user sees that a response is to come."""
+        async with self._turn:
+            if not self.interaction.response.is_done():
+                async with call_limit("acknowledge an interaction"):
+                    await self.interaction.response.defer(ephemeral=True, thinking=self.interaction.message is None)
 
     async def show(self, view: discord.ui.LayoutView) -> None:
         """Show a response in place of the previous one. Raises DeliveryFailed."""
@@ -361,7 +413,7 @@ class InteractionResponse:
             "PATCH",
             "/webhooks/{webhook_id}/{webhook_token}/messages/@original",
             "answer a command",
-            body=message(view),
+            body=message_body(view),
             webhook_id=str(self.interaction.application_id),
             webhook_token=self.interaction.token,
         )
@@ -388,7 +440,7 @@ async def call_limit(what: str) -> AsyncIterator[None]:
 
 def _replaces(interaction: Interaction) -> bool:
     """Return True if the message with the button is ephemeral."""
-    stands = interaction.message
-    if stands is None or not stands.flags.components_v2:
+    message = interaction.message
+    if message is None or not message.flags.components_v2:
         return False
-    return stands.flags.ephemeral or interaction.guild_id is None
+    return message.flags.ephemeral or interaction.guild_id is None

@@ -28,10 +28,9 @@ from bot.chat.message_handler import AudiencePolicy, MessageHandler
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context
-from bot.platforms.slack.command_runner import CommandRunner
 from bot.platforms.slack.context import PlatformContext, SlackLookups
 from bot.platforms.slack.home import HomeRefresher
-from bot.platforms.slack.interactions import InteractionHandler, ModalSubmissionHandler, ShortcutHandler
+from bot.platforms.slack.interactions import SlackInteractions
 from bot.platforms.slack.messages import SlackMessage, SlackMessages, parse_event
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import LOCKED_OUT, Identity, SlackWebApiError, WebApi, library_log
@@ -338,19 +337,16 @@ class _Handlers:
     def __init__(
         self, app: AsyncApp, platform: PlatformContext, access: RevocationWatcher, tabs: HomeRefresher
     ) -> None:
-        invocations = CommandRunner(platform)
         self._access = access
-        self._counter = InteractionHandler(platform, invocations)
-        self._windows = ModalSubmissionHandler(platform, invocations, self._counter)
+        self._interactions = SlackInteractions(platform, tabs)
         self._api = platform.api
         self._messages = MessageHandler[SlackMessage](
-            SlackMessages(platform.api, platform.people, self._counter.on_text_command),
+            SlackMessages(platform.api, platform.people, self._interactions.on_text_command),
             platform.engine,
             platform.commands,
             platform.audience,
             platform.background_tasks,
         )
-        self._gestures = ShortcutHandler(platform, self._counter, tabs)
         app.event(_ANY)(self._event)
         app.command(_ANY)(self._command)
         app.action({"type": "block_actions", "action_id": _ANY})(self._press)
@@ -363,7 +359,7 @@ class _Handlers:
         event = body.get("event")
         if isinstance(event, dict) and event.get("type") not in ("message", "app_mention"):
             self._access.event(event)
-            self._gestures.event(event)
+            self._interactions.on_event(event)
             return
         with in_context(request=str(body.get("event_id") or "")):
             message = parse_event(body, await self._api.identity())
@@ -372,21 +368,18 @@ class _Handlers:
 
     async def _command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         await ack()
-        self._counter.on_slash_command(body)
+        self._interactions.on_slash_command(body)
 
     async def _press(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         await ack()
-        self._counter.on_action(body)
+        self._interactions.on_action(body)
 
     async def _submission(self, ack: AsyncAck, body: dict[str, Any]) -> None:
-        if self._gestures.asked(body):
-            await ack()
-            return
-        await ack(**await self._windows.take(body))
+        await ack(**await self._interactions.on_submission(body))
 
     async def _shortcut(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         await ack()
-        self._gestures.shortcut(body)
+        self._interactions.on_shortcut(body)
 
     async def _nothing(self, ack: AsyncAck) -> None:
         await ack()

@@ -10,15 +10,13 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.chat.actions import (
-    ApprovalRef,
-    OpenConfirmation,
-    ViewCall,
-)
+from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, ViewCall, decode, encode
 from bot.chat.card_messages import call_facts, decision_buttons
+from bot.chat.forms import REASON, TYPED, FormSubmitted, Submission
+from bot.chat.forms import read_submission as parse_submission
 from bot.chat.message_model import Heading
 from bot.domain.approvals import Portion
 from bot.domain.commands import Field, FieldKind, Form
@@ -49,8 +47,7 @@ from bot.rendering.approval_card import ApprovalCard, approval_card, headline, w
 from bot.rendering.call_arguments import CardArgument
 from bot.rendering.text_safety import single_line
 
-DENY, CONFIRM, SHOWN = "cs.deny", "cs.confirm", "cs.shown"
-REASON, TYPED = "reason", "typed"
+ACTION, SHOWN = "cs.action", "cs.shown"
 LONGEST_REASON = 500
 DENYING = "The call will not be run. The assistant learns of it and goes on without it."
 ON_THE_LAST_PAGE = "The buttons are on the last page."
@@ -63,7 +60,7 @@ View = dict[str, Any]
 """One view as JSON."""
 
 
-def deny_modal(ref: ApprovalRef, keep: str) -> View:
+def deny_modal(action: OpenDenyForm, keep: str) -> View:
     """Return the modal for the optional reason of a denial. `keep` is returned with the submission."""
     return modal(
         "Deny",
@@ -73,21 +70,21 @@ def deny_modal(ref: ApprovalRef, keep: str) -> View:
                 REASON, "Reason", hint="The assistant reads it, and may try another way.", longest=LONGEST_REASON
             ),
         ],
-        callback_id=DENY,
-        metadata=json.dumps([keep, ref.approval_id, ref.revision], ensure_ascii=False),
+        callback_id=ACTION,
+        metadata=json.dumps([keep, encode(action)], ensure_ascii=False),
         submit="Deny",
     )
 
 
-def confirm_modal(press: OpenConfirmation, keep: str) -> View:
+def confirm_modal(action: OpenConfirmation, keep: str) -> View:
     """Return the modal for the text that confirms a command. `keep` is returned with the submission."""
-    label = f"Type {single_line(press.text, 200)} to confirm"
+    label = f"Type {single_line(action.text, 200)} to confirm"
     return modal(
-        single_line(press.label, VIEW_TITLE),
-        [text_input(TYPED, label, longest=len(press.text) + 50, required=True, lines=False)],
-        callback_id=CONFIRM,
-        metadata=json.dumps([keep, *press.words], ensure_ascii=False),
-        submit=single_line(press.label, VIEW_TITLE),
+        single_line(action.label, VIEW_TITLE),
+        [text_input(TYPED, label, longest=len(action.text) + 50, required=True, lines=False)],
+        callback_id=ACTION,
+        metadata=json.dumps([keep, encode(replace(action, text="", label=""))], ensure_ascii=False),
+        submit=single_line(action.label, VIEW_TITLE),
     )
 
 
@@ -263,9 +260,9 @@ def errors(form: Form) -> dict[str, str]:
     }
 
 
-def encode_state(luggage: ModalState) -> str | None:
+def encode_state(state: ModalState) -> str | None:
     """Return the state as `private_metadata`, or None if it exceeds the limit."""
-    plain = json.dumps([luggage.form, luggage.keep, dict(luggage.carried)], ensure_ascii=False)
+    plain = json.dumps([state.form, state.keep, dict(state.carried)], ensure_ascii=False)
     if len(plain) <= PRIVATE_METADATA:
         return plain
     zipped = _ZIPPED + base64.b85encode(zlib.compress(plain.encode(), 9)).decode()
@@ -277,8 +274,8 @@ def decode_state(metadata: str) -> ModalState:
     if metadata.startswith(_ZIPPED):
         try:
             metadata = zlib.decompress(base64.b85decode(metadata.removeprefix(_ZIPPED))).decode()
-        except zlib.error as problem:
-            raise ValueError("not a form of ours") from problem
+        except zlib.error as error:
+            raise ValueError("not a form of ours") from error
     match json.loads(metadata):
         case [str(form), str(keep), dict(carried)]:
             return ModalState(form, keep, {str(name): str(value) for name, value in carried.items()})
@@ -334,62 +331,23 @@ def _offerable(choices: Sequence[str]) -> bool:
     )
 
 
-Window = dict[str, Any]
-"""A modal view as JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class FormSubmitted:
-    """A form that was sent: its id and everything in it, carried fields included."""
-
-    form: str
-    fields: Mapping[str, str]
-    keep: str
-
-
-@dataclass(frozen=True, slots=True)
-class DenySubmitted:
-    """A denial was sent, with its reason or without."""
-
-    card: ApprovalRef
-    reason: str
-    keep: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmationSubmitted:
-    """A confirmation was submitted; `typed` is the user's text."""
-
-    words: tuple[str, ...]
-    typed: str
-    keep: str
-
-
-Back = FormSubmitted | DenySubmitted | ConfirmationSubmitted
-
-
-def read_submission(view: Mapping[str, Any]) -> Back | None:
-    """Parse a submission. Return None if the modal is not one of the bot's."""
+def read_submission(view: Mapping[str, Any]) -> tuple[Submission, str] | None:
+    """Return a submission, and what was kept for it. Return None if the modal is not one of the bot's."""
     metadata = str(view.get("private_metadata") or "")
-    typed = _field_values(view)
+    values = _field_values(view)
     try:
-        match view.get("callback_id"):
-            case str(name) if name == DENY:
-                keep, approval_id, revision = json.loads(metadata)
-                return DenySubmitted(
-                    ApprovalRef(str(approval_id), int(revision)), typed.get(REASON, "").strip(), str(keep)
-                )
-            case str(name) if name == CONFIRM:
-                keep, *words = map(str, json.loads(metadata))
-                return ConfirmationSubmitted(tuple(words), typed.get(TYPED, "").strip(), keep)
-            case str(name) if name == FORM:
-                luggage = decode_state(metadata)
-                filled = {name.removeprefix(FIELD): value for name, value in typed.items() if name.startswith(FIELD)}
-                return FormSubmitted(luggage.form, {**luggage.carried, **filled}, luggage.keep)
-            case _:
-                return None
+        if view.get("callback_id") == FORM:
+            state = decode_state(metadata)
+            fields = {name.removeprefix(FIELD): value for name, value in values.items() if name.startswith(FIELD)}
+            return FormSubmitted(state.form, {**state.carried, **fields}), state.keep
+        if view.get("callback_id") == ACTION:
+            keep, text = json.loads(metadata)
+            action = decode(str(text))
+            if isinstance(action, OpenDenyForm | OpenConfirmation):
+                return parse_submission(action, values), str(keep)
     except (ValueError, TypeError):
-        return None
+        pass
+    return None
 
 
 def _field_values(view: Mapping[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Protocol, Self
@@ -17,9 +17,14 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from bot.chat.command_runner import thread_title
+from bot.domain.commands import ActionStyle, Form, Reply, ReplyAction, ReplyFile
+from bot.domain.conversations import InboundMessage
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import CommandReply
 from bot.platforms.slack.channels import ChannelRef
+from bot.platforms.slack.command_replies import command_reply
+from bot.platforms.slack.files import upload
 from bot.platforms.slack.markup import defuse_mentions, escape
 from bot.platforms.slack.web_api import WebApi
 
@@ -31,9 +36,9 @@ def text_message(text: str) -> CommandReply:
     return CommandReply((), escape(defuse_mentions(text)))
 
 
-async def send_ephemeral(api: WebApi, spot: ChannelRef, sheet: CommandReply) -> None:
+async def send_ephemeral(api: WebApi, spot: ChannelRef, reply: CommandReply) -> None:
     """Post an ephemeral message; in a direct conversation a regular one. Raises DeliveryFailed."""
-    content: dict[str, Any] = {"text": sheet.text, "blocks": list(sheet.blocks) or None}
+    content: dict[str, Any] = {"text": reply.text, "blocks": list(reply.blocks) or None}
     thread = spot.thread or None
     if spot.direct:
         await api.post(
@@ -82,25 +87,77 @@ class ResponseTarget:
         return replace(self, url="")
 
 
-class Responder(Protocol):
-    """Shows answers, each replacing the one before."""
+class CommandResponder:
+    """Responder to a command. `open_form` opens a form now, or returns False."""
 
-    async def progress(self, sheet: CommandReply, /) -> None:
-        """Show an answer that another one follows. May be skipped."""
+    def __init__(self, api: WebApi, place: ResponseTarget, open_form: Callable[[Form], Awaitable[bool]]) -> None:
+        self._api = api
+        self._place = place
+        self._open_form = open_form
+        self._display = display_for(api, place)
 
-    async def finish(self, sheet: CommandReply) -> None:
-        """Show the last answer. Raises DeliveryFailed."""
+    @property
+    def is_awaited(self) -> bool:
+        """True after a slash command or a click, which Slack shows to the user."""
+        return bool(self._place.url)
+
+    async def progress(self, reply: Reply) -> None:
+        """Show a reply that another one may follow."""
+        await self._display.progress(command_reply(reply))
+
+    async def finish(self, reply: Reply) -> None:
+        """Show the last reply. Raises DeliveryFailed."""
+        await self._display.finish(command_reply(reply))
+
+    async def open_form(self, form: Form) -> bool:
+        """Open a form in a modal."""
+        return await self._open_form(form)
+
+    async def offer_form(self, form: Form, words: tuple[str, ...]) -> None:
+        """Show a button that runs the command again. Raises DeliveryFailed."""
+        details = (("or on one line", form.instead),) if form.instead else ()
+        action = ReplyAction("Open the form", words, ActionStyle.PRIMARY)
+        await self.finish(Reply("This needs a form.", details=details, actions=(action,)))
+
+    async def tell(self, text: str) -> None:
+        """Post an ephemeral message. Raises DeliveryFailed."""
+        await send_ephemeral(self._api, self._place.spot, text_message(text))
+
+    async def share(self, file: ReplyFile, *, private: bool) -> None:
+        """Upload a file. Raises DeliveryFailed."""
+        await upload(self._api, self._place.spot, file, private=private)
+
+    async def start_thread(self, message: InboundMessage) -> str:
+        """Post the message that starts a public thread. Raises DeliveryFailed."""
+        posted = await self._api.post(
+            "chat.postMessage",
+            channel=self._place.spot.channel,
+            text=text_message(thread_title(message)).text,
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+        return str(posted.get("ts") or "")
 
 
-def responder_for(api: WebApi, place: ResponseTarget, *, clock: Callable[[], float] = monotonic) -> Responder:
-    """Return the responder for a target."""
+class Display(Protocol):
+    """Shows messages, each in place of the one before."""
+
+    async def progress(self, reply: CommandReply, /) -> None:
+        """Show a message that another one follows. May be skipped."""
+
+    async def finish(self, reply: CommandReply) -> None:
+        """Show the last message. Raises DeliveryFailed."""
+
+
+def display_for(api: WebApi, place: ResponseTarget, *, clock: Callable[[], float] = monotonic) -> Display:
+    """Return the display at a target."""
     if place.url and _trusted(place.url, api.url):
-        return _ByAddress(api, place, clock)
-    return _AsMessage(api, place.spot) if place.spot.direct else _Whispered(api, place.spot)
+        return _ByResponseUrl(api, place, clock)
+    return _EditedMessage(api, place.spot) if place.spot.direct else _EphemeralMessage(api, place.spot)
 
 
-class _ByAddress:
-    """Through the address that came with a command or a press."""
+class _ByResponseUrl:
+    """Display by the `response_url` of a command or click."""
 
     def __init__(self, api: WebApi, place: ResponseTarget, clock: Callable[[], float]) -> None:
         self._api = api
@@ -110,45 +167,45 @@ class _ByAddress:
         self._last = float("-inf")
         self._shown: CommandReply | None = None
 
-    async def progress(self, sheet: CommandReply) -> None:
+    async def progress(self, reply: CommandReply) -> None:
         if self._used >= (USES - 1 if self._place.replaces else 1) or self._clock() - self._last < APART_SECONDS:
             return
         try:
-            await self._send(sheet)
+            await self._send(reply)
         except DeliveryFailed as error:
             log.info("progress of a command not shown: %s", error)
 
-    async def finish(self, sheet: CommandReply) -> None:
-        if sheet == self._shown:
+    async def finish(self, reply: CommandReply) -> None:
+        if reply == self._shown:
             return
         try:
-            await self._send(sheet)
+            await self._send(reply)
         except DeliveryFailed:
-            await send_ephemeral(self._api, self._place.spot, sheet)
+            await send_ephemeral(self._api, self._place.spot, reply)
 
-    async def _send(self, sheet: CommandReply) -> None:
+    async def _send(self, reply: CommandReply) -> None:
         self._used += 1
         self._last = self._clock()
         content: dict[str, Any] = {
             "response_type": "ephemeral",
             "replace_original": self._place.replaces,
-            "text": sheet.text,
+            "text": reply.text,
             "unfurl_links": False,
             "unfurl_media": False,
         }
-        if sheet.blocks:
-            content["blocks"] = list(sheet.blocks)
+        if reply.blocks:
+            content["blocks"] = list(reply.blocks)
         try:
             async with self._api.session.post(self._place.url, json=content, allow_redirects=False) as response:
                 if response.status != 200:
                     raise DeliveryFailed(f"Slack took no answer under the command (HTTP {response.status}).")
-            self._shown = sheet
+            self._shown = reply
         except (aiohttp.ClientError, TimeoutError) as error:
             raise DeliveryFailed(f"Slack took no answer under the command ({type(error).__name__}).") from error
 
 
-class _AsMessage:
-    """Responder that edits a message, for direct conversations."""
+class _EditedMessage:
+    """Display by one message that is edited, for direct conversations."""
 
     def __init__(self, api: WebApi, spot: ChannelRef) -> None:
         self._api = api
@@ -156,15 +213,15 @@ class _AsMessage:
         self._ts = ""
         self._shown: CommandReply | None = None
 
-    async def progress(self, sheet: CommandReply) -> None:
+    async def progress(self, reply: CommandReply) -> None:
         if not self._ts or self._api.pacing.has_headroom("chat.update"):
-            await self.finish(sheet)
+            await self.finish(reply)
 
-    async def finish(self, sheet: CommandReply) -> None:
-        if sheet == self._shown:
+    async def finish(self, reply: CommandReply) -> None:
+        if reply == self._shown:
             return
-        self._shown = sheet
-        content: dict[str, Any] = {"channel": self._spot.channel, "text": sheet.text, "blocks": list(sheet.blocks)}
+        self._shown = reply
+        content: dict[str, Any] = {"channel": self._spot.channel, "text": reply.text, "blocks": list(reply.blocks)}
         if self._ts:
             await self._api.edit("chat.update", ts=self._ts, **content)
             return
@@ -174,22 +231,22 @@ class _AsMessage:
         self._ts = str(answer.get("ts") or "")
 
 
-class _Whispered:
-    """Responder with ephemeral messages, which cannot be edited: only the last answer is posted."""
+class _EphemeralMessage:
+    """Display by an ephemeral message, which cannot be edited: only the last one is posted."""
 
     def __init__(self, api: WebApi, spot: ChannelRef) -> None:
         self._api = api
         self._spot = spot
 
-    async def progress(self, _sheet: CommandReply, /) -> None:
+    async def progress(self, _reply: CommandReply, /) -> None:
         return
 
-    async def finish(self, sheet: CommandReply) -> None:
-        await send_ephemeral(self._api, self._spot, sheet)
+    async def finish(self, reply: CommandReply) -> None:
+        await send_ephemeral(self._api, self._spot, reply)
 
 
 def _trusted(url: str, api_url: str) -> bool:
-    place, home = urlsplit(url), urlsplit(api_url)
-    if (place.scheme, place.netloc) == (home.scheme, home.netloc):
+    target, api = urlsplit(url), urlsplit(api_url)
+    if (target.scheme, target.netloc) == (api.scheme, api.netloc):
         return True
-    return place.scheme == "https" and place.hostname in _HOSTS
+    return target.scheme == "https" and target.hostname in _HOSTS

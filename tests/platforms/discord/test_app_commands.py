@@ -11,8 +11,8 @@ import pytest
 
 from bot.domain.commands import Parameter, ParameterKind, RequiredRole, Verb
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.command_runner import ENTRIES, LONGEST, choices, hint, levels, options, suggestions, words
-from bot.platforms.discord.listener import CommandTree, Interaction, command_tree, register, try_register
+from bot.platforms.discord.app_commands import ENTRIES, LONGEST, choices, hint, levels, options, suggestions, words
+from bot.platforms.discord.listener import CommandTree, command_tree, register, try_register
 from bot.platforms.discord.rest import Rest
 from tests.commands.servers import Servers, registry, two_servers
 from tests.fakes.discord import Fails, FakeDiscord
@@ -23,21 +23,12 @@ COMMANDS = "PUT /applications/{application}/commands"
 MOST_CHARACTERS = 8_000
 
 
-class Nobody:
-    """Answers nothing."""
-
-    async def typed(self, interaction: Interaction, words: tuple[str, ...]) -> None:
-        raise NotImplementedError
-
-    async def failed(self, interaction: Interaction, why: str) -> None:
-        raise NotImplementedError
-
-    def completions(self, interaction: Interaction, verb: Verb, command: str, parameter: Parameter) -> Sequence[str]:
-        raise NotImplementedError
+NOBODY: Any = object()
+"""Answers nothing."""
 
 
 def a_tree(verbs: Mapping[str, Sequence[Verb]] = VERBS, client: discord.Client | None = None) -> CommandTree:
-    return command_tree(client or discord.Client(intents=discord.Intents.none()), verbs, Nobody())
+    return command_tree(client or discord.Client(intents=discord.Intents.none()), verbs, NOBODY)
 
 
 def drawn(verbs: Mapping[str, Sequence[Verb]] = VERBS) -> dict[str, dict[str, Any]]:

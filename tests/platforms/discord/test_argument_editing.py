@@ -80,7 +80,7 @@ async def test_an_error_stands_under_its_field_in_the_form_that_comes_again() ->
         sent = await place.discord.submit(place.priya, {"text": "Buy bread", "count": "many"})
         await place.discord.until(lambda: sent.messages)
         again = sent.messages[-1]
-        (button,) = [each for each in ids(again) if "ticket" in each]
+        (button,) = [each for each in ids(again) if "pending" in each]
         await place.discord.press(place.priya, again, button)
         await place.discord.until(lambda: "A whole number" in str(place.discord.modal(place.priya).drawn))
         place.engine.editings = [InvalidArguments((ArgumentError("text", "text: 'x' is too short"),))]
@@ -96,7 +96,7 @@ async def test_a_long_form_comes_in_steps_and_is_sent_once() -> None:
         await place.discord.until(lambda: sent.messages)
         assert place.engine.revisions == []
         further = sent.messages[-1]
-        (button,) = [each for each in ids(further) if "ticket" in each]
+        (button,) = [each for each in ids(further) if "pending" in each]
         await place.discord.press(place.priya, further, button)
         await place.discord.until(lambda: "field_5" in str(place.discord.modal(place.priya).drawn))
         await place.discord.submit(place.priya, {"field_6": '"six"'})

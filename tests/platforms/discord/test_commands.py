@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.chat.message_handler import NOT_FOR_STRANGERS
-from bot.chat.rejection_messages import UNEXPECTED_ERROR
+from bot.chat.rejection_messages import PENDING_EXPIRED, UNEXPECTED_ERROR
 from bot.domain.commands import PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import Author, InboundMessage
 from bot.errors import DatabaseUnavailable
-from bot.platforms.discord.command_replies import GONE
-from bot.platforms.discord.command_runner import NOT_SERVED
+from bot.platforms.discord.interactions import NOT_SERVED
 from bot.platforms.discord.listener import CHANGED
 from bot.platforms.discord.responders import NOT_SENT, SENT_DIRECTLY
 from tests.fakes.discord import Answer, Answers, Fails
@@ -267,9 +266,9 @@ async def test_a_button_of_an_earlier_process_says_what_to_do() -> None:
         (message,) = place.discord.posted(place.channel)
         for each in message.components[1]["components"]:
             if each["label"] == "Show":
-                each["custom_id"] = "cs:ticket:" + "x" * 22
+                each["custom_id"] = "cs:pending:" + "x" * 22
         await place.presses("Show")
-        await place.reads(GONE)
+        await place.reads(PENDING_EXPIRED)
         assert len(place.commands.requests) == 1
 
 

@@ -256,7 +256,7 @@ async def test_the_form_opens_for_whoever_is_asked_and_what_they_fill_in_reaches
         for typed, problem in (("many", "A whole number"), ("0", "less than 1")):
             again = await answer(place, await place.discord.submit(place.priya, {"Seats": typed}))
             assert again.ephemeral_to == place.priya.id
-            (ticket,) = [each for each in ids(again) if "ticket" in each]
+            (ticket,) = [each for each in ids(again) if "pending" in each]
             await place.discord.press(place.priya, again, ticket)
             assert problem in str(place.discord.modal(place.priya).drawn)
         sent = await place.discord.submit(place.priya, {"Seats": "2"})
@@ -276,7 +276,7 @@ async def test_a_long_form_comes_in_steps_and_goes_out_once() -> None:
         await place.discord.until(lambda: sent.messages)
         assert place.engine.replied == []
         further = sent.messages[-1]
-        (ticket,) = [each for each in ids(further) if "ticket" in each]
+        (ticket,) = [each for each in ids(further) if "pending" in each]
         await place.discord.press(place.priya, further, ticket)
         await place.discord.submit(place.priya, {"field 4": "4", "field 5": "5"})
         await place.discord.until(lambda: place.engine.replied)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.chat.actions import RunCommand
+from bot.chat.actions import OpenConfirmation, RunCommand
 from bot.chat.turn_messages import SILENT
 from bot.domain.commands import Field, FieldKind, Form, Reply, Table
 from bot.domain.turns import StepStatus, TurnStatus
@@ -65,7 +65,7 @@ def test_labels_titles_and_names_are_counted_as_discord_counts_them(letter: str)
     for label in form["components"]:
         assert 35 <= utf16_length(label["label"]) <= 45
         assert 90 <= utf16_length(label["description"]) <= 100
-    confirm = confirm_modal(letter * 300, letter * 300, "id").to_dict()
+    confirm = confirm_modal(OpenConfirmation(("mcp",), letter * 300, letter * 300), "id").to_dict()
     assert utf16_length(confirm["components"][0]["description"]) <= 100
     assert 90 <= utf16_length(thread_name(letter * 300)) <= 100
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
+from bot.chat.rejection_messages import FORM_EXPIRED
 from bot.domain.commands import Field, FieldKind, Form, Reply
-from bot.domain.conversations import ConversationKey
-from bot.platforms.discord.command_replies import FORM_GONE, MOST, SECONDS, OpenForm, PendingActions, SendMessage
 from bot.platforms.discord.modals import NO_SECRETS, TOO_LONG
 from tests.commands.servers import command_harness
 from tests.fakes.discord import Answer, Fails
@@ -18,7 +17,6 @@ from tests.platforms.discord.command_bot import CommandBot, command_bot
 ADD = Form("mcp add:1", "Add a server", (Field("title", "Name", required=True), Field("where", "Address")))
 SECOND = Form("mcp add:2", "Add a server · 2 of 2", (Field("secret", "Secret reference"),), carried={"title": "x"})
 CALLBACK = "POST /interactions/{interaction}/{token}/callback"
-HERE = ConversationKey("discord", "1", "2", "")
 
 
 async def opened(place: CommandBot) -> dict[str, Any]:
@@ -105,9 +103,9 @@ async def test_a_closed_form_can_be_opened_again() -> None:
 async def test_a_form_of_an_earlier_process_is_answered_with_what_to_do() -> None:
     async with command_bot([ADD]) as place:
         drawn = await opened(place)
-        drawn["custom_id"] = "cs:ticket:" + "x" * 22
+        drawn["custom_id"] = "cs:pending:" + "x" * 22
         await place.discord.submit(place.priya, {"Name": "x"})
-        await place.reads(FORM_GONE)
+        await place.reads(FORM_EXPIRED)
         assert len(place.commands.requests) == 1
 
 
@@ -228,27 +226,3 @@ async def test_the_real_form_for_a_new_server_is_filled_in_to_its_end() -> None:
         (kept,) = held.store.kept.values()
         assert kept.config.name == "jira"
         assert not place.discord.calls.refused()
-
-
-# Tickets
-
-
-def test_a_ticket_is_good_for_whom_it_was_made_out_to_and_for_a_quarter_of_an_hour() -> None:
-    now = [0.0]
-    tickets = PendingActions(lambda: now[0])
-    ticket = tickets.store(SendMessage(("mcp", "list"), HERE), "7")
-    assert tickets.take(ticket, "7") == SendMessage(("mcp", "list"), HERE)
-    assert tickets.take(ticket, "8") is None
-    assert tickets.take("", "7") is None
-    now[0] = SECONDS
-    assert tickets.take(ticket, "7") is None
-
-
-def test_so_many_tickets_are_kept_and_the_oldest_go_first() -> None:
-    tickets = PendingActions()
-    first = tickets.store(OpenForm(ADD, HERE), "7")
-    second = tickets.store(OpenForm(SECOND, HERE), "7")
-    for _ in range(MOST - 1):
-        tickets.store(OpenForm(ADD, HERE), "7")
-    assert tickets.take(first, "7") is None
-    assert tickets.take(second, "7") == OpenForm(SECOND, HERE)

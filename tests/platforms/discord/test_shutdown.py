@@ -11,7 +11,7 @@ from bot.chat.background_tasks import MOST_PER_USER as AT_ONCE
 from bot.chat.rejection_messages import TOO_MANY_REQUESTS
 from bot.domain.commands import Reply
 from bot.domain.turns import StepStatus, TurnStatus
-from bot.platforms.discord import command_runner
+from bot.platforms.discord import interactions
 from tests.fakes.discord import TooMany
 from tests.platforms.discord.command_bot import command_bot
 from tests.platforms.discord.connected_bot import connected_bot
@@ -25,7 +25,7 @@ QUICKLY = 10.0
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Less time than people get."""
     monkeypatch.setattr(background_tasks, "GOODBYE_SECONDS", 0.1)
-    monkeypatch.setattr(command_runner, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(interactions, "PATIENCE_SECONDS", 0.05)
 
 
 def left_over(before: set[asyncio.Task[object]]) -> set[str]:

@@ -12,7 +12,7 @@ from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.blocks import CommandReply, decode, fallback_text
-from bot.platforms.slack.command_runner import command_reply, reply_sheets
+from bot.platforms.slack.command_replies import command_reply, reply_sheets
 from bot.platforms.slack.home import NOTHING_WAITS, WELCOME, Home, PendingApprovalSummary, home_view
 from tests.platforms import sample_views
 from tests.platforms.sample_views import LISTING, NOW, SHOWN

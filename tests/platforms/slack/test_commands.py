@@ -153,7 +153,7 @@ async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
         await place.slack.until(lambda: place.slack.modals(place.priya))
         await place.slack.submit(place.priya, {"typed": "jira"})
         await whispered(place, text="jira is gone.")
-        assert invoked(place).words == ("remove", "jira", "--confirm", "jira")
+        assert invoked(place).words == ("remove", "jira", "--confirm=jira")
 
 
 async def test_a_form_opens_as_a_window_and_comes_back_with_what_was_filled_in() -> None:
@@ -256,7 +256,7 @@ async def test_a_call_by_hand_outside_a_thread_begins_one() -> None:
         await place.slack.command(place.priya, "/mcp", "call weather now", place.channel)
         await place.slack.until(lambda: place.engine.received)
         (anchor,) = place.bot_posts()
-        assert "Running weather.now" in anchor.text
+        assert anchor.text == "priya: Run weather.now"
         assert place.engine.received[0].conversation.thread == anchor.ts
 
 

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from bot.chat.actions import ApprovalRef, OpenConfirmation, RunCommand
+from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, RunCommand
 from bot.domain.commands import Field, FieldKind, Form, Reply, ReplyAction, Table
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.slack.blocks import (
@@ -25,7 +25,7 @@ from bot.platforms.slack.blocks import (
     shortened,
     small,
 )
-from bot.platforms.slack.command_runner import DETAIL_LIMIT, command_reply
+from bot.platforms.slack.command_replies import DETAIL_LIMIT, command_reply
 from bot.platforms.slack.home import SHOWN, Home, PendingApprovalSummary, home_view
 from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal, form_to_modal, note_modal
 from bot.platforms.slack.sending import streams
@@ -96,7 +96,7 @@ def test_the_windows_around_a_call_take_any_text() -> None:
     )
     for page in range(1, 12):
         check_view(call_modal(step, page))
-    check_view(deny_modal(ApprovalRef("a" * 200, 1), "{}"))
+    check_view(deny_modal(OpenDenyForm(ApprovalRef("a" * 200, 1)), "{}"))
     check_view(confirm_modal(OpenConfirmation(("mcp", "remove", "jira"), "jira" * 40, LONG), "{}"))
     note = note_modal(LONG, LONG)
     check_view(note)

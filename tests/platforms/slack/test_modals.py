@@ -12,17 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import ApprovalRef, Approve, OpenConfirmation, OpenDenyForm, ViewCall
+from bot.chat.forms import REASON, TYPED, ConfirmationSubmitted, DenialSubmitted, FormSubmitted
 from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.blocks import decode
 from bot.platforms.slack.modals import (
     FIELD,
-    REASON,
     TOO_LONG,
-    TYPED,
-    ConfirmationSubmitted,
-    DenySubmitted,
-    FormSubmitted,
     ModalState,
     call_modal,
     confirm_modal,
@@ -155,17 +151,18 @@ def test_whatever_the_arguments_are_slack_takes_the_window(arguments: dict[str, 
 
 
 def test_a_denial_comes_back_with_its_reason() -> None:
-    view = a_window(deny_modal(REF, "kept"))
-    assert read_submission(sent(view, **{REASON: " use INC "})) == DenySubmitted(REF, "use INC", "kept")
-    assert read_submission(sent(view, **{REASON: None})) == DenySubmitted(REF, "", "kept")
+    view = a_window(deny_modal(OpenDenyForm(REF), "kept"))
+    assert read_submission(sent(view, **{REASON: " use INC "})) == (DenialSubmitted(REF, "use INC"), "kept")
+    assert read_submission(sent(view, **{REASON: None})) == (DenialSubmitted(REF, ""), "kept")
 
 
 def test_a_confirmation_comes_back_with_what_was_typed() -> None:
     press = OpenConfirmation(("mcp", "remove", "jira"), "jira", "Remove jira")
     view = a_window(confirm_modal(press, "kept"))
     assert outline(view["blocks"]) == "Type jira to confirm* <plain_text_input>"
-    assert read_submission(sent(view, **{TYPED: "jira"})) == ConfirmationSubmitted(
-        ("mcp", "remove", "jira"), "jira", "kept"
+    assert read_submission(sent(view, **{TYPED: "jira"})) == (
+        ConfirmationSubmitted(("mcp", "remove", "jira"), "jira"),
+        "kept",
     )
 
 
@@ -192,7 +189,7 @@ def test_a_form_comes_back_with_every_field_and_what_it_carried() -> None:
     back = read_submission(
         sent(form_to_modal(ADDING, "kept"), where="https://x.example/mcp", transport="stdio", headers=None)
     )
-    assert back == FormSubmitted(
+    submission = FormSubmitted(
         "mcp add:1",
         {
             "policy": "ask",
@@ -202,8 +199,8 @@ def test_a_form_comes_back_with_every_field_and_what_it_carried() -> None:
             "headers": "",
             "trusted": "no",
         },
-        "kept",
     )
+    assert back == (submission, "kept")
 
 
 def test_what_is_wrong_stands_below_its_field() -> None:
@@ -249,11 +246,12 @@ def test_what_a_form_carries_comes_back(carried: dict[str, str], keep: str) -> N
         assert decode_state(metadata) == luggage
 
 
-@pytest.mark.parametrize("metadata", ["", "nonsense", "[1]", "z:%%%", "z:VPRnu", "{}"])
-@pytest.mark.parametrize("callback", ["cs.deny", "cs.confirm", "cs.form", "other", None])
+@pytest.mark.parametrize(
+    "metadata", ["", "nonsense", "[1]", '["kept", "deny:a"]', '["kept", "stop:t1"]', "z:%%%", "z:VPRnu", "{}"]
+)
+@pytest.mark.parametrize("callback", ["cs.action", "cs.form", "other", None])
 def test_what_is_none_of_ours_is_nothing(callback: str | None, metadata: str) -> None:
-    submission = read_submission({"callback_id": callback, "private_metadata": metadata})
-    assert submission is None or (callback == "cs.confirm" and metadata == "[1]")
+    assert read_submission({"callback_id": callback, "private_metadata": metadata}) is None
 
 
 TEXTS = st.text(max_size=120)
