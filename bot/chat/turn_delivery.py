@@ -159,10 +159,11 @@ class TurnDelivery(Generic[M]):
         turn, taken = view.turn, set(posted.values())
         messages = await self._messages.render(view, since, posted)
         for number, message in enumerate(messages, start=1):
+            known = posted.get(message.name, "")
             ref = await self._messages.show(
                 view,
                 message,
-                posted.get(message.name, ""),
+                "" if known == REMOVED else known,
                 is_last=number == len(messages),
                 search=search,
                 taken=taken,

@@ -15,6 +15,7 @@ from time import time
 from bot.chat.cache import TtlCache
 from bot.chat.card_messages import NO_MEMBER, remote_approvals
 from bot.chat.message_handler import AudiencePolicy
+from bot.chat.message_sender import MessageSender
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
@@ -31,7 +32,7 @@ from bot.platforms.discord.markup import escape_to_limit
 from bot.platforms.discord.message_layout import outgoing_message
 from bot.platforms.discord.responders import post_notice
 from bot.platforms.discord.rest import API_URL, DiscordApiError, FileUpload, Rest
-from bot.platforms.discord.sending import Sender
+from bot.platforms.discord.sending import DiscordMessages
 from bot.platforms.discord.turns import remote_cards, turn_messages
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Leases
@@ -59,7 +60,7 @@ class DiscordTurnMessages:
         self._rest = rest
         self._people = people
         self._clock = clock
-        self._sender = Sender(rest, clock)
+        self._sender = MessageSender(DiscordMessages(rest, clock))
         self._direct = TtlCache[str, bool]()
         self._typing: OrderedDict[str, float] = OrderedDict()
 
@@ -87,7 +88,7 @@ class DiscordTurnMessages:
         taken: Collection[str],
     ) -> str:
         """Post or edit a message."""
-        return await self._show(view.turn, message, MessageRef.parse(ref), search=search, taken=taken)
+        return await self._sender.show(view.turn, message, ref, search=search, taken=taken)
 
     async def show_remote(
         self, turn: Turn, remote: RemoteMessage[OutgoingMessage], ref: str, *, search: bool, taken: Collection[str]
@@ -96,20 +97,18 @@ class DiscordTurnMessages:
         posted = MessageRef.parse(ref)
         channel = posted.channel if posted is not None else await self._channel_of(remote.place, turn)
         placed = replace(remote.message, place=channel)
-        return await self._show(turn, placed, posted, search=search, taken=taken)
+        return await self._sender.show(turn, placed, ref, search=search, taken=taken)
 
     async def share(self, turn: Turn, file: ToolFile, *, search: bool, taken: Collection[str]) -> str:
         """Post a file of a tool below a line with its name."""
         name = _file_name(file.name)
         line = f"-# {escape_to_limit(name, LONGEST_FILE_NAME)}"
         message = OutgoingMessage(file.slot, line, file=FileUpload(name, await file.read()))
-        return str(await self._sender.post(turn, message, search=search, taken=taken))
+        return await self._sender.post(turn, message, search=search, taken=taken)
 
     async def delete(self, turn: Turn, name: str, ref: str) -> None:
         """Delete a message that no longer belongs to the turn."""
-        posted = MessageRef.parse(ref)
-        if posted is not None:
-            await self._sender.delete(turn, name, posted)
+        await self._sender.delete(turn, name, ref)
 
     async def finish(self, view: TurnView) -> None:
         """Show the typing indicator until the reply begins."""
@@ -119,15 +118,6 @@ class DiscordTurnMessages:
     def is_token_rejected(self, error: DeliveryFailed) -> bool:
         """Return True if Discord rejected the bot's token."""
         return isinstance(error, DiscordApiError) and error.status == UNAUTHORIZED
-
-    async def _show(
-        self, turn: Turn, message: OutgoingMessage, posted: MessageRef | None, *, search: bool, taken: Collection[str]
-    ) -> str:
-        if posted is None:
-            return str(await self._sender.post(turn, message, search=search, taken=taken))
-        if self._sender.unchanged(turn, message):
-            return str(posted)
-        return str(await self._sender.edit(turn, message, posted))
 
     async def _type(self, channel: str) -> None:
         now = self._clock()

@@ -1,16 +1,14 @@
-"""Sender of a turn's messages: posts each once, edits it afterwards, and posts it again where it cannot be edited.
+"""Posts and edits of a turn's messages.
 
 Messages unfurl no links and notify no user, except for the user in `OutgoingMessage.calls` at the first post. The nonce
 of a post is derived from its turn and name; Discord rejects duplicates within minutes ("Create Message",
-`enforce_nonce`). After that, the channel is searched before a post without a response is repeated.
+`enforce_nonce`). After that, the channel is searched.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from time import time
@@ -35,9 +33,6 @@ from bot.platforms.discord.rest import (
 )
 from bot.rendering.timeline import StopTurnAction
 
-log = logging.getLogger(__name__)
-
-REMEMBERED = 2000
 SUPPRESS_EMBEDS, COMPONENTS_V2 = 1 << 2, 1 << 15
 """Flags of a message."""
 NOBODY: Mapping[str, Any] = {"parse": [], "replied_user": False}
@@ -53,122 +48,116 @@ EPOCH = 1_420_070_400.0
 """Start of the time in Discord's ids, in epoch seconds."""
 
 
-class Sender:
-    """Posts and edits the messages of turns. Caches their content to skip edits without a change."""
+class DiscordMessages:
+    """Posts, edits and lookups of messages. `clock` is in epoch seconds."""
 
     def __init__(self, rest: Rest, clock: Callable[[], float] = time) -> None:
         self._rest = rest
         self._clock = clock
-        self._sent: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._unsure: set[tuple[str, str]] = set()
 
-    def unchanged(self, turn: Turn, slot: OutgoingMessage) -> bool:
-        """Return True if the message already has this content, as far as this process knows."""
-        return self._sent.get((turn.id, slot.name)) == _digest(slot)
-
-    async def post(
-        self, turn: Turn, slot: OutgoingMessage, *, search: bool = False, taken: Collection[str] = ()
-    ) -> MessageRef:
-        """Post a message, or find it if an earlier post got no response. `search` forces the lookup. Messages in
-        `taken` are ignored, because they belong to other outgoing messages. Raises DeliveryFailed.
-        """
-        key = (turn.id, slot.name)
-        if search or key in self._unsure:
-            found = await self._find(turn, slot, taken)
-            self._unsure.discard(key)
-            if found is not None:
-                return await self.edit(turn, slot, found)
-        return await self._post(turn, slot, nonce=_nonce(turn.id, slot.name))
-
-    async def edit(self, turn: Turn, slot: OutgoingMessage, ref: MessageRef) -> MessageRef:
-        """Edit a message and return the ref of the one that shows it now. Raises DeliveryFailed."""
+    async def create(self, turn: Turn, message: OutgoingMessage, replaced: str) -> str:
+        """Post a message. Discord answers a known nonce with the message as it was posted, which is then edited."""
+        channel = message.place or channel_id_of(turn.conversation)
+        if replaced:
+            message = replace(message, calls="")  # the user whom it notifies was notified by the first one
+        body = _posted(message) | {
+            "nonce": _nonce(turn.id, message.name, *filter(None, [replaced])),
+            "enforce_nonce": True,
+        }
+        before = MessageRef.parse(replaced)
+        reference = (
+            {"message_reference": {"message_id": before.message, "fail_if_not_exists": False}}
+            if before is not None and before.channel == channel
+            else {}
+        )
         try:
-            await self._edited(slot, ref)
-        except DeliveryFailed as failure:
-            gone = isinstance(failure, DiscordApiError) and failure.code == UNKNOWN_MESSAGE
-            if not gone and not self._too_old(failure, ref):
+            posted = await self._post(channel, body | reference, message)
+        except DiscordApiError as error:
+            if error.code != NO_REPLIES or not reference:
                 raise
-            log.info("turn %s: a message cannot be edited, posting it again (%s)", turn.id, failure)
-            # Another nonce than the first message's: Discord would answer with that one again.
-            nonce = _nonce(turn.id, slot.name, ref.message)
-            known = replace(slot, calls="")  # whoever it calls has been called
-            return await self._post(turn, known, nonce=nonce, answering=None if gone else ref)
-        self._remember(turn, slot)
+            posted = await self._post(channel, body, message)
+        ref = str(MessageRef(channel, str(posted.get("id", ""))))
+        if not _shows(posted, message):
+            await self.update(turn, message, ref)
         return ref
 
-    async def delete(self, turn: Turn, name: str, ref: MessageRef) -> None:
-        """Delete a message that no longer belongs to the turn. Raises DeliveryFailed."""
+    async def update(self, turn: Turn, message: OutgoingMessage, ref: str) -> None:  # noqa: ARG002
+        """Edit a message, in an archived thread too."""
+        await self._change("PATCH", _parse_ref(ref), "edit a message", _edit(message))
+
+    async def remove(self, ref: str) -> None:
+        """Delete a message, unless it is gone."""
         try:
-            await self._patiently("DELETE", ref, "delete a message")
+            await self._change("DELETE", _parse_ref(ref), "delete a message")
         except DiscordApiError as error:
             if error.code != UNKNOWN_MESSAGE:
                 raise
-        self._sent.pop((turn.id, name), None)
 
-    async def _post(
-        self, turn: Turn, slot: OutgoingMessage, *, nonce: str, answering: MessageRef | None = None
-    ) -> MessageRef:
-        place, sent = slot.place or channel_id_of(turn.conversation), slot
-        try:
-            try:
-                answer = await self._create(sent, nonce, place, answering)
-            except DiscordApiError as error:
-                if _will_do_without_buttons(slot, error):
-                    sent = replace(slot, components=())
-                elif slot.unattached and error.code in (MISSING_PERMISSIONS, TOO_LARGE):
-                    sent = replace(slot, content=slot.unattached, file=None)
-                elif error.code == NO_REPLIES and answering is not None:
-                    answering = None
-                else:
-                    raise
-                answer = await self._create(sent, nonce, place, answering)
-        except DiscordConnectionError:
-            self._unsure.add((turn.id, slot.name))
-            raise
-        ref = MessageRef(place, str(answer.get("id", "")))
-        if not _shows(answer, sent):
-            # The nonce was known: this is the message as it was posted before.
-            return await self.edit(turn, slot, ref)
-        self._remember(turn, slot)
-        return ref
+    async def find(self, turn: Turn, message: OutgoingMessage, taken: Collection[str]) -> str:
+        """Return the ref of the message among those of the bot since the turn began. It is not found either if the bot
+        may not read the channel: a duplicate is better than a missing message.
+        """
+        channel, user = message.place or channel_id_of(turn.conversation), (await self._rest.identity()).user
+        nonce, after = _nonce(turn.id, message.name), _first_id(turn.created_at - SKEW)
+        for _ in range(SEARCHED_PAGES):
+            page = await self._page(channel, after)
+            for posted in page:
+                author, ref = posted.get("author"), str(MessageRef(channel, str(posted["id"])))
+                own = isinstance(author, dict) and author.get("id") == user and ref not in taken
+                if own and (posted.get("nonce") == nonce or _is_it(posted, message, turn)):
+                    return ref
+            if len(page) < SEARCHED:
+                break
+            after = max((str(posted["id"]) for posted in page), key=int)
+        return ""
 
-    async def _create(
-        self, slot: OutgoingMessage, nonce: str, place: str, answering: MessageRef | None
-    ) -> Mapping[str, Any]:
-        body = {**_posted(slot), "nonce": nonce, "enforce_nonce": True}
-        if answering is not None and answering.channel == place:
-            body["message_reference"] = {"message_id": answering.message, "fail_if_not_exists": False}
-        answer = await self._rest.call(
-            "POST",
-            "/channels/{channel_id}/messages",
-            "post a message",
-            body=body,
-            files=[slot.file] if slot.file is not None else [],
-            channel_id=place,
-        )
-        return answer if isinstance(answer, dict) else {}
+    def digest(self, message: OutgoingMessage) -> str:
+        """Return a digest of the content."""
+        return hashlib.sha256(json.dumps([message.content, message.components], sort_keys=True).encode()).hexdigest()
 
-    async def _edited(self, slot: OutgoingMessage, ref: MessageRef) -> None:
-        body = _edit(slot)
-        try:
-            await self._patiently("PATCH", ref, "edit a message", body)
-        except DiscordApiError as error:
-            if not _will_do_without_buttons(slot, error):
-                raise
-            await self._patiently("PATCH", ref, "edit a message", {**body, "components": []})
+    def fallback(self, message: OutgoingMessage, error: DeliveryFailed) -> OutgoingMessage | None:
+        """Return an answer without its buttons if Discord rejects them, or without its file if the bot may share none.
+        A card needs its layout.
+        """
+        if not isinstance(error, DiscordApiError):
+            return None
+        if error.code == INVALID_BODY and message.components and not (message.asks or message.laid_out):
+            return replace(message, components=())
+        if error.code in (MISSING_PERMISSIONS, TOO_LARGE) and message.unattached:
+            return replace(message, content=message.unattached, file=None, unattached="")
+        return None
 
-    async def _patiently(self, method: str, ref: MessageRef, what: str, body: Mapping[str, Any] | None = None) -> None:
+    def is_gone(self, error: DeliveryFailed, ref: str) -> bool:
+        """Return True for a deleted message, and for one that is too old to be edited. Discord answers such an edit
+        with repeated pauses, which the library waits out until its time limit.
+        """
+        is_old = self._is_old(_parse_ref(ref))
+        if isinstance(error, DiscordApiError):
+            return error.code in (UNKNOWN_MESSAGE, TOO_OLD_TO_EDIT) or (error.status == 429 and is_old)
+        return isinstance(error, DiscordConnectionError) and is_old
+
+    def is_unclear(self, error: DeliveryFailed) -> bool:
+        """Return True if Discord gave no response."""
+        return isinstance(error, DiscordConnectionError)
+
+    async def _post(self, channel: str, body: Mapping[str, Any], message: OutgoingMessage) -> Mapping[str, Any]:
+        files = [message.file] if message.file is not None else []
+        path = "/channels/{channel_id}/messages"
+        posted = await self._rest.call("POST", path, "post a message", body=body, files=files, channel_id=channel)
+        return posted if isinstance(posted, dict) else {}
+
+    async def _change(self, method: str, ref: MessageRef, what: str, body: Mapping[str, Any] | None = None) -> None:
         """Change a message; unarchive its thread once if needed."""
         try:
-            await self._changed(method, ref, what, body)
+            await self._call(method, ref, what, body)
         except DiscordApiError as error:
             if error.code != ARCHIVED:
                 raise
             path, opened = "/channels/{channel_id}", {"archived": False}
             await self._rest.call("PATCH", path, "open a thread again", body=opened, channel_id=ref.channel)
-            await self._changed(method, ref, what, body)
+            await self._call(method, ref, what, body)
 
-    async def _changed(self, method: str, ref: MessageRef, what: str, body: Mapping[str, Any] | None) -> None:
+    async def _call(self, method: str, ref: MessageRef, what: str, body: Mapping[str, Any] | None) -> None:
         await self._rest.call(
             method,
             "/channels/{channel_id}/messages/{message_id}",
@@ -182,94 +171,57 @@ class Sender:
     def _is_old(self, ref: MessageRef) -> bool:
         return self._clock() - _made_at(ref.message) > OLD_SECONDS
 
-    def _too_old(self, failure: DeliveryFailed, ref: MessageRef) -> bool:
-        """Return True if Discord rejects the edit of an old message. Discord answers with repeated pauses, which the
-        library waits out until its time limit.
-        """
-        if isinstance(failure, DiscordApiError):
-            return failure.code == TOO_OLD_TO_EDIT or (failure.status == 429 and self._is_old(ref))
-        return isinstance(failure, DiscordConnectionError) and self._is_old(ref)
-
-    async def _find(self, turn: Turn, slot: OutgoingMessage, taken: Collection[str]) -> MessageRef | None:
-        """Return the message among those of the bot since the turn began. None also if the bot may not read the
-        channel: a duplicate is better than a missing message.
-        """
-        place, user = slot.place or channel_id_of(turn.conversation), (await self._rest.identity()).user
-        nonce = _nonce(turn.id, slot.name)
-        after = _first_id(turn.created_at - SKEW)
-        for _ in range(SEARCHED_PAGES):
-            page = await self._page(place, after)
-            for message in page:
-                author, ref = message.get("author"), MessageRef(place, str(message["id"]))
-                own = isinstance(author, dict) and author.get("id") == user and str(ref) not in taken
-                if own and (message.get("nonce") == nonce or _is_it(message, slot, turn)):
-                    return ref
-            if len(page) < SEARCHED:
-                break
-            after = max((str(each["id"]) for each in page), key=int)
-        return None
-
-    async def _page(self, place: str, after: str) -> Sequence[Mapping[str, Any]]:
+    async def _page(self, channel: str, after: str) -> Sequence[Mapping[str, Any]]:
         query: dict[str, str | int] = {"limit": SEARCHED, "after": after}
+        path = "/channels/{channel_id}/messages"
         try:
-            page = await self._rest.call(
-                "GET", "/channels/{channel_id}/messages", "read what it said", query=query, channel_id=place
-            )
+            page = await self._rest.call("GET", path, "read its messages", query=query, channel_id=channel)
         except DiscordApiError as error:
             if not error.permanent:
                 raise
             return []
-        return [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
-
-    def _remember(self, turn: Turn, slot: OutgoingMessage) -> None:
-        key = (turn.id, slot.name)
-        self._sent[key] = _digest(slot)
-        self._sent.move_to_end(key)
-        while len(self._sent) > REMEMBERED:
-            self._sent.popitem(last=False)
+        return [posted for posted in page if isinstance(posted, dict)] if isinstance(page, list) else []
 
 
-def _posted(slot: OutgoingMessage) -> dict[str, Any]:
-    called = {**NOBODY, "users": [slot.calls]} if slot.calls else NOBODY
-    body: dict[str, Any] = {"allowed_mentions": called, "components": list(slot.components)}
-    if slot.laid_out:
+def _parse_ref(ref: str) -> MessageRef:
+    """Parse the ref of a posted message. Raises DeliveryFailed for any other text."""
+    posted = MessageRef.parse(ref)
+    if posted is None:
+        raise DeliveryFailed("The reference of a message is unreadable.", permanent=True)
+    return posted
+
+
+def _posted(outgoing: OutgoingMessage) -> dict[str, Any]:
+    called = {**NOBODY, "users": [outgoing.calls]} if outgoing.calls else NOBODY
+    body: dict[str, Any] = {"allowed_mentions": called, "components": list(outgoing.components)}
+    if outgoing.laid_out:
         return body | {"flags": COMPONENTS_V2}
-    body |= {"content": slot.content, "flags": SUPPRESS_EMBEDS}
-    if slot.file is not None:
-        body["attachments"] = [{"id": 0, "filename": slot.file.name}]
+    body |= {"content": outgoing.content, "flags": SUPPRESS_EMBEDS}
+    if outgoing.file is not None:
+        body["attachments"] = [{"id": 0, "filename": outgoing.file.name}]
     return body
 
 
-def _edit(slot: OutgoingMessage) -> dict[str, Any]:
+def _edit(outgoing: OutgoingMessage) -> dict[str, Any]:
     """Return the body of an edit: existing files stay, and the layout flag cannot change."""
-    body: dict[str, Any] = {"allowed_mentions": NOBODY, "components": list(slot.components)}
-    return body if slot.laid_out else body | {"content": slot.content, "flags": SUPPRESS_EMBEDS}
+    body: dict[str, Any] = {"allowed_mentions": NOBODY, "components": list(outgoing.components)}
+    return body if outgoing.laid_out else body | {"content": outgoing.content, "flags": SUPPRESS_EMBEDS}
 
 
-def _will_do_without_buttons(slot: OutgoingMessage, error: DiscordApiError) -> bool:
-    """Return True if a message may be posted without the layout that Discord rejected. False for a card, whose approval
-    could not be decided without buttons.
-    """
-    if error.code != INVALID_BODY or slot.asks or slot.laid_out or not slot.components:
-        return False
-    log.error("Discord rejected the buttons of a message, sending it without them")
-    return True
-
-
-def _shows(message: Mapping[str, Any], slot: OutgoingMessage) -> bool:
+def _shows(message: Mapping[str, Any], outgoing: OutgoingMessage) -> bool:
     """Return True if a message has the content that was to be posted."""
     ids = custom_ids(message.get("components") or ())
-    return str(message.get("content") or "") == slot.content.strip() and ids == custom_ids(slot.components)
+    return str(message.get("content") or "") == outgoing.content.strip() and ids == custom_ids(outgoing.components)
 
 
-def _is_it(message: Mapping[str, Any], slot: OutgoingMessage, turn: Turn) -> bool:
+def _is_it(message: Mapping[str, Any], outgoing: OutgoingMessage, turn: Turn) -> bool:
     """Return True if a message of the bot is this one: it has the card's buttons, the answer's text, or the turn's stop
     button.
     """
     ids = custom_ids(message.get("components") or ())
-    if slot.laid_out:
-        return bool(ids & custom_ids(slot.components))
-    return (slot.file is None and encode(StopTurnAction(turn.id)) in ids) or _shows(message, slot)
+    if outgoing.laid_out:
+        return bool(ids & custom_ids(outgoing.components))
+    return (outgoing.file is None and encode(StopTurnAction(turn.id)) in ids) or _shows(message, outgoing)
 
 
 def _nonce(*parts: str) -> str:
@@ -284,7 +236,3 @@ def _first_id(at: float) -> str:
 def _made_at(message: str) -> float:
     """Return when a message was posted, in epoch seconds."""
     return (int(message) >> 22) / 1000 + EPOCH
-
-
-def _digest(slot: OutgoingMessage) -> str:
-    return hashlib.sha256(json.dumps([slot.content, slot.components], sort_keys=True).encode()).hexdigest()

@@ -13,6 +13,7 @@ from time import time
 
 from bot.chat.card_messages import NO_MEMBER, remote_approvals
 from bot.chat.message_handler import AudiencePolicy
+from bot.chat.message_sender import MessageSender
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
@@ -28,7 +29,7 @@ from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.markup import defuse_mentions, escape
 from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.rate_limits import RateLimiter
-from bot.platforms.slack.sending import Sender, Stream, Streaming, StreamManager, StreamSession, streams
+from bot.platforms.slack.sending import SlackMessages, Stream, Streaming, StreamManager, StreamSession, streams
 from bot.platforms.slack.turns import SentCards, remote_cards, turn_messages
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
@@ -59,7 +60,7 @@ class SlackTurnMessages:
         self._api = api
         self._people = people
         self._clock = clock
-        self._sender = Sender(api)
+        self._sender = MessageSender(SlackMessages(api))
         self._live = StreamManager(api, streaming)
         self._active: dict[str, float] = {}
         self._changed: dict[tuple[str, str], float] = {}
@@ -93,7 +94,11 @@ class SlackTurnMessages:
         is_active = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
         if shown is None and posted is not None and is_active and is_last and self._may_wait(view, message):
             shown = posted
-        return str(shown or await self._send(view, message, posted, search=search))
+        if shown is not None:
+            return str(shown)
+        if posted is not None and not self._sender.is_unchanged(view.turn, message):
+            self._record_change(view, message)
+        return await self._sender.show(view.turn, message, ref, search=search)
 
     async def show_remote(
         self,
@@ -106,13 +111,8 @@ class SlackTurnMessages:
     ) -> str:
         """Post or edit a card in another channel."""
         posted = MessageRef.parse(ref)
-        if posted is None:
-            placed = replace(remote.message, place=await self._channel_of(remote.place))
-            return str(await self._sender.post(turn.id, placed, turn.conversation, search=search))
-        if self._sender.unchanged(turn.id, remote.message):
-            return ref
-        placed = replace(remote.message, place=posted.channel)
-        return str(await self._sender.edit(turn.id, placed, turn.conversation, posted))
+        channel = await self._channel_of(remote.place) if posted is None else posted.channel
+        return await self._sender.show(turn, replace(remote.message, place=channel), ref, search=search)
 
     async def share(
         self,
@@ -128,10 +128,8 @@ class SlackTurnMessages:
 
     async def delete(self, turn: Turn, name: str, ref: str) -> None:
         """Delete a message that no longer belongs to the turn."""
-        posted = MessageRef.parse(ref)
-        if posted is not None:
-            await self._live.stop(turn.id, name)
-            await self._sender.delete(turn.id, name, posted)
+        await self._live.stop(turn.id, name)
+        await self._sender.delete(turn, name, ref)
 
     async def finish(self, view: TurnView) -> None:
         """End the stream of a turn that has ended, and record which turns are active."""
@@ -175,17 +173,6 @@ class SlackTurnMessages:
         if posted is None and stream is not None:
             return await self._live.start(turn, stream)
         return None
-
-    async def _send(
-        self, view: TurnView, message: OutgoingMessage, posted: MessageRef | None, *, search: bool
-    ) -> MessageRef:
-        turn = view.turn
-        if posted is None:
-            return await self._sender.post(turn.id, message, turn.conversation, search=search)
-        if self._sender.unchanged(turn.id, message):
-            return posted
-        self._record_change(view, message)
-        return await self._sender.edit(turn.id, message, turn.conversation, posted)
 
     def _may_wait(self, view: TurnView, message: OutgoingMessage, method: str = "chat.update") -> bool:
         """Return True if an unfinished message has used its share of the limit, or the limit has no headroom."""

@@ -1,7 +1,6 @@
 """Delivery of a turn's messages: post once, edit afterwards, stream while the model writes.
 
-Messages unfurl no links. The metadata of a post names its turn and message, so that a post without a response can be
-found in the thread before it is repeated. A message that a user deleted is posted again.
+Messages unfurl no links. The metadata of a post names its turn and message, so that it can be found in the thread.
 
 Streaming is optional: the message is edited to its final blocks however its stream ended. Slack ends a stream five
 minutes after its start and rejects one above about ten thousand bytes; `StreamManager` stays below both limits. Only
@@ -15,8 +14,8 @@ import json
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from time import monotonic
 from typing import Any
@@ -38,9 +37,9 @@ from bot.rendering.timeline import CallLine, ReplyText, StatusIcon, TimelineSect
 log = logging.getLogger(__name__)
 
 EVENT_TYPE = "countersign_turn"
-REMEMBERED = 2000
 LATEST = 200
-"""Messages of a channel among which one is looked for that is in no thread."""
+"""Messages of one page, and those of a channel among which a message is looked up."""
+MOST_PAGES = 5
 LONGEST_TEXT = 3_990
 """Bytes of `text` in an edit, with room for an ellipsis. Slack names 4,000 without a unit."""
 _HALF_ENTITY = re.compile(r"&[a-z]{0,3}$")
@@ -50,166 +49,142 @@ _UNCLEAR = frozenset({"internal_error", "fatal_error", "request_timeout", "servi
 _TOO_MUCH = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_too_long", "msg_blocks_too_long"})
 
 
-class Sender:
-    """Posts and edits the messages of turns. Caches their content to skip edits without a change."""
+class SlackMessages:
+    """Posts, edits and lookups of messages."""
 
     def __init__(self, api: WebApi) -> None:
         self._api = api
-        self._sent: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._unsure: set[tuple[str, str]] = set()
 
-    def unchanged(self, turn_id: str, slot: OutgoingMessage) -> bool:
-        """Return True if the message already has this content, as far as this process knows."""
-        return self._sent.get((turn_id, slot.name)) == _digest(slot)
+    async def create(self, turn: Turn, message: OutgoingMessage, replaced: str) -> str:  # noqa: ARG002 - metadata, no nonce
+        """Post a message in the thread of its turn, or in its channel."""
+        conversation = turn.conversation
+        channel, thread = (
+            (message.place, None) if message.place else (conversation.channel, conversation.thread or None)
+        )
+        answer = await self._api.post(
+            "chat.postMessage",
+            channel=channel,
+            thread_ts=thread,
+            unfurl_links=False,
+            unfurl_media=False,
+            metadata={"event_type": EVENT_TYPE, "event_payload": {"turn": turn.id, "slot": message.name}},
+            text=_text(message),
+            blocks=list(message.blocks) or None,
+        )
+        return str(MessageRef(str(answer.get("channel") or channel), str(answer.get("ts", ""))))
 
-    async def post(
-        self, turn_id: str, slot: OutgoingMessage, conversation: ConversationKey, *, search: bool = False
-    ) -> MessageRef:
-        """Post a message, or find it if an earlier post got no response. `search` forces the lookup. Raises
-        DeliveryFailed.
-        """
-        key = (turn_id, slot.name)
-        if search or key in self._unsure:
-            try:
-                found = await self._find(key, conversation, slot.place)
-            except DeliveryFailed as failure:
-                if not failure.permanent:
-                    raise
-                found = None  # the bot may not read there: better twice than not at all
-            self._unsure.discard(key)
-            if found is not None:
-                return await self.edit(turn_id, slot, conversation, found)
-        try:
-            answer = await self._posted(slot, conversation, key)
-        except DeliveryFailed as failure:
-            if isinstance(failure, SlackConnectionError) or getattr(failure, "code", "") in _UNCLEAR:
-                self._unsure.add(key)
-            raise
-        self._remember(key, slot)
-        return MessageRef(str(answer.get("channel") or slot.place or conversation.channel), str(answer.get("ts", "")))
-
-    async def edit(
-        self, turn_id: str, slot: OutgoingMessage, conversation: ConversationKey, ref: MessageRef
-    ) -> MessageRef:
-        """Edit a message and return the ref of the one that shows it now. Raises DeliveryFailed."""
-        try:
-            await self._edited(slot, ref)
-        except SlackWebApiError as error:
-            if error.code not in _GONE:
-                raise
-            log.info("turn %s: a message was deleted (%s), posting it again", turn_id, error.code)
-            return await self.post(turn_id, slot, conversation)
-        self._remember((turn_id, slot.name), slot)
-        return ref
-
-    async def delete(self, turn_id: str, name: str, ref: MessageRef) -> None:
-        """Delete a message that no longer belongs to the turn. Raises DeliveryFailed."""
-        try:
-            await self._api.edit("chat.delete", channel=ref.channel, ts=ref.ts)
-        except SlackWebApiError as error:
-            if error.code not in (*_GONE, "cant_delete_message"):
-                raise
-        self._sent.pop((turn_id, name), None)
-
-    def forget(self, turn_id: str, name: str) -> None:
-        """Drop the cached content, because the message was changed by other means."""
-        self._sent.pop((turn_id, name), None)
-
-    async def _posted(
-        self, slot: OutgoingMessage, conversation: ConversationKey, key: tuple[str, str]
-    ) -> Mapping[str, Any]:
-        turn_id, name = key
-        thread = None if slot.place else conversation.thread or None
-        place: dict[str, Any] = {"channel": slot.place or conversation.channel, "thread_ts": thread}
-        metadata = {"event_type": EVENT_TYPE, "event_payload": {"turn": turn_id, "slot": name}}
-        quiet = {"unfurl_links": False, "unfurl_media": False}
-        try:
-            return await self._api.post(
-                "chat.postMessage", **place, **quiet, metadata=metadata, text=_text(slot), blocks=list(slot.blocks)
-            )
-        except SlackWebApiError as error:
-            _check_that_text_will_do(slot, error)
-            return await self._api.post("chat.postMessage", **place, **quiet, metadata=metadata, text=_text(slot))
-
-    async def _edited(self, slot: OutgoingMessage, ref: MessageRef) -> None:
+    async def update(self, turn: Turn, message: OutgoingMessage, ref: str) -> None:  # noqa: ARG002
+        """Edit a message. A stream that this or another process did not finish is stopped first."""
+        posted = _parse_ref(ref)
         for _ in range(2):
             try:
                 await self._api.edit(
-                    "chat.update", channel=ref.channel, ts=ref.ts, text=_text(slot), blocks=list(slot.blocks)
+                    "chat.update",
+                    channel=posted.channel,
+                    ts=posted.ts,
+                    text=_text(message),
+                    blocks=list(message.blocks),
                 )
             except SlackWebApiError as error:
-                if error.code == "streaming_state_conflict":
-                    await self._stop_stream(ref)
-                    continue
-                _check_that_text_will_do(slot, error)
-                await self._api.edit("chat.update", channel=ref.channel, ts=ref.ts, text=_text(slot), blocks=[])
-            return
+                if error.code != "streaming_state_conflict":
+                    raise
+                await self._stop_stream(posted)
+            else:
+                return
         raise SlackWebApiError("streaming_state_conflict", "Slack still streams that message.", retry_after=5.0)
 
+    async def remove(self, ref: str) -> None:
+        """Delete a message, unless it is gone."""
+        posted = _parse_ref(ref)
+        try:
+            await self._api.edit("chat.delete", channel=posted.channel, ts=posted.ts)
+        except SlackWebApiError as error:
+            if error.code not in (*_GONE, "cant_delete_message"):
+                raise
+
+    async def find(self, turn: Turn, message: OutgoingMessage, taken: Collection[str]) -> str:  # noqa: ARG002
+        """Return the ref of the message with these metadata, in its thread or among the latest of its channel. It is
+        not found either if the bot may not read there: a duplicate is better than a missing message.
+        """
+        key, conversation = (turn.id, message.name), turn.conversation
+        try:
+            if message.place:
+                return await self._find_in_channel(message.place, key)
+            return await self._find_in_thread(conversation, key) if conversation.thread else ""
+        except DeliveryFailed as failure:
+            if not failure.permanent:
+                raise
+            return ""
+
+    def digest(self, message: OutgoingMessage) -> str:
+        """Return a digest of the content."""
+        return hashlib.sha256(json.dumps([message.text, message.blocks], sort_keys=True).encode()).hexdigest()
+
+    def fallback(self, message: OutgoingMessage, error: DeliveryFailed) -> OutgoingMessage | None:
+        """Return the text alone if Slack rejects the layout. Raises DeliveryFailed for a card, which would count as
+        posted and could never be decided.
+        """
+        if not isinstance(error, SlackWebApiError) or error.code not in _TOO_MUCH:
+            return None
+        if message.asks:
+            cause = f"Slack did not take the layout of an approval card ({error.code})."
+            raise SlackWebApiError(error.code, cause, permanent=True) from error
+        return replace(message, blocks=())
+
+    def is_gone(self, error: DeliveryFailed, ref: str) -> bool:  # noqa: ARG002
+        """Return True for a deleted message."""
+        return isinstance(error, SlackWebApiError) and error.code in _GONE
+
+    def is_unclear(self, error: DeliveryFailed) -> bool:
+        """Return True if Slack gave no answer, or one that says so."""
+        return isinstance(error, SlackConnectionError) or getattr(error, "code", "") in _UNCLEAR
+
     async def _stop_stream(self, ref: MessageRef) -> None:
-        """Stop a stream that this or another process did not finish."""
         try:
             await self._api.edit("chat.stopStream", channel=ref.channel, ts=ref.ts)
         except SlackWebApiError as error:
             if error.code != "message_not_in_streaming_state":
                 raise
 
-    async def _find(self, key: tuple[str, str], conversation: ConversationKey, place: str = "") -> MessageRef | None:
-        """Return the message with these metadata, in its thread or among the latest of its channel; None if it is not
-        found.
-        """
-        if place:
-            return await self._find_in(place, key)
-        if not conversation.thread:
-            return None
-        identity = await self._api.identity()
+    async def _find_in_thread(self, conversation: ConversationKey, key: tuple[str, str]) -> str:
         cursor: str | None = None
-        for _ in range(5):
+        for _ in range(MOST_PAGES):
             answer = await self._api.read(
                 "conversations.replies",
                 channel=conversation.channel,
                 ts=conversation.thread,
                 include_all_metadata="true",
-                limit=200,
+                limit=LATEST,
                 cursor=cursor,
             )
-            messages = answer.get("messages")
-            for message in messages if isinstance(messages, list) else ():
-                if isinstance(message, dict) and message.get("user") == identity.user and _carries(message, key):
-                    return MessageRef(conversation.channel, str(message.get("ts", "")))
+            if ref := await self._with_metadata(answer, conversation.channel, key):
+                return ref
             metadata = answer.get("response_metadata")
             cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
             if not cursor:
                 break
-        return None
+        return ""
 
-    async def _find_in(self, channel: str, key: tuple[str, str]) -> MessageRef | None:
-        identity = await self._api.identity()
+    async def _find_in_channel(self, channel: str, key: tuple[str, str]) -> str:
         answer = await self._api.read(
             "conversations.history", channel=channel, include_all_metadata="true", limit=LATEST
         )
-        messages = answer.get("messages")
+        return await self._with_metadata(answer, channel, key)
+
+    async def _with_metadata(self, answer: Mapping[str, Any], channel: str, key: tuple[str, str]) -> str:
+        identity, messages = await self._api.identity(), answer.get("messages")
         for message in messages if isinstance(messages, list) else ():
             if isinstance(message, dict) and message.get("user") == identity.user and _carries(message, key):
-                return MessageRef(channel, str(message.get("ts", "")))
-        return None
-
-    def _remember(self, key: tuple[str, str], slot: OutgoingMessage) -> None:
-        self._sent[key] = _digest(slot)
-        self._sent.move_to_end(key)
-        while len(self._sent) > REMEMBERED:
-            self._sent.popitem(last=False)
+                return str(MessageRef(channel, str(message.get("ts", ""))))
+        return ""
 
 
-def _check_that_text_will_do(slot: OutgoingMessage, error: SlackWebApiError) -> None:
-    """Check that a message may be posted without the layout that Slack rejected. Raises SlackWebApiError if not."""
-    if error.code not in _TOO_MUCH:
-        raise error
-    if slot.asks:
-        # A card without buttons would count as posted, and nobody could ever decide.
-        cause = f"Slack did not take the layout of an approval card ({error.code})."
-        raise SlackWebApiError(error.code, cause, permanent=True) from error
-    log.error("Slack rejected the layout of a message (%s), sending plain text", error.code)
+def _parse_ref(ref: str) -> MessageRef:
+    """Parse the ref of a posted message. Raises DeliveryFailed for any other text."""
+    posted = MessageRef.parse(ref)
+    if posted is None:
+        raise DeliveryFailed("The reference of a message is unreadable.", permanent=True)
+    return posted
 
 
 def _carries(message: Mapping[str, Any], key: tuple[str, str]) -> bool:
@@ -218,15 +193,11 @@ def _carries(message: Mapping[str, Any], key: tuple[str, str]) -> bool:
     return isinstance(payload, dict) and (payload.get("turn"), payload.get("slot")) == key
 
 
-def _digest(slot: OutgoingMessage) -> str:
-    return hashlib.sha256(json.dumps([slot.text, slot.blocks], sort_keys=True).encode()).hexdigest()
-
-
-def _text(slot: OutgoingMessage) -> str:
+def _text(message: OutgoingMessage) -> str:
     """Return the message's text, cut to Slack's limit."""
-    whole = slot.text.encode()
+    whole = message.text.encode()
     if len(whole) <= LONGEST_TEXT:
-        return slot.text or ELLIPSIS
+        return message.text or ELLIPSIS
     return _HALF_ENTITY.sub("", whole[:LONGEST_TEXT].decode(errors="ignore")) + ELLIPSIS
 
 
