@@ -19,6 +19,7 @@ from time import time
 from typing import Generic, Protocol, TypeVar
 
 from bot.chat.card_messages import NOT_THERE, UNREACHED, is_remote_slot
+from bot.chat.message_sender import MessageApi, MessageSender, NamedMessage
 from bot.domain.approvals import Destination
 from bot.domain.turns import Turn
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
@@ -34,13 +35,8 @@ TOKEN_REJECTED_SECONDS = 60.0
 MOST_REMEMBERED_TURNS = 2000
 
 
-class NativeMessage(Protocol):
+class NativeMessage(NamedMessage, Protocol):
     """A message in the form of a platform. Its name is the same in every delivery of its turn."""
-
-    @property
-    def name(self) -> str:
-        """Slot of the message."""
-        ...
 
     @property
     def asks(self) -> bool:
@@ -49,6 +45,7 @@ class NativeMessage(Protocol):
 
 
 M = TypeVar("M", bound=NativeMessage)
+M_contra = TypeVar("M_contra", bound=NativeMessage, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +58,7 @@ class RemoteMessage(Generic[M]):
 
 
 class TurnMessages(Protocol[M]):
-    """Messages of turns on one platform. Refs are text. Every method that sends raises DeliveryFailed.
-
-    `search` is True if an earlier process may have posted the message: it is looked up first. Messages with refs in
-    `taken` are not the one that is looked up.
-    """
+    """Messages of turns on one platform. Refs are text. Every method that sends raises DeliveryFailed."""
 
     largest_file: int
     """Maximum size of a tool's file, in bytes."""
@@ -78,24 +71,16 @@ class TurnMessages(Protocol[M]):
         """Return the cards of a turn in other places, the places of each card together."""
         ...
 
-    async def show(
-        self, view: TurnView, message: M, ref: str, *, is_last: bool, search: bool, taken: Collection[str]
-    ) -> str:
-        """Post a message, or edit the one with this ref if it has changed. Return its ref."""
-        ...
-
-    async def show_remote(
-        self, turn: Turn, remote: RemoteMessage[M], ref: str, *, search: bool, taken: Collection[str]
-    ) -> str:
-        """Do the same for a card in another place. DeliveryFailed is permanent if a user there may not see it."""
+    async def locate_remote(self, turn: Turn, remote: RemoteMessage[M], ref: str) -> M:
+        """Return a card with the channel that it is posted in, or was posted in if there is a ref. DeliveryFailed is
+        permanent if a user there may not see it.
+        """
         ...
 
     async def share(self, turn: Turn, file: ToolFile, *, search: bool, taken: Collection[str]) -> str:
-        """Post a file of a tool. Return its ref. Raises NotFound if the file is gone."""
-        ...
-
-    async def delete(self, turn: Turn, name: str, ref: str) -> None:
-        """Delete a message that no longer belongs to the turn."""
+        """Post a file of a tool, and return its ref. Raises NotFound if the file is gone. If `search` is True, an
+        earlier process may have posted it. Refs in `taken` are of other messages.
+        """
         ...
 
     async def finish(self, view: TurnView) -> None:
@@ -107,11 +92,32 @@ class TurnMessages(Protocol[M]):
         ...
 
 
+class GrowingMessages(Protocol[M_contra]):
+    """Optional: streams unfinished messages, or edits them less often."""
+
+    async def show_growing(self, view: TurnView, message: M_contra, ref: str, *, is_last: bool) -> str:
+        """Stream a message, or let it wait. Return its ref, empty if it is to be posted or edited now."""
+        ...
+
+    async def stop_growing(self, turn: Turn, name: str) -> None:
+        """Stop the stream of a message that is about to be deleted, if any."""
+        ...
+
+
 class TurnDelivery(Generic[M]):
     """Delivers views of turns through the messages of one platform."""
 
-    def __init__(self, messages: TurnMessages[M], *, clock: Callable[[], float] = time) -> None:
+    def __init__(
+        self,
+        messages: TurnMessages[M],
+        api: MessageApi[M],
+        *,
+        growing: GrowingMessages[M] | None = None,
+        clock: Callable[[], float] = time,
+    ) -> None:
         self._messages = messages
+        self._sender = MessageSender(api)
+        self._growing = growing
         self._clock = clock
         self._started_at = clock()
         self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -160,14 +166,8 @@ class TurnDelivery(Generic[M]):
         messages = await self._messages.render(view, since, posted)
         for number, message in enumerate(messages, start=1):
             known = posted.get(message.name, "")
-            ref = await self._messages.show(
-                view,
-                message,
-                "" if known == REMOVED else known,
-                is_last=number == len(messages),
-                search=search,
-                taken=taken,
-            )
+            ref = "" if known == REMOVED else known
+            ref = await self._show(view, message, ref, is_last=number == len(messages), search=search, taken=taken)
             taken.add(ref)
             yield PostedMessage(message.name, ref)
         for file in returned_files(view, self._messages.largest_file):
@@ -176,8 +176,25 @@ class TurnDelivery(Generic[M]):
             yield PostedMessage(file.slot, ref)
         for name in posted.keys() - {message.name for message in messages}:
             if posted[name] != REMOVED and not name.startswith(FILE_PREFIX) and not is_remote_slot(name):
-                await self._messages.delete(turn, name, posted[name])
+                if self._growing is not None:
+                    await self._growing.stop_growing(turn, name)
+                await self._sender.delete(turn, name, posted[name])
                 yield PostedMessage(name, REMOVED)
+
+    async def _show(
+        self, view: TurnView, message: M, ref: str, *, is_last: bool, search: bool, taken: Collection[str]
+    ) -> str:
+        """Post a message of the conversation, or edit it if it has changed."""
+        if ref and self._sender.is_unchanged(view.turn, message):
+            return ref
+        growing = await self._growing.show_growing(view, message, ref, is_last=is_last) if self._growing else ""
+        return growing or await self._sender.show(view.turn, message, ref, search=search, taken=taken)
+
+    async def _show_remote(
+        self, turn: Turn, remote: RemoteMessage[M], ref: str, *, search: bool = False, taken: Collection[str] = ()
+    ) -> str:
+        message = await self._messages.locate_remote(turn, remote, ref)
+        return await self._sender.show(turn, message, ref, search=search, taken=taken)
 
     async def _share(self, turn: Turn, file: ToolFile, *, search: bool, taken: Collection[str]) -> str:
         try:
@@ -205,9 +222,8 @@ class TurnDelivery(Generic[M]):
                     is_posted = True
                     continue
                 try:
-                    ref = await self._messages.show_remote(
-                        view.turn, remote, "", search=search, taken=set(posted.values())
-                    )
+                    taken = set(posted.values())
+                    ref = await self._show_remote(view.turn, remote, "", search=search, taken=taken)
                 except DeliveryFailed as error:
                     if not self._concerns_one_place(error):
                         raise
@@ -236,7 +252,7 @@ class TurnDelivery(Generic[M]):
             if ref == UNREACHED:
                 continue
             try:
-                shown = await self._messages.show_remote(view.turn, remote, ref, search=False, taken=())
+                shown = await self._show_remote(view.turn, remote, ref)
             except DeliveryFailed as error:
                 if not self._concerns_one_place(error):
                     raise

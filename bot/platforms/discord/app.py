@@ -60,7 +60,7 @@ class DiscordTurnMessages:
         self._rest = rest
         self._people = people
         self._clock = clock
-        self._sender = MessageSender(DiscordMessages(rest, clock))
+        self._files = MessageSender(DiscordMessages(rest, clock))
         self._direct = TtlCache[str, bool]()
         self._typing: OrderedDict[str, float] = OrderedDict()
 
@@ -77,38 +77,18 @@ class DiscordTurnMessages:
         cards = remote_cards(view, now, direct=direct)
         return [RemoteMessage(card.card, card.place, outgoing_message(card.message)) for card in cards]
 
-    async def show(
-        self,
-        view: TurnView,
-        message: OutgoingMessage,
-        ref: str,
-        *,
-        is_last: bool,  # noqa: ARG002 - every edit is sent
-        search: bool,
-        taken: Collection[str],
-    ) -> str:
-        """Post or edit a message."""
-        return await self._sender.show(view.turn, message, ref, search=search, taken=taken)
-
-    async def show_remote(
-        self, turn: Turn, remote: RemoteMessage[OutgoingMessage], ref: str, *, search: bool, taken: Collection[str]
-    ) -> str:
-        """Post or edit a card in another channel of the call's guild."""
+    async def locate_remote(self, turn: Turn, remote: RemoteMessage[OutgoingMessage], ref: str) -> OutgoingMessage:
+        """Return a card with its channel, in the call's guild."""
         posted = MessageRef.parse(ref)
         channel = posted.channel if posted is not None else await self._channel_of(remote.place, turn)
-        placed = replace(remote.message, place=channel)
-        return await self._sender.show(turn, placed, ref, search=search, taken=taken)
+        return replace(remote.message, place=channel)
 
     async def share(self, turn: Turn, file: ToolFile, *, search: bool, taken: Collection[str]) -> str:
         """Post a file of a tool below a line with its name."""
         name = _file_name(file.name)
         line = f"-# {escape_to_limit(name, LONGEST_FILE_NAME)}"
         message = OutgoingMessage(file.slot, line, file=FileUpload(name, await file.read()))
-        return await self._sender.post(turn, message, search=search, taken=taken)
-
-    async def delete(self, turn: Turn, name: str, ref: str) -> None:
-        """Delete a message that no longer belongs to the turn."""
-        await self._sender.delete(turn, name, ref)
+        return await self._files.post(turn, message, search=search, taken=taken)
 
     async def finish(self, view: TurnView) -> None:
         """Show the typing indicator until the reply begins."""
@@ -165,7 +145,9 @@ class DiscordSurface:
     def __init__(self, rest: Rest, people: UserDirectory, *, clock: Callable[[], float] = time) -> None:
         self._rest = rest
         self._people = people
-        self._delivery = TurnDelivery(DiscordTurnMessages(rest, people, clock), clock=clock)
+        self._delivery = TurnDelivery(
+            DiscordTurnMessages(rest, people, clock), DiscordMessages(rest, clock), clock=clock
+        )
 
     @property
     def key_prefix(self) -> str:

@@ -13,7 +13,6 @@ from time import time
 
 from bot.chat.card_messages import NO_MEMBER, remote_approvals
 from bot.chat.message_handler import AudiencePolicy
-from bot.chat.message_sender import MessageSender
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
@@ -60,7 +59,6 @@ class SlackTurnMessages:
         self._api = api
         self._people = people
         self._clock = clock
-        self._sender = MessageSender(SlackMessages(api))
         self._live = StreamManager(api, streaming)
         self._active: dict[str, float] = {}
         self._changed: dict[tuple[str, str], float] = {}
@@ -77,42 +75,27 @@ class SlackTurnMessages:
         cards = remote_cards(view, now, (await self._api.identity()).url)
         return [RemoteMessage(card.card, card.place, outgoing_message(card.message)) for card in cards]
 
-    async def show(
-        self,
-        view: TurnView,
-        message: OutgoingMessage,
-        ref: str,
-        *,
-        is_last: bool,
-        search: bool,
-        taken: Collection[str],  # noqa: ARG002 - a post is found by its metadata
-    ) -> str:
-        """Stream, post or edit a message. An unfinished one waits for its share of the rate limit."""
-        posted = MessageRef.parse(ref)
-        growing = next((stream for stream in streams(view) if stream.open), None) if is_last else None
-        shown = await self._streamed(view, message, growing, posted)
-        is_active = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
-        if shown is None and posted is not None and is_active and is_last and self._may_wait(view, message):
-            shown = posted
-        if shown is not None:
-            return str(shown)
-        if posted is not None and not self._sender.is_unchanged(view.turn, message):
-            self._record_change(view, message)
-        return await self._sender.show(view.turn, message, ref, search=search)
-
-    async def show_remote(
-        self,
-        turn: Turn,
-        remote: RemoteMessage[OutgoingMessage],
-        ref: str,
-        *,
-        search: bool,
-        taken: Collection[str],  # noqa: ARG002 - a post is found by its metadata
-    ) -> str:
-        """Post or edit a card in another channel."""
+    async def locate_remote(self, turn: Turn, remote: RemoteMessage[OutgoingMessage], ref: str) -> OutgoingMessage:  # noqa: ARG002
+        """Return a card with its channel. Raises DeliveryFailed, permanent for guests and external users."""
         posted = MessageRef.parse(ref)
         channel = await self._channel_of(remote.place) if posted is None else posted.channel
-        return await self._sender.show(turn, replace(remote.message, place=channel), ref, search=search)
+        return replace(remote.message, place=channel)
+
+    async def show_growing(self, view: TurnView, message: OutgoingMessage, ref: str, *, is_last: bool) -> str:
+        """Stream a message, or let an unfinished one wait for its share of the rate limit."""
+        posted = MessageRef.parse(ref)
+        growing = next((stream for stream in streams(view) if stream.open), None) if is_last else None
+        streamed = await self._streamed(view, message, growing, posted)
+        is_active = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
+        if streamed is None and posted is not None:
+            if is_active and is_last and self._may_wait(view, message):
+                return ref
+            self._record_change(view, message)
+        return str(streamed or "")
+
+    async def stop_growing(self, turn: Turn, name: str) -> None:
+        """Stop the stream of a message."""
+        await self._live.stop(turn.id, name)
 
     async def share(
         self,
@@ -125,11 +108,6 @@ class SlackTurnMessages:
         """Upload a file of a tool. Its ref is Slack's id."""
         thread = turn.conversation
         return await share_file(self._api, thread.channel, thread.thread, file.name, await file.read())
-
-    async def delete(self, turn: Turn, name: str, ref: str) -> None:
-        """Delete a message that no longer belongs to the turn."""
-        await self._live.stop(turn.id, name)
-        await self._sender.delete(turn, name, ref)
 
     async def finish(self, view: TurnView) -> None:
         """End the stream of a turn that has ended, and record which turns are active."""
@@ -208,7 +186,7 @@ class SlackSurface:
         self._api = api
         self._people = people
         self._messages = SlackTurnMessages(api, people, streaming, clock)
-        self._delivery = TurnDelivery(self._messages, clock=clock)
+        self._delivery = TurnDelivery(self._messages, SlackMessages(api), growing=self._messages, clock=clock)
 
     @property
     def key_prefix(self) -> str:
