@@ -243,8 +243,8 @@ def _state(token: ApiToken) -> str:
         return f"revoked {_moment(token.revoked_at)}"
     if token.expires_at is None:
         return "good"
-    over = token.expires_at <= time.time()
-    return f"{'expired' if over else 'good until'} {_moment(token.expires_at)}"
+    state = "good until" if token.is_valid(time.time()) else "expired"
+    return f"{state} {_moment(token.expires_at)}"
 
 
 def _where(token: ApiToken) -> str:

@@ -24,19 +24,16 @@ from bot.storage.tables import api_tokens
 
 _BYTES = 32
 """Random bytes in a token: 43 characters that are safe in an address."""
-_is_valid = sa.and_(
-    api_tokens.c.revoked_at.is_(None), sa.or_(api_tokens.c.expires_at.is_(None), api_tokens.c.expires_at > now())
-)
 _all = sa.select(api_tokens).order_by(api_tokens.c.name)
-_named = sa.select(api_tokens).where(api_tokens.c.name == bindparam("name"))
-_by_hash = sa.select(api_tokens).where(api_tokens.c.hash == bindparam("h"), _is_valid)
+_named = sa.select(api_tokens, now().label("now")).where(api_tokens.c.name == bindparam("name"))
+_by_hash = sa.select(api_tokens, now().label("now")).where(api_tokens.c.hash == bindparam("h"))
 _revoke = (
     api_tokens.update()
     .where(api_tokens.c.name == bindparam("of_name"), api_tokens.c.revoked_at.is_(None))
     .values(revoked_at=now())
     .returning(api_tokens.c.id)
 )
-_delete_invalid = api_tokens.delete().where(api_tokens.c.name == bindparam("of_name"), sa.not_(_is_valid))
+_delete = api_tokens.delete().where(api_tokens.c.id == bindparam("of_id"))
 
 # The unique index decides between concurrent tokens of the same name.
 _add = Upsert(
@@ -83,7 +80,9 @@ class SqlTokenStore:
     @transaction
     def _add(self, connection: sa.Connection, token: Mapping[str, Any]) -> ApiToken:
         """Add a token, replacing an invalid one of the same name."""
-        connection.execute(_delete_invalid, {"of_name": token["name"]})
+        named = connection.execute(_named, {"name": token["name"]}).first()
+        if named is not None and not _token_of(named).is_valid(named.now):
+            connection.execute(_delete, {"of_id": named.id})
         is_added = connection.execute(_add.on(connection), token).first() is not None
         row = connection.execute(_named, {"name": token["name"]}).first()
         # The same id: this transaction is repeated after a lost COMMIT response.
@@ -112,7 +111,7 @@ class SqlTokenStore:
     def find_by_secret(self, connection: sa.Connection, token: str) -> ApiToken | None:
         """Return the valid token with this secret, `None` without one."""
         row = connection.execute(_by_hash, {"h": hash_token(token)}).first()
-        return None if row is None else _token_of(row)
+        return _token_of(row) if row is not None and _token_of(row).is_valid(row.now) else None
 
     @change_once
     def revoke(self, connection: sa.Connection, name: str, by: Author) -> bool:
