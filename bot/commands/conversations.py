@@ -46,7 +46,7 @@ def format_transcript(conversation: ConversationKey, title: str, views: Sequence
     return "\n\n".join(part for part in sections if part) + "\n"
 
 
-def fence(text: str, language: str = "") -> str:
+def format_code_block(text: str, language: str = "") -> str:
     """Return text in a fence longer than any run of backticks in it."""
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(longest + 1, 3)
@@ -88,14 +88,14 @@ def _reply(step: ModelStep) -> Iterator[str]:
 def _call(step: ToolStep) -> Iterator[str]:
     name = f"{step.tool.server}.{step.tool.name}" if step.tool is not None else step.call.name
     yield f"### Call {inline_code(name)}: {step.status.value}"
-    yield fence(_arguments(step), "json")
+    yield format_code_block(_arguments(step), "json")
     if step.approval is not None and step.approval.decided_by:
         reason = f": {inline_code(step.approval.reason)}" if step.approval.reason else ""
         yield f"Decided by {inline_code(step.approval.decided_by)}{reason}"
     if step.result is None:
         return
     if step.result.text:
-        yield fence(step.result.text)
+        yield format_code_block(step.result.text)
     for part in step.result.parts:
         match part:
             case ImagePart(data, mime_type):

@@ -114,7 +114,7 @@ def withheld(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
 def _unreviewed(tool: Tool, pin: Pin | None) -> UnreviewedTool:
     pinned = {pin.tool: pin.definition} if pin is not None else {}
     return UnreviewedTool(
-        tool, review_status(tool, pinned), definition_changes(pin.seen if pin is not None else None, tool), pin
+        tool, review_status(tool, pinned), definition_changes(pin.pinned_tool if pin is not None else None, tool), pin
     )
 
 
@@ -319,7 +319,7 @@ class ServerReview:
                 "pinned",
                 f"{when}, by the first sync" if pin.pinned_by == FIRST_SYNC else f"{when} by {pin.pinned_by}",
             )
-            if pin.seen is None:
+            if pin.pinned_tool is None:
                 yield "note", "what was pinned cannot be read any more, so all of it is shown"
         yield from (("look at", flag) for flag in waiting.tool.flags)
 
@@ -340,7 +340,7 @@ def _differences(waiting: UnreviewedTool) -> tuple[tuple[str, str], ...]:
 
 def _difference_text(alteration: DefinitionChange, waiting: UnreviewedTool) -> str:
     """Return a part of a new tool, or its values before and after a change."""
-    if waiting.pin is None or waiting.pin.seen is None:
+    if waiting.pin is None or waiting.pin.pinned_tool is None:
         return alteration.after or ""
     return "\n".join(_lines(alteration))
 

@@ -47,14 +47,14 @@ class ReviewStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Accepted definition of one tool. `seen` is the tool as it was shown, None if this release cannot read it.
+    """Accepted definition of one tool. `pinned_tool` is the tool as it was shown, None if this release cannot read it.
     `pinned_by` is a principal or FIRST_SYNC. `pinned_at` is in epoch seconds.
     """
 
     server_id: str
     tool: str
     definition: str
-    seen: Tool | None
+    pinned_tool: Tool | None
     pinned_by: str
     pinned_at: float
 

@@ -197,7 +197,7 @@ class CallNeedsInput:
 
 ToolOutcome = CallReturned | CallNotSent | CallOutcomeUnknown | CallNeedsInput
 
-MISFIT = "The arguments do not fit the tool, so nothing was sent."
+INVALID_ARGUMENTS = "The arguments do not fit the tool, so nothing was sent."
 """Beginning of the model's error message for arguments that do not match the schema."""
 
 UNSURE = "It may or may not have happened."

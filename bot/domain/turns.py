@@ -258,11 +258,11 @@ class TurnRecord:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Right to run a turn until the lease expires. `fence` grows with every owner."""
+    """Right to run a turn until the lease expires. `fencing_token` grows with every owner."""
 
     turn_id: str
     conversation: ConversationKey
-    fence: int
+    fencing_token: int
     recoveries: int = 0
     """Number of times that an owner was lost during the turn."""
     initial_record: TurnRecord | None = None

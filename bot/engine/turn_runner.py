@@ -20,7 +20,7 @@ from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.messages import Message, ToolCall
 from bot.domain.policies import TaintMode
 from bot.domain.sources import Sources
-from bot.domain.tools import MISFIT, ToolSearch, ToolSet
+from bot.domain.tools import INVALID_ARGUMENTS, ToolSearch, ToolSet
 from bot.domain.turns import (
     Claim,
     ModelStep,
@@ -90,7 +90,7 @@ def _is_invalid(step: ToolStep) -> bool:
         return False
     if step.tool is None or step.call.unreadable or step.tool.is_builtin:
         return True  # built-in tools fail for their arguments only
-    return step.result is not None and step.result.text.startswith(MISFIT)
+    return step.result is not None and step.result.text.startswith(INVALID_ARGUMENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class TurnRunner:
         while not self._record.turn.status.ended:
             await self._run_calls()
             if self._record.is_waiting:
-                record = await self._log.park(self._claim)
+                record = await self._log.suspend(self._claim)
                 if record is None:
                     return
                 self._update(record)

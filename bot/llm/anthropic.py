@@ -67,8 +67,8 @@ _KEYS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of arguments (the service's words: "Property keys should match pattern")."""
 _KEPT = {"type": "ephemeral"}
 """Cache mark: the service caches the request up to this block, for five minutes after each use."""
-_FENCE = "operator_note"
-_FORGED = re.compile(_FENCE, re.IGNORECASE)
+_NOTE_TAG = "operator_note"
+_FORGED = re.compile(_NOTE_TAG, re.IGNORECASE)
 _LONGEST_TITLE = 200
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
@@ -137,7 +137,7 @@ def _blocks(message: Message, ids: CallIds, by: str) -> list[Block]:
     match message.role:
         case MessageRole.SYSTEM:
             text = message.text.strip()
-            return [_text_block(f"<{_FENCE}>\n{text}\n</{_FENCE}>")] if text else []
+            return [_text_block(f"<{_NOTE_TAG}>\n{text}\n</{_NOTE_TAG}>")] if text else []
         case MessageRole.USER:
             return _readable(message.parts) or [_text_block("(empty message)")]
         case MessageRole.ASSISTANT:
@@ -203,7 +203,7 @@ def _readable(parts: Sequence[Part]) -> list[Block]:
 
 
 def _foreign_block(text: str) -> Block:
-    # The operator's fence in somebody else's text would be a forgery.
+    # The operator's tag in another's text would be a forgery.
     return _text_block(_unforged(text))
 
 

@@ -29,7 +29,7 @@ from bot.domain.servers import (
     ServerStatus,
 )
 from bot.domain.tools import (
-    MISFIT,
+    INVALID_ARGUMENTS,
     ArgumentError,
     CallNotSent,
     CallReturned,
@@ -231,7 +231,7 @@ class McpToolbox:
         if not errors:
             return ""
         listed = "\n".join(f"- {item}" for item in errors)
-        text = f"{MISFIT} Correct them and call it again:\n{listed}"
+        text = f"{INVALID_ARGUMENTS} Correct them and call it again:\n{listed}"
         managed = self._servers.get(tool.server_id)
         return text if managed is None else managed.redact(text)
 

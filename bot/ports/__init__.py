@@ -38,7 +38,7 @@ from bot.ports.stores import (
     UsageStore,
 )
 from bot.ports.toolbox import CallContext, ServerAdmin, Toolbox
-from bot.ports.turn_log import ApprovalLog, DeliveryQueue, Inbox, TurnExecution, TurnLog, TurnRetention, TurnViews
+from bot.ports.turn_log import ApprovalLog, DeliveryQueue, TurnExecution, TurnLog, TurnQueue, TurnRetention, TurnViews
 
 __all__ = [
     "ActiveThreads",
@@ -58,7 +58,6 @@ __all__ = [
     "Feedback",
     "FeedbackStore",
     "GrantStore",
-    "Inbox",
     "LanguageModel",
     "LanguageModels",
     "Leases",
@@ -87,6 +86,7 @@ __all__ = [
     "Toolbox",
     "TurnExecution",
     "TurnLog",
+    "TurnQueue",
     "TurnRetention",
     "TurnViews",
     "UsageStore",

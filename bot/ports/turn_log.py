@@ -57,7 +57,7 @@ class TurnViews(Protocol):
         """Return the conversation with the latest message and the key prefix `reach`, or None."""
 
 
-class Inbox(Protocol):
+class TurnQueue(Protocol):
     """Messages that become turns."""
 
     async def enqueue(self, message: InboundMessage) -> Receipt:
@@ -183,7 +183,7 @@ class TurnExecution(TurnViews, Protocol):
         result is stored beside the step for the audit.
         """
 
-    async def park(self, claim: Claim) -> TurnRecord | None:
+    async def suspend(self, claim: Claim) -> TurnRecord | None:
         """Release the turn while it waits for users. Return None, or the record if it can continue."""
 
     async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
@@ -271,5 +271,5 @@ class TurnRetention(Protocol):
         """
 
 
-class TurnLog(Inbox, ApprovalLog, TurnExecution, DeliveryQueue, TurnRetention, Protocol):
+class TurnLog(TurnQueue, ApprovalLog, TurnExecution, DeliveryQueue, TurnRetention, Protocol):
     """All ports of stored turns, as one database implements them."""

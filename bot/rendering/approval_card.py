@@ -409,7 +409,7 @@ def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
     widest = max((len(entry.label) for entry in arguments if len(entry.label) <= 20), default=0)
     lines: list[str] = []
     for number, argument in enumerate(arguments):
-        value = argument.shown.replace("\n", "\n" + " " * (widest + 2))
+        value = argument.preview.replace("\n", "\n" + " " * (widest + 2))
         line = "\n".join((f"{argument.label + ':':<{widest + 1}} {value}", *card_warning_lines(argument, VIEW_ALL)))
         if sum(map(len, lines)) + len(line) > room:
             left = arguments[number:]

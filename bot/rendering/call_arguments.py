@@ -36,12 +36,12 @@ MOST_WARNINGS = 100
 
 @dataclass(frozen=True, slots=True)
 class CardArgument:
-    """Argument of a call, safe to display. `name` and `full` are complete, `shown` is the part that fits on a card.
+    """Argument of a call, safe to display. `name` and `full` are complete, `preview` is the part that fits on a card.
     `masked` is True if a label or a count replaces a part of it.
     """
 
     name: str
-    shown: str
+    preview: str
     full: str
     warnings: tuple[str, ...] = ()
     masked: bool = False
@@ -54,7 +54,7 @@ class CardArgument:
     @property
     def shortened(self) -> bool:
         """There is more of the name, of the value or of the warnings than a card shows."""
-        return self.shown != self.full or self.label != self.name or len(self.warnings) > WARNINGS_LIMIT
+        return self.preview != self.full or self.label != self.name or len(self.warnings) > WARNINGS_LIMIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,10 +183,10 @@ class SqlClaims:
     @transaction(patience=NO_RETRIES, urgent=True)
     def renew(self, connection: sa.Connection, claims: Sequence[Claim]) -> frozenset[str]:
         """Renew leases. Return the ids of the turns that are still owned and not stopped."""
-        fences = {claim.turn_id: claim.fence for claim in claims}
-        connection.execute(_renew_all, {"ids": list(fences), "me": self.me})
-        rows = connection.execute(_driven, {"ids": list(fences)}).all()
-        return frozenset(row.id for row in rows if row.fence == fences[row.id] and row.stop_by is None)
+        tokens = {claim.turn_id: claim.fencing_token for claim in claims}
+        connection.execute(_renew_all, {"ids": list(tokens), "me": self.me})
+        rows = connection.execute(_driven, {"ids": list(tokens)}).all()
+        return frozenset(row.id for row in rows if row.fence == tokens[row.id] and row.stop_by is None)
 
     async def release(self, claims: Sequence[Claim]) -> None:
         """Release turns, so that any process can claim them at once."""
@@ -371,7 +371,7 @@ def claimed(row: Any) -> Claim:
 def release_claims(connection: sa.Connection, claims: Sequence[Claim]) -> None:
     """Release turns, so that any process can claim them at once."""
     for claim in claims:
-        connection.execute(_release, {"t": claim.turn_id, "f": claim.fence})
+        connection.execute(_release, {"t": claim.turn_id, "f": claim.fencing_token})
     notify_all(connection)
 
 
@@ -387,7 +387,7 @@ def own(connection: sa.Connection, claim: Claim) -> int:
 
 def own_to_the_end(connection: sa.Connection, claim: Claim) -> Owned:
     """Prove ownership of the turn, stopped or not, and renew its lease. Raises LostLease."""
-    row = connection.execute(_renew, {"t": claim.turn_id, "f": claim.fence}).first()
+    row = connection.execute(_renew, {"t": claim.turn_id, "f": claim.fencing_token}).first()
     if row is None:
         raise LostLease(claim.turn_id)
     return Owned(row.revision, row.stop_by)
@@ -395,11 +395,11 @@ def own_to_the_end(connection: sa.Connection, claim: Claim) -> Owned:
 
 def settle_leftovers(connection: sa.Connection, claim: Claim) -> None:
     """Settle the calls that the previous owner had sent, and expired approvals."""
-    if claim.fence == 1:
+    if claim.fencing_token == 1:
         return  # the first owner
-    reopened = connection.execute(_reopen, {"t": claim.turn_id, "f": claim.fence}).all()
+    reopened = connection.execute(_reopen, {"t": claim.turn_id, "f": claim.fencing_token}).all()
     expired = expire_overdue(connection, claim.turn_id)
-    settled = elicitation_rows.settle(connection, claim.turn_id, claim.fence)
+    settled = elicitation_rows.settle(connection, claim.turn_id, claim.fencing_token)
     if expired or reopened or settled:
         mark_view_stale(connection, claim.turn_id)
     if expired:

@@ -21,7 +21,7 @@ from bot.storage.codec import converter, encode
 from bot.storage.database import NO_RETRIES, OWNER_PATIENCE_SECONDS, Database, note_approvals_ended, transaction
 from bot.storage.dialect import Upsert, notify_all, notify_turn, now
 from bot.storage.tables import approvals, deliveries, is_live, message_refs, steps, turns
-from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, park_until_decided, requeue
+from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, requeue, suspend_until_decided
 from bot.storage.turn_records import read_record
 
 # -------------------- undeliverable approvals
@@ -407,10 +407,10 @@ def _start_expiry(connection: sa.Connection, turn_id: str, revision: int) -> Non
     params = {"t": turn_id, "upto": revision}
     if not connection.execute(_unposted, params).scalar():
         return
-    # Lock the turn first, as everywhere, because parking it at the same moment needs its wake-up time.
+    # Lock the turn first, as everywhere, because suspending it at the same moment needs its wake-up time.
     status = connection.execute(_lock, {"t": turn_id}).scalar()
     posted = bool(connection.execute(_posted, params).rowcount) | elicitation_rows.start_expiry(
         connection, turn_id, revision
     )
     if posted and status == TurnStatus.WAITING:
-        park_until_decided(connection, turn_id)
+        suspend_until_decided(connection, turn_id)

@@ -114,7 +114,7 @@ still_asks = sa.exists().where(elicitations.c.turn_id == turns.c.id, _open)
 
 
 def ask(connection: sa.Connection, turn_id: str, n: int, new: Sequence[Elicitation], state: str | None) -> None:
-    """Save the elicitations of a call that is sent again with the answers. The call is parked; without a user to ask,
+    """Save the elicitations of a call that is sent again with the answers. The call is suspended. Without a user,
     it continues at once. Safe to run twice.
     """
     if connection.execute(_wait, {"t": turn_id, "i": n}).first() is None:
@@ -125,10 +125,10 @@ def ask(connection: sa.Connection, turn_id: str, n: int, new: Sequence[Elicitati
     connection.execute(_go_on, {"t": turn_id})
 
 
-def ask_meanwhile(connection: sa.Connection, turn_id: str, n: int, new: Elicitation, fence: int) -> None:
+def ask_meanwhile(connection: sa.Connection, turn_id: str, n: int, new: Elicitation, fencing_token: int) -> None:
     """Save the elicitation of a running call. Safe to run twice."""
     if find(connection, new.id) is None:
-        _insert(connection, turn_id, n, new, fence=fence)
+        _insert(connection, turn_id, n, new, fencing_token=fencing_token)
 
 
 def withdraw(connection: sa.Connection, elicitation_id: str, reason: str) -> None:
@@ -148,11 +148,11 @@ def withdraw_of_turn(connection: sa.Connection, turn_id: str) -> None:
     connection.execute(_close_of_turn, {"t": turn_id, **_withdrawn("")})
 
 
-def settle(connection: sa.Connection, turn_id: str, fence: int) -> bool:
+def settle(connection: sa.Connection, turn_id: str, fencing_token: int) -> bool:
     """Settle expired elicitations, and those of calls that were running in a dead process. Return True if there were
     any.
     """
-    orphaned = connection.execute(_close_orphaned, {"t": turn_id, "f": fence, **_withdrawn("")}).all()
+    orphaned = connection.execute(_close_orphaned, {"t": turn_id, "f": fencing_token, **_withdrawn("")}).all()
     return bool(orphaned) | settle_overdue(connection, turn_id)
 
 
@@ -224,7 +224,7 @@ def _insert(
     new: Elicitation,
     *,
     state: str | None = None,
-    fence: int | None = None,
+    fencing_token: int | None = None,
 ) -> None:
     reason = rejection_reason(new.question)
     connection.execute(
@@ -238,7 +238,7 @@ def _insert(
             "key": new.question.key if new.round else new.id,
             "request": _body(new.question),
             "state": state,
-            "fence": fence,
+            "fence": fencing_token,
             "status": DECLINED.action.value if reason else "open",
             "reason": reason,
             "expires_in": new.expires_in,

@@ -59,7 +59,7 @@ class SqlElicitations:
     @transaction(patience=OWNER_PATIENCE_SECONDS)
     def _open(self, connection: sa.Connection, claim: Claim, n: int, new: Elicitation) -> TurnRecord:
         own(connection, claim)
-        rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fence)
+        rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fencing_token)
         mark_view_stale(connection, claim.turn_id)
         return read_record(connection, claim.turn_id)
 

@@ -1,4 +1,4 @@
-"""Turns as their owner runs them: replies, calls, parking and ending.
+"""Turns as their owner runs them: replies, calls, suspension and ending.
 
 Each transaction proves ownership first. Each is safe to run twice, because the outcome of a COMMIT with a lost response
 is unknown.
@@ -43,8 +43,8 @@ from bot.storage.turn_completion import (
     expire_overdue,
     mark_queued_views_stale,
     mark_view_stale,
-    park_until_decided,
     record_expired,
+    suspend_until_decided,
 )
 from bot.storage.turn_records import RecordCache, read_record
 
@@ -116,7 +116,7 @@ _keep_late_result = (
     .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"), steps.c.fence == bindparam("f"))
     .values(late_result=bindparam("what"))
 )
-_parked = sa.select(turns.c.id).where(
+_suspended = sa.select(turns.c.id).where(
     turns.c.id == bindparam("t"), turns.c.fence == bindparam("f"), turns.c.status == TurnStatus.WAITING
 )
 _finished = sa.select(turns.c.id).where(
@@ -164,7 +164,7 @@ class SqlTurnExecution:
             await self._save_late_result(claim, n, result)
             raise
 
-    async def park(self, claim: Claim) -> TurnRecord | None:
+    async def suspend(self, claim: Claim) -> TurnRecord | None:
         """Release the turn and its lease while it waits for users. Return its record instead if it can continue."""
         self._records.pop(claim)
         return await self._park(claim)
@@ -229,7 +229,7 @@ class SqlTurnExecution:
     @transaction(patience=OWNER_PATIENCE_SECONDS)
     def _start_call(self, connection: sa.Connection, claim: Claim, n: int, *, record: TurnRecord | None) -> TurnRecord:
         record = turn_records.unchanged(record, own(connection, claim))
-        if connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fence}).first() is None:
+        if connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fencing_token}).first() is None:
             raise LostLease(claim.turn_id)
         mark_view_stale(connection, claim.turn_id)
         return turn_records.with_call(record, n, StepStatus.STARTED) or read_record(connection, claim.turn_id)
@@ -265,7 +265,7 @@ class SqlTurnExecution:
     def _save_late_result(self, connection: sa.Connection, claim: Claim, n: int, result: ToolResult) -> None:
         """Record a result that arrived after the lease was lost. The step stays as the new owner settled it."""
         body = encode(files.strip_bytes(result))
-        connection.execute(_keep_late_result, {"t": claim.turn_id, "i": n, "f": claim.fence, "what": body})
+        connection.execute(_keep_late_result, {"t": claim.turn_id, "i": n, "f": claim.fencing_token, "what": body})
         audit.record(
             connection,
             "came late",
@@ -281,7 +281,7 @@ class SqlTurnExecution:
         try:
             own(connection, claim)
         except LostLease:
-            if connection.execute(_parked, {"t": claim.turn_id, "f": claim.fence}).first() is None:
+            if connection.execute(_suspended, {"t": claim.turn_id, "f": claim.fencing_token}).first() is None:
                 raise
             return None  # by this same transaction, after a lost COMMIT response
         expired = expire_overdue(connection, claim.turn_id)
@@ -291,7 +291,7 @@ class SqlTurnExecution:
         open_calls = [step for step in record.calls if not step.status.ended]
         goes_on = not open_calls or any(step.status not in WAITING for step in open_calls)
         if not goes_on:
-            park_until_decided(connection, claim.turn_id)
+            suspend_until_decided(connection, claim.turn_id)
             mark_queued_views_stale(connection, claim.turn_id)
             notify_all(connection)
         record_expired(connection, claim.turn_id, expired)
@@ -314,7 +314,7 @@ class SqlTurnExecution:
         try:
             owned = own_to_the_end(connection, claim)
         except LostLease as lost:
-            if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fence}).first() is None:
+            if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fencing_token}).first() is None:
                 return lost
             return read_record(
                 connection, claim.turn_id
@@ -339,7 +339,7 @@ class SqlTurnExecution:
         try:
             stopped_by = own_to_the_end(connection, claim).stopped_by
         except LostLease:
-            if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fence}).first() is None:
+            if connection.execute(_finished, {"t": claim.turn_id, "f": claim.fencing_token}).first() is None:
                 raise
             return
         if stopped_by is None:

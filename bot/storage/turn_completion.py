@@ -153,7 +153,7 @@ def mark_queued_views_stale(connection: sa.Connection, turn_id: str) -> None:
 
 
 def requeue(connection: sa.Connection, turn_id: str) -> None:
-    """Queue a parked turn, because its wait has ended."""
+    """Queue a suspended turn, because its wait has ended."""
     if connection.execute(_requeue, {"t": turn_id}).rowcount:
         mark_queued_views_stale(connection, turn_id)
 
@@ -170,7 +170,7 @@ def record_expired(connection: sa.Connection, turn_id: str, expired: Sequence[in
     note_approvals_ended(connection, turn_id, expired, "expired")
 
 
-def park_until_decided(connection: sa.Connection, turn_id: str) -> None:
+def suspend_until_decided(connection: sa.Connection, turn_id: str) -> None:
     """Park a turn until a decision, an answer, or the first expiry of its approvals and elicitations."""
     ends = (
         connection.execute(_wake_at, {"t": turn_id}).scalar(),

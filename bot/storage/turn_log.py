@@ -22,9 +22,9 @@ from bot.storage.elicitations import SqlElicitations
 from bot.storage.execution import SqlTurnExecution
 from bot.storage.files import read_file
 from bot.storage.history import HistoryCache
-from bot.storage.inbox import SqlInbox
 from bot.storage.retention import SqlRetention
 from bot.storage.turn_completion import LEASE_SECONDS
+from bot.storage.turn_queue import SqlTurnQueue
 from bot.storage.turn_records import RecordCache, read_call_at, read_history, read_latest
 
 Listen = Callable[[Callable[[Wakeup], None]], Awaitable[None]]
@@ -35,7 +35,7 @@ async def _never_wake(_on_wakeup: Callable[[Wakeup], None]) -> None:
 
 
 class SqlTurnLog(
-    SqlInbox, SqlClaims, SqlTurnExecution, SqlApprovalLog, SqlElicitations, SqlDeliveryQueue, SqlRetention
+    SqlTurnQueue, SqlClaims, SqlTurnExecution, SqlApprovalLog, SqlElicitations, SqlDeliveryQueue, SqlRetention
 ):
     """Turns on a database, claimed under the name `me`, which is new at every start, so that a dead process cannot
     claim its old leases. `prices` are the current prices of models; `limits` are those on the turns of one user.

@@ -89,8 +89,8 @@ class Duplicate(Exception):
     """The message is already stored."""
 
 
-class SqlInbox:
-    """Messages that become turns; see `bot.ports.Inbox`. Part of `SqlTurnLog`."""
+class SqlTurnQueue:
+    """Messages that become turns; see `bot.ports.TurnQueue`. Part of `SqlTurnLog`."""
 
     _database: Database
     _limits: TurnLimits

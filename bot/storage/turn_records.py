@@ -268,12 +268,12 @@ class RecordCache:
 
     def pop(self, claim: Claim) -> TurnRecord | None:
         """Remove and return a turn's cached record, `None` without one."""
-        return self._records.pop((claim.turn_id, claim.fence), claim.initial_record)
+        return self._records.pop((claim.turn_id, claim.fencing_token), claim.initial_record)
 
     def put(self, claim: Claim, record: TurnRecord) -> TurnRecord:
         """Cache the record unless the turn has ended. Return it."""
         if not record.turn.status.ended:
-            self._records[claim.turn_id, claim.fence] = record
+            self._records[claim.turn_id, claim.fencing_token] = record
         return record
 
 

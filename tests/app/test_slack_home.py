@@ -67,7 +67,7 @@ class Workspace:
             (claim,) = [each for each in await self.log.claim(9) if each.turn_id == receipt.turn_id]
             calls = [_wanted(n, card, author) for n, card in enumerate(cards)]
             await self.log.append(claim, None, calls)
-            await self.log.park(claim)
+            await self.log.suspend(claim)
         return receipt.turn_id
 
     async def is_asked(self, author: Author, where: ConversationKey, *questions: str) -> list[str]:
@@ -78,7 +78,7 @@ class Workspace:
         await self.log.append(claim, None, [call])
         asked = tuple(ElicitationRequest(question, question, FormMode({})) for question in questions)
         record = await self.log.suspend_for_elicitation(claim, 1, CallNeedsInput(asked, None), 60.0)
-        await self.log.park(claim)
+        await self.log.suspend(claim)
         return [elicitation.id for elicitation in record.calls[0].elicitations]
 
     @property

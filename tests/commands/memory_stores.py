@@ -139,7 +139,7 @@ class MemoryPins:
 
     async def pins_of(self, server_id: str) -> Sequence[Pin]:
         return [
-            replace(pin, seen=None if self.unreadable else pin.seen)
+            replace(pin, pinned_tool=None if self.unreadable else pin.pinned_tool)
             for pin in self.kept.values()
             if pin.server_id == server_id
         ]

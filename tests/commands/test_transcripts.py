@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bot.commands.conversations import fence, format_transcript, inline_code
+from bot.commands.conversations import format_code_block, format_transcript, inline_code
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Attachment
 from bot.domain.messages import FilePart, ImagePart
@@ -31,7 +31,7 @@ def test_a_turn_that_failed_or_goes_on_says_so() -> None:
 
 @given(st.text(alphabet="`~ab\n #>", max_size=60))
 def test_no_text_of_a_tool_gets_out_of_its_fence(text: str) -> None:
-    tokens = MarkdownIt("commonmark").parse(f"{fence(text)}\n\n# after\n")
+    tokens = MarkdownIt("commonmark").parse(f"{format_code_block(text)}\n\n# after\n")
     assert [token.type for token in tokens][:2] == ["fence", "heading_open"]
     assert tokens[0].content == f"{text}\n"
 

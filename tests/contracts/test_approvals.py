@@ -88,7 +88,7 @@ async def test_the_terms_a_call_was_asked_on_are_kept_with_it(harness: Harness) 
 
 async def test_signatures_are_counted_until_there_are_enough_over_a_restart(harness: Harness) -> None:
     claim = await waiting(harness, replace(TERMS, quorum=3))
-    assert await harness.log.park(claim) is None
+    assert await harness.log.suspend(claim) is None
     assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben")) == MoreApprovalsNeeded(2)
     await harness.restart()
     assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben")) == AlreadyDecided(

@@ -44,14 +44,14 @@ async def started(harness: Harness) -> Claim:
 async def asking(
     harness: Harness, *questions: ElicitationRequest, seconds: float | None = 60.0
 ) -> tuple[Claim, list[str]]:
-    """A turn that is parked until somebody answers, everything drawn."""
+    """A turn that is suspended until somebody answers, everything drawn."""
     claim = await started(harness)
     record = await harness.log.suspend_for_elicitation(
         claim, 2, CallNeedsInput(questions or (FORM,), "state \u2028 1"), seconds
     )
     await harness.log.acquire_delivery(claim.turn_id, record.revision)
     await harness.log.mark_delivered(claim.turn_id, record.revision)
-    assert await harness.log.park(claim) is None
+    assert await harness.log.suspend(claim) is None
     return claim, [elicitation.id for elicitation in record.calls[0].pending_elicitations]
 
 
@@ -97,7 +97,7 @@ async def test_a_call_waits_for_the_last_of_its_questions(harness: Harness) -> N
     # It may be looked after, and waits again.
     for claim in await harness.log.claim(8):
         assert not (await harness.log.resume(claim)).ready_calls
-        assert await harness.log.park(claim) is None
+        assert await harness.log.suspend(claim) is None
     await harness.log.answer_elicitation(second, DECLINED, ANA)
     (step,) = (await harness.log.resume(await again(harness))).ready_calls
     assert step.resume is not None
@@ -108,7 +108,7 @@ async def test_a_questions_time_runs_from_the_moment_it_was_posted_and_wakes_its
     claim = await started(harness)
     record = await harness.log.suspend_for_elicitation(claim, 2, CallNeedsInput((FORM,)), 60.0)
     harness.time += 3600
-    assert await harness.log.park(claim) is None
+    assert await harness.log.suspend(claim) is None
     assert await harness.log.claim(8) == []
     await harness.log.acquire_delivery(claim.turn_id, record.revision)
     await harness.log.mark_delivered(claim.turn_id, record.revision)
@@ -123,7 +123,7 @@ async def test_a_questions_time_runs_from_the_moment_it_was_posted_and_wakes_its
 async def test_a_question_that_can_never_be_shown_is_nobodys_to_answer(harness: Harness) -> None:
     claim = await started(harness)
     record = await harness.log.suspend_for_elicitation(claim, 2, CallNeedsInput((FORM,)), 60.0)
-    assert await harness.log.park(claim) is None
+    assert await harness.log.suspend(claim) is None
     await harness.log.acquire_delivery(claim.turn_id, record.revision)
     assert await harness.log.give_up_delivery(claim.turn_id, record.revision, "The channel is gone.")
     (step,) = (await harness.log.resume(await again(harness))).ready_calls

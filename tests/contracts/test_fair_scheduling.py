@@ -95,7 +95,7 @@ async def test_a_turn_that_waits_for_an_approval_takes_no_place(harness: Harness
     await ask(harness, ANA, 2)
     (claim,) = await log.claim(8)
     await log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    await log.park(claim)
+    await log.suspend(claim)
     assert askers(await log.claim(8)) == ["ana"]
 
 
@@ -105,7 +105,7 @@ async def test_people_whose_turns_cannot_go_on_hold_up_nobody(harness: Harness) 
         await harness.log.enqueue(said(author, 1))
         (claim,) = await harness.log.claim(1)
         await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(f"card-{n}", None))])
-        await harness.log.park(claim)
+        await harness.log.suspend(claim)
         await harness.log.enqueue(message(f"behind {n}", conversation=claim.conversation, author=author))
     await ask(harness, BEN, 1)
     assert askers(await harness.log.claim(2)) == ["ben"]

@@ -73,8 +73,8 @@ async def test_the_first_sync_pins_what_there_is_but_for_what_is_flagged(
     found = await pins.pins_of(FILE)
     assert [each.tool for each in found] == ["alerts", "forecast"]
     assert found[1] == Pin(FILE, "forecast", TOOL.definition, TOOL, "countersign", START)
-    assert found[1].seen is not None
-    assert found[1].seen.definition == TOOL.definition
+    assert found[1].pinned_tool is not None
+    assert found[1].pinned_tool.definition == TOOL.definition
     assert await audited(harness) == []
 
 
@@ -153,7 +153,7 @@ async def test_a_pin_that_cannot_be_read_still_holds(harness: Harness, servers: 
     await servers.save_capabilities(FILE, offer(TOOL))
     await execute(harness, "update tool_pins set body = '{}'")
     (pin,) = await pins.pins_of(FILE)
-    assert (pin.definition, pin.seen) == (TOOL.definition, None)
+    assert (pin.definition, pin.pinned_tool) == (TOOL.definition, None)
     await servers.save_capabilities(FILE, offer(CHANGED))
     assert await pins.pinned() == {FILE: definitions(TOOL)}
 

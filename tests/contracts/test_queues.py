@@ -38,7 +38,7 @@ async def asks(harness: Harness, claim: Claim, card: str = "card-1", n: int = 1)
         approval=Approval(card, 1, "print", ANA, MINUTE),
     )
     await harness.log.append(claim, None, [wants])
-    assert await harness.log.park(claim) is None
+    assert await harness.log.suspend(claim) is None
     await drawn(harness, claim.turn_id)
 
 

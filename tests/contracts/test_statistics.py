@@ -74,7 +74,7 @@ async def test_turns_are_counted_by_status_with_what_waits_for_people_and_for_dr
     claim = await asking_for(
         harness, wanted(2, StepStatus.AWAITING, card="a"), wanted(3, StepStatus.AWAITING, card="b"), where=place(1)
     )
-    assert await harness.log.park(claim) is None
+    assert await harness.log.suspend(claim) is None
     ended = await driven(harness, place(2))
     await harness.log.finish(ended, TurnStatus.DONE, (), "")
     await driven(harness, place(3))
@@ -137,7 +137,7 @@ async def test_approvals_are_counted_with_what_became_of_them_and_how_fast_peopl
         await harness.log.decide(Decision(f"card-{n}", 1, verdict, BEN))
     assert (await happened(harness)).approvals == ApprovalActivity(5, 2, 1, 0, 6.0)
     harness.time += 60
-    await harness.log.park(claim)
+    await harness.log.suspend(claim)
     found = (await happened(harness, server="id-of-s")).approvals
     assert found == ApprovalActivity(5, 2, 1, 2, 6.0)
     assert found.others == 0

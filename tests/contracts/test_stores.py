@@ -1221,7 +1221,7 @@ async def awaiting(harness: Harness, conversation: ConversationKey, *cards: str)
     claim = await running(harness, f"{conversation}", conversation)
     calls = [wanted(n, "news", StepStatus.AWAITING, card) for n, card in enumerate(cards, 1)]
     await harness.log.append(claim, None, calls)
-    assert await harness.log.park(claim) is None
+    assert await harness.log.suspend(claim) is None
     return claim.turn_id
 
 

@@ -200,7 +200,7 @@ class TurnLogMachine(RuleBasedStateMachine):
     @rule(which=WHICH)
     def the_turn_waits_for_people(self, which: int) -> None:
         claim = self.claim(which)
-        self.attempt(self.log.park(claim))
+        self.attempt(self.log.suspend(claim))
 
     @precondition(lambda self: self.claims)
     @rule(which=WHICH, status=st.sampled_from([TurnStatus.DONE, TurnStatus.FAILED]))

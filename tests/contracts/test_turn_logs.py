@@ -119,7 +119,7 @@ async def test_what_a_dead_process_was_driving_is_claimed_after_the_next_start(h
     claim = await running(harness)
     log = await harness.restart()
     (again,) = await log.claim(8)
-    assert (again.turn_id, again.fence, again.recoveries) == (claim.turn_id, claim.fence + 1, 1)
+    assert (again.turn_id, again.fencing_token, again.recoveries) == (claim.turn_id, claim.fencing_token + 1, 1)
 
 
 async def test_a_turn_handed_over_in_good_order_counts_as_no_recovery(harness: Harness) -> None:
@@ -139,7 +139,7 @@ async def test_an_owner_that_was_replaced_can_write_nothing(harness: Harness) ->
         harness.log.append(old, ModelStep(3, assistant("x")), []),
         harness.log.start_call(old, 2),
         harness.log.finish_call(old, 2, StepStatus.DONE, result("late")),
-        harness.log.park(old),
+        harness.log.suspend(old),
         harness.log.finish(old, TurnStatus.DONE, [], ""),
     ):
         with pytest.raises(LostLease):
@@ -219,7 +219,7 @@ async def test_a_question_comes_back_as_it_was_asked(harness: Harness) -> None:
 async def test_parked_turns_are_nobodys_until_somebody_decides(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    assert await harness.log.park(claim) is None
+    assert await harness.log.suspend(claim) is None
     assert await harness.log.claim(8) == []
     assert await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, BEN)) == Decided(DecisionType.APPROVE)
     (again,) = await harness.log.claim(8)
@@ -229,7 +229,7 @@ async def test_parked_turns_are_nobodys_until_somebody_decides(harness: Harness)
 async def test_a_turn_with_work_left_is_not_parked(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval()), reading(3)])
-    record = await harness.log.park(claim)
+    record = await harness.log.suspend(claim)
     assert record is not None
     assert record.turn.status is TurnStatus.RUNNING
 
@@ -238,7 +238,7 @@ async def test_a_decision_between_the_last_look_and_parking_is_not_lost(harness:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     await harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
-    record = await harness.log.park(claim)
+    record = await harness.log.suspend(claim)
     assert record is not None
     assert [step.n for step in record.ready_calls] == [2]
 
@@ -261,7 +261,7 @@ async def test_a_decision_on_another_revision_is_out_of_date(harness: Harness) -
 async def test_an_approvals_time_runs_from_the_moment_its_card_was_posted(harness: Harness) -> None:
     claim = await running(harness)
     record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
-    await harness.log.park(claim)
+    await harness.log.suspend(claim)
     harness.time += 3600
     assert await harness.log.claim(8) == []
     await harness.log.acquire_delivery(claim.turn_id, NEWEST)
@@ -278,7 +278,7 @@ async def test_an_approvals_time_runs_from_the_moment_its_card_was_posted(harnes
 async def test_a_click_after_the_time_is_up_settles_nothing_even_before_anyone_noticed(harness: Harness) -> None:
     claim = await running(harness)
     record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(60))])
-    await harness.log.park(claim)
+    await harness.log.suspend(claim)
     await harness.log.acquire_delivery(claim.turn_id, NEWEST)
     await harness.log.mark_delivered(claim.turn_id, record.revision)
     harness.time += 61
@@ -289,10 +289,10 @@ UNSHOWN = "The approval could not be shown here: The channel is gone. Not run."
 
 
 async def unseen(harness: Harness, expires_in: float | None = 60.0) -> tuple[Claim, int]:
-    """A turn that is parked with a card that is being drawn; the revision that it is part of."""
+    """A turn that is suspended with a card that is being drawn; the revision that it is part of."""
     claim = await running(harness)
     record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(expires_in))])
-    await harness.log.park(claim)
+    await harness.log.suspend(claim)
     await harness.log.acquire_delivery(claim.turn_id, NEWEST)
     return claim, record.revision
 
@@ -399,7 +399,7 @@ async def test_those_behind_a_call_that_was_turned_down_unseen_are_drawn_anew(ha
 async def test_an_approval_without_a_limit_waits_for_ever(harness: Harness) -> None:
     claim = await running(harness)
     record = await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval(None))])
-    await harness.log.park(claim)
+    await harness.log.suspend(claim)
     await harness.log.acquire_delivery(claim.turn_id, NEWEST)
     await harness.log.mark_delivered(claim.turn_id, record.revision)
     harness.time += 10_000_000
@@ -409,7 +409,7 @@ async def test_an_approval_without_a_limit_waits_for_ever(harness: Harness) -> N
 async def test_a_turn_that_nobody_drives_is_stopped_at_once(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
-    await harness.log.park(claim)
+    await harness.log.suspend(claim)
     assert await harness.log.stop(claim.turn_id, BEN)
     view = await harness.log.get_view(claim.turn_id)
     assert (view.turn.status, view.turn.failure) == (TurnStatus.CANCELLED, "Stopped by Ben.")
@@ -606,7 +606,7 @@ async def test_transactions_that_are_run_twice_do_what_they_do_once(harness: Har
     await harness.log.start_call(claim, 2)
     record = await harness.log.finish_call(claim, 2, StepStatus.DONE, result())
     assert [step.status for step in record.calls] == [StepStatus.DONE, StepStatus.AWAITING]
-    assert await harness.log.park(claim) is None
+    assert await harness.log.suspend(claim) is None
     assert await harness.log.decide(Decision("card-1", 1, DecisionType.DENY, ANA, "no")) == Decided(DecisionType.DENY)
     (claim,) = await harness.log.claim(8)
     record = await harness.log.resume(claim)

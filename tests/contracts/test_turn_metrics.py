@@ -89,7 +89,7 @@ async def test_an_approval_that_times_out_is_measured_once_whoever_finds_out(har
     claim = await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
     await harness.log.acquire_delivery(claim.turn_id, 99)
     await harness.log.mark_delivered(claim.turn_id, 99)
-    await harness.log.park(claim)
+    await harness.log.suspend(claim)
     harness.time += 61
     (again,) = await harness.log.claim(1)
     for _ in range(2):

@@ -39,7 +39,7 @@ async def test_a_turn_that_nothing_is_ahead_of_is_claimed_with_its_drawing(harne
     receipt, claim = await harness.log.enqueue_and_claim(message("hi"))
     assert claim is not None
     assert receipt == Receipt(claim.turn_id)
-    assert (claim.fence, claim.recoveries) == (1, 0)
+    assert (claim.fencing_token, claim.recoveries) == (1, 0)
     assert claim.initial_record is not None
     assert claim.initial_record.turn == (await harness.log.get_view(claim.turn_id)).turn
     assert (claim.initial_record.turn.status, claim.initial_record.turn.question.text) == (TurnStatus.RUNNING, "hi")
@@ -81,7 +81,7 @@ async def test_what_was_taken_in_by_a_process_that_died_is_gone_on_with(harness:
     _, claim = await harness.log.enqueue_and_claim(message("hi"))
     assert claim is not None
     (again,) = await (await harness.restart()).claim(8)
-    assert (again.turn_id, again.fence, again.recoveries) == (claim.turn_id, 2, 1)
+    assert (again.turn_id, again.fencing_token, again.recoveries) == (claim.turn_id, 2, 1)
     with pytest.raises(LostLease):
         await harness.log.start_call(claim, 1)
 

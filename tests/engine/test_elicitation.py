@@ -90,7 +90,7 @@ async def posted_until(harness: EngineHarness, elicitation_id: str) -> float:
             await asyncio.sleep(0.005)
 
 
-async def parked(harness: EngineHarness, turn_id: str) -> None:
+async def suspended(harness: EngineHarness, turn_id: str) -> None:
     """Wait until nobody drives the turn."""
     async with asyncio.timeout(10):
         while (await harness.log.get_view(turn_id)).turn.status is not TurnStatus.WAITING:
@@ -126,7 +126,7 @@ async def test_nothing_is_under_way_while_a_person_thinks_and_a_restart_changes_
     async with running(engine):
         receipt = await engine.receive(message("book"))
         question = await asked(harness, receipt.turn_id)
-        await parked(harness, receipt.turn_id)
+        await suspended(harness, receipt.turn_id)
     again = harness.engine()
     async with running(again):
         await again.elicitations.answer(question.id, THREE, member(ANA))

@@ -118,5 +118,5 @@ async def cards_that_wait(harness: EngineHarness) -> list[str]:
         for number, each in enumerate(asking)
     ]
     await harness.log.append(claim, ModelStep(1, assistant("", *asking), StopReason.TOOLS), steps)
-    await harness.log.park(claim)
+    await harness.log.suspend(claim)
     return [step.approval.id for step in steps if step.approval is not None]

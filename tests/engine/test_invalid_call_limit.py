@@ -10,7 +10,7 @@ from bot.domain.completions import ToolChoice
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
-from bot.domain.tools import MISFIT, CallReturned, ToolOutcome
+from bot.domain.tools import INVALID_ARGUMENTS, CallReturned, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep
 from bot.engine.policy.rules import RuleBook
 from bot.engine.turn_runner import GAVE_UP
@@ -29,7 +29,7 @@ RIGHT = call("s__one", "d")
 
 async def refuse(wrong: ToolCall, _context: CallContext) -> ToolOutcome:
     return CallReturned(
-        ToolResult(wrong.id, (TextPart(f"{MISFIT} Correct them and call it again:\n- n"),), is_error=True)
+        ToolResult(wrong.id, (TextPart(f"{INVALID_ARGUMENTS} Correct them and call it again:\n- n"),), is_error=True)
     )
 
 
@@ -109,7 +109,7 @@ async def test_nobody_is_asked_to_sign_a_call_whose_arguments_do_not_fit(harness
         (StepStatus.AWAITING, False),
     ]
     assert steps[0].result is not None
-    assert steps[0].result.text.startswith(MISFIT)
+    assert steps[0].result.text.startswith(INVALID_ARGUMENTS)
     assert harness.toolbox.calls == []
 
 

@@ -14,7 +14,16 @@ from bot.domain.conversations import Attachment, Author, ConversationKey, Inboun
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import EVERYWHERE
-from bot.domain.tools import MISFIT, Annotations, ArgumentError, CallNotSent, CallReturned, Tool, ToolOutcome, ToolSet
+from bot.domain.tools import (
+    INVALID_ARGUMENTS,
+    Annotations,
+    ArgumentError,
+    CallNotSent,
+    CallReturned,
+    Tool,
+    ToolOutcome,
+    ToolSet,
+)
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.mcp.argument_validation import group_by_argument, validate
 from bot.ports import CallContext
@@ -134,7 +143,7 @@ class FakeToolbox:
         return await self.tools[tool.name][1](call, context)
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:
-        return "\n".join((MISFIT, *wrong)) if (wrong := validate(tool.input_schema, call.arguments)) else ""
+        return "\n".join((INVALID_ARGUMENTS, *wrong)) if (wrong := validate(tool.input_schema, call.arguments)) else ""
 
     def validate(self, schema: Mapping[str, Any], values: Mapping[str, Any]) -> Sequence[ArgumentError]:
         return group_by_argument(schema, values)

@@ -77,27 +77,29 @@ def test_the_risk_is_one_word_and_the_worst_of_what_is_not_known(tool: ToolRef |
 
 
 def test_arguments_keep_their_order_and_are_spelled_as_json_where_they_are_no_text() -> None:
-    shown = {each.name: each.shown for each in drawn(arguments={"b": [1, "é"], "a": None, "c": {"k": True}}).arguments}
+    shown = {
+        each.name: each.preview for each in drawn(arguments={"b": [1, "é"], "a": None, "c": {"k": True}}).arguments
+    }
     assert list(shown.items()) == [("b", '[1,"é"]'), ("a", "null"), ("c", '{"k":true}')]
 
 
 def test_a_long_value_is_cut_and_says_how_long_it_is() -> None:
     long = argument("x" * 1_000)
-    assert long.shown == "x" * VALUE_LIMIT + "… (1000 characters)"
+    assert long.preview == "x" * VALUE_LIMIT + "… (1000 characters)"
     assert long.full == "x" * 1_000
     assert long.shortened
 
 
 def test_many_short_lines_cannot_push_the_title_out_of_sight() -> None:
     tall = argument("\n" * 150 + "end")
-    assert tall.shown.count("\n") < VALUE_LINES
-    assert tall.shown.endswith("… (153 characters)")
+    assert tall.preview.count("\n") < VALUE_LINES
+    assert tall.preview.endswith("… (153 characters)")
     assert tall.full.endswith("end")
 
 
 def test_what_hides_is_spelled_out_in_names_and_values() -> None:
     tricky = argument("a\u202eb\x1b[8m", name="na\u200bme")
-    assert (tricky.name, tricky.shown) == ("na\\u{200b}me", "a\\u{202e}b\\u{1b}[8m")
+    assert (tricky.name, tricky.preview) == ("na\\u{200b}me", "a\\u{202e}b\\u{1b}[8m")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ def test_a_span_of_time_is_told_in_its_largest_unit_that_fits(seconds: float, wo
 @given(st.dictionaries(st.text(min_size=1, max_size=10), JSON, max_size=4), st.text(max_size=20))
 def test_whatever_the_arguments_are_the_card_can_be_drawn_as_it_stands(arguments: dict[str, Any], title: str) -> None:
     made = drawn(arguments=arguments, tool=ToolRef("s", "t", title=title))
-    texts = [made.title, *(text for each in made.arguments for text in (each.name, each.shown, each.full))]
+    texts = [made.title, *(text for each in made.arguments for text in (each.name, each.preview, each.full))]
     assert [strip_control(text) for text in texts] == texts
     assert len(made.arguments) == len(arguments)
 

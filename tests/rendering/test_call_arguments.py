@@ -152,7 +152,7 @@ def test_every_character_is_drawn_or_spelled_out_in_the_whole_call(arguments: di
     for (name, value), each in zip(arguments.items(), made, strict=True):
         assert _read_back(each.full) == _read_back(value.replace("\r\n", "\n"))
         assert _read_back(each.name).strip("“”") == _read_back(name.replace("\r\n", "\n")).strip("“”")
-        assert each.shown == each.full or f"({len(each.full)} characters)" in each.shown
+        assert each.preview == each.full or f"({len(each.full)} characters)" in each.preview
         assert each.label == each.name or f"({len(each.name)} characters)" in each.label
 
 

@@ -113,8 +113,8 @@ def nothing_deadlocked(caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_turn_parked_while_its_card_is_being_posted_still_expires(harness: PostgresHarness) -> None:
     claim, revision = await asking(harness)
     posting = harness.log.mark_delivered(claim.turn_id, revision)
-    _, parked = await overlapping(harness, posting, "commit", harness.log.park(claim))
-    assert parked is None
+    _, suspended = await overlapping(harness, posting, "commit", harness.log.suspend(claim))
+    assert suspended is None
     harness.time += 61
     (again,) = await harness.log.claim(8)
     assert (await harness.log.resume(again)).calls[0].status is StepStatus.EXPIRED
@@ -162,7 +162,7 @@ async def test_posting_a_card_and_deciding_do_not_block_each_other_for_good(
     harness: PostgresHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim, revision = await asking(harness)
-    await harness.log.park(claim)
+    await harness.log.suspend(claim)
     posting = harness.log.mark_delivered(claim.turn_id, revision)
     click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     _, settled = await overlapping(harness, posting, "update approvals", click)
@@ -174,7 +174,7 @@ async def test_deciding_and_stopping_the_turn_behind_do_not_block_each_other_for
     harness: PostgresHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim, _ = await asking(harness)
-    await harness.log.park(claim)
+    await harness.log.suspend(claim)
     behind = await harness.log.enqueue(message("next"))
     click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     settled, stopped = await overlapping(harness, click, "pg_advisory_xact_lock", harness.log.stop(behind.turn_id, BEN))

@@ -215,8 +215,8 @@ def _warning_lines(lines: Iterable[str], theme: ConsoleTheme, width: int) -> Ite
 
 
 def _argument_text(argument: CardArgument, theme: ConsoleTheme) -> str:
-    text = safe_lines(argument.shown)
-    if argument.shown != argument.full:
+    text = safe_lines(argument.preview)
+    if argument.preview != argument.full:
         text = f"{text.removesuffix(')')}, v to view all)"
     return theme.own(text)
 
