@@ -63,7 +63,10 @@ def _wanted(field: FieldInfo | None) -> str:
 
 def _bounds(field: FieldInfo) -> str:
     bounds = {
-        name: getattr(each, name) for each in field.metadata for name in ("gt", "ge", "le") if hasattr(each, name)
+        name: getattr(constraint, name)
+        for constraint in field.metadata
+        for name in ("gt", "ge", "le")
+        if hasattr(constraint, name)
     }
     match bounds:
         case {"ge": least, "le": most}:
@@ -81,7 +84,7 @@ def _choices(annotation: Any) -> Iterator[str]:
     if get_origin(annotation) is Literal:
         yield from map(str, get_args(annotation))
     elif isinstance(annotation, type) and issubclass(annotation, Enum):
-        yield from (str(each.value) for each in annotation)
+        yield from (str(member.value) for member in annotation)
     else:
-        for each in get_args(annotation):
-            yield from _choices(each)
+        for member in get_args(annotation):
+            yield from _choices(member)

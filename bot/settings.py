@@ -101,10 +101,10 @@ def _words(value: Any) -> Any:
 def _snowflakes(value: Any) -> Any:
     """A comma-separated list of Discord's ids, which are numbers."""
     ids = _words(value)
-    for each in ids:
-        if not re.fullmatch(r"[0-9]{1,20}", each):
+    for word in ids:
+        if not re.fullmatch(r"[0-9]{1,20}", word):
             raise ValueError(
-                f"{format_value(each)} is not an id, such as 81384788765712384: Discord copies it in Developer Mode"
+                f"{format_value(word)} is not an id, such as 81384788765712384: Discord copies it in Developer Mode"
             )
     return ids
 
@@ -115,7 +115,7 @@ def _windows(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    return tuple(_window(each.strip()) for each in value.split(",") if each.strip())
+    return tuple(_window(entry.strip()) for entry in value.split(",") if entry.strip())
 
 
 def _window(entry: str) -> tuple[str, int]:
@@ -147,12 +147,12 @@ def _hosts(value: Any) -> Any:
 def _networks(value: Any) -> Any:
     """A comma-separated list of IP addresses and networks, or `*`."""
     words = _words(value)
-    for each in words - {"*"}:
+    for network in words - {"*"}:
         try:
-            ip_network(each)
+            ip_network(network)
         except ValueError:
             raise ValueError(
-                f"{format_value(each)} is not an IP address or a network, such as 10.0.0.2 or 172.16.0.0/12"
+                f"{format_value(network)} is not an IP address or a network, such as 10.0.0.2 or 172.16.0.0/12"
             ) from None
     return words
 
@@ -360,8 +360,8 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources by priority: arguments, environment, .env, files, alternative names."""
         files, others = _files(), _under_other_names()
-        found = [InitSettingsSource(settings_cls, {**each}) for each in (files, others)]
-        return (init_settings, env_settings, dotenv_settings, *found)
+        sources = [InitSettingsSource(settings_cls, {**values}) for values in (files, others)]
+        return (init_settings, env_settings, dotenv_settings, *sources)
 
 
 def _database_url(given: Mapping[str, Any]) -> str:
@@ -436,7 +436,7 @@ def read_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        problems = "; ".join(format_error(each, Settings.model_fields) for each in error.errors())
+        problems = "; ".join(format_error(problem, Settings.model_fields) for problem in error.errors())
         raise SettingsError(f"The environment cannot be used: {problems}.", "correct it there or in .env") from None
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f".env cannot be read: {error}.", "save it as UTF-8 text, or remove it") from error

@@ -68,8 +68,8 @@ async def administer(
     files = read_operator_files(settings)
     person = LocalUser(login_name())
     if settings.auto_migrate:
-        found, wanted = await current(settings)
-        if found != wanted:
+        version, wanted = await current(settings)
+        if version != wanted:
             await upgrade(settings)
     async with (
         open_migrated_database(settings, migrate=False) as database,
@@ -168,9 +168,11 @@ async def create(settings: Settings, name: str, role: ApiRole, workspace: str, e
         raise SettingsError(f"{workspace!r:.100} is no workspace.", "write platform:id, such as slack:T123")
     lifetime = _lifetime(expires)
     async with _opened_tokens(settings) as tokens:
-        made, token = await tokens.create(name, role, workspace, lifetime, _operator())
-    until = f"until {_moment(made.expires_at)}" if made.expires_at else "until it is revoked"
-    sys.stderr.write(f"The token {name} is good for {_where(made)} {until}, as {made.role}. It is shown this once:\n")
+        record, token = await tokens.create(name, role, workspace, lifetime, _operator())
+    until = f"until {_moment(record.expires_at)}" if record.expires_at else "until it is revoked"
+    sys.stderr.write(
+        f"The token {name} is good for {_where(record)} {until}, as {record.role}. It is shown this once:\n"
+    )
     sys.stdout.write(f"{token}\n")
     return 0
 
@@ -178,11 +180,11 @@ async def create(settings: Settings, name: str, role: ApiRole, workspace: str, e
 async def show(settings: Settings, *, as_json: bool) -> int:
     """List all tokens. Return the exit code. Raises CountersignError."""
     async with _opened_tokens(settings) as tokens:
-        found = await tokens.tokens()
+        listed_tokens = await tokens.tokens()
     if as_json:
-        sys.stdout.write(f"{json.dumps([_object(each) for each in found])}\n")
-    elif found:
-        sys.stdout.write(_table([("NAME", "ROLE", "WORKSPACE", "MADE", "STATE"), *map(_row, found)]))
+        sys.stdout.write(f"{json.dumps([_object(api_token) for api_token in listed_tokens])}\n")
+    elif listed_tokens:
+        sys.stdout.write(_table([("NAME", "ROLE", "WORKSPACE", "MADE", "STATE"), *map(_row, listed_tokens)]))
     else:
         sys.stderr.write("There are no tokens. `countersign tokens create NAME --role ROLE` makes one.\n")
     return 0
@@ -202,8 +204,8 @@ async def _opened_tokens(settings: Settings) -> AsyncIterator[SqlTokenStore]:
     from bot.storage.api_tokens import SqlTokenStore  # noqa: PLC0415 - loads the database's libraries
 
     if settings.auto_migrate:
-        found, wanted = await current(settings)
-        if found != wanted:
+        version, wanted = await current(settings)
+        if version != wanted:
             await upgrade(settings)
     async with open_migrated_database(settings, migrate=False) as database:
         yield SqlTokenStore(database)
@@ -234,8 +236,8 @@ def _lifetime(text: str) -> float | None:
 
 
 def _row(token: ApiToken) -> Sequence[str]:
-    made = f"{_moment(token.created_at)} by {token.created_by}"
-    return (token.name, token.role.value, token.workspace or "all", made, _state(token))
+    creation = f"{_moment(token.created_at)} by {token.created_by}"
+    return (token.name, token.role.value, token.workspace or "all", creation, _state(token))
 
 
 def _state(token: ApiToken) -> str:

@@ -204,8 +204,8 @@ async def _opened_trail(settings: Settings) -> AsyncIterator[SqlAuditTrail]:
 
 
 async def _require_database(settings: Settings) -> None:
-    found, _ = await current(settings)
-    if not found:
+    version, _ = await current(settings)
+    if not version:
         raise DatabaseError("There is no database yet, and so no audit.", "start the bot once, or check DATABASE_URL")
 
 

@@ -148,20 +148,20 @@ class _Session:
     def _terminal(self) -> Terminal:
         options, person, streams = self.options, self.person, self.streams
         address = read_address(self.settings.database_url)
-        shared, kept = isinstance(address, PostgresServer), address.folder / "files"
+        shared, files = isinstance(address, PostgresServer), address.folder / "files"
         if options.message is not None:
             return one_question(
-                options.message, person, streams, approve=options.approve, json=options.json, files=kept, shared=shared
+                options.message, person, streams, approve=options.approve, json=options.json, files=files, shared=shared
             )
         if not self._interactive:
-            return piped(person, streams, approve=options.approve, json=options.json, files=kept, shared=shared)
+            return piped(person, streams, approve=options.approve, json=options.json, files=files, shared=shared)
         return on_screen(
             person,
             streams,
             model=self.choice.label,
             approve=options.approve,
             history=address.folder / "history",
-            files=kept,
+            files=files,
             shared=shared,
         )
 

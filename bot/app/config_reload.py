@@ -98,12 +98,12 @@ class ConfigReloader:
     async def refresh(self) -> None:
         """Read the stores and apply changes now."""
         async with self._refreshing:
-            found = await self._read()
+            stored = await self._read()
             self.rules.replace_file(self.files.policies)
-            self.rules.amend(found.rules, found.profiles, found.bindings)
-            await self.toolbox.reconcile(await self._entries(found))
+            self.rules.amend(stored.rules, stored.profiles, stored.bindings)
+            await self.toolbox.reconcile(await self._entries(stored))
             self._warn_of_idle_rules()
-            self._seen = found.revision
+            self._seen = stored.revision
 
     def _warn_of_idle_rules(self) -> None:
         """Log each rule of the operator that names a tool missing from its server, once."""
@@ -120,7 +120,7 @@ class ConfigReloader:
         """
         for _ in range(_READINGS):
             # The revision is read before the rows, and bindings before the profiles that they name.
-            found = _OnDisk(
+            stored = _OnDisk(
                 await self.servers.revision(),
                 await self.pins.pinned(),
                 await self.policies.rules(),
@@ -130,9 +130,9 @@ class ConfigReloader:
                 await self.servers.records(),
                 {} if self.sign_ins is None else await self.sign_ins.versions(),
             )
-            if await self.servers.revision() == found.revision:
+            if await self.servers.revision() == stored.revision:
                 break
-        return found
+        return stored
 
     async def difference(self) -> ConfigDiff:
         """Return the difference between the operator's files and the configuration in force. Raises SettingsError."""
@@ -141,12 +141,12 @@ class ConfigReloader:
     async def reload(self) -> ConfigDiff:
         """Read the operator's files again and apply them. Raises SettingsError."""
         files = await asyncio.to_thread(self.read_files)
-        found = _difference(self.files, files)
+        difference = _difference(self.files, files)
         self.files = files
         # If the refresh fails, the next poll applies the files.
         self._seen = -1
         await self.refresh()
-        return found
+        return difference
 
     def rejection_reason(self, config: ServerConfig) -> str:
         """Return the reason why a definition made in chat is not allowed; empty if it is."""
@@ -180,14 +180,14 @@ class ConfigReloader:
         """Return a short text that names the approvers of a call in a conversation."""
         return self.rules.rules(conversation).signatories.needed(terms)
 
-    async def _entries(self, found: _OnDisk) -> Sequence[DesiredServer]:
-        of_file = [_with_memory(entry, found) for entry in self.files.servers.entries]
-        taken = {entry.config.name for entry in of_file}
+    async def _entries(self, stored: _OnDisk) -> Sequence[DesiredServer]:
+        of_file = [_with_memory(entry, stored) for entry in self.files.servers.entries]
+        names = {entry.config.name for entry in of_file}
         # In parallel: one file on an unavailable disk must not delay the others.
-        of_admins = await asyncio.gather(*(self._entry(record, found, taken) for record in found.records))
+        of_admins = await asyncio.gather(*(self._entry(record, stored, names) for record in stored.records))
         return [*of_file, *of_admins]
 
-    async def _entry(self, record: ServerRecord, found: _OnDisk, taken: set[str]) -> DesiredServer:
+    async def _entry(self, record: ServerRecord, stored: _OnDisk, names_of_file: set[str]) -> DesiredServer:
         config, problem, secrets = record.config, "", frozenset[str]()
         try:
             values = await self.servers.read_secrets(record)
@@ -200,22 +200,22 @@ class ConfigReloader:
             problem = str(error)
         except InvalidDefinition as unusable:
             problem = unusable.sentence
-        if config.name in taken:
+        if config.name in names_of_file:
             problem = (
                 f"The operator's file has a server {config.name} too, which goes first. Fix: rename one of them; "
                 f"this one goes by its id, {config.id}"
             )
-        return _with_memory(DesiredServer(config, record.enablement, secrets=secrets, problem=problem), found)
+        return _with_memory(DesiredServer(config, record.enablement, secrets=secrets, problem=problem), stored)
 
 
-def _with_memory(entry: DesiredServer, found: _OnDisk) -> DesiredServer:
+def _with_memory(entry: DesiredServer, stored: _OnDisk) -> DesiredServer:
     """Return the server with its stored capabilities and pins."""
     server_id = entry.config.id
     return replace(
         entry,
-        synced=found.known.get(server_id, CachedCapabilities()),
-        pinned=found.pinned.get(server_id),
-        signed_in=found.signed_in.get(SignInKey(server_id), 0),
+        synced=stored.known.get(server_id, CachedCapabilities()),
+        pinned=stored.pinned.get(server_id),
+        signed_in=stored.signed_in.get(SignInKey(server_id), 0),
     )
 
 
@@ -246,7 +246,9 @@ def _templates_changed(before: OperatorFiles, after: OperatorFiles) -> str:
 def _what_changed(old: DesiredServer, new: DesiredServer) -> str:
     """Return the names of the changed fields, without values: they may be secrets."""
     names = [
-        each.name for each in fields(ServerConfig) if getattr(old.config, each.name) != getattr(new.config, each.name)
+        option.name
+        for option in fields(ServerConfig)
+        if getattr(old.config, option.name) != getattr(new.config, option.name)
     ]
     if old.enablement is not new.enablement:
         names.insert(0, str(new.enablement))

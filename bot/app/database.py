@@ -140,8 +140,8 @@ async def back_up(settings: Settings, target: Path) -> Backup:
     match read_address(settings.database_url):
         case SqliteFile(path):
             module = await asyncio.to_thread(importlib.import_module, "bot.storage.backup")
-            made: Backup = await asyncio.to_thread(module.back_up, path, target)
-            return made
+            backup: Backup = await asyncio.to_thread(module.back_up, path, target)
+            return backup
         case PostgresServer() as server:
             raise DatabaseError(
                 f"The database {server.name} is on a server, which has tools of its own for that.",
@@ -225,14 +225,14 @@ class CheckpointWriter:
         module = await asyncio.to_thread(importlib.import_module, "bot.storage.checkpoints")
         keys = self._database.audit_keys
         try:
-            made: Checkpoint = await self._database.run(
+            checkpoint: Checkpoint = await self._database.run(
                 lambda connection: module.make_checkpoint(connection, keys), patience=_DATABASE_SECONDS
             )
         except CountersignError as error:
             self._failed("database", error.cause, "look at the database")
             return None
         self._works("database")
-        return made
+        return checkpoint
 
     async def _append(self, checkpoint: Checkpoint) -> bool:
         if self._file is None:
@@ -309,12 +309,12 @@ async def _piped(command: tuple[str, ...], line: str, environment: Mapping[str, 
         return getattr(error, "strerror", None) or str(error)
     try:
         async with asyncio.timeout(COMMAND_SECONDS):
-            _, said = await process.communicate(line.encode())
+            _, error_output = await process.communicate(line.encode())
     except TimeoutError:
         return f"it took more than {COMMAND_SECONDS:g} s"
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    output = " ".join(said.decode("utf-8", "replace").split())[:_LONGEST_REASON]
+    output = " ".join(error_output.decode("utf-8", "replace").split())[:_LONGEST_REASON]
     return f"exit code {process.returncode}: {output}" if process.returncode else ""

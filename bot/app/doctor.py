@@ -68,24 +68,24 @@ def _of_order(choice: ModelChoice) -> list[Check]:
     names = choice.names
     if "demo" not in names[:-1]:
         return []
-    said = f"The demo always answers: {', '.join(names[names.index('demo') + 1 :])} will never be asked."
-    return [Check("order", CheckStatus.DOUBTFUL, said, "write demo last, or leave it out")]
+    problem = f"The demo always answers: {', '.join(names[names.index('demo') + 1 :])} will never be asked."
+    return [Check("order", CheckStatus.DOUBTFUL, problem, "write demo last, or leave it out")]
 
 
 def _of_windows(settings: Settings, choice: ModelChoice) -> list[Check]:
-    found = []
+    checks = []
     before: list[str] = []
     for pattern, _ in settings.context_tokens:
         fitting = [name for name in choice.names if fnmatchcase(name, pattern)]
         if pattern != "*" and not fitting:
-            said = f"CONTEXT_TOKENS has a window for {pattern!r}, which no model of BOT_MODEL is called."
+            problem = f"CONTEXT_TOKENS has a window for {pattern!r}, which no model of BOT_MODEL is called."
             fix = "write it like PROVIDER:NAME, with * for any letters, unless a profile names such a model"
-            found.append(Check("windows", CheckStatus.DOUBTFUL, said, fix))
-        elif pattern != "*" and all(any(fnmatchcase(name, each) for each in before) for name in fitting):
-            said = f"The window that CONTEXT_TOKENS has for {pattern!r} never counts: one before it fits as well."
-            found.append(Check("windows", CheckStatus.DOUBTFUL, said, "write the narrower ones first"))
+            checks.append(Check("windows", CheckStatus.DOUBTFUL, problem, fix))
+        elif pattern != "*" and all(any(fnmatchcase(name, earlier) for earlier in before) for name in fitting):
+            problem = f"The window that CONTEXT_TOKENS has for {pattern!r} never counts: one before it fits as well."
+            checks.append(Check("windows", CheckStatus.DOUBTFUL, problem, "write the narrower ones first"))
         before.append(pattern)
-    return found
+    return checks
 
 
 def _of_prices(settings: Settings, files: OperatorFiles, choice: ModelChoice) -> list[Check]:
@@ -119,31 +119,31 @@ def _found(choice: ModelChoice, model: ListsModels, availability: Availability, 
     service = model.service_name
     match availability:
         case Available(window, until) if until:
-            finding, said = CheckStatus.DOUBTFUL, f"{service} has it until {until}.{_window(choice, model, window)}"
+            finding, result = CheckStatus.DOUBTFUL, f"{service} has it until {until}.{_window(choice, model, window)}"
             fix = "name a newer one in BOT_MODEL by then"
         case Available(int(window)) if choice.window is not None and choice.window > window:
             finding = CheckStatus.DOUBTFUL
-            said = f"{service} has it, with a window of {window:,} tokens. CONTEXT_TOKENS says {choice.window:,}."
+            result = f"{service} has it, with a window of {window:,} tokens. CONTEXT_TOKENS says {choice.window:,}."
             fix = "set CONTEXT_TOKENS to no more than that for it, or leave it out"
         case Available(window):
-            finding, said, fix = CheckStatus.WELL, f"{service} has it.{_window(choice, model, window)}", ""
+            finding, result, fix = CheckStatus.WELL, f"{service} has it.{_window(choice, model, window)}", ""
         case Retired():
-            finding, said = CheckStatus.BROKEN, f"{service} has retired it: nothing is answered with it any more."
+            finding, result = CheckStatus.BROKEN, f"{service} has retired it: nothing is answered with it any more."
             fix = "name a newer one in BOT_MODEL"
         case NotListed(names):
-            said = f"{service} does not list it among its {pluralize(len(names), 'model')}."
+            result = f"{service} does not list it among its {pluralize(len(names), 'model')}."
             fix = f"have it loaded there, or name one that it has{_such_as(choice, names)}"
             finding = CheckStatus.BROKEN
             if not _lists_all(choice):
                 finding, fix = CheckStatus.DOUBTFUL, f"if questions fail, {fix}"
         case NotReported(why):
             finding = CheckStatus.DOUBTFUL
-            said = f"{service} was reached, and could not be asked which models it has" + (f": {why}" if why else "")
-            said, fix = (
-                f"{said.rstrip('.')}.",
+            result = f"{service} was reached, and could not be asked which models it has" + (f": {why}" if why else "")
+            result, fix = (
+                f"{result.rstrip('.')}.",
                 "ask it something: it may answer all the same" if why else _address(choice),
             )
-    return Check(choice.name, finding, said, fix, seconds)
+    return Check(choice.name, finding, result, fix, seconds)
 
 
 def _lists_all(choice: ModelChoice) -> bool:
@@ -164,13 +164,13 @@ def _window(choice: ModelChoice, model: ListsModels, tokens: int | None) -> str:
         return f" CONTEXT_TOKENS gives it a window of {choice.window:,} tokens."
     if tokens is not None:
         return f" Its window has {tokens:,} tokens."
-    taken = model.capabilities.context_tokens
-    return f" How large its window is was not said: without CONTEXT_TOKENS it is taken for {taken:,} tokens."
+    window = model.capabilities.context_tokens
+    return f" How large its window is was not said: without CONTEXT_TOKENS it is taken for {window:,} tokens."
 
 
 def _such_as(choice: ModelChoice, names: Sequence[str]) -> str:
     close = difflib.get_close_matches(choice.config["model"], names, _MOST_NAMES) or sorted(names)[:_MOST_NAMES]
-    return f", such as {', '.join(single_line(each, _LONGEST_NAME) for each in close)}" if close else ""
+    return f", such as {', '.join(single_line(name, _LONGEST_NAME) for name in close)}" if close else ""
 
 
 # -------------------- web check
@@ -303,9 +303,9 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     async with aclosing(examine_web(settings)) as of_web:
         async for check in of_web:
             yield "web", check
-    async with aclosing(_of_database_and_servers(settings, files)) as found:
-        async for each in found:
-            yield each
+    async with aclosing(_of_database_and_servers(settings, files)) as of_servers:
+        async for labelled in of_servers:
+            yield labelled
 
 
 def _of_secrets(settings: Settings) -> Check:

@@ -86,10 +86,10 @@ def audit_keys(settings: Settings) -> AuditKeys:
 
 
 def _key_beside(path: Path, level: int) -> tuple[bytes, ...]:
-    kept = load_or_create_key(path)
-    if kept.new:
-        log.log(level, "new key of stored secrets and of the audit in %s: keep a copy of it, but not beside", kept.path)
-    return read_keys(kept.text, f"The file {kept.path}")
+    key = load_or_create_key(path)
+    if key.new:
+        log.log(level, "new key of stored secrets and of the audit in %s: keep a copy of it, but not beside", key.path)
+    return read_keys(key.text, f"The file {key.path}")
 
 
 def _existing_key_beside(path: Path) -> tuple[bytes, ...]:
@@ -115,18 +115,18 @@ class UsableSecrets:
         folder = self._folder.resolve()
         # The text of the path is checked first: other paths are not opened, since they may be on a network.
         normalized = Path(os.path.normpath(path))
-        if not any(normalized.is_relative_to(each) for each in (folder, self._folder.absolute())):
+        if not any(normalized.is_relative_to(allowed) for allowed in (folder, self._folder.absolute())):
             raise _outside(path, folder)
         try:
             # A symbolic link in the folder may point anywhere.
-            found = Path(path).resolve()
+            resolved = Path(path).resolve()
         except (OSError, RuntimeError, ValueError):
             raise SecretUnavailable(
                 f"The file {path} cannot be read: its links lead nowhere.", "see that it is there"
             ) from None
-        if not found.is_relative_to(folder):
+        if not resolved.is_relative_to(folder):
             raise _outside(path, folder)
-        return open_regular_file(str(found))
+        return open_regular_file(str(resolved))
 
 
 def _outside(path: str, folder: Path) -> SecretUnavailable:

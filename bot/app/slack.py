@@ -46,7 +46,7 @@ async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> Asy
     async with workspaces.open_slack(
         _plain(settings.slack_bot_token),
         url=settings.slack_api_url,
-        groups=frozenset(each for each in named if each.startswith("slack-group:")),
+        groups=frozenset(name for name in named if name.startswith("slack-group:")),
         streaming=sending.Streaming(settings.slack_streaming),
         observe=observe,
     ) as workspace:
@@ -100,7 +100,7 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
     async def team() -> str:
         return (await workspace.api.identity()).team
 
-    made = homes.HomeTabBuilder(
+    builder = homes.HomeTabBuilder(
         team,
         services.stores.archive,
         runtime.turn_log.get_approval,
@@ -110,7 +110,7 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
         services.toolbox,
     )
     records: SlackLookups = context.SlackLookups(
-        services.stores.opinions.save, runtime.turn_log.get_approval, made.home
+        services.stores.opinions.save, runtime.turn_log.get_approval, builder.home
     )
     return records
 

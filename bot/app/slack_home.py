@@ -54,7 +54,7 @@ class HomeTabBuilder:
         theirs = await read_pending_approvals(
             self.overview, (f"{here}:",), partial(can_approve, self.rules, member), limit=MOST_READ, most_read=MOST_READ
         )
-        calls = await asyncio.gather(*(self._call(each.approval_id) for each in theirs.calls[:SHOWN]))
+        calls = await asyncio.gather(*(self._call(call.approval_id) for call in theirs.calls[:SHOWN]))
         elicitations = await self.overview.open_elicitations(member.author.principal, f"{here}:", SHOWN)
         questions = await asyncio.gather(*map(self._question, elicitations))
         return Home(
@@ -69,13 +69,13 @@ class HomeTabBuilder:
 
     async def _call(self, approval_id: str) -> PendingApprovalSummary | None:
         """Return the call, None if it is no longer pending."""
-        found = await _readable(self.approval(approval_id))
-        return PendingApprovalSummary(*found) if found is not None and found[1].status is StepStatus.AWAITING else None
+        call = await _readable(self.approval(approval_id))
+        return PendingApprovalSummary(*call) if call is not None and call[1].status is StepStatus.AWAITING else None
 
     async def _question(self, elicitation_id: str) -> OpenElicitation | None:
         """Return the elicitation, None if it is no longer open."""
-        found = await _readable(self.inquiry(elicitation_id))
-        return found if found is not None and found.elicitation.open else None
+        elicitation = await _readable(self.inquiry(elicitation_id))
+        return elicitation if elicitation is not None and elicitation.elicitation.open else None
 
     def _servers(self, here: str) -> Sequence[ServerSnapshot]:
         return [state for state in self.servers.servers() if state.config.workspace in (EVERYWHERE, here)]

@@ -76,8 +76,8 @@ def attach_surface(surface: ApiSurface, settings: Settings, runtime: Runtime) ->
         if name == OPERATOR_NAME:
             return ApiClient(name, ApiRole.ADMIN) if _admin_token(settings) else None
         tokens = await runtime.services.stores.tokens.tokens()
-        found = next((token for token in tokens if token.name == name and token.is_valid(time.time())), None)
-        return None if found is None else ApiClient(found.name, found.role, found.workspace)
+        valid = next((token for token in tokens if token.name == name and token.is_valid(time.time())), None)
+        return None if valid is None else ApiClient(valid.name, valid.role, valid.workspace)
 
     surface.set_client_lookup(find_caller)
 

@@ -61,7 +61,7 @@ def main() -> None:
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "countersign"
-        said = error.format_message().replace("Value error, ", "")
-        print_error(f"{said}{'' if said.endswith(('.', '?')) else '.'} Fix: see `{command} --help`")
+        message = error.format_message().replace("Value error, ", "")
+        print_error(f"{message}{'' if message.endswith(('.', '?')) else '.'} Fix: see `{command} --help`")
         code = USAGE
     sys.exit(code or 0)

@@ -42,8 +42,8 @@ def usage(
     _say("usage", context.args, as_json=as_json, workspace=workspace, debug=debug)
 
 
-def _say(group: str, said: Sequence[str], *, as_json: bool, workspace: str, debug: bool) -> None:
-    words = ["help" if word in ("-h", "--help") else word for word in said]
+def _say(group: str, arguments: Sequence[str], *, as_json: bool, workspace: str, debug: bool) -> None:
+    words = ["help" if word in ("-h", "--help") else word for word in arguments]
 
     async def answer(settings: Settings) -> int:
         from bot.app.administration import administer  # noqa: PLC0415

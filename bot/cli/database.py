@@ -33,9 +33,9 @@ def current(*, debug: Debug = False) -> None:
     async def show(settings: Settings) -> int:
         from bot.app.database import current  # noqa: PLC0415
 
-        found, wanted = await current(settings)
-        typer.echo(f"database: {found or 'empty'}, this release: {wanted}")
-        return 0 if found == wanted else FAILED
+        version, wanted = await current(settings)
+        typer.echo(f"database: {version or 'empty'}, this release: {wanted}")
+        return 0 if version == wanted else FAILED
 
     run_command(show, debug=debug)
 
@@ -51,8 +51,8 @@ def backup(
     async def copy(settings: Settings) -> int:
         from bot.app.database import back_up  # noqa: PLC0415
 
-        made = await back_up(settings, target)
-        typer.echo(f"{made.path} has everything up to now, {made.size:,} bytes. Its audit ends with {made.head}")
+        backup = await back_up(settings, target)
+        typer.echo(f"{backup.path} has everything up to now, {backup.size:,} bytes. Its audit ends with {backup.head}")
         return 0
 
     run_command(copy, debug=debug)

@@ -66,8 +66,8 @@ def rotate(*, debug: Debug = False) -> None:
         resealed = await rotate(settings)
         many = "1 stored secret is" if resealed.count == 1 else f"{resealed.count} stored secrets are"
         typer.echo(f"{many} encrypted with the first key now.")
-        for each in resealed.unopened:
-            typer.echo(f"countersign: no key opens {each}. Fix: set it again", err=True)
+        for secret in resealed.unopened:
+            typer.echo(f"countersign: no key opens {secret}. Fix: set it again", err=True)
         return FAILED if resealed.unopened else 0
 
     run_command(encrypt_anew, debug=debug)
