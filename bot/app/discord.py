@@ -53,7 +53,7 @@ async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) 
     context, audience = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
-            for name in ("bot.platforms.discord.context", "bot.chat.message_handler")
+            for name in ("bot.platforms.discord.context", "bot.chat.context")
         )
     )
     stores = runtime.services.stores

@@ -6,34 +6,16 @@ alone, empty if the button took effect.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-
 from bot.chat.actions import ApprovalRef, FeedbackValue, SendFeedback
+from bot.chat.context import Lookups
 from bot.chat.rejection_messages import BUTTON_EXPIRED, rejection_message
 from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.turns import StepStatus, ToolStep, Turn
+from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import NotFound, QueueFull
 from bot.ports import EngineApi
 from bot.rendering.approval_card import approval_card, parse_grant_option
 from bot.rendering.timeline import CheckCallAction, Offer, RunAgainAction, StopTurnAction
-
-
-@dataclass(frozen=True, slots=True)
-class Lookups:
-    """Optional lookups. `opinion` stores feedback on a turn's answer: the turn's id, True for good, and the author.
-    `approval` finds the call of an approval (`ApprovalLog.get_approval`).
-    """
-
-    opinion: Callable[[str, bool, Author], Awaitable[None]] | None = None
-    approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]] | None = None
-
-    async def find_approval(self, approval_id: str) -> ToolStep | None:
-        """Return the call of an approval as it is now, None if it is unknown."""
-        approval = await self.approval(approval_id) if self.approval is not None else None
-        return None if approval is None else approval[1]
-
 
 ENDED = "That has ended already."
 THANKS = "Thank you, noted."

@@ -33,11 +33,10 @@ from bot.chat.actions import (
     ViewPendingCall,
 )
 from bot.chat.argument_editing import edit_command, is_edit_form
-from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.card_messages import confirmation_message
 from bot.chat.command_runner import CommandRunner, Responder
+from bot.chat.context import ChatContext
 from bot.chat.decisions import (
-    Lookups,
     approve_with_grant,
     decide,
     find_approval_step,
@@ -47,7 +46,6 @@ from bot.chat.decisions import (
 )
 from bot.chat.elicitation_forms import is_elicitation_form
 from bot.chat.forms import ConfirmationSubmitted, DenialSubmitted, FormSubmitted, Submission, read_submission
-from bot.chat.message_handler import AudiencePolicy
 from bot.chat.message_model import Message
 from bot.chat.rejection_messages import (
     BUTTON_EXPIRED,
@@ -65,7 +63,6 @@ from bot.domain.commands import FormSubmission, Invocation
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import CountersignError, NotFound
-from bot.ports import EngineApi
 from bot.rendering.approval_card import approval_card
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 
@@ -137,20 +134,17 @@ class InteractionHandler:
 
     def __init__(
         self,
-        engine: EngineApi,
+        context: ChatContext,
         *,
         platform: str,
-        records: Lookups,
-        audience: AudiencePolicy,
-        background_tasks: BackgroundTasks,
         commands: CommandRunner,
         pending: PendingActions,
     ) -> None:
-        self._engine = engine
+        self._engine = context.engine
         self._platform = platform
-        self._records = records
-        self._audience = audience
-        self._background_tasks = background_tasks
+        self._records = context.records
+        self._audience = context.audience
+        self._background_tasks = context.background_tasks
         self._commands = commands
         self._pending = pending
 

@@ -1,9 +1,9 @@
 """Messages of users to turns, on every chat platform: who is answered, in which order, and with which context.
 
-The audience policy says which users the bot answers; rights of approvers and admins are checked elsewhere. The bot
-answers direct messages, mentions, and in a thread with one of its turns also messages that mention no other user.
-Commands in a message for the bot (`@bot mcp list`) are run, other messages become turns. A message becomes one turn,
-however often it arrives, and messages of one thread become turns in order of arrival.
+The bot answers direct messages, mentions, and in a thread with one of its turns also messages that mention no other
+user, if the audience policy allows their authors. Commands in a message for the bot (`@bot mcp list`) are run, other
+messages become turns. A message becomes one turn, however often it arrives, and messages of one thread become turns in
+order of arrival.
 
 A platform gives parsed messages, `PlatformFacts`, and what only it can do (`MessagePlatform`).
 """
@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.context import ChatContext
 from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
 from bot.chat.thread_context import (
     UNREAD,
@@ -41,8 +42,6 @@ NOTHING_SAID = "What can I do for you? Mention me together with your question."
 WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
 FORWARDED = "(forwarded a message)"
 FORWARDED_LABEL = "(forwarded)"
-NOT_FOR_GUESTS = "I may not answer guests of this workspace. Please ask a full member."
-NOT_FOR_STRANGERS = "I may not answer people from outside, only members."
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 PATIENCE_SECONDS = 900.0
 """Seconds that storing a message is retried on a platform that does not deliver it again."""
@@ -54,24 +53,6 @@ returns only with the next backfill.
 """
 
 # -------------------- values
-
-
-@dataclass(frozen=True, slots=True)
-class AudiencePolicy:
-    """Rules of response. Guests belong to the workspace, external users to another one (Slack Connect); neither gets
-    an answer unless the operator allows it. `follow_threads`: the bot also answers unmentioned messages in its
-    threads.
-    """
-
-    follow_threads: bool = True
-    guests: bool = False
-    strangers: bool = False
-
-    def rejection(self, member: Member) -> str:
-        """Return why the bot does not answer this user, empty if it does."""
-        if member.external and not self.strangers:
-            return NOT_FOR_STRANGERS
-        return NOT_FOR_GUESTS if member.guest and not self.guests else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,21 +269,18 @@ class MessageHandler(Generic[M]):
     def __init__(
         self,
         platform: MessagePlatform[M],
-        engine: EngineApi,
-        commands: Commands,
-        audience: AudiencePolicy,
-        background_tasks: BackgroundTasks,
+        context: ChatContext,
         *,
         on_unreadable: Callable[[M], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self._platform = platform
         self._facts = platform.facts
-        self._engine = engine
-        self._commands = commands
-        self._audience = audience
-        self._background_tasks = background_tasks
+        self._engine = context.engine
+        self._commands = context.commands
+        self._audience = context.audience
+        self._background_tasks = context.background_tasks
         self._on_unreadable = on_unreadable
-        self._threads = ThreadTracker(engine, follow_threads=audience.follow_threads)
+        self._threads = ThreadTracker(context.engine, follow_threads=context.audience.follow_threads)
         self._locks = KeyedLock()
         self._storing = BackgroundTasks(OF_ALL_AT_ONCE, AT_ONCE)
         self._done = RecentKeys()

@@ -10,9 +10,9 @@ import pytest
 
 from bot.chat.actions import ApprovalRef, Approve, ViewCall
 from bot.chat.card_messages import UNREACHED
+from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.decisions import ENDED, IN_HAND
 from bot.chat.interactions import NO_OUTSIDERS
-from bot.chat.message_handler import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import (

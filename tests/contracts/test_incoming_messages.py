@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from bot.chat import message_handler
-from bot.chat.message_handler import NOT_FOR_STRANGERS, NOTHING_SAID, AudiencePolicy
+from bot.chat.context import NOT_FOR_STRANGERS, AudiencePolicy
+from bot.chat.message_handler import NOTHING_SAID
 from bot.chat.rejection_messages import NOT_STORED
 from bot.chat.thread_context import UNREAD
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull

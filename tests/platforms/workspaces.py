@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from bot.chat.actions import Action, encode
-from bot.chat.message_handler import AudiencePolicy
+from bot.chat.context import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.views import MessageRefs, TurnView
 from bot.platforms.discord.app import DiscordSurface

@@ -14,7 +14,7 @@ from time import time
 
 from bot.chat.cache import TtlCache
 from bot.chat.card_messages import NO_MEMBER, remote_approvals
-from bot.chat.message_handler import AudiencePolicy
+from bot.chat.context import AudiencePolicy
 from bot.chat.message_sender import MessageSender
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 
 import discord
 
-from bot.chat.background_tasks import BackgroundTasks
-from bot.chat.decisions import Lookups
-from bot.chat.message_handler import AudiencePolicy
+from bot.chat.context import ChatContext, Lookups
 from bot.domain.conversations import ConversationKey, Member
 from bot.platforms.discord.channels import ChannelRef, conversation
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
-from bot.ports import Commands, EngineApi
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +23,13 @@ class DiscordLookups(Lookups):
     engaged: Callable[[str, float, int], Awaitable[Sequence[ConversationKey]]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformContext:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformContext(ChatContext):
     """Discord on one side, the engine and the commands on the other."""
 
+    records: DiscordLookups
     rest: Rest
     people: UserDirectory
-    audience: AudiencePolicy
-    background_tasks: BackgroundTasks
-    engine: EngineApi
-    commands: Commands
-    records: DiscordLookups = DiscordLookups()
 
     async def home_guild(self, spot: ChannelRef, user: str) -> str:
         """Return the guild of a conversation. For a direct one return the user's guild, empty for an unknown user.
@@ -59,17 +52,3 @@ class PlatformContext:
     async def where(self, spot: ChannelRef, user: str) -> ConversationKey:
         """Return the conversation in a channel. Raises DeliveryFailed."""
         return conversation(await self.home_guild(spot, user), spot.channel, spot.thread)
-
-
-@dataclass(frozen=True, slots=True)
-class TextCommand:
-    """A command in a message (`@bot mcp list`): its words with the name first, the user, the conversation, and the
-    message to answer, by its channel or thread and its id. `direct` is True in a direct conversation.
-    """
-
-    words: tuple[str, ...]
-    member: Member
-    conversation: ConversationKey
-    place: str
-    message: str
-    direct: bool = False

@@ -57,7 +57,7 @@ _FOR_GOOD: Mapping[int, tuple[str, str]] = {
 class GatewayHandler(Protocol):
     """Receiver of gateway events. Its methods do not block."""
 
-    def connected(self, client: discord.Client, *, reads_all: bool) -> None:
+    def on_connecting(self, client: discord.Client, *, reads_all: bool) -> None:
         """Prepare for a client that is about to connect, with or without the Message Content intent."""
 
     def on_session_start(self, client: discord.Client, at: float) -> None:
@@ -66,10 +66,10 @@ class GatewayHandler(Protocol):
     async def on_message(self, message: discord.Message) -> None:
         """Handle a message."""
 
-    async def pressed(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
+    async def on_action(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
         """Handle a click on one of the bot's buttons."""
 
-    async def sent(self, interaction: discord.Interaction[Any]) -> None:
+    async def on_modal(self, interaction: discord.Interaction[Any]) -> None:
         """Handle the submission of a modal."""
 
 
@@ -79,17 +79,17 @@ class Gateway:
     def __init__(
         self,
         rest: Rest,
-        ears: GatewayHandler,
+        handler: GatewayHandler,
         prepare: Callable[[discord.Client], Awaitable[None]],
         *,
         clock: Callable[[], float] = time,
     ) -> None:
         self._rest = rest
-        self._ears = ears
+        self._handler = handler
         self._prepare = prepare
         self._clock = clock
         self._refused_content = False
-        self._client: _Hearing | None = None
+        self._client: _Client | None = None
 
     @property
     def receiving(self) -> bool:
@@ -114,8 +114,8 @@ class Gateway:
     async def _session(self) -> None:
         """Run one client from its connection to its failure. Raises DeliveryFailed."""
         plan = await self._plan()
-        client = _client(self._ears, plan, self._clock)
-        self._ears.connected(client, reads_all=plan.reads_all)
+        client = _client(self._handler, plan, self._clock)
+        self._handler.on_connecting(client, reads_all=plan.reads_all)
         self._client = client
         try:
             with map_errors("sign in"):
@@ -203,12 +203,12 @@ class _Plan:
     reads_all: bool
 
 
-class _Hearing(discord.Client):
+class _Client(discord.Client):
     """Client that passes on events until it is detached."""
 
-    def __init__(self, ears: GatewayHandler, clock: Callable[[], float], **options: Any) -> None:
+    def __init__(self, handler: GatewayHandler, clock: Callable[[], float], **options: Any) -> None:
         super().__init__(**options)
-        self._ears = ears
+        self._handler = handler
         self._clock = clock
         self.receiving = False
         self._left = False
@@ -248,11 +248,11 @@ class _Hearing(discord.Client):
 
     async def on_ready(self) -> None:
         self.receiving = True
-        self._ears.on_session_start(self, self._began)
+        self._handler.on_session_start(self, self._began)
 
     async def on_message(self, message: discord.Message) -> None:
         with in_context(request=str(message.id)):
-            await self._ears.on_message(message)
+            await self._handler.on_message(message)
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
         # Not by discord.py's items and modals: a button says itself what it does, whichever process drew it, also one
@@ -261,9 +261,9 @@ class _Hearing(discord.Client):
         with in_context(request=str(interaction.id)):
             match interaction.type:
                 case discord.InteractionType.component:
-                    await self._ears.pressed(interaction, str(data.get("custom_id") or ""))
+                    await self._handler.on_action(interaction, str(data.get("custom_id") or ""))
                 case discord.InteractionType.modal_submit:
-                    await self._ears.sent(interaction)
+                    await self._handler.on_modal(interaction)
                 case _:
                     return
 
@@ -272,13 +272,13 @@ class _Hearing(discord.Client):
         log.error("event from Discord not processed (%s)", event_method, exc_info=True)  # noqa: LOG014
 
 
-class _Sharded(_Hearing, discord.AutoShardedClient):
+class _Sharded(_Client, discord.AutoShardedClient):
     """Client with several shards, which Discord requires above 2,500 guilds. It resumes fewer sessions than a client
     with one connection, which is preferred where possible.
     """
 
 
-def _client(ears: GatewayHandler, plan: _Plan, clock: Callable[[], float]) -> _Hearing:
+def _client(handler: GatewayHandler, plan: _Plan, clock: Callable[[], float]) -> _Client:
     # Like the API's address, the gateway's belongs to the library's class: one process speaks to one Discord.
     DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(plan.url)
     intents = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=plan.reads_all)
@@ -290,7 +290,7 @@ def _client(ears: GatewayHandler, plan: _Plan, clock: Callable[[], float]) -> _H
         "max_messages": KEPT_MESSAGES,
         "max_ratelimit_timeout": LONGEST_WAIT,
     }
-    return (_Sharded if plan.shards > 1 else _Hearing)(ears, clock, **options)
+    return (_Sharded if plan.shards > 1 else _Client)(handler, clock, **options)
 
 
 def _next_pause(failures: int) -> float:

@@ -56,7 +56,7 @@ from bot.platforms.discord.channels import (
 )
 from bot.platforms.discord.command_replies import V2
 from bot.platforms.discord.components import ACTION_LENGTH, PREFIX, Component, chosen, decode, menu, to_custom_id
-from bot.platforms.discord.context import PlatformContext, TextCommand
+from bot.platforms.discord.context import PlatformContext
 from bot.platforms.discord.markdown import code_block
 from bot.platforms.discord.markup import escape, escape_to_limit, truncate, utf16_length
 from bot.platforms.discord.message_layout import button_components, outgoing_message, spans_text
@@ -222,11 +222,8 @@ class DiscordInteractions:
         self._shortcuts = ShortcutHandler(platform)
         self._commands = CommandRunner(platform.commands, platform.engine, self._resolve_mentions)
         self._handler = InteractionHandler(
-            platform.engine,
+            platform,
             platform=PLATFORM,
-            records=platform.records,
-            audience=platform.audience,
-            background_tasks=platform.background_tasks,
             commands=self._commands,
             pending=self._pending,
         )
@@ -255,14 +252,13 @@ class DiscordInteractions:
         """Handle a slash command in a task of its own."""
         self._handler.on_command(words, self._wrap(interaction))
 
-    async def on_text_command(self, command: TextCommand) -> None:
+    async def on_text_command(self, command: Invocation, message: str) -> None:
         """Answer a command in a message by direct message, because replies are visible to one user only. Raises
         DeliveryFailed.
         """
-        name, *rest = command.words
         user, conversation = command.member.author.id, command.conversation
-        responder = DirectMessageResponder(self._platform.rest, self._pending, user, conversation, command.message)
-        await self._commands.run_typed(Invocation(name, tuple(rest), command.member, conversation), responder)
+        responder = DirectMessageResponder(self._platform.rest, self._pending, user, conversation, message)
+        await self._commands.run_typed(command, responder)
 
     async def tell(self, interaction: Interaction, text: str) -> None:
         """Tell the user of a command that it failed. Raises DeliveryFailed."""

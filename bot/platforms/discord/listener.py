@@ -17,12 +17,11 @@ from typing import Any
 import discord
 from discord import app_commands
 
-from bot.chat.argument_editing import ArgumentEditForms
 from bot.chat.backfill import Backfill
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
-from bot.chat.elicitation_forms import ElicitationForms
+from bot.chat.context import AudiencePolicy, with_card_forms
 from bot.chat.listener_lease import LEASE_SECONDS, ListenerLease
-from bot.chat.message_handler import AudiencePolicy, MessageHandler
+from bot.chat.message_handler import MessageHandler
 from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
 from bot.domain.health import ListenerStatus
@@ -253,19 +252,23 @@ class DiscordListener:
         identity = await retry_until_available(self._rest.identity, "Discord")
 
         async def receive() -> None:
-            background_tasks = BackgroundTasks()
-            forms = ElicitationForms(engine, ArgumentEditForms(engine, commands))
             platform = PlatformContext(
-                self._rest, self._people, self._audience, background_tasks, engine, forms, self._records
+                engine=engine,
+                commands=with_card_forms(engine, commands),
+                audience=self._audience,
+                background_tasks=BackgroundTasks(),
+                records=self._records,
+                rest=self._rest,
+                people=self._people,
             )
-            ears = _Ears(platform)
+            events = _GatewayEvents(platform)
             try:
                 log.info("receiving from Discord as %s", identity.name)
-                self._gateway = Gateway(self._rest, ears, ears.prepare, clock=self._clock)
+                self._gateway = Gateway(self._rest, events, events.prepare, clock=self._clock)
                 await self._gateway.run()
             finally:
                 self._gateway = None
-                await asyncio.gather(ears.close(), background_tasks.close())
+                await asyncio.gather(events.close(), platform.background_tasks.close())
 
         self._lease = ListenerLease(
             self._leases, f"discord-gateway:{identity.app}", self._holder, "Discord", seconds=self._lease_seconds
@@ -280,7 +283,7 @@ class DiscordListener:
         return ListenerStatus.STANDBY if is_standby else ListenerStatus.CONNECTING
 
 
-class _Ears:
+class _GatewayEvents:
     """Dispatches gateway events to their handlers."""
 
     def __init__(self, platform: PlatformContext) -> None:
@@ -289,10 +292,7 @@ class _Ears:
         self._discord_messages = DiscordMessages(platform, self._interactions.on_text_command)
         self._messages = MessageHandler[DiscordMessage](
             self._discord_messages,
-            platform.engine,
-            platform.commands,
-            platform.audience,
-            platform.background_tasks,
+            platform,
             on_unreadable=self._discord_messages.explain_missing_intent,
         )
 
@@ -302,7 +302,7 @@ class _Ears:
         self._interactions.add_to(tree)
         self._platform.background_tasks.start(try_register(tree), "discord: commands")
 
-    def connected(self, _client: discord.Client, *, reads_all: bool) -> None:
+    def on_connecting(self, _client: discord.Client, *, reads_all: bool) -> None:
         """Prepare for a client that is about to connect."""
         self._discord_messages.reads_all = reads_all
 
@@ -326,10 +326,10 @@ class _Ears:
         if parsed is not None:
             await self._messages.handle(parsed)
 
-    async def pressed(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
+    async def on_action(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
         """Handle a click on a button."""
         self._interactions.on_action(interaction, custom_id)
 
-    async def sent(self, interaction: discord.Interaction[Any]) -> None:
+    async def on_modal(self, interaction: discord.Interaction[Any]) -> None:
         """Handle the submission of a modal."""
         self._interactions.on_modal(interaction)

@@ -14,10 +14,11 @@ import discord
 
 from bot.chat.message_handler import IncomingMessage, Location, PlatformFacts, RecentKeys, RepliedTo
 from bot.chat.thread_context import EarlierMessages, ThreadMessage, append_file_names
+from bot.domain.commands import Invocation
 from bot.domain.conversations import Attachment, ConversationKey, Member
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import ChannelRef, fetch_channel, message_key, open_thread
-from bot.platforms.discord.context import PlatformContext, TextCommand
+from bot.platforms.discord.context import PlatformContext
 from bot.platforms.discord.files import attachment_id
 from bot.platforms.discord.markup import MentionResolver, strip_bot_mention, to_plain_text
 from bot.platforms.discord.responders import post_notice, send_direct_message
@@ -152,14 +153,14 @@ def to_thread_message(message: discord.Message, me: str, guild: discord.Guild | 
 
 
 class DiscordMessages:
-    """What only Discord can do for a message. `run_command` runs a command. `reads_all` is True if the connection has
-    the Message Content intent.
+    """What only Discord can do for a message. `run_command` runs a command; its second argument is the message's id.
+    `reads_all` is True if the connection has the Message Content intent.
     """
 
     facts = FACTS
 
     def __init__(
-        self, platform: PlatformContext, run_command: Callable[[TextCommand], Coroutine[Any, Any, None]]
+        self, platform: PlatformContext, run_command: Callable[[Invocation, str], Coroutine[Any, Any, None]]
     ) -> None:
         self._platform = platform
         self._rest = platform.rest
@@ -194,8 +195,9 @@ class DiscordMessages:
     async def run_command(self, message: DiscordMessage, conversation: ConversationKey, words: tuple[str, ...]) -> None:
         """Start a command, with the user's current rights. Raises DeliveryFailed."""
         member = await self._platform.member(message.source, conversation.workspace)
-        command = TextCommand(words, member, conversation, message.place, message.id, message.direct)
-        self._platform.background_tasks.start_for(message.user, self._run_command(command), "discord: command")
+        command = Invocation(words[0], words[1:], member, conversation)
+        running = self._run_command(command, message.id)
+        self._platform.background_tasks.start_for(message.user, running, "discord: command")
 
     async def notify_author(self, message: DiscordMessage, text: str) -> None:
         """Send a direct message, if the author accepts any."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from time import time
 
 from bot.chat.card_messages import NO_MEMBER, remote_approvals
-from bot.chat.message_handler import AudiencePolicy
+from bot.chat.context import AudiencePolicy
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bot.chat.background_tasks import BackgroundTasks
-from bot.chat.decisions import Lookups
-from bot.chat.message_handler import AudiencePolicy
+from bot.chat.context import ChatContext, Lookups
 from bot.domain.conversations import Member
 from bot.platforms.slack.home import Home
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
-from bot.ports import Commands, EngineApi
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +19,9 @@ class SlackLookups(Lookups):
     build_home: Callable[[Member], Awaitable[Home]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformContext:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformContext(ChatContext):
     """Slack on one side, the engine and the commands on the other."""
 
     api: WebApi
     people: UserDirectory
-    audience: AudiencePolicy
-    background_tasks: BackgroundTasks
-    engine: EngineApi
-    commands: Commands
-    records: SlackLookups = SlackLookups()

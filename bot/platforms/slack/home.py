@@ -16,7 +16,7 @@ from time import monotonic, time
 
 from bot.chat.actions import RunCommand, ViewPendingCall
 from bot.chat.card_messages import elicitation_buttons, elicitation_expiry, elicitation_question
-from bot.chat.message_handler import AudiencePolicy
+from bot.chat.context import AudiencePolicy
 from bot.chat.message_model import Button, Buttons, Footer, Heading, Span, Text, Time, TimeFormat
 from bot.domain.conversations import Member
 from bot.domain.elicitation_answers import OpenElicitation

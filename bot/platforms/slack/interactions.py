@@ -37,7 +37,6 @@ from bot.platforms.slack.context import PlatformContext
 from bot.platforms.slack.home import HomeRefresher
 from bot.platforms.slack.markup import MentionResolver, defuse_mentions, escape, to_plain_text
 from bot.platforms.slack.message_blocks import message_blocks
-from bot.platforms.slack.messages import TextCommand
 from bot.platforms.slack.modals import (
     View,
     call_modal,
@@ -162,18 +161,15 @@ class SlackInteractions:
         self._platform = platform
         self._tabs = tabs
         self._handler = InteractionHandler(
-            platform.engine,
+            platform,
             platform=PLATFORM,
-            records=platform.records,
-            audience=platform.audience,
-            background_tasks=platform.background_tasks,
             commands=CommandRunner(platform.commands, platform.engine, self._resolve_mentions),
             pending=PendingActions(BUTTON_VALUE),
         )
 
-    def on_text_command(self, command: TextCommand) -> None:
-        """Handle a command in a mention of the bot."""
-        self._handler.on_command(command.words, SlackInteraction(self._platform, ResponseTarget(command.spot)))
+    def on_text_command(self, words: tuple[str, ...], ref: ChannelRef) -> None:
+        """Handle a command in a message."""
+        self._handler.on_command(words, SlackInteraction(self._platform, ResponseTarget(ref)))
 
     def on_slash_command(self, body: Mapping[str, Any]) -> None:
         """Handle a slash command."""

@@ -21,10 +21,9 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
-from bot.chat.argument_editing import ArgumentEditForms
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
-from bot.chat.elicitation_forms import ElicitationForms
-from bot.chat.message_handler import AudiencePolicy, MessageHandler
+from bot.chat.context import AudiencePolicy, with_card_forms
+from bot.chat.message_handler import MessageHandler
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context
@@ -274,11 +273,15 @@ class SlackListener:
         or revokes the tokens.
         """
         identity = await retry_until_available(self._api.identity, "Slack")
-        background_tasks = BackgroundTasks()
         app = self._app(identity)
-        forms = ElicitationForms(engine, ArgumentEditForms(engine, commands))
         platform = PlatformContext(
-            self._api, self._people, self._audience, background_tasks, engine, forms, self._records
+            engine=engine,
+            commands=with_card_forms(engine, commands),
+            audience=self._audience,
+            background_tasks=BackgroundTasks(),
+            records=self._records,
+            api=self._api,
+            people=self._people,
         )
         access = RevocationWatcher(self._api)
         tabs = HomeRefresher(self._api, self._people, self._audience, self._records.build_home)
@@ -291,7 +294,7 @@ class SlackListener:
         finally:
             if self.hook is not None:
                 self.hook.detach()
-            await background_tasks.close()
+            await platform.background_tasks.close()
 
     async def listening(self) -> ListenerStatus:
         """Status of the listener; with Socket Mode, that of the connection."""
@@ -342,10 +345,7 @@ class _Handlers:
         self._api = platform.api
         self._messages = MessageHandler[SlackMessage](
             SlackMessages(platform.api, platform.people, self._interactions.on_text_command),
-            platform.engine,
-            platform.commands,
-            platform.audience,
-            platform.background_tasks,
+            platform,
         )
         app.event(_ANY)(self._event)
         app.command(_ANY)(self._command)

@@ -54,14 +54,6 @@ class SlackMessage(IncomingMessage):
     conversation: ConversationKey
 
 
-@dataclass(frozen=True, slots=True)
-class TextCommand:
-    """A command in a mention of the bot."""
-
-    words: tuple[str, ...]
-    spot: ChannelRef
-
-
 def parse_event(body: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
     """Parse an event. Return None if it is no user's message, or that of another installation."""
     event = body.get("event")
@@ -178,11 +170,15 @@ def _number(ts: str) -> tuple[int, int]:
 
 
 class SlackMessages:
-    """What only Slack can do for a message. `start_command` starts the task of a command."""
+    """What only Slack can do for a message. `start_command` starts a command for the
+    user and in the thread of the reference.
+    """
 
     facts = FACTS
 
-    def __init__(self, api: WebApi, people: UserDirectory, start_command: Callable[[TextCommand], None]) -> None:
+    def __init__(
+        self, api: WebApi, people: UserDirectory, start_command: Callable[[tuple[str, ...], ChannelRef], None]
+    ) -> None:
         self._api = api
         self._people = people
         self._start_command = start_command
@@ -228,7 +224,7 @@ class SlackMessages:
         words: tuple[str, ...],
     ) -> None:
         """Start a command."""
-        self._start_command(TextCommand(words, message.ref))
+        self._start_command(words, message.ref)
 
     async def notify_author(self, message: SlackMessage, text: str) -> None:
         """Post an ephemeral message in the thread. Raises DeliveryFailed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bot.chat.message_handler import NOT_FOR_STRANGERS
+from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import PENDING_EXPIRED, UNEXPECTED_ERROR
 from bot.domain.commands import PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import Author, InboundMessage

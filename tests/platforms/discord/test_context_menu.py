@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.message_handler import NOT_FOR_STRANGERS
+from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.thread_context import UNREAD
 from bot.platforms.discord.interactions import ASK_ABOUT_THIS, ASKED
 from tests.fakes.discord import Answer, Interaction, Permission

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from bot.chat.message_handler import AudiencePolicy
+from bot.chat.context import AudiencePolicy
 from bot.domain.views import TurnView
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.context import SlackLookups

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.background_tasks import MOST_PER_USER
-from bot.chat.message_handler import NOT_FOR_STRANGERS
+from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import TOO_MANY_REQUESTS
 from bot.domain.commands import Field, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.message_handler import AudiencePolicy
+from bot.chat.context import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
 from bot.errors import DatabaseUnavailable

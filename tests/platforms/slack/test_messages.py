@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.chat.message_handler import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, AudiencePolicy
+from bot.chat.context import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, AudiencePolicy
 from bot.chat.thread_context import UNREAD
 from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.interactions import ELSEWHERE
-from bot.chat.message_handler import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import GONE, UNEXPECTED_ERROR
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus

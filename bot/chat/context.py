@@ -1,0 +1,65 @@
+"""What the handlers of a chat platform share: engine and commands, whom the bot answers, lookups, background tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bot.chat.argument_editing import ArgumentEditForms
+from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.elicitation_forms import ElicitationForms
+from bot.domain.conversations import Author, Member
+from bot.domain.turns import ToolStep, Turn
+from bot.ports import Commands, EngineApi
+
+NOT_FOR_GUESTS = "I may not answer guests of this workspace. Please ask a full member."
+NOT_FOR_STRANGERS = "I may not answer people from outside, only members."
+
+
+@dataclass(frozen=True, slots=True)
+class AudiencePolicy:
+    """Rules of response. Guests belong to the workspace, external users to another one (Slack Connect); neither gets
+    an answer unless the operator allows it. `follow_threads`: the bot also answers unmentioned messages in its
+    threads. Rights of approvers and admins are checked elsewhere.
+    """
+
+    follow_threads: bool = True
+    guests: bool = False
+    strangers: bool = False
+
+    def rejection(self, member: Member) -> str:
+        """Return why the bot does not answer this user, empty if it does."""
+        if member.external and not self.strangers:
+            return NOT_FOR_STRANGERS
+        return NOT_FOR_GUESTS if member.guest and not self.guests else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Optional lookups outside of the engine. `opinion` stores feedback on a turn's answer: the turn's id, True for
+    good, and the author. `approval` finds the call of an approval (`ApprovalLog.get_approval`).
+    """
+
+    opinion: Callable[[str, bool, Author], Awaitable[None]] | None = None
+    approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]] | None = None
+
+    async def find_approval(self, approval_id: str) -> ToolStep | None:
+        """Return the call of an approval in its current state, or None if it is unknown."""
+        found = await self.approval(approval_id) if self.approval is not None else None
+        return None if found is None else found[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatContext:
+    """Dependencies of the handlers. `commands` include the forms of cards (`with_card_forms`)."""
+
+    engine: EngineApi
+    commands: Commands
+    audience: AudiencePolicy
+    background_tasks: BackgroundTasks
+    records: Lookups
+
+
+def with_card_forms(engine: EngineApi, commands: Commands) -> Commands:
+    """Return the commands, and those behind cards: changed arguments of a call, answers to a server."""
+    return ElicitationForms(engine, ArgumentEditForms(engine, commands))
