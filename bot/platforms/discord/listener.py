@@ -41,7 +41,7 @@ from bot.platforms.discord.channels import PLATFORM, from_channel
 from bot.platforms.discord.context import DiscordLookups, PlatformContext
 from bot.platforms.discord.gateway import Gateway
 from bot.platforms.discord.interactions import DiscordInteractions
-from bot.platforms.discord.messages import DiscordMessage, DiscordMessages, parse_message
+from bot.platforms.discord.messages import DiscordMessage, DiscordMessagePlatform, parse_message
 from bot.platforms.discord.rest import Rest, map_errors
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Commands, EngineApi, Leases
@@ -289,11 +289,11 @@ class _GatewayEvents:
     def __init__(self, platform: PlatformContext) -> None:
         self._platform = platform
         self._interactions = DiscordInteractions(platform)
-        self._discord_messages = DiscordMessages(platform, self._interactions.on_text_command)
+        self._message_platform = DiscordMessagePlatform(platform, self._interactions.on_text_command)
         self._messages = MessageHandler[DiscordMessage](
-            self._discord_messages,
+            self._message_platform,
             platform,
-            on_unreadable=self._discord_messages.explain_missing_intent,
+            on_unreadable=self._message_platform.explain_missing_intent,
         )
 
     async def prepare(self, client: discord.Client) -> None:
@@ -304,7 +304,7 @@ class _GatewayEvents:
 
     def on_connecting(self, _client: discord.Client, *, reads_all: bool) -> None:
         """Prepare for a client that is about to connect."""
-        self._discord_messages.reads_all = reads_all
+        self._message_platform.reads_all = reads_all
 
     def on_session_start(self, client: discord.Client, at: float) -> None:
         """Handle a new session."""

@@ -152,7 +152,7 @@ def to_thread_message(message: discord.Message, me: str, guild: discord.Guild | 
 # -------------------- calls
 
 
-class DiscordMessages:
+class DiscordMessagePlatform:
     """What only Discord can do for a message. `run_command` runs a command; its second argument is the message's id.
     `reads_all` is True if the connection has the Message Content intent.
     """

@@ -30,7 +30,7 @@ from bot.logs import in_context
 from bot.platforms.slack.context import PlatformContext, SlackLookups
 from bot.platforms.slack.home import HomeRefresher
 from bot.platforms.slack.interactions import SlackInteractions
-from bot.platforms.slack.messages import SlackMessage, SlackMessages, parse_event
+from bot.platforms.slack.messages import SlackMessage, SlackMessagePlatform, parse_event
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import LOCKED_OUT, Identity, SlackWebApiError, WebApi, library_log
 from bot.ports import Commands, EngineApi
@@ -344,7 +344,7 @@ class _Handlers:
         self._interactions = SlackInteractions(platform, tabs)
         self._api = platform.api
         self._messages = MessageHandler[SlackMessage](
-            SlackMessages(platform.api, platform.people, self._interactions.on_text_command),
+            SlackMessagePlatform(platform.api, platform.people, self._interactions.on_text_command),
             platform,
         )
         app.event(_ANY)(self._event)

@@ -169,7 +169,7 @@ def _number(ts: str) -> tuple[int, int]:
 # -------------------- calls
 
 
-class SlackMessages:
+class SlackMessagePlatform:
     """What only Slack can do for a message. `start_command` starts a command for the
     user and in the thread of the reference.
     """
