@@ -226,7 +226,7 @@ class CheckpointWriter:
         keys = self._database.audit_keys
         try:
             checkpoint: Checkpoint = await self._database.run(
-                lambda connection: module.make_checkpoint(connection, keys), patience=_DATABASE_SECONDS
+                lambda connection: module.make_checkpoint(connection, keys), retry_seconds=_DATABASE_SECONDS
             )
         except CountersignError as error:
             self._failed("database", error.cause, "look at the database")

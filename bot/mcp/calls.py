@@ -207,10 +207,10 @@ class ActiveCalls:
         which = "a call to it is" if self._limit == 1 else f"{self._limit} calls to it are"
         return f"Server {self._server} is busy: {which} under way."
 
-    async def begin(self, context: CallContext, patience: float | None = None) -> ActiveCall:
-        """Wait for a free slot, at most `patience` seconds. Raises TimeoutError."""
+    async def begin(self, context: CallContext, seconds: float | None = None) -> ActiveCall:
+        """Wait for a free slot, at most `seconds`. Raises TimeoutError."""
         if self._slots.locked() or len(self._calls) >= self._limit:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(seconds):
                 await self._wait_for_slot()
         else:  # The usual case: a timeout would cost more than the rest.
             await self._slots.acquire()

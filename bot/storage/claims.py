@@ -180,7 +180,7 @@ class SqlClaims:
                 return await self._claim(1, tuple(reaches), self._arriving.union(holding))
             return ()
 
-    @transaction(patience=NO_RETRIES, urgent=True)
+    @transaction(retry_seconds=NO_RETRIES, urgent=True)
     def renew(self, connection: sa.Connection, claims: Sequence[Claim]) -> frozenset[str]:
         """Renew leases. Return the ids of the turns that are still owned and not stopped."""
         tokens = {claim.turn_id: claim.fencing_token for claim in claims}
@@ -198,7 +198,7 @@ class SqlClaims:
     def _release(self, connection: sa.Connection, claims: Sequence[Claim]) -> None:
         release_claims(connection, claims)
 
-    @transaction(patience=NO_RETRIES)
+    @transaction(retry_seconds=NO_RETRIES)
     def _claim(
         self,
         connection: sa.Connection,

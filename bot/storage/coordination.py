@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.ports import Quota, QuotaExceeded, QuotaGranted
-from bot.storage.database import PATIENCE_SECONDS, Database, transaction
+from bot.storage.database import RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import Upsert, now
 from bot.storage.tables import leases, quotas
 
@@ -113,9 +113,9 @@ class SqlLeases:
         def acquire(connection: sa.Connection) -> bool:
             return connection.execute(_hold.on(connection), given).first() is not None
 
-        return await self._database.run(acquire, patience=seconds / 3, urgent=True)
+        return await self._database.run(acquire, retry_seconds=seconds / 3, urgent=True)
 
-    @transaction(patience=PATIENCE_SECONDS, urgent=True)
+    @transaction(retry_seconds=RETRY_SECONDS, urgent=True)
     def release(self, connection: sa.Connection, name: str, holder: str) -> None:
         """Release a lease."""
         connection.execute(_release, {"lease": name, "me": holder})

@@ -89,9 +89,9 @@ S = TypeVar("S", bound="HasDatabase")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 10.0
+RETRY_SECONDS = 10.0
 """Seconds that a user's request waits for an unavailable database."""
-OWNER_PATIENCE_SECONDS = 300.0
+OWNER_RETRY_SECONDS = 300.0
 """Seconds that a turn's owner waits for an unavailable database, because a tool's result must not be lost."""
 NO_RETRIES = 0.0
 """Patience of requests that are repeated anyway."""
@@ -136,14 +136,14 @@ class Database(ABC):
         self._refused_at = -math.inf
 
     async def run(
-        self, transaction: Callable[[sa.Connection], T], *, patience: float = PATIENCE_SECONDS, urgent: bool = False
+        self, transaction: Callable[[sa.Connection], T], *, retry_seconds: float = RETRY_SECONDS, urgent: bool = False
     ) -> T:
         """Run one transaction and return its result after its commit.
 
-        Retries with growing pauses for `patience` seconds while the database is locked, full, read-only, restarting or
+        Retries with growing pauses for `retry_seconds` while the database is locked, full, read-only, restarting or
         unreachable. Because the outcome of an interrupted COMMIT is unknown, a transaction must be safe to run twice.
         An `urgent` one does not queue behind others. Metrics are recorded at most once. Raises DatabaseUnavailable
-        after `patience` seconds (DatabaseUnwritable if writes are refused), DatabaseError if a retry cannot help.
+        after `retry_seconds` (DatabaseUnwritable if writes are refused), DatabaseError if a retry cannot help.
         """
 
         def measured(connection: sa.Connection) -> tuple[T, Sequence[MetricEvent]]:
@@ -152,7 +152,7 @@ class Database(ABC):
             return transaction(connection), recorded(connection)
 
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + patience
+        deadline = loop.time() + retry_seconds
         pause = _FIRST_PAUSE
         refused = False
         while True:
@@ -313,11 +313,11 @@ def transaction(work: _Work[S, P, T], /) -> _Method[S, P, T]: ...
 
 
 @overload
-def transaction(*, patience: float, urgent: bool = False) -> Callable[[_Work[S, P, T]], _Method[S, P, T]]: ...
+def transaction(*, retry_seconds: float, urgent: bool = False) -> Callable[[_Work[S, P, T]], _Method[S, P, T]]: ...
 
 
 def transaction(
-    work: _Work[S, P, T] | None = None, /, *, patience: float = PATIENCE_SECONDS, urgent: bool = False
+    work: _Work[S, P, T] | None = None, /, *, retry_seconds: float = RETRY_SECONDS, urgent: bool = False
 ) -> _Method[S, P, T] | Callable[[_Work[S, P, T]], _Method[S, P, T]]:
     """Make a method with a connection an async method without it, which runs it as one transaction by `Database.run`.
 
@@ -329,7 +329,7 @@ def transaction(
         @wraps(work)
         async def run(store: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
             return await store._database.run(  # noqa: SLF001 - the class is decorated with this
-                lambda connection: work(store, connection, *args, **kwargs), patience=patience, urgent=urgent
+                lambda connection: work(store, connection, *args, **kwargs), retry_seconds=retry_seconds, urgent=urgent
             )
 
         return run

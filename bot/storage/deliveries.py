@@ -18,7 +18,7 @@ from bot.domain.views import BlockingTurn, MessageRefs, PostedMessage, TurnView
 from bot.errors import LostLease
 from bot.storage import audit, elicitation_rows
 from bot.storage.codec import converter, encode
-from bot.storage.database import NO_RETRIES, OWNER_PATIENCE_SECONDS, Database, note_approvals_ended, transaction
+from bot.storage.database import NO_RETRIES, OWNER_RETRY_SECONDS, Database, note_approvals_ended, transaction
 from bot.storage.dialect import Upsert, notify_all, notify_turn, now
 from bot.storage.tables import approvals, deliveries, is_live, message_refs, steps, turns
 from bot.storage.turn_completion import LEASE_SECONDS, mark_view_stale, requeue, suspend_until_decided
@@ -303,7 +303,7 @@ class SqlDeliveryQueue:
         turn_ids = connection.execute(_recent, {"conversation": str(conversation), "limit": limit}).scalars().all()
         return [_read_view(connection, turn_id) for turn_id in reversed(turn_ids)]
 
-    @transaction(patience=NO_RETRIES)
+    @transaction(retry_seconds=NO_RETRIES)
     def stale_views(self, connection: sa.Connection, reach: str, limit: int) -> Sequence[str]:
         """Return turns with a stale view and no delivery lease, in conversations with the prefix `reach`. Turns queued
         for longer than SHOWN_AFTER_SECONDS are among them.
@@ -321,7 +321,7 @@ class SqlDeliveryQueue:
             raise LostLease(turn_id)
         return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
 
-    @transaction(patience=NO_RETRIES, urgent=True)
+    @transaction(retry_seconds=NO_RETRIES, urgent=True)
     def renew_deliveries(self, connection: sa.Connection, turn_ids: Collection[str]) -> frozenset[str]:
         """Renew delivery leases. Return those that are still owned."""
         parameters = {"ids": list(turn_ids), "me": self.me}
@@ -335,7 +335,7 @@ class SqlDeliveryQueue:
         if released is not None and released.behind:
             notify_all(connection)
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def save_message_ref(self, connection: sa.Connection, turn_id: str, drawn: PostedMessage) -> None:
         """Save the ref of a posted message. Raises LostLease, because an expired owner must not replace the refs of the
         next one.
@@ -346,7 +346,7 @@ class SqlDeliveryQueue:
         if saved.first() is None:
             raise LostLease(turn_id)
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def mark_delivered(self, connection: sa.Connection, turn_id: str, revision: int) -> bool:
         """Mark the view as delivered up to `revision`, and start the expiry of the approvals in it. Return True if a
         newer revision is wanted and the lease is still owned. Raises LostLease.

@@ -20,7 +20,7 @@ from bot.domain.turns import Claim, TurnRecord
 from bot.storage import audit
 from bot.storage import elicitation_rows as rows
 from bot.storage.claims import own
-from bot.storage.database import OWNER_PATIENCE_SECONDS, Database, transaction
+from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import notify_turn
 from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
 from bot.storage.turn_records import read_record
@@ -40,7 +40,7 @@ class SqlElicitations:
         new = [Elicitation(uuid.uuid4().hex, request, expires_in=expires_in) for request in needed.questions]
         return await self._suspend(claim, n, new, needed.state)
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _suspend(
         self, connection: sa.Connection, claim: Claim, n: int, new: Sequence[Elicitation], state: str | None
     ) -> TurnRecord:
@@ -56,14 +56,14 @@ class SqlElicitations:
         new = Elicitation(uuid.uuid4().hex, question, expires_in=expires_in)
         return await self._open(claim, n, new), new.id
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _open(self, connection: sa.Connection, claim: Claim, n: int, new: Elicitation) -> TurnRecord:
         own(connection, claim)
         rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fencing_token)
         mark_view_stale(connection, claim.turn_id)
         return read_record(connection, claim.turn_id)
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def cancel_elicitation(
         self, connection: sa.Connection, claim: Claim, elicitation_id: str, reason: str
     ) -> TurnRecord:

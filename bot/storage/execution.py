@@ -32,7 +32,7 @@ from bot.storage import audit, elicitation_rows, files, history, turn_records, u
 from bot.storage.audit_calls import record_finished, record_new, record_sent
 from bot.storage.claims import own, own_to_the_end, release_claims, settle_leftovers
 from bot.storage.codec import converter, encode
-from bot.storage.database import OWNER_PATIENCE_SECONDS, Database, transaction
+from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import Upsert, notify_all, now
 from bot.storage.grants import use_grants
 from bot.storage.history import HistoryCache
@@ -188,20 +188,20 @@ class SqlTurnExecution:
         """Record usage of models."""
         await self._record_usage([(claim, self._charge(use)) for claim, use in uses])
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def save_summary(self, connection: sa.Connection, claim: Claim, summary: HistorySummary, past: History) -> None:
         """Save the summary of a conversation's oldest turns if all its sources exist. Raises LostLease and Stopped."""
         own(connection, claim)
         if history.stands(connection, str(claim.conversation), summary, past):
             history.keep_summary(connection, str(claim.conversation), summary)
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _resume(self, connection: sa.Connection, claim: Claim) -> TurnRecord:
         own(connection, claim)
         settle_leftovers(connection, claim)
         return read_record(connection, claim.turn_id)
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _append(
         self,
         connection: sa.Connection,
@@ -226,7 +226,7 @@ class SqlTurnExecution:
         record_new(connection, record.turn, new)
         return record
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _start_call(self, connection: sa.Connection, claim: Claim, n: int, *, record: TurnRecord | None) -> TurnRecord:
         record = turn_records.unchanged(record, own(connection, claim))
         if connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fencing_token}).first() is None:
@@ -234,7 +234,7 @@ class SqlTurnExecution:
         mark_view_stale(connection, claim.turn_id)
         return turn_records.with_call(record, n, StepStatus.STARTED) or read_record(connection, claim.turn_id)
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _finish_call(
         self,
         connection: sa.Connection,
@@ -261,7 +261,7 @@ class SqlTurnExecution:
             record_finished(connection, claim.turn_id, n, seconds)
         return record
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _save_late_result(self, connection: sa.Connection, claim: Claim, n: int, result: ToolResult) -> None:
         """Record a result that arrived after the lease was lost. The step stays as the new owner settled it."""
         body = encode(files.strip_bytes(result))
@@ -276,7 +276,7 @@ class SqlTurnExecution:
             is_error=result.is_error,
         )
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _park(self, connection: sa.Connection, claim: Claim) -> TurnRecord | None:
         try:
             own(connection, claim)
@@ -297,7 +297,7 @@ class SqlTurnExecution:
         record_expired(connection, claim.turn_id, expired)
         return record if goes_on else None
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _finish(
         self,
         connection: sa.Connection,
@@ -334,7 +334,7 @@ class SqlTurnExecution:
             end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {owned.stopped_by}.")
         return read_record(connection, claim.turn_id)
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _fail(self, connection: sa.Connection, claim: Claim, failure: str) -> None:
         try:
             stopped_by = own_to_the_end(connection, claim).stopped_by
@@ -347,7 +347,7 @@ class SqlTurnExecution:
         else:
             end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {stopped_by}.")
 
-    @transaction(patience=OWNER_PATIENCE_SECONDS)
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _record_usage(self, connection: sa.Connection, uses: Sequence[tuple[Claim, PricedUsage]]) -> None:
         usage.add_all(connection, uses)
 

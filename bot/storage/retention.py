@@ -56,7 +56,7 @@ class SqlRetention:
 
     _database: Database
 
-    @transaction(patience=NO_RETRIES)
+    @transaction(retry_seconds=NO_RETRIES)
     def try_start_job(self, connection: sa.Connection, name: str, seconds: float) -> bool:
         """Return True if this process is to run the job now. The job is due again after `seconds`."""
         if connection.execute(_start_job, {"job": name, "seconds": seconds}).first() is not None:

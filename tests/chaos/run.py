@@ -121,7 +121,9 @@ class Chaos:
             await asyncio.sleep(0.25)
 
     async def _ask(self, question: sa.TextClause) -> list[Any]:
-        return await self.database.run(lambda connection: list(connection.execute(question).scalars()), patience=60)
+        return await self.database.run(
+            lambda connection: list(connection.execute(question).scalars()), retry_seconds=60
+        )
 
     # ------------------------------------------------------------------ mischief
 

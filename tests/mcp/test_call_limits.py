@@ -215,7 +215,7 @@ async def test_a_call_that_was_sent_and_cannot_be_sent_again_is_not_said_to_be_u
         endpoint.speak_modern()
         tool = {"name": "t", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
         endpoint.on["tools/list"] = lambda m: result(m, {"tools": [tool]})
-        async with started(remote("s", endpoint.url, trusted=True), pacing=replace(FAST, patience=0.2)) as box:
+        async with started(remote("s", endpoint.url, trusted=True), pacing=replace(FAST, call_wait=0.2)) as box:
             await box.offer()
 
             def ends(_message: Message) -> Reaction:

@@ -141,7 +141,7 @@ async def test_a_server_with_a_call_under_way_is_not_let_go(tmp_path: Path) -> N
 async def test_a_call_that_comes_while_a_server_is_let_go_starts_it_again(tmp_path: Path) -> None:
     """The process ignores the end of its input for two seconds, so that the call meets a connection on its way out."""
     deaf = {**script(tmp_path), "deaf": True}
-    async with started(raw(script=deaf), pacing=replace(FAST, idle_after=0.1, patience=0.1)) as box:
+    async with started(raw(script=deaf), pacing=replace(FAST, idle_after=0.1, call_wait=0.1)) as box:
         await box.offer()
         tool = named(box, "pid")
         [connection] = [kept.connection for kept in box._servers]

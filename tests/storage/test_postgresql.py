@@ -83,7 +83,7 @@ async def test_a_commit_that_broke_off_after_it_had_happened_makes_no_second_tur
 async def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
     database = PostgresDatabase(PostgresServer("postgresql://user:hunter2@127.0.0.1:1/db"))
     with pytest.raises(DatabaseUnavailable) as caught:
-        await database.run(lambda connection: connection.exec_driver_sql("select 1"), patience=0.05)
+        await database.run(lambda connection: connection.exec_driver_sql("select 1"), retry_seconds=0.05)
     assert "postgresql://127.0.0.1/db is away" in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in repr(read_address("postgresql://user:hunter2@127.0.0.1:1/db"))

@@ -141,7 +141,7 @@ async def test_a_full_disk_is_waited_for_and_costs_nobody_anything(database: Sql
     used = await database.run(lambda connection: connection.exec_driver_sql("pragma page_count").scalar_one())
     await database.run(limit(used))
     with pytest.raises(DatabaseUnavailable, match="full") as caught:
-        await database.run(adding("x" * 100_000), patience=0.1)
+        await database.run(adding("x" * 100_000), retry_seconds=0.1)
     assert caught.value.fix == "free some space on its disk"
     writing = asyncio.create_task(database.run(adding("y" * 100_000)))
     await asyncio.sleep(0)
@@ -157,7 +157,7 @@ async def test_a_disk_that_fills_up_in_the_middle_of_a_batch_costs_only_what_doe
     await database.run(lambda connection: connection.exec_driver_sql(f"pragma max_page_count={used}").scalar())
     big = adding("y" * 100_000)
     results = await asyncio.gather(
-        *(database.run(work, patience=0) for work in (adding("a"), adding("b"), big, adding("c"))),
+        *(database.run(work, retry_seconds=0) for work in (adding("a"), adding("b"), big, adding("c"))),
         return_exceptions=True,
     )
     assert [type(result).__name__ for result in results] == ["int", "int", "DatabaseUnwritable", "int"]
@@ -170,7 +170,7 @@ async def test_a_batch_waits_once_for_a_lock_and_not_once_for_each(database: Sql
     other.execute("begin immediate")
     began = time.monotonic()
     results = await asyncio.gather(
-        *(database.run(adding(f"w{n}"), patience=0) for n in range(30)), return_exceptions=True
+        *(database.run(adding(f"w{n}"), retry_seconds=0) for n in range(30)), return_exceptions=True
     )
     took = time.monotonic() - began
     other.execute("rollback")
@@ -317,7 +317,7 @@ async def test_short_writes_that_fit_do_not_end_a_full_disk_and_time_without_ref
     full: SqliteDatabase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(DatabaseUnwritable):
-        await full.run(adding("x" * 100_000), patience=0)
+        await full.run(adding("x" * 100_000), retry_seconds=0)
     await full.run(adding("short"))
     with pytest.raises(DatabaseUnwritable):
         await full.check_writable()

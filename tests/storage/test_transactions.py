@@ -32,7 +32,7 @@ class Words:
             raise DBAPIError(None, None, sqlite3.OperationalError(self.failures.pop()))
         return len(self._all(connection))
 
-    @transaction(patience=0.0, urgent=True)
+    @transaction(retry_seconds=0.0, urgent=True)
     def add_at_once(self, connection: sa.Connection, word: str) -> int:
         """Add a word without retries."""
         self.ran += 1
@@ -79,7 +79,7 @@ async def test_a_transaction_that_failed_for_now_runs_again_and_its_first_run_le
     assert await words.all() == ["a"]
 
 
-async def test_a_transaction_without_patience_is_not_run_again(words: Words) -> None:
+async def test_a_transaction_without_retries_is_not_run_again(words: Words) -> None:
     words.failures = ["database is locked"]
     with pytest.raises(DatabaseUnavailable):
         await words.add_at_once("a")

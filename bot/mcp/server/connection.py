@@ -262,8 +262,8 @@ class Connection:
         if await self._call_session(deadline) is None:
             return CallNotSent(self._why_not())
         try:
-            patience = deadline.within(self.config.read_timeout(tool.original_name))
-            active_call = await self._calls.begin(context, patience)
+            seconds = deadline.within(self.config.read_timeout(tool.original_name))
+            active_call = await self._calls.begin(context, seconds)
         except TimeoutError:
             return CallNotSent(self._calls.busy)
         try:
@@ -369,7 +369,7 @@ class Connection:
             self.tracker.breaker.reset()
             self._backoff.reset()
             self.start()
-            await self._usable_session(self.tracker.connect_limit + self._shared.timing.patience)
+            await self._usable_session(self.tracker.connect_limit + self._shared.timing.call_wait)
 
     async def _call_session(self, deadline: calls.Deadline) -> Session | None:
         """Return a session for a call, or None. An idle server is connected, within the connect timeout. A failing one,
@@ -380,8 +380,8 @@ class Connection:
         if not can_connect_for_call(self.tracker.state) or self.tracker.breaker.left:
             return None
         self.start()
-        patience = self._shared.timing.patience if self._is_retrying else self.tracker.connect_limit
-        return await self._usable_session(deadline.within(patience))
+        seconds = self._shared.timing.call_wait if self._is_retrying else self.tracker.connect_limit
+        return await self._usable_session(deadline.within(seconds))
 
     @property
     def _is_retrying(self) -> bool:
@@ -391,8 +391,8 @@ class Connection:
             return False
         return state is State.BACKOFF if self._session is None else self._session.is_retry
 
-    async def _usable_session(self, patience: float) -> Session | None:
-        """Return the live session, waiting at most `patience` seconds for a connection in progress."""
+    async def _usable_session(self, seconds: float) -> Session | None:
+        """Return the live session, waiting at most `seconds` for a connection in progress."""
         failed_before = self._failed_attempts
 
         def is_settled() -> bool:
@@ -400,7 +400,7 @@ class Connection:
             return can_send(self.tracker.state) or self._failed_attempts > failed_before or stopping
 
         with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(seconds):
                 while not is_settled():
                     without_session = self._session is None or is_session_over(self.tracker.state)
                     if without_session and not self.tracker.breaker.left:

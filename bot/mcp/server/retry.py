@@ -95,7 +95,7 @@ class ConnectionTiming:
     `first_pause`, `factor`, `longest_pause`, `spread`: pauses between attempts of 5, 10, 20, 40, 60, 60 ..., each up to
     a quarter more or less. `tries`: maximum number of failed attempts in a row; after that each use starts one attempt.
     `quick_pause`: before the first attempt after a lost connection. `steady_after`: a connection that lived this long
-    resets the failures. `minimum_pause`: minimum pause when a call waits. `patience`: how long a call waits for a
+    resets the failures. `minimum_pause`: minimum pause when a call waits. `call_wait`: how long a call waits for a
     connection in progress. `settle`, `apart`: changed capabilities are listed when the server has been quiet for the
     first, and at least the second after the last listing. `sign_in_pause`: between attempts at a server that rejects
     the credentials. `farewell`: maximum wait for running calls when a connection is closed. `start_slot_seconds`:
@@ -115,7 +115,7 @@ class ConnectionTiming:
     quick_pause: float = 0.2
     steady_after: float = 30.0
     minimum_pause: float = 1.0
-    patience: float = 5.0
+    call_wait: float = 5.0
     settle: float = 0.3
     apart: float = 5.0
     start_slot_seconds: float = 2.0
