@@ -8,32 +8,18 @@ from typing import Any
 
 import pytest
 
-from bot.chat.actions import ApprovalRef, Approve, ViewCall
 from bot.chat.card_messages import UNREACHED
-from bot.chat.context import NOT_FOR_STRANGERS
-from bot.chat.decisions import ENDED, IN_HAND
-from bot.chat.interactions import NO_OUTSIDERS
-from bot.chat.rejection_messages import GONE, OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import (
-    AlreadyDecided,
-    ApprovalNotFound,
-    DecisionResult,
-    DecisionType,
-    NotAllowed,
-    StaleRevision,
-)
-from bot.domain.conversations import Author
 from bot.domain.messages import FilePart, ImagePart, ToolResult
 from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from bot.errors import DatabaseUnavailable, DeliveryFailed
-from bot.rendering.timeline import LEFT_OUT, CheckCallAction, RunAgainAction, StopTurnAction
+from bot.errors import DeliveryFailed
+from bot.rendering.timeline import LEFT_OUT
 from tests.fakes import discord as discord_fake
 from tests.fakes import slack as slack_fake
 from tests.fakes.faults import Cut, Lost
 from tests.fakes.stored_files import with_kept_files
-from tests.platforms.sample_views import CREATE, LOGS, SAM, a_call, a_filing, a_reply, a_view
+from tests.platforms.sample_views import LOGS, SAM, a_call, a_filing, a_reply, a_view
 from tests.platforms.workspaces import Posted, Workspace, open_workspace
 
 PLATFORMS = ["slack", "discord"]
@@ -386,137 +372,3 @@ async def test_a_remote_card_without_a_response_is_found_by_another_process(work
     workspace.take_over(after=3000, refs=False)
     await workspace.deliver(view)
     assert len(workspace.posted(approvals)) == 1
-
-
-APPROVE = Approve((ApprovalRef("3a7f3c2e9b", 1),))
-TURN = "7f3a99c0d1"
-
-
-async def delivered(workspace: Workspace, view: TurnView) -> tuple[TurnView, Posted]:
-    """A turn that the engine knows, and its last message."""
-    view = workspace.ask(view)
-    workspace.engine.views.append(view)
-    await workspace.deliver(view)
-    return view, workspace.posted(view.turn.conversation)[-1]
-
-
-async def heard(workspace: Workspace, user: Any, view: TurnView) -> list[str]:
-    """What a user is told alone, once there is something."""
-    where = view.turn.conversation
-    await workspace.fake.until(lambda: workspace.told(user, where))
-    return workspace.told(user, where)
-
-
-async def test_an_approval_reaches_the_engine_with_the_user_and_their_rights(listening: Workspace) -> None:
-    sam = listening.administrator()
-    _, card = await delivered(listening, asking())
-    assert await listening.press(sam, card, APPROVE)
-    await listening.fake.until(lambda: listening.engine.decisions)
-    ((decision, member),) = listening.engine.decisions
-    assert (decision.approval_id, decision.revision) == ("3a7f3c2e9b", 1)
-    assert decision.type is DecisionType.APPROVE
-    assert member.author.principal == decision.by.principal == f"{listening.platform}:{sam.id}"
-    assert member.platform_admin
-    assert not member.external
-
-
-@pytest.mark.parametrize(
-    ("result", "message"),
-    [
-        (NotAllowed("You may not approve this."), "You may not approve this."),
-        (AlreadyDecided("Already approved by sam."), "Already approved by sam."),
-        (StaleRevision(), OUT_OF_DATE),
-        (ApprovalNotFound(), GONE),
-    ],
-)
-async def test_a_rejected_decision_is_told_to_the_user_alone(
-    listening: Workspace, result: DecisionResult, message: str
-) -> None:
-    view, card = await delivered(listening, asking())
-    listening.engine.settlements = [result]
-    await listening.press(listening.priya, card, APPROVE)
-    assert await heard(listening, listening.priya, view) == [message]
-    assert listening.posted(view.turn.conversation)[-1] == card
-
-
-async def test_a_late_press_of_a_button_that_is_gone_is_answered(listening: Workspace) -> None:
-    view, card = await delivered(listening, asking())
-    await listening.deliver(later(view, denied()))
-    listening.engine.settlements = [AlreadyDecided("Already denied by Sam.")]
-    await listening.press(listening.priya, card, APPROVE, late=True)
-    assert await heard(listening, listening.priya, view) == ["Already denied by Sam."]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "dance:1",
-        "approve:3a7f3c2e9b",
-        "approve:3a7f3c2e9b:-1",
-        "approve:3a7f3c2e9b:\N{ARABIC-INDIC DIGIT TWO}",
-        "approve:3a7f3c2e9b:99999999999999999999",
-    ],
-)
-async def test_a_forged_button_decides_nothing(listening: Workspace, text: str) -> None:
-    view, card = await delivered(listening, asking())
-    forged = await listening.forge(view.turn.conversation, text)
-    await listening.press(listening.priya, forged, text)
-    await listening.press(listening.priya, card, APPROVE)
-    await listening.fake.until(lambda: listening.engine.decisions)
-    ((decision, _),) = listening.engine.decisions
-    assert decision.revision == 1
-
-
-async def test_outsiders_are_marked_as_such_in_a_decision(listening: Workspace) -> None:
-    stella = listening.outsider()
-    _, card = await delivered(listening, asking())
-    await listening.press(stella, card, APPROVE)
-    await listening.fake.until(lambda: listening.engine.decisions)
-    ((_, member),) = listening.engine.decisions
-    assert member.external
-    assert not member.platform_admin
-
-
-async def test_outsiders_stop_nothing(listening: Workspace) -> None:
-    stella = listening.outsider()
-    view, message = await delivered(listening, running("The pool"))
-    await listening.press(stella, message, StopTurnAction(TURN))
-    assert await heard(listening, stella, view) == [NOT_FOR_STRANGERS]
-    assert listening.engine.stopped == []
-
-
-async def test_outsiders_see_no_arguments(listening: Workspace) -> None:
-    stella = listening.outsider()
-    view, card = await delivered(listening, asking(text="long " * 400))
-    await listening.press(stella, card, ViewCall(ApprovalRef("3a7f3c2e9b", 1)))
-    assert await heard(listening, stella, view) == [NO_OUTSIDERS]
-
-
-async def test_stop_stops_and_says_so_if_there_was_nothing_to_stop(listening: Workspace) -> None:
-    view, message = await delivered(listening, running("The pool"))
-    await listening.press(listening.priya, message, StopTurnAction(TURN))
-    await listening.fake.until(lambda: listening.engine.stopped)
-    assert [(turn_id, by.id) for turn_id, by in listening.engine.stopped] == [(TURN, listening.priya.id)]
-    listening.engine.stops = False
-    await listening.press(listening.priya, message, StopTurnAction(TURN))
-    assert await heard(listening, listening.priya, view) == [ENDED]
-
-
-async def test_a_call_of_unknown_outcome_is_checked_or_run_again_once(listening: Workspace) -> None:
-    view, message = await delivered(listening, a_view(a_call(3, CREATE, StepStatus.UNKNOWN), status=TurnStatus.DONE))
-    await listening.press(listening.priya, message, CheckCallAction(TURN, 3))
-    await listening.press(listening.priya, message, RunAgainAction(TURN, 3))
-    await listening.fake.until(lambda: len(listening.engine.repeated) == 2)
-    assert {repeated[:3] for repeated in listening.engine.repeated} == {("check", TURN, 3), ("again", TURN, 3)}
-    await listening.press(listening.priya, message, RunAgainAction(TURN, 3))
-    assert await heard(listening, listening.priya, view) == [IN_HAND]
-
-
-async def test_a_failed_press_is_told_to_the_user_alone(listening: Workspace) -> None:
-    async def unavailable(turn_id: str, by: Author) -> bool:
-        raise DatabaseUnavailable(f"The database is away: {turn_id}, {by.name}.")
-
-    listening.engine.stop = unavailable
-    view, message = await delivered(listening, running("The pool"))
-    await listening.press(listening.priya, message, StopTurnAction(TURN))
-    assert await heard(listening, listening.priya, view) == [UNEXPECTED_ERROR]

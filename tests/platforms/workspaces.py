@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from bot.chat.actions import Action, encode
 from bot.chat.context import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.turns import ToolStep, Turn
 from bot.domain.views import MessageRefs, TurnView
 from bot.platforms.discord.app import DiscordSurface
+from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.slack.app import SlackSurface
+from bot.platforms.slack.context import SlackLookups
 from tests.fakes import discord as discord_fake
 from tests.fakes import slack as slack_fake
 from tests.platforms import sample_views
@@ -29,6 +33,9 @@ class Posted:
     content: str
     files: tuple[tuple[str, bytes], ...]
     native: Any
+
+
+Approvals = dict[str, tuple[Turn, ToolStep]]
 
 
 class Workspace(ABC):
@@ -50,6 +57,7 @@ class Workspace(ABC):
         self.bot, self.fake = bot, fake
         self.engine = bot.engine
         self.priya, self.channel = bot.priya, bot.channel
+        self.approvals: Approvals = {}
         self.refs: dict[str, dict[str, str]] = {}
         self.surface: SlackSurface | DiscordSurface = self.another_process()
 
@@ -126,6 +134,39 @@ class Workspace(ABC):
         conversation = self.engine.received[-1].conversation
         assert isinstance(conversation, ConversationKey)
         return conversation
+
+    @abstractmethod
+    def shown(self, user: Any, where: ConversationKey) -> str:
+        """Everything that only this user sees of a conversation: messages with what they carry, and an open form."""
+
+    @abstractmethod
+    def form(self, user: Any) -> str:
+        """The form that a user has open; empty if there is none."""
+
+    @abstractmethod
+    async def reopen_form(self, user: Any, where: ConversationKey) -> None:
+        """Open the next step of a form, or the one with an error, where that takes a press."""
+
+    async def open_form(self, user: Any, message: Posted, action: Action | str) -> str:
+        """Press a button that opens a form; the form."""
+        await self.press(user, message, action)
+        await self.fake.until(lambda: self.form(user))
+        return self.form(user)
+
+    async def submit(self, user: Any, **values: str) -> None:
+        """Fill in the form that a user has open, by its labels, and send it."""
+        await self.fake.submit(user, {name.replace("_", " "): value for name, value in values.items()})
+
+    async def see(self, user: Any, where: ConversationKey, text: str) -> None:
+        """Wait until only this user sees a text."""
+        await self.fake.until(lambda: text in self.shown(user, where))
+
+    def store(self, view: TurnView) -> None:
+        """Let the database know a turn and its approvals."""
+        self.engine.views.append(view)
+        for step in view.steps:
+            if isinstance(step, ToolStep) and step.approval is not None:
+                self.approvals[step.approval.id] = (view.turn, step)
 
     def button(self, action: Action | str) -> str:
         """The name by which a fake finds the button of an action."""
@@ -242,6 +283,17 @@ class SlackWorkspace(Workspace):
     def is_acknowledged(self, pressed: Any) -> bool:
         return bool(pressed.acknowledged)
 
+    def shown(self, user: Any, where: ConversationKey) -> str:
+        posted = self.fake.posted(self._channel(where))
+        messages = [f"{message.text} {message.blocks}" for message in posted if message.ephemeral_to == user.id]
+        return "\n".join([*messages, self.form(user)])
+
+    def form(self, user: Any) -> str:
+        return "".join(f"{modal.drawn} {modal.words}" for modal in self.fake.modals(user)[-1:])
+
+    async def reopen_form(self, user: Any, where: ConversationKey) -> None:
+        """Slack shows it in the same modal."""
+
     async def forge(self, where: ConversationKey, text: str) -> Posted:
         button = {
             "type": "button",
@@ -331,6 +383,27 @@ class DiscordWorkspace(Workspace):
     def is_acknowledged(self, pressed: Any) -> bool:
         return pressed.answered is discord_fake.Answer.DEFERRED_UPDATE
 
+    def shown(self, user: Any, where: ConversationKey) -> str:
+        messages = self._ephemeral(user, where)
+        texts = [f"{message.content} {message.components}" for message in messages]
+        return "\n".join([*texts, self.form(user)])
+
+    def form(self, user: Any) -> str:
+        try:
+            return str(self.fake.modal(user).drawn)
+        except LookupError:
+            return ""
+
+    async def reopen_form(self, user: Any, where: ConversationKey) -> None:
+        await self.fake.until(lambda: "cs:pending:" in str(self._ephemeral(user, where)[-1:]))
+        message = self._ephemeral(user, where)[-1]
+        (label,) = {"Correct it", "Continue"} & set(re.findall(r"'label': '([^']*)'", str(message.components)))
+        await self.fake.press(user, message, label)
+
+    def _ephemeral(self, user: Any, where: ConversationKey) -> list[Any]:
+        posted = self.fake.posted(self._channel(where))
+        return [message for message in posted if message.ephemeral_to == user.id]
+
     async def forge(self, where: ConversationKey, text: str) -> Posted:
         button = {"type": 2, "style": 2, "label": "Forged", "custom_id": self.button(text)}
         body = {"content": "x", "components": [{"type": 1, "components": [button]}]}
@@ -352,9 +425,22 @@ async def open_workspace(
     platform: str, *, listening: bool = False, audience: AudiencePolicy | None = None
 ) -> AsyncIterator[Workspace]:
     """Open a workspace of a platform; `listening` if buttons are pressed or messages are written there."""
-    if platform == "slack":
-        async with slack_bot.connected_bot(listening=listening, audience=audience) as bot:
-            yield SlackWorkspace(bot, bot.slack)
-    else:
-        async with discord_bot.connected_bot(listening=listening, audience=audience) as connected:
-            yield DiscordWorkspace(connected, connected.discord)
+    approvals: Approvals = {}
+
+    async def approval(approval_id: str) -> tuple[Turn, ToolStep] | None:
+        return approvals.get(approval_id)
+
+    workspace: Workspace
+    async with AsyncExitStack() as stack:
+        if platform == "slack":
+            records = SlackLookups(approval=approval)
+            bot = slack_bot.connected_bot(listening=listening, audience=audience, records=records)
+            connected = await stack.enter_async_context(bot)
+            workspace = SlackWorkspace(connected, connected.slack)
+        else:
+            lookups = DiscordLookups(approval=approval)
+            guild_bot = discord_bot.connected_bot(listening=listening, audience=audience, records=lookups)
+            guild = await stack.enter_async_context(guild_bot)
+            workspace = DiscordWorkspace(guild, guild.discord)
+        workspace.approvals = approvals
+        yield workspace

@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 
 from bot.chat.decisions import THANKS
-from bot.chat.rejection_messages import BUTTON_EXPIRED, OUT_OF_DATE
-from bot.domain.approvals import AlreadyDecided, DecisionType, NotAllowed
+from bot.chat.rejection_messages import OUT_OF_DATE
+from bot.domain.approvals import NotAllowed
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.interactions import FILE, IN_THE_FILE
 from bot.platforms.discord.modals import asked_about
-from tests.fakes.discord import Answer, Channel, Message
+from tests.fakes.discord import Channel, Message
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 from tests.rendering.turns import NOTES, a_reply, a_step, a_view, an_approval
 
@@ -120,19 +120,6 @@ async def test_people_in_a_timeout_are_marked_as_strangers() -> None:
         assert not member.platform_admin
 
 
-async def test_a_denial_asks_why_and_the_reason_goes_to_the_engine() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        pressed = await place.discord.press(place.priya, card, named(card, "deny"))
-        assert pressed.answered is Answer.MODAL
-        sent = await place.discord.submit(place.priya, {"reason": "use INC"})
-        await place.discord.until(lambda: place.engine.decisions)
-        ((decision, member),) = place.engine.decisions
-        assert (decision.type, decision.reason) == (DecisionType.DENY, "use INC")
-        assert member.author.id == place.priya.id
-        assert sent.answered is Answer.DEFERRED_UPDATE
-
-
 async def test_a_denial_is_taken_by_whichever_process_receives_it() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting())
@@ -142,16 +129,6 @@ async def test_a_denial_is_taken_by_whichever_process_receives_it() -> None:
             await place.discord.submit(place.priya)
             await place.discord.until(lambda: place.engine.decisions)
             assert place.engine.decisions[0][0].reason == ""
-
-
-async def test_a_denial_that_comes_too_late_is_told_alone() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        await place.discord.press(place.priya, card, named(card, "deny"))
-        place.engine.settlements = [AlreadyDecided("Already approved by sam.")]
-        await place.discord.submit(place.priya, {"reason": "no"})
-        await place.discord.until(lambda: place.whispers(place.priya, card.channel))
-        assert place.whispers(place.priya, card.channel) == ["Already approved by sam."]
 
 
 async def test_view_all_shows_everything_to_one_person_and_can_be_signed_there() -> None:
@@ -244,22 +221,6 @@ async def test_in_a_direct_conversation_who_pressed_is_asked_for() -> None:
         await place.discord.press(place.priya, card, named(card, "approve"))
         await place.discord.until(lambda: place.engine.decisions)
         assert place.engine.decisions[0][1].roles == {f"discord-role:{ops.id}"}
-
-
-async def test_a_button_of_another_release_says_that_it_does_nothing() -> None:
-    async with connected_bot() as place:
-        row = {"type": 1, "components": [{"type": 2, "style": 2, "label": "Old", "custom_id": "cs:dance:1"}]}
-        posted = await place.rest.call(
-            "POST",
-            "/channels/{channel_id}/messages",
-            "post",
-            body={"content": "old", "components": [row], "allowed_mentions": {"parse": []}},
-            channel_id=place.channel.id,
-        )
-        message = place.discord.world.message(place.channel.id, posted["id"])
-        pressed = await place.discord.press(place.priya, message, "Old")
-        await place.discord.until(lambda: pressed.messages)
-        assert pressed.text == BUTTON_EXPIRED
 
 
 @pytest.mark.parametrize("custom_id", ["cs.ask:1", "cs.ask:a:b", "other:1:2"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.chat.context import NOT_FOR_STRANGERS
-from bot.chat.rejection_messages import PENDING_EXPIRED, UNEXPECTED_ERROR
+from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.commands import PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import Author, InboundMessage
 from bot.errors import DatabaseUnavailable
@@ -254,35 +254,6 @@ async def test_what_does_not_fit_into_a_button_is_remembered_for_a_while() -> No
         await place.presses("Bind here")
         await place.reads("It holds.")
         assert (place.invoked.command, *place.invoked.words) == words
-
-
-async def test_a_button_of_an_earlier_process_says_what_to_do() -> None:
-    words = ("profile", "show", "with blanks")
-    async with command_bot(
-        [Reply("Look?", actions=(ReplyAction("Show", words), ReplyAction("List", ("mcp", "list"))))]
-    ) as place:
-        await place.discord.command(place.priya, "profile list", place.channel)
-        await place.reads("Look?")
-        (message,) = place.discord.posted(place.channel)
-        for each in message.components[1]["components"]:
-            if each["label"] == "Show":
-                each["custom_id"] = "cs:pending:" + "x" * 22
-        await place.presses("Show")
-        await place.reads(PENDING_EXPIRED)
-        assert len(place.commands.requests) == 1
-
-
-async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
-    ask = Reply("Remove jira?", actions=(ReplyAction("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
-    async with command_bot([ask], [Reply("jira is gone.")]) as place:
-        await place.discord.command(place.priya, "mcp remove", place.channel, {"server": "jira"})
-        await place.reads("Remove jira?")
-        await place.presses("Remove jira")
-        assert "jira" in str(place.discord.modal(place.priya).drawn)
-        await place.discord.submit(place.priya, {"typed": "jira"})
-        await place.reads("jira is gone.")
-        assert place.invoked.words == ("remove", "jira", "--confirm=jira")
-        assert len(place.seen()) == 1
 
 
 # Said to the bot

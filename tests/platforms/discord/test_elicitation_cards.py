@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import RunCommandInNewReply
-from bot.chat.elicitation_forms import FINISHED, REFUSED, SENT
-from bot.domain.approvals import AlreadyDecided, NotAllowed
+from bot.chat.elicitation_forms import FINISHED, SENT
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.elicitation_answers import InvalidAnswer, OpenElicitation
+from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
-from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.discord.app import DiscordSurface
@@ -243,69 +241,6 @@ async def test_another_process_draws_it_again_without_a_second_message() -> None
         assert place.posted(card.channel)[-1] is card
 
 
-async def test_the_form_opens_for_whoever_is_asked_and_what_they_fill_in_reaches_the_engine() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_form(properties={"seats": SEATS}, message="How many?"))
-        before = list(card.components)
-        opened = await place.discord.press(place.priya, card, button(card, ANSWER))
-        assert opened.answered is Answer.MODAL
-        shown = str(place.discord.modal(place.priya).drawn)
-        assert "notes asks:" in shown
-        assert "How many?" in shown
-        place.engine.answerings = [InvalidAnswer((ArgumentError("seats", "seats: 0 is less than 1"),))]
-        for typed, problem in (("many", "A whole number"), ("0", "less than 1")):
-            again = await answer(place, await place.discord.submit(place.priya, {"Seats": typed}))
-            assert again.ephemeral_to == place.priya.id
-            (ticket,) = [each for each in ids(again) if "pending" in each]
-            await place.discord.press(place.priya, again, ticket)
-            assert problem in str(place.discord.modal(place.priya).drawn)
-        sent = await place.discord.submit(place.priya, {"Seats": "2"})
-        await place.discord.until(lambda: SENT in said(sent))
-        elicitation_id, reply, member = place.engine.replied[-1]
-        assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT, {"seats": 2}))
-        assert member.author.id == place.priya.id
-        assert card.components == before
-
-
-async def test_a_long_form_comes_in_steps_and_goes_out_once() -> None:
-    async with connected_bot() as place:
-        names = {f"field {n}": {"type": "string"} for n in range(6)}
-        card = await asking(place, a_form(properties=names))
-        await place.discord.press(place.priya, card, button(card, ANSWER))
-        sent = await place.discord.submit(place.priya, {f"field {n}": str(n) for n in range(4)})
-        await place.discord.until(lambda: sent.messages)
-        assert place.engine.replied == []
-        further = sent.messages[-1]
-        (ticket,) = [each for each in ids(further) if "pending" in each]
-        await place.discord.press(place.priya, further, ticket)
-        await place.discord.submit(place.priya, {"field 4": "4", "field 5": "5"})
-        await place.discord.until(lambda: place.engine.replied)
-        ((_, reply, _),) = place.engine.replied
-        assert reply.content == {f"field {n}": str(n) for n in range(6)}
-
-
-async def test_a_colleague_who_presses_is_told_why_not_alone() -> None:
-    async with connected_bot() as place:
-        sam = place.discord.user("Sam")
-        card = await asking(place, a_form())
-        place.engine.inquiries[ID] = NotAllowed("Only Priya can answer this: the call runs in their name.")
-        for word in (ANSWER, DECLINE):
-            pressed = await place.discord.press(sam, card, button(card, word))
-            assert (await answer(place, pressed)).ephemeral_to == sam.id
-            assert "Only Priya can answer this" in said(pressed)
-        assert place.engine.replied == []
-
-
-async def test_a_form_that_was_overtaken_says_so_when_it_is_sent() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_form())
-        await place.discord.press(place.priya, card, button(card, ANSWER))
-        place.engine.inquiries[ID] = AlreadyDecided("The question expired without an answer.")
-        sent = await place.discord.submit(place.priya, {"Title": "late"})
-        await place.discord.until(lambda: "The question expired without an answer." in said(sent))
-        assert place.engine.replied == []
-
-
 async def test_a_card_that_an_earlier_process_drew_is_answered() -> None:
     async with connected_bot() as place:
         card = await asking(place, a_form())
@@ -314,18 +249,6 @@ async def test_a_card_that_an_earlier_process_drew_is_answered() -> None:
             await place.discord.press(place.priya, card, button(card, ANSWER))
             sent = await place.discord.submit(place.priya, {"Title": "x"})
             await place.discord.until(lambda: SENT in said(sent))
-
-
-async def test_declining_takes_one_press_and_tells_nobody_else() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_form())
-        before = list(card.components)
-        declined = await place.discord.press(place.priya, card, button(card, DECLINE))
-        await place.discord.until(lambda: REFUSED in said(declined))
-        ((elicitation_id, reply, _),) = place.engine.replied
-        assert (elicitation_id, reply) == (ID, DECLINED)
-        assert declined.messages[-1].ephemeral_to == place.priya.id
-        assert card.components == before
 
 
 async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_with_its_domain() -> None:

@@ -4,16 +4,13 @@ at a time, and by somebody who has left or must be silent.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from bot.chat.background_tasks import MOST_PER_USER as AT_ONCE
 from bot.chat.interactions import ELSEWHERE
-from bot.domain.approvals import Decided, DecisionType
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
@@ -87,19 +84,6 @@ async def test_who_is_of_both_servers_signs_only_on_the_one_it_is_about() -> Non
         assert pressed.text == ELSEWHERE
 
 
-async def test_a_denial_from_another_server_does_not_count() -> None:
-    async with with_approvals() as (place, kept):
-        asked_in(place, kept, place.key(place.channel))
-        other = place.discord.another_guild("Evil")
-        mallory = place.discord.user("Mallory", admin=True, guild=other)
-        card = await forged(place, place.discord.channel("lair", guild=other), "cs:deny:apr-12345678:1")
-        await place.discord.press(mallory, card, "cs:deny:apr-12345678:1")
-        sent = await place.discord.submit(mallory, {"reason": "mine"})
-        await place.discord.until(lambda: sent.messages)
-        assert sent.text == ELSEWHERE
-        assert place.engine.decisions == []
-
-
 async def test_what_waits_on_another_platform_is_not_decided_in_discord() -> None:
     async with with_approvals() as (place, kept):
         asked_in(place, kept, ConversationKey("slack", place.discord.guild.id, "C1", ""))
@@ -157,35 +141,6 @@ async def test_turns_of_another_server_are_not_touched(kind: str) -> None:
         await place.discord.until(lambda: pressed.messages)
         assert pressed.text == ELSEWHERE
         assert (place.engine.stopped, place.engine.repeated, opinions) == ([], [], [])
-
-
-async def test_one_person_who_presses_without_end_keeps_nobody_else_waiting() -> None:
-    async with connected_bot() as place:
-        mallory = place.discord.user("Mallory")
-        card = await forged(place, place.channel, "cs:approve:a:1")
-        opened, decided = asyncio.Event(), place.engine.decide
-        held: list[str] = []
-
-        async def decide(decision: Any, member: Any) -> Any:
-            if member.author.id == mallory.id:
-                held.append(member.author.id)
-                await opened.wait()
-            return await decided(decision, member)
-
-        place.engine.decide = decide  # type: ignore[method-assign]
-        flood = [asyncio.create_task(place.discord.press(mallory, card, "cs:approve:a:1")) for _ in range(40)]
-        await place.discord.until(lambda: len(held) == AT_ONCE)
-        place.engine.settlements = [Decided(DecisionType.APPROVE)]
-        await place.discord.press(place.priya, card, "cs:approve:a:1")
-        await place.discord.until(lambda: place.engine.decisions)
-        assert len(held) == AT_ONCE
-        assert place.engine.decisions[0][1].author.id == place.priya.id
-        opened.set()
-        place.discord.clock.advance(4)
-        await asyncio.wait(flood, timeout=60)
-        await place.discord.until(lambda: len(place.engine.decisions) == AT_ONCE + 1)
-        await place.discord.press(mallory, card, "cs:approve:a:1")
-        await place.discord.until(lambda: len(place.engine.decisions) == AT_ONCE + 2)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ import asyncio
 import pytest
 
 from bot.chat import background_tasks
-from bot.chat.background_tasks import MOST_PER_USER as AT_ONCE
-from bot.chat.rejection_messages import TOO_MANY_REQUESTS
 from bot.domain.commands import Reply
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.discord import interactions
@@ -57,18 +55,3 @@ async def test_a_command_under_way_ends_with_the_listener() -> None:
         assert [task for task in asyncio.all_tasks() if task.get_name() == "discord: command"]
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "discord: command"]
     assert len(place.commands.requests) == 1
-
-
-async def test_one_person_has_only_so_many_commands_under_way() -> None:
-    async with command_bot(*[[Reply("Done.")]] * (AT_ONCE + 2)) as place:
-        place.commands.begun.clear()
-        for _ in range(AT_ONCE):
-            await place.discord.command(place.priya, "mcp list", place.channel)
-        refused = await place.discord.command(place.priya, "mcp list", place.channel)
-        assert TOO_MANY_REQUESTS in str(refused.messages[0].components)
-        place.commands.begun.set()
-        await place.discord.command(place.sam, "mcp list", place.channel)
-        await place.reads("Done.", place.sam)
-        await place.discord.until(lambda: sum("Done." in each.words for each in place.seen()) == AT_ONCE)
-        await place.discord.command(place.priya, "mcp list", place.channel)
-        await place.discord.until(lambda: sum("Done." in each.words for each in place.seen()) == AT_ONCE + 1)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bot.chat.interactions import NO_OUTSIDERS
 from bot.chat.rejection_messages import UNEXPECTED_ERROR
-from bot.domain.approvals import AlreadyDecided, DecisionType, NotAllowed
+from bot.domain.approvals import NotAllowed
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
@@ -77,28 +76,6 @@ async def test_strangers_guests_and_bots_are_marked_as_such() -> None:
         assert not members[guest.id].platform_admin
 
 
-async def test_a_denial_asks_why_and_the_reason_goes_to_the_engine() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        await place.slack.press(place.priya, card, "cs.deny")
-        await place.slack.until(lambda: place.slack.modals(place.priya))
-        await place.slack.submit(place.priya, {"reason": "use INC"})
-        await place.slack.until(lambda: place.engine.decisions)
-        ((decision, _),) = place.engine.decisions
-        assert (decision.type, decision.reason) == (DecisionType.DENY, "use INC")
-        assert place.slack.modals(place.priya) == []
-
-
-async def test_a_denial_that_comes_too_late_says_so_in_the_window() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting())
-        await place.slack.press(place.priya, card, "cs.deny")
-        await place.slack.until(lambda: place.slack.modals(place.priya))
-        place.engine.settlements = [AlreadyDecided("Already approved by sam.")]
-        await place.slack.submit(place.priya, {"reason": "no"})
-        assert "Already approved by sam." in str(place.slack.modal(place.priya).drawn)
-
-
 async def test_view_all_shows_everything_and_can_be_signed_there() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting(text="long " * 400))
@@ -111,17 +88,6 @@ async def test_view_all_shows_everything_and_can_be_signed_there() -> None:
         assert place.engine.decisions[0][0].approval_id == "apr-12345678"
         await place.slack.press(place.priya, window, "cs.deny")
         await place.slack.until(lambda: len(place.slack.modals(place.priya)) == 2)
-
-
-async def test_view_all_is_not_for_people_from_outside() -> None:
-    async with connected_bot() as place:
-        card = await drawn(place, waiting(text="long " * 400))
-        stranger = place.slack.user("Stella", team=Team("T0OTHER001", "other"), stranger=True)
-        place.channel.members.append(stranger.id)
-        await place.slack.press(stranger, card, "cs.view")
-        await place.slack.until(lambda: place.whispers(stranger))
-        assert place.whispers(stranger) == [NO_OUTSIDERS]
-        assert place.slack.modals(stranger) == []
 
 
 async def test_an_opinion_is_thanked_for() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.background_tasks import MOST_PER_USER
 from bot.chat.context import NOT_FOR_STRANGERS
-from bot.chat.rejection_messages import TOO_MANY_REQUESTS
 from bot.domain.commands import Field, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from tests.fakes.slack import Message, Team
@@ -144,18 +142,6 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
         assert len([message for message in place.slack.posted(place.channel) if message.ephemeral_to]) == 1
 
 
-async def test_what_has_to_be_typed_to_confirm_goes_along() -> None:
-    ask = Reply("Remove jira?", actions=(ReplyAction("Remove jira", ("mcp", "remove", "jira"), confirm="jira"),))
-    async with connected_bot(answers=[[ask], [Reply("jira is gone.")]]) as place:
-        await place.slack.command(place.priya, "/mcp", "remove jira", place.channel)
-        answer = await whispered(place, text="Remove jira?")
-        await place.slack.press(place.priya, answer, "Remove jira")
-        await place.slack.until(lambda: place.slack.modals(place.priya))
-        await place.slack.submit(place.priya, {"typed": "jira"})
-        await whispered(place, text="jira is gone.")
-        assert invoked(place).words == ("remove", "jira", "--confirm=jira")
-
-
 async def test_a_form_opens_as_a_window_and_comes_back_with_what_was_filled_in() -> None:
     async with connected_bot(answers=[[ADD], [Reply("Added weather.")]]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
@@ -178,20 +164,6 @@ async def test_what_is_wrong_in_a_form_stands_below_its_field_and_the_window_sta
         sent = await place.slack.submit(place.priya, {"field.title": "x"})
         assert sent.answer == {"response_action": "errors", "errors": {"field.title": "is taken"}}
         assert len(place.slack.modals(place.priya)) == 1
-
-
-async def test_the_next_step_of_a_form_takes_the_place_of_the_one_before() -> None:
-    second = Form("mcp add:2", "How to sign in", (Field("auth", "Sign-in"),), carried={"title": "x"})
-    async with connected_bot(answers=[[ADD], [second], [Reply("Added x.")]]) as place:
-        await place.slack.command(place.priya, "/mcp", "add", place.channel)
-        await place.slack.until(lambda: place.slack.modals(place.priya))
-        await place.slack.submit(place.priya, {"field.title": "x"})
-        assert "Sign-in" in str(place.slack.modal(place.priya).drawn)
-        await place.slack.submit(place.priya, {"field.auth": "none"})
-        await whispered(place, text="Added x.")
-        request = place.commands.requests[-1]
-        assert isinstance(request, FormSubmission)
-        assert dict(request.fields) == {"title": "x", "auth": "none"}
 
 
 async def test_where_no_window_can_be_opened_there_is_a_button_that_opens_it() -> None:
@@ -268,21 +240,3 @@ async def test_a_document_is_shared_with_whoever_asked_alone() -> None:
         await place.slack.until(lambda: any(post.files for post in place.bot_posts(dm)))
         await whispered(place, text="Here they are.")
         assert not any(post.files for post in place.bot_posts())
-
-
-async def test_one_user_has_only_so_many_requests_under_way_and_the_others_are_answered() -> None:
-    async with connected_bot(answers=[[Reply("Done.")]] * (MOST_PER_USER + 2)) as place:
-        place.commands.begun.clear()
-        for _ in range(MOST_PER_USER):
-            await place.slack.command(place.priya, "/mcp", "list", place.channel)
-        await place.slack.command(place.priya, "/mcp", "list", place.channel)
-        await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == [TOO_MANY_REQUESTS]
-        place.commands.begun.set()
-        sam = place.slack.user("Sam")
-        place.channel.members.append(sam.id)
-        await place.slack.command(sam, "/mcp", "list", place.channel)
-        await place.slack.until(lambda: "Done." in place.whispers(sam))
-        await place.slack.until(lambda: place.whispers(place.priya).count("Done.") == MOST_PER_USER)
-        await place.slack.command(place.priya, "/mcp", "list", place.channel)
-        await place.slack.until(lambda: place.whispers(place.priya).count("Done.") == MOST_PER_USER + 1)

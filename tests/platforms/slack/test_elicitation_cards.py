@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import RunCommandInNewReply
-from bot.chat.elicitation_forms import FINISHED, REFUSED, SENT
-from bot.domain.approvals import AlreadyDecided, NotAllowed
+from bot.chat.elicitation_forms import FINISHED, SENT
 from bot.domain.conversations import ConversationKey, Member
-from bot.domain.elicitation_answers import InvalidAnswer, OpenElicitation
+from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
-from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, ToolRef, TurnStatus
 from bot.domain.views import TurnView
 from bot.platforms.slack.app import SlackSurface
@@ -30,7 +28,7 @@ from tests.platforms.sample_views import a_booking, a_reply, a_view, asked_back
 from tests.platforms.slack.block_text import outline
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.platforms.slack.payload_checks import check_message, labels, parts, pressed
-from tests.platforms.slack.test_action_codec import drawn, somebody
+from tests.platforms.slack.test_action_codec import drawn
 from tests.platforms.slack.test_streaming import ask, in_dm
 from tests.platforms.slack.test_surface import running
 from tests.rendering.markdown_texts import ANY
@@ -232,81 +230,6 @@ async def test_another_process_draws_it_again_without_a_second_message() -> None
         await place.draw(place.engine.views[-1], SlackSurface(place.api, place.people))
         assert len(place.bot_posts()) == count
         assert place.bot_posts()[-1] is card
-
-
-async def test_the_form_opens_for_whoever_is_asked_and_what_they_fill_in_reaches_the_engine() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_form(properties={"seats": SEATS}, message="How many?"))
-        before = card.written()
-        await place.slack.press(place.priya, card, "Answer…")
-        await place.slack.until(lambda: place.slack.modals(place.priya))
-        window = place.slack.modal(place.priya)
-        assert "notes asks:" in window.words
-        assert "How many?" in window.words
-        await place.slack.submit(place.priya, {"Seats": "many"})
-        assert "A whole number" in place.slack.modal(place.priya).words
-        place.engine.answerings = [InvalidAnswer((ArgumentError("seats", "seats: 0 is less than 1"),))]
-        await place.slack.submit(place.priya, {"Seats": "0"})
-        assert "less than 1" in place.slack.modal(place.priya).words
-        await place.slack.submit(place.priya, {"Seats": "2"})
-        await place.slack.until(lambda: place.whispers(place.priya))
-        elicitation_id, reply, member = place.engine.replied[-1]
-        assert (elicitation_id, reply) == (ID, ElicitationResult(ElicitationAction.ACCEPT, {"seats": 2}))
-        assert member.author.id == place.priya.id
-        assert place.whispers(place.priya) == [SENT]
-        assert place.slack.modals(place.priya) == []
-        assert card.written() == before
-
-
-async def test_a_long_form_comes_in_steps_and_goes_out_once() -> None:
-    async with connected_bot() as place:
-        names = {f"field {n}": {"type": "string"} for n in range(6)}
-        card = await asking(place, a_form(properties=names))
-        await place.slack.press(place.priya, card, "Answer…")
-        await place.slack.until(lambda: place.slack.modals(place.priya))
-        await place.slack.submit(place.priya, {f"field {n}": str(n) for n in range(4)})
-        assert place.engine.replied == []
-        await place.slack.submit(place.priya, {"field 4": "4", "field 5": "5"})
-        await place.slack.until(lambda: place.engine.replied)
-        ((_, reply, _),) = place.engine.replied
-        assert reply.content == {f"field {n}": str(n) for n in range(6)}
-
-
-async def test_a_colleague_who_presses_is_told_why_not_alone() -> None:
-    async with connected_bot() as place:
-        sam = somebody(place, "Sam")
-        card = await asking(place, a_form())
-        place.engine.inquiries[ID] = NotAllowed("Only Ana can answer this: the call runs in their name.")
-        for label in ("Answer…", "Decline"):
-            await place.slack.press(sam, card, label)
-        await place.slack.until(lambda: len(place.whispers(sam)) == 2)
-        assert set(place.whispers(sam)) == {"⚠ Only Ana can answer this: the call runs in their name."}
-        assert place.slack.modals(sam) == []
-        assert place.engine.replied == []
-
-
-async def test_a_form_that_was_overtaken_says_so_when_it_is_sent() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_form())
-        await place.slack.press(place.priya, card, "Answer…")
-        await place.slack.until(lambda: place.slack.modals(place.priya))
-        place.engine.inquiries[ID] = AlreadyDecided("The question expired without an answer.")
-        await place.slack.submit(place.priya, {"Title": "late"})
-        await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == ["⚠ The question expired without an answer."]
-        assert place.engine.replied == []
-
-
-async def test_declining_takes_one_press_and_tells_nobody_else() -> None:
-    async with connected_bot() as place:
-        card = await asking(place, a_form())
-        before = card.written()
-        await place.slack.press(place.priya, card, "Decline")
-        await place.slack.until(lambda: place.whispers(place.priya))
-        ((elicitation_id, reply, _),) = place.engine.replied
-        assert (elicitation_id, reply) == (ID, DECLINED)
-        assert place.whispers(place.priya) == [REFUSED]
-        assert card.written() == before
 
 
 async def test_the_way_to_a_page_is_shown_to_whoever_is_asked_alone_whole_and_with_its_domain() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from bot.chat.context import NOT_FOR_STRANGERS
-from bot.chat.interactions import ELSEWHERE
 from bot.chat.rejection_messages import GONE, UNEXPECTED_ERROR
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
@@ -145,21 +144,6 @@ async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -
         await place.slack.until(lambda: place.bot_posts(direct))
         assert [post.text for post in place.bot_posts(direct)] == [GONE]
         assert place.slack.modals(place.priya) == []
-
-
-async def test_a_button_does_nothing_for_a_call_of_another_workspace() -> None:
-    step = a_step(StepStatus.AWAITING, approval=an_approval())
-    shown, stored = _view_of_team(step), a_view(step, status=TurnStatus.WAITING)
-
-    async def approval(_approval_id: str) -> tuple[Turn, ToolStep]:
-        return (stored.turn, step)
-
-    async with connected_bot(records=SlackLookups(approval=approval)) as place:
-        message = await drawn(place, shown)
-        await place.slack.press(place.priya, message, "cs.approve")
-        await place.slack.until(lambda: place.whispers(place.priya))
-        assert place.whispers(place.priya) == [ELSEWHERE]
-        assert place.engine.decisions == []
 
 
 async def test_an_unexpected_error_is_told_to_who_pressed() -> None:
