@@ -1,0 +1,145 @@
+"""Messages that were missed: from which moment they are read, and what late messages do, on any platform."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bot.chat import message_handler
+from bot.chat.backfill import CLOCKS_DIFFER, HOURS, Backfill, MissedPeriod
+from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.context import AudiencePolicy, ChatContext, Lookups
+from bot.chat.message_handler import IncomingMessage, Location, MessageHandler, PlatformFacts
+from bot.chat.thread_context import EarlierMessages, ThreadMessage
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.errors import DatabaseUnavailable, DeliveryFailed
+from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
+
+BEGAN = datetime(2026, 11, 25, 12, tzinfo=UTC)
+THREAD = ConversationKey("chat", "W", "C", "1")
+
+
+class Platform:
+    """A platform that redelivers, with one thread and users whose ids begin with `guest` if they are guests."""
+
+    facts = PlatformFacts("chat", redelivers=True, reading_seconds=1.0)
+
+    def __init__(self) -> None:
+        self.missed: list[IncomingMessage] = []
+        self.missed_mentions: list[IncomingMessage] = []
+        self.read_since: list[datetime] = []
+        self.periods: list[MissedPeriod] = []
+        self.commands: list[tuple[str, ...]] = []
+        self.notices: list[str] = []
+        self.fails = False
+
+    async def locate(self, message: IncomingMessage) -> Location:
+        return Location(THREAD, in_thread=message.in_thread)
+
+    async def find_author(self, message: IncomingMessage, conversation: ConversationKey) -> Member:
+        return Member(Author("chat", message.user, message.user), guest=message.user.startswith("guest"))
+
+    async def resolve_names(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
+        return messages
+
+    async def read_earlier(self, message: IncomingMessage, *, in_thread: bool) -> EarlierMessages:
+        return EarlierMessages()
+
+    async def run_command(
+        self, message: IncomingMessage, conversation: ConversationKey, words: tuple[str, ...]
+    ) -> None:
+        self.commands.append(words)
+
+    async def notify_author(self, message: IncomingMessage, text: str) -> None:
+        self.notices.append(text)
+
+    post_hint = notify_author
+
+    async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[IncomingMessage]:
+        self.read_since.append(since)
+        if self.fails:
+            raise DeliveryFailed("The thread cannot be read.")
+        return self.missed
+
+    async def mentions(self, period: MissedPeriod) -> AsyncGenerator[IncomingMessage, None]:
+        self.periods.append(period)
+        for message in self.missed_mentions:
+            yield message
+
+
+def written(number: int, text: str, user: str = "ana", **fields: Any) -> IncomingMessage:
+    return IncomingMessage(id=f"m{number}", keys=(f"chat:m{number}",), place="1", user=user, text=text, **fields)
+
+
+async def backfilled(platform: Platform, engine: FakeEngine) -> None:
+    """Run a backfill with THREAD as the only active conversation, and wait for its notices."""
+
+    async def active(_prefix: str, _seconds: float, _limit: int) -> Sequence[ConversationKey]:
+        return [THREAD]
+
+    tasks = BackgroundTasks()
+    context = ChatContext(
+        engine=engine,
+        commands=ScriptedCommands(),
+        audience=AudiencePolicy(),
+        background_tasks=tasks,
+        records=Lookups(),
+    )
+    handler = MessageHandler[IncomingMessage](platform, context)
+    await Backfill("chat", platform, handler, engine, active).run(BEGAN.timestamp())
+    await tasks.close()
+
+
+async def turn_at(engine: FakeEngine, moment: datetime, text: str) -> None:
+    """Store a turn of THREAD that was created at a moment."""
+    engine.clock = moment.timestamp
+    platform = Platform()
+    platform.missed = [written(int(moment.timestamp()), text, mentions_bot=True)]
+    await backfilled(platform, engine)
+
+
+async def test_messages_are_read_from_the_last_turn_before_the_session() -> None:
+    engine, platform = FakeEngine(), Platform()
+    last = BEGAN - timedelta(hours=1)
+    await turn_at(engine, last, "before")
+    await turn_at(engine, BEGAN + timedelta(seconds=5), "of this session")
+    await backfilled(platform, engine)
+    assert platform.read_since == [last - CLOCKS_DIFFER]
+    (period,) = platform.periods
+    assert (period.since, set(period.known)) == (last - CLOCKS_DIFFER, {THREAD})
+
+
+async def test_messages_are_read_back_one_day_at_most() -> None:
+    engine, platform = FakeEngine(), Platform()
+    await turn_at(engine, BEGAN - timedelta(days=9), "long ago")
+    await backfilled(platform, engine)
+    assert platform.read_since == [BEGAN - timedelta(hours=HOURS)]
+
+
+async def test_late_messages_become_turns_and_nobody_is_told_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_handler, "FIRST_PAUSE", 0.01)
+    engine, platform = FakeEngine(), Platform()
+    engine.troubles = [DatabaseUnavailable("The database is away.")]
+    platform.missed = [
+        written(1, "why?", mentions_bot=True),
+        written(2, "and since when?", in_thread=True),
+        written(3, "mcp list", mentions_bot=True),
+        written(4, "hi", "guest", mentions_bot=True),
+        written(5, "", mentions_bot=True),
+        written(1, "why?", mentions_bot=True),
+    ]
+    platform.missed_mentions = [written(6, "and in here?", mentions_bot=True), written(7, "nothing for you")]
+    await backfilled(platform, engine)
+    assert [message.text for message in engine.received] == ["why?", "and since when?", "and in here?"]
+    assert (platform.commands, platform.notices) == ([], [])
+
+
+async def test_a_conversation_that_cannot_be_read_does_not_end_the_backfill() -> None:
+    engine, platform = FakeEngine(), Platform()
+    platform.fails = True
+    platform.missed_mentions = [written(6, "and in here?", mentions_bot=True)]
+    await backfilled(platform, engine)
+    assert [message.text for message in engine.received] == ["and in here?"]
