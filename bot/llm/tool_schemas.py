@@ -155,7 +155,7 @@ class _Reader:
             for keyword in ("allOf", "anyOf", "oneOf")
         )
         parts = [*self._referenced(source, depth, refs), *all_of, _union(any_of), _union(one_of)]
-        return reduce(_intersection, parts, _complete(schema))
+        return reduce(_intersection, filter(None, parts), _complete(schema))
 
     def _below(self, source: Any, depth: int, refs: tuple[str, ...]) -> Schema | None:
         """Return the schema of a keyword's value; None if no value fits it."""
