@@ -18,7 +18,8 @@ from statistics import mean
 
 from bot.domain.tokenizer import terms
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
-from bot.engine.builtin_tools.search_tools import ToolIndex, format_search_result, search_tool_set
+from bot.engine.builtin_tools.search_tools import ToolIndex, format_search_result
+from bot.engine.builtin_tools.toolbox import select_builtin_tools
 from bot.engine.prompt.token_estimates import estimate_text, estimate_tools
 from bot.engine.prompt.tool_selection import within_limit
 
@@ -122,7 +123,8 @@ def main() -> None:
         print(f"recall@{most}                                     {recall(found, most):8.1%}")
     print(f"tokens of all definitions                    {estimate_tools(offered.tools):8,.0f}")
     print(f"tokens of the 128 that services take         {estimate_tools(within_limit(offered).tools):8,.0f}")
-    print(f"tokens of the bot's own, with search         {estimate_tools(search_tool_set(offered.tools)):8,.0f}")
+    builtin_tools = select_builtin_tools(offered.tools, searches=True)
+    print(f"tokens of the bot's own, with search         {estimate_tools(builtin_tools):8,.0f}")
     print(f"tokens that a search adds, on average        {mean(answers):8,.0f}")
     print(f"milliseconds to make the index               {made * 1000:8.1f}")
     print(f"milliseconds a search, on average            {mean(each.seconds for each in found) * 1000:8.2f}")

@@ -54,6 +54,11 @@ class Tool:
     flow: Flow = UNSET
 
     @property
+    def is_builtin(self) -> bool:
+        """True for a tool of the bot itself."""
+        return self.server == OWN_SERVER and not self.server_id
+
+    @property
     def words(self) -> Words:
         """Author of the returned text: as set, or by the hints of a trusted server. A closed world may have several
         writers, so its text counts as the team's, not the user's own.

@@ -14,6 +14,7 @@ from bot.domain.messages import TextPart, ToolResult
 from bot.domain.policies import PolicyResult
 from bot.domain.tools import UNSURE, CallNeedsInput, CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
 from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
+from bot.engine.builtin_tools.toolbox import TurnToolbox
 from bot.engine.elicitation import TOO_MANY, PendingElicitations
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.authorization import BARRED, NOT_ENABLED, WITHHELD
@@ -27,7 +28,7 @@ async def execute_call(
     author: Author,
     *,
     log: TurnExecution,
-    toolbox: Toolbox,
+    toolbox: TurnToolbox,
     rules: Callable[[], Rules],
     member: Callable[[], Awaitable[Member | None]],
     workspace: str,
@@ -40,25 +41,16 @@ async def execute_call(
     `rules` and `member` are read just before the call, because an approval may take hours. A call that may not be
     repeated is stored as started before it is sent: after a crash its outcome counts as unknown.
     """
-    # Only approved and granted calls wait for the server to confirm its tools: their definition may be hours old.
-    unconfirmed = await toolbox.confirm(step.tool.server_id) if step.tool and (step.approval or step.grant) else ""
-    offered = await toolbox.offer(workspace)
-    tool = offered.find(step.call.name)
-    asker = await member()
-    name = step.call.name
-    if name in offered.withheld:
-        rejection = WITHHELD.format(name)
-    elif name in offered.excluded:
-        rejection = BARRED.format(name)
-    elif unconfirmed:
-        rejection = unconfirmed
+    if step.tool is not None and step.tool.is_builtin:
+        tool = Tool(step.call.name, step.tool.server, step.tool.name)  # no rule is about the bot's own tools
     else:
-        rejection = _rejection_reason(step, tool, rules(), author, asker)
-    if tool is None or rejection:
-        # The reason why a server cannot confirm its tools may hold text from the server.
-        result = replace(_error_result(step, f"Not run: {rejection}"), own=not unconfirmed)
-        on_record(await log.finish_call(claim, step.n, StepStatus.FAILED, result))
-        return
+        checked = await _check_again(
+            step, author, servers=toolbox.servers, rules=rules, member=member, workspace=workspace
+        )
+        if isinstance(checked, ToolResult):
+            on_record(await log.finish_call(claim, step.n, StepStatus.FAILED, checked))
+            return
+        tool = checked
     if not step.repeatable:
         on_record(await _record_start(log, claim, step.n))
     context = CallContext(
@@ -75,6 +67,36 @@ async def execute_call(
         return
     status, result = _final_status(step, outcome)
     on_record(await log.finish_call(claim, step.n, status, result, monotonic() - sent_at))
+
+
+async def _check_again(
+    step: ToolStep,
+    author: Author,
+    *,
+    servers: Toolbox,
+    rules: Callable[[], Rules],
+    member: Callable[[], Awaitable[Member | None]],
+    workspace: str,
+) -> Tool | ToolResult:
+    """Return the tool of a server's call, or the result of a call that must not be sent any more."""
+    # Only approved and granted calls wait for the server to confirm its tools: their definition may be hours old.
+    unconfirmed = await servers.confirm(step.tool.server_id) if step.tool and (step.approval or step.grant) else ""
+    offered = await servers.offer(workspace)
+    tool = offered.find(step.call.name)
+    asker = await member()
+    name = step.call.name
+    if name in offered.withheld:
+        rejection = WITHHELD.format(name)
+    elif name in offered.excluded:
+        rejection = BARRED.format(name)
+    elif unconfirmed:
+        rejection = unconfirmed
+    else:
+        rejection = _rejection_reason(step, tool, rules(), author, asker)
+    if tool is None or rejection:
+        # The reason why a server cannot confirm its tools may hold text from the server.
+        return replace(_error_result(step, f"Not run: {rejection}"), own=not unconfirmed)
+    return tool
 
 
 async def _record_start(log: TurnExecution, claim: Claim, n: int) -> TurnRecord:

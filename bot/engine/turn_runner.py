@@ -33,7 +33,7 @@ from bot.domain.turns import (
 from bot.domain.views import ModelRetry, TurnView
 from bot.engine.builtin_tools.read_result import ReadResult, RejectionReason
 from bot.engine.builtin_tools.search_tools import SearchTools, ToolIndexes
-from bot.engine.builtin_tools.toolbox import BuiltinToolbox
+from bot.engine.builtin_tools.toolbox import TurnToolbox
 from bot.engine.elicitation import PendingElicitations
 from bot.engine.policy.authorization import CallAuthorizer
 from bot.engine.policy.result_visibility import ResultVisibility
@@ -213,9 +213,10 @@ class TurnRunner:
         return ResultVisibility(rules, rules.all, offered, turn.author, member, self._log)
 
     @cached_property
-    def _builtin_tools(self) -> BuiltinToolbox:
+    def _toolbox(self) -> TurnToolbox:
         search = SearchTools(self._enabled_tools, self._parts.tool_indexes)
-        return BuiltinToolbox((search, ReadResult(self._claim.conversation, self._log, self._rejection_reason)))
+        read_result = ReadResult(self._claim.conversation, self._log, self._rejection_reason)
+        return TurnToolbox(self._parts.toolbox, (search, read_result))
 
     async def _rejection_reason(self) -> RejectionReason:
         return (await self._visibility()).rejection_reason
@@ -277,15 +278,12 @@ class TurnRunner:
             self._progress[step.n] = text
             self._send_view()
 
-        if step.tool is not None and step.tool.is_builtin:
-            self._update(await self._builtin_tools.execute(step, self._claim, self._log))
-            return
         await execute_call(
             step,
             self._claim,
             self._record.turn.author,
             log=self._log,
-            toolbox=self._parts.toolbox,
+            toolbox=self._toolbox,
             rules=lambda: self._rules,
             member=self._member,
             workspace=self._record.turn.conversation.workspace_key,
@@ -352,7 +350,7 @@ class TurnRunner:
                 return authorizer.authorize(i, call, offered, author)
 
             calls = [
-                self._builtin_tools.step_of(i, call, partial(authorize, i))
+                self._toolbox.create_step(i, call, partial(authorize, i))
                 for i, call in enumerate(message.tool_calls, start=n + 1)
             ]
             self._update(await self._log.append(self._claim, reply, calls))

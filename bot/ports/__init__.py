@@ -37,7 +37,7 @@ from bot.ports.stores import (
     TokenStore,
     UsageStore,
 )
-from bot.ports.toolbox import CallContext, ServerAdmin, Toolbox
+from bot.ports.toolbox import CallContext, ServerAdmin, Toolbox, ToolCaller
 from bot.ports.turn_log import ApprovalLog, DeliveryQueue, TurnExecution, TurnLog, TurnQueue, TurnRetention, TurnViews
 
 __all__ = [
@@ -83,6 +83,7 @@ __all__ = [
     "SignedIn",
     "Surface",
     "TokenStore",
+    "ToolCaller",
     "Toolbox",
     "TurnExecution",
     "TurnLog",

@@ -32,7 +32,16 @@ class CallContext:
     elicit: ElicitCallback = cancel_without_user
 
 
-class Toolbox(Protocol):
+class ToolCaller(Protocol):
+    """Runs calls of tools: those of servers, the built-in ones, or both."""
+
+    async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
+        """Run a tool. A failure of the tool is a result. Raises CancelledError only; a cancellation is sent on to the
+        server.
+        """
+
+
+class Toolbox(ToolCaller, Protocol):
     """The tools of all servers."""
 
     async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
@@ -43,11 +52,6 @@ class Toolbox(Protocol):
     async def confirm(self, server_id: str) -> str:
         """Refresh this server's tools, within a time limit, so that `offer` returns the current ones. Return the reason
         of a failure as a sentence for the model; empty on success or if there is no such server.
-        """
-
-    async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
-        """Run a tool. A failure of the tool is a result. Raises CancelledError only; a cancellation is sent on to the
-        server.
         """
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:

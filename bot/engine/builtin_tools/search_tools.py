@@ -29,7 +29,6 @@ from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tokenizer import stem, terms
 from bot.domain.tools import OWN_SERVER, Annotations, Tool, ToolSet
 from bot.domain.turns import ToolRef
-from bot.engine.builtin_tools.read_result import TOOL as READING
 from bot.engine.prompt.text_format import READ_RESULT
 
 _SYNONYM_GROUPS = """
@@ -282,11 +281,9 @@ def _count(words: Counter[str], text: str, weight: float) -> Counter[str]:
     return words
 
 
-def search_tool_set(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """Return the built-in tools in place of these. They are the same in each round, because services cache prefixes: so
-    recently used tools are not included, and `read_result` is from the first round.
-    """
-    return _search_tool(tools), _CALL, READING
+def search_definitions(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """Return the definitions of the two tools, for a search among `tools`."""
+    return _search_tool(tools), _CALL
 
 
 def resolve_called_tool(call: ToolCall) -> str:

@@ -1,7 +1,9 @@
-"""Toolbox of the bot's own tools in one turn.
+"""The bot's own tools: which of them a model request holds, their steps and their calls.
 
 A built-in call needs no approval and no server: it is ready at once and may be repeated. A page of a large result keeps
 the source of that result (`policy.taint`). `call_tool` is not executed here: its call becomes one of the named tool.
+
+To add a tool, write a `BuiltinTool`, name it in `select_builtin_tools` and pass it to the turn's `TurnToolbox`.
 """
 
 from __future__ import annotations
@@ -10,10 +12,24 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from bot.domain.messages import ToolCall, ToolResult
-from bot.domain.turns import Claim, StepStatus, ToolRef, ToolStep, TurnRecord
-from bot.engine.builtin_tools.search_tools import InvalidCall, resolve_call
-from bot.engine.monotonic_clock import monotonic
-from bot.ports import TurnExecution
+from bot.domain.tools import CallReturned, Tool, ToolOutcome
+from bot.domain.turns import StepStatus, ToolRef, ToolStep
+from bot.engine.builtin_tools.read_result import TOOL as READ_RESULT_TOOL
+from bot.engine.builtin_tools.search_tools import InvalidCall, resolve_call, search_definitions
+from bot.ports import CallContext, Toolbox, ToolCaller
+
+
+def select_builtin_tools(
+    server_tools: tuple[Tool, ...], *, searches: bool = False, has_excerpts: bool = False
+) -> tuple[Tool, ...]:
+    """Return the built-in tools of a model request. `searches` is True if they replace `server_tools`, `has_excerpts`
+    if the request holds truncated results.
+
+    A model that searches has the same tools in each round, because services cache prefixes: so recently used tools are
+    not included, and `read_result` is from the first round.
+    """
+    search = search_definitions(server_tools) if searches else ()
+    return (*search, READ_RESULT_TOOL) if searches or has_excerpts else ()
 
 
 class BuiltinTool(Protocol):
@@ -27,15 +43,16 @@ class BuiltinTool(Protocol):
         ...
 
 
-class BuiltinToolbox:
-    """Makes the steps of built-in calls, and runs them."""
+class TurnToolbox(ToolCaller):
+    """All tools of one turn: those of `servers` and the built-in ones."""
 
-    def __init__(self, tools: Iterable[BuiltinTool]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+    def __init__(self, servers: Toolbox, builtin_tools: Iterable[BuiltinTool]) -> None:
+        self.servers = servers
+        self._builtin_tools = {tool.name: tool for tool in builtin_tools}
 
-    def step_of(self, n: int, call: ToolCall, authorize: Callable[[ToolCall], ToolStep]) -> ToolStep:
+    def create_step(self, n: int, call: ToolCall, authorize: Callable[[ToolCall], ToolStep]) -> ToolStep:
         """Return the step of a model's call. `authorize` returns that of a server's tool."""
-        if tool := self._tools.get(call.name):
+        if tool := self._builtin_tools.get(call.name):
             return ToolStep(n, call, tool.reference, StepStatus.READY, repeatable=True)
         match resolve_call(call):
             case ToolCall() as resolved:
@@ -43,9 +60,8 @@ class BuiltinToolbox:
             case InvalidCall(result):
                 return ToolStep(n, call, None, StepStatus.FAILED, result=result)
 
-    async def execute(self, step: ToolStep, claim: Claim, log: TurnExecution) -> TurnRecord:
-        """Run the built-in call of a step and store its result. Raises LostLease and Stopped."""
-        started_at = monotonic()
-        result = await self._tools[step.call.name].call(step.call)
-        status = StepStatus.FAILED if result.is_error else StepStatus.DONE
-        return await log.finish_call(claim, step.n, status, result, monotonic() - started_at)
+    async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
+        """Run a tool of a server or a built-in one."""
+        if tool.is_builtin:
+            return CallReturned(await self._builtin_tools[tool.name].call(call))
+        return await self.servers.call(tool, call, context)

@@ -44,7 +44,7 @@ from bot.engine.prompt.context import (
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget, HistoryPrompt, max_length
 from bot.engine.prompt.text_format import HEAD, SHORT_HEAD
 from bot.engine.prompt.token_estimates import Estimates, estimate_messages, estimate_tools, is_text, reply_limits
-from bot.engine.prompt.tool_selection import RefusedTools, refused_note, with_reading
+from bot.engine.prompt.tool_selection import RefusedTools, add_builtin_tools, refused_note
 from bot.engine.usage import RequestAttempt, RequestInfo, UsageMeter, UsageMeters
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
 from bot.ports import LanguageModel, TurnExecution
@@ -361,8 +361,8 @@ class PromptBuilder:
         self._sources = sources_of_prompt(record, self._history.sources, self._history.known)
         if last_round:
             messages = (*messages, system(LAST_ROUND))
-        if self._history.excerpts.given and tools:
-            tools = with_reading(tools)
+        if tools:
+            tools = add_builtin_tools(tools, has_excerpts=self._history.excerpts.given)
         choice = ToolChoice.NONE if last_round else ToolChoice.AUTO
         limits = reply_limits(ModelLimits(), capabilities)
         return ModelRequest(messages, tools, choice, limits, stable_messages=1 + len(context.history))

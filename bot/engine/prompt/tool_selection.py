@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, zip_longest
 
 from bot.domain.completions import Capabilities
-from bot.domain.tools import OWN_SERVER, Tool, ToolSearch, ToolSet
-from bot.engine.builtin_tools.read_result import TOOL as READING
-from bot.engine.builtin_tools.search_tools import MOST_HITS, search_tool_set
+from bot.domain.tools import Tool, ToolSearch, ToolSet
+from bot.engine.builtin_tools.search_tools import MOST_HITS
+from bot.engine.builtin_tools.toolbox import select_builtin_tools
 from bot.engine.prompt.token_estimates import estimate_tools
 from bot.errors import ModelRejected
 
@@ -40,7 +40,7 @@ def select_tools(
     """Return the tools for the model of this name and these capabilities."""
     if search is ToolSearch.AUTO and capabilities.searches and needs_search(enabled.tools, capabilities):
         # Tools that the service rejects are found by searching and are in no request.
-        search_tools = dataclasses.replace(enabled, tools=search_tool_set(enabled.tools))
+        search_tools = dataclasses.replace(enabled, tools=select_builtin_tools(enabled.tools, searches=True))
         if refused.without(model, search_tools) is search_tools:
             return search_tools
     return within_limit(refused.without(model, enabled))
@@ -76,11 +76,12 @@ def within_limit(offered: ToolSet, most: int = MOST_TOOLS) -> ToolSet:
     )
 
 
-def with_reading(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """Return the tools with `read_result` at the end, so that the prefix stays the same. At MOST_TOOLS it replaces the
-    last tool.
+def add_builtin_tools(tools: tuple[Tool, ...], *, has_excerpts: bool) -> tuple[Tool, ...]:
+    """Return the tools of a request with the missing built-in ones at the end, so that the prefix stays the same. At
+    MOST_TOOLS they replace the last tools.
     """
-    return tools if READING in tools else (*tools[: MOST_TOOLS - 1], READING)
+    added = tuple(tool for tool in select_builtin_tools(tools, has_excerpts=has_excerpts) if tool not in tools)
+    return (*tools[: MOST_TOOLS - len(added)], *added) if added else tools
 
 
 class RefusedTools:
@@ -124,7 +125,7 @@ class RefusedTools:
 def refused_note(tool: Tool) -> str:
     """Return the note for users on a rejected tool."""
     fix = "have its server corrected, or leave the tool out of the profile"
-    if tool.server == OWN_SERVER:
+    if tool.is_builtin:
         fix = "set TOOL_SEARCH=off, or use another model"
     return (
         f"The model's service does not accept the definition of {tool.name}, so the model answers without it."
