@@ -125,6 +125,7 @@ class Stores:
 class AppServices:
     """Services of administration and the components derived from them."""
 
+    turn_log: SqlTurnLog
     toolbox: McpToolbox
     rules: RuleBook
     administration: ConfigReloader
@@ -175,6 +176,7 @@ async def open_services(
     """
     # The functions that read `reloader` are called only after it is built.
     stores = build_stores(settings, database, lambda: reloader.files.secret_grants)
+    turn_log = _build_turn_log(database, settings, files.prices)
     secrets = KnownSecrets(settings.secrets)
     redact_logs(secrets)
     targets = AllowedTargets(
@@ -226,7 +228,7 @@ async def open_services(
         profiles=stores.profiles,
         archive=stores.archive,
         grants=stores.grants,
-        recent_turns=SqlTurnLog(database).recent_turns,
+        recent_turns=turn_log.recent_turns,
         health=health.look,
         process_counters=counters.of,
         usage=stores.usage,
@@ -243,6 +245,7 @@ async def open_services(
         await toolbox.start()
         stack.push_async_callback(toolbox.close)
         yield AppServices(
+            turn_log,
             toolbox,
             rules,
             reloader,
@@ -292,7 +295,9 @@ async def open_runtime(
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is reported before the first message.
         await models.get("")
-        turn_log = watch_log(await _open_turn_log(database, settings, files.prices))
+        if isinstance(read_address(settings.database_url), SqliteFile):
+            await services.turn_log.adopt_orphans()
+        turn_log = watch_log(services.turn_log)
         jobs = [
             retention(turn_log, settings.retention_days),
             usage_retention(services.stores.usage, settings.usage_retention_days),
@@ -369,13 +374,11 @@ def _rights(approvers: Approvers, operator: str) -> Rights:
     return Rights(approvers.administers, operates, vouches, admins)
 
 
-async def _open_turn_log(database: Database, settings: Settings, prices: PriceList) -> TurnLog:
+def _build_turn_log(database: Database, settings: Settings, prices: PriceList) -> SqlTurnLog:
     limits = _turn_limits(settings)
     match read_address(settings.database_url):
         case SqliteFile():
-            turn_log = SqlTurnLog(database, prices=prices, limits=limits)
-            await turn_log.adopt_orphans()
-            return turn_log
+            return SqlTurnLog(database, prices=prices, limits=limits)
         case PostgresServer() as server:
             from bot.storage.pg_listen import listen  # noqa: PLC0415 - loads psycopg, which SQLite does not need
 

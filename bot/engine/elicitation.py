@@ -25,7 +25,7 @@ from bot.domain.elicitations import (
 )
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, ToolStep, TurnRecord
-from bot.ports import ApprovalLog, Toolbox, TurnExecution
+from bot.ports import ElicitationLog, Toolbox
 
 TOO_MANY = f"The server asked for input more than {MOST_ROUNDS} times, so the call was cancelled."
 NOT_YOURS = "Only {} can answer this: the call runs in their name."
@@ -36,7 +36,7 @@ class PendingElicitations:
     """Open elicitations of one turn. `seconds` is the time for an answer after posting; None for no limit."""
 
     def __init__(
-        self, claim: Claim, log: TurnExecution, seconds: float | None, on_record: Callable[[TurnRecord], None]
+        self, claim: Claim, log: ElicitationLog, seconds: float | None, on_record: Callable[[TurnRecord], None]
     ) -> None:
         self._claim = claim
         self._log = log
@@ -94,7 +94,12 @@ class ElicitationService:
     """
 
     def __init__(
-        self, log: ApprovalLog, toolbox: Toolbox, *, wake_turn: Callable[[str], None], wake_delivery: Callable[[], None]
+        self,
+        log: ElicitationLog,
+        toolbox: Toolbox,
+        *,
+        wake_turn: Callable[[str], None],
+        wake_delivery: Callable[[], None],
     ) -> None:
         self._log = log
         self._toolbox = toolbox

@@ -28,7 +28,7 @@ from bot.engine.usage import UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, surface_for
 from bot.engine.worker import Worker
 from bot.errors import NotFound
-from bot.ports import LanguageModels, Surface, Toolbox, TurnLog
+from bot.ports import LanguageModels, Surface, Toolbox, TurnLog, TurnQueue, TurnViews
 
 APPROVAL_SECONDS = 1800.0
 UNCLEAR_ENDS = frozenset({StepStatus.UNKNOWN})
@@ -67,7 +67,8 @@ class Engine:
         allow: Callable[[Turn], Awaitable[None]] = no_limits,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._log = turn_log
+        self._queue: TurnQueue = turn_log
+        self._views: TurnViews = turn_log
         self._scheduler = Scheduler(turn_log, jobs, pause=pause)
         self._surfaces = surfaces
         members = MemberLookup(surfaces)
@@ -113,7 +114,7 @@ class Engine:
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn in any state. Return False if it had ended."""
-        stopped = await self._log.stop(turn_id, by)
+        stopped = await self._queue.stop(turn_id, by)
         if stopped:
             self._worker.cancel(turn_id)
             self._delivery.wake()
@@ -144,11 +145,11 @@ class Engine:
 
     async def view(self, turn_id: str) -> TurnView:
         """Return the stored view of a turn. Raises NotFound."""
-        return replace(await self._log.get_view(turn_id), read=partial(self._log.get_file, turn_id))
+        return replace(await self._views.get_view(turn_id), read=partial(self._views.get_file, turn_id))
 
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """Return the stored views of the last `limit` turns of a conversation, oldest first."""
-        return await self._log.recent_turns(conversation, limit)
+        return await self._views.recent_turns(conversation, limit)
 
     async def run(self) -> None:
         """Run turns and deliver their views until cancelled. Then release turns and finish deliveries."""
@@ -173,7 +174,7 @@ class Engine:
             group.create_task(self._meters.run(), name="meters")
 
     async def _ended_call(self, turn_id: str, n: int, ends: Collection[StepStatus]) -> tuple[Turn, ToolStep]:
-        view = await self._log.get_view(turn_id)
+        view = await self._views.get_view(turn_id)
         step = next((view_step for view_step in view.steps if view_step.n == n), None)
         if not isinstance(step, ToolStep) or step.status not in ends:
             raise NotFound("The call does not exist or needs no second try.")

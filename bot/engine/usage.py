@@ -45,7 +45,7 @@ from bot.domain.usage import (
 )
 from bot.engine.prompt.token_estimates import Estimates, estimate_text
 from bot.errors import DatabaseUnavailable, LimitReached
-from bot.ports import TurnExecution, UsageStore
+from bot.ports import UsageLog, UsageStore
 
 log = logging.getLogger(__name__)
 
@@ -159,9 +159,7 @@ def _highest_counts(now: Usage, before: Usage) -> Usage:
 class UsageMeters:
     """Requests of this process whose usage is not finally stored."""
 
-    def __init__(
-        self, turn_log: TurnExecution, estimates: Estimates, pause: Callable[[float], Awaitable[None]]
-    ) -> None:
+    def __init__(self, turn_log: UsageLog, estimates: Estimates, pause: Callable[[float], Awaitable[None]]) -> None:
         self._log = turn_log
         self._estimates = estimates
         self._pause = pause

@@ -29,7 +29,7 @@ from bot.engine.monotonic_clock import monotonic
 from bot.engine.turn_runner import TurnRunner
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
 from bot.logs import in_context
-from bot.ports import TurnLog
+from bot.ports import TurnClaims, TurnQueue
 
 log = logging.getLogger(__name__)
 
@@ -107,6 +107,10 @@ class Begin(Protocol):
         ...
 
 
+class WorkerLog(TurnQueue, TurnClaims, Protocol):
+    """The part of the turn log that a worker uses."""
+
+
 class ViewSink(Protocol):
     """The worker's interface to view delivery."""
 
@@ -142,7 +146,7 @@ class Worker:
     seconds.
     """
 
-    turn_log: TurnLog
+    turn_log: WorkerLog
     begin: Begin
     shown: ViewSink
     key_prefixes: Callable[[], Sequence[str]]

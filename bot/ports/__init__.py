@@ -38,7 +38,19 @@ from bot.ports.stores import (
     UsageStore,
 )
 from bot.ports.toolbox import CallContext, ServerAdmin, Toolbox, ToolCaller
-from bot.ports.turn_log import ApprovalLog, DeliveryQueue, TurnExecution, TurnLog, TurnQueue, TurnRetention, TurnViews
+from bot.ports.turn_log import (
+    ApprovalLog,
+    DeliveryQueue,
+    ElicitationLog,
+    TurnClaims,
+    TurnExecution,
+    TurnHistory,
+    TurnLog,
+    TurnQueue,
+    TurnRetention,
+    TurnViews,
+    UsageLog,
+)
 
 __all__ = [
     "ActiveThreads",
@@ -53,6 +65,7 @@ __all__ = [
     "Commands",
     "ConversationSummary",
     "DeliveryQueue",
+    "ElicitationLog",
     "Elicitations",
     "EngineApi",
     "Feedback",
@@ -85,11 +98,14 @@ __all__ = [
     "TokenStore",
     "ToolCaller",
     "Toolbox",
+    "TurnClaims",
     "TurnExecution",
+    "TurnHistory",
     "TurnLog",
     "TurnQueue",
     "TurnRetention",
     "TurnViews",
+    "UsageLog",
     "UsageStore",
     "UserActivity",
 ]

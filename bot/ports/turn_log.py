@@ -76,7 +76,7 @@ class TurnQueue(Protocol):
 
 
 class ApprovalLog(TurnViews, Protocol):
-    """Approvals and elicitations of stored turns, as users decide and answer them."""
+    """Approvals of stored turns, as users decide them."""
 
     async def get_approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         """Return the turn and the step of an approval, or None."""
@@ -113,51 +113,9 @@ class ApprovalLog(TurnViews, Protocol):
         is returned once, to one process.
         """
 
-    async def get_elicitation(self, elicitation_id: str) -> OpenElicitation | None:
-        """Return an elicitation, answered or not, with its call."""
 
-    async def answer_elicitation(
-        self, elicitation_id: str, reply: ElicitationResult, by: Author
-    ) -> ElicitationAnswered | AnswerRejected:
-        """Record an answer; the first one counts. A call that waits for no other answer continues."""
-
-
-class TurnExecution(TurnViews, Protocol):
-    """Turns that processes run.
-
-    Methods that take a Claim prove ownership first and renew the lease. They raise LostLease if another process owns
-    the turn, and Stopped if a user has stopped it (except `finish_call` and `finish`, which may still record a result).
-    """
-
-    async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
-        """Claim up to `limit` runnable turns: first those of lost processes, then by the users and workspaces with the
-        fewest running turns, oldest first. At most one turn of each conversation is claimed, none in `holding` (those
-        of this process), and only in conversations with a prefix in `reaches` (`Surface.key_prefix`).
-        """
-
-    async def renew(self, claims: Sequence[Claim]) -> frozenset[str]:
-        """Renew leases. Return the ids of the turns that are still owned and not to be stopped."""
-
-    @property
-    def lease_seconds(self) -> float | None:
-        """Seconds that a lease lasts without a renewal; None if no other process can claim turns."""
-
-    async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
-        """Pass notifications of other processes to `on_wakeup`, until cancelled. They are hints: polling finds the same
-        changes later.
-        """
-
-    async def release(self, claims: Sequence[Claim]) -> None:
-        """Release claimed turns, so that any process can continue them at once."""
-
-    async def resume(self, claim: Claim) -> TurnRecord:
-        """Settle calls of the previous owner and expired approvals, and return the turn."""
-
-    async def append(self, claim: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
-        """Record a reply of the model and its requested calls, or calls without a reply."""
-
-    async def start_call(self, claim: Claim, n: int) -> TurnRecord:
-        """Record the intent to send a call, before it is sent."""
+class ElicitationLog(Protocol):
+    """Elicitations of stored calls. Methods that take a Claim raise LostLease and Stopped; see `OwnedTurns`."""
 
     async def suspend_for_elicitation(
         self, claim: Claim, n: int, needed: CallNeedsInput, expires_in: float | None
@@ -176,27 +134,62 @@ class TurnExecution(TurnViews, Protocol):
     async def cancel_elicitation(self, claim: Claim, elicitation_id: str, reason: str) -> TurnRecord:
         """Withdraw an elicitation. The server gets the result `cancel`, or the answer if there is one."""
 
-    async def finish_call(
-        self, claim: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
-    ) -> TurnRecord:
-        """Record the result of a call and its duration in seconds; None if it was not sent. After a lost lease the
-        result is stored beside the step for the audit.
-        """
+    async def get_elicitation(self, elicitation_id: str) -> OpenElicitation | None:
+        """Return an elicitation, answered or not, with its call."""
 
-    async def suspend(self, claim: Claim) -> TurnRecord | None:
-        """Release the turn while it waits for users. Return None, or the record if it can continue."""
+    async def answer_elicitation(
+        self, elicitation_id: str, reply: ElicitationResult, by: Author
+    ) -> ElicitationAnswered | AnswerRejected:
+        """Record an answer; the first one counts. A call that waits for no other answer continues."""
+
+
+class OwnedTurns(Protocol):
+    """Turns that a process owns.
+
+    Methods that take a Claim prove ownership first and renew the lease. They raise LostLease if another process owns
+    the turn, and Stopped if a user has stopped it (except `finish_call` and `finish`, which may still record a result).
+    """
+
+    @property
+    def lease_seconds(self) -> float | None:
+        """Seconds that a lease lasts without a renewal; None if no other process can claim turns."""
+
+    async def resume(self, claim: Claim) -> TurnRecord:
+        """Settle calls of the previous owner and expired approvals, and return the turn."""
 
     async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
         """End the turn and store its last steps in the same transaction. Open calls become cancelled or unknown."""
 
+
+class TurnClaims(OwnedTurns, Protocol):
+    """Claims of processes on turns."""
+
+    async def claim(self, limit: int, holding: Collection[str] = (), reaches: Sequence[str] = ("",)) -> Sequence[Claim]:
+        """Claim up to `limit` runnable turns: first those of lost processes, then by the users and workspaces with the
+        fewest running turns, oldest first. At most one turn of each conversation is claimed, none in `holding` (those
+        of this process), and only in conversations with a prefix in `reaches` (`Surface.key_prefix`).
+        """
+
+    async def renew(self, claims: Sequence[Claim]) -> frozenset[str]:
+        """Renew leases. Return the ids of the turns that are still owned and not to be stopped."""
+
+    async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
+        """Pass notifications of other processes to `on_wakeup`, until cancelled. They are hints: polling finds the same
+        changes later.
+        """
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        """Release claimed turns, so that any process can continue them at once."""
+
+    async def release_delivery(self, turn_id: str) -> None:
+        """Release the delivery lease of a turn."""
+
     async def fail(self, claim: Claim, failure: str) -> None:
         """End a turn as failed without reading its rows, which may be unreadable."""
 
-    async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
-        """Record usage of model requests other than stored replies, which count with their step. Turns of other
-        processes are included, because their requests were paid for. Later counts replace estimates; no entry counts
-        twice.
-        """
+
+class TurnHistory(TurnViews, Protocol):
+    """Earlier turns of a conversation, for the prompt."""
 
     async def history(self, conversation: ConversationKey, before: int, limit: int) -> History:
         """Return the last `limit` ended turns of a conversation before a sequence number and after the summary, and the
@@ -211,6 +204,36 @@ class TurnExecution(TurnViews, Protocol):
 
     async def get_call(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
         """Return the call in step `n` of a conversation's turn `seq`, or None."""
+
+
+class TurnExecution(OwnedTurns, TurnHistory, ElicitationLog, Protocol):
+    """Steps of turns that this process runs."""
+
+    async def append(self, claim: Claim, reply: ModelStep | None, calls: Sequence[ToolStep]) -> TurnRecord:
+        """Record a reply of the model and its requested calls, or calls without a reply."""
+
+    async def start_call(self, claim: Claim, n: int) -> TurnRecord:
+        """Record the intent to send a call, before it is sent."""
+
+    async def finish_call(
+        self, claim: Claim, n: int, status: StepStatus, result: ToolResult, seconds: float | None = None
+    ) -> TurnRecord:
+        """Record the result of a call and its duration in seconds; None if it was not sent. After a lost lease the
+        result is stored beside the step for the audit.
+        """
+
+    async def suspend(self, claim: Claim) -> TurnRecord | None:
+        """Release the turn while it waits for users. Return None, or the record if it can continue."""
+
+
+class UsageLog(Protocol):
+    """Usage of the model requests of turns."""
+
+    async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
+        """Record usage of model requests other than stored replies, which count with their step. Turns of other
+        processes are included, because their requests were paid for. Later counts replace estimates; no entry counts
+        twice.
+        """
 
 
 class DeliveryQueue(TurnViews, Protocol):
@@ -271,5 +294,5 @@ class TurnRetention(Protocol):
         """
 
 
-class TurnLog(TurnQueue, ApprovalLog, TurnExecution, DeliveryQueue, TurnRetention, Protocol):
+class TurnLog(TurnQueue, ApprovalLog, TurnClaims, TurnExecution, UsageLog, DeliveryQueue, TurnRetention, Protocol):
     """All ports of stored turns, as one database implements them."""

@@ -150,7 +150,7 @@ class Owned:
 
 
 class SqlClaims:
-    """Claims on turns; see `bot.ports.TurnExecution`. Part of `SqlTurnLog`."""
+    """Claims on turns; see `bot.ports.TurnClaims`. Part of `SqlTurnLog`."""
 
     _database: Database
     _limits: TurnLimits

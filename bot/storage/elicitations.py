@@ -29,7 +29,7 @@ TOO_LATE = "It had expired."
 
 
 class SqlElicitations:
-    """Elicitations of a database; see `bot.ports.ApprovalLog` and `TurnExecution`. Part of `SqlTurnLog`."""
+    """Elicitations of a database; see `bot.ports.ElicitationLog`. Part of `SqlTurnLog`."""
 
     _database: Database
 

@@ -200,7 +200,7 @@ async def test_arguments_that_have_changed_since_somebody_saw_the_card_are_not_s
         assert step.approval is not None
         by = Author(team.principal(team.sam).partition(":")[0], team.sam.id, "sam")
         revision = Revision(step.approval.id, step.approval.revision, other, fingerprint(filing, other), by)
-        assert await engine._log.revise(revision)
+        assert await engine.approvals._log.revise(revision)
         engine._delivery.wake()
         await team.until(lambda: "Everything" in team.words(card))
         await team.press(team.sam, card, "Approve", old=before)

@@ -14,7 +14,7 @@ from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import OWN_SERVER, Annotations, Tool
 from bot.domain.turns import ToolRef, ToolStep
 from bot.engine.prompt.text_format import READ_RESULT, Address, result_id
-from bot.ports import TurnExecution
+from bot.ports import TurnHistory
 
 PAGE = 8_000
 """Characters of a page."""
@@ -64,7 +64,7 @@ class ReadResult:
     def __init__(
         self,
         conversation: ConversationKey,
-        log: TurnExecution,
+        log: TurnHistory,
         rejection_reason: Callable[[], Awaitable[RejectionReason]],
     ) -> None:
         self._conversation = conversation
@@ -85,7 +85,7 @@ class _Unreadable(Exception):
 
 
 async def _read(
-    call: ToolCall, conversation: ConversationKey, log: TurnExecution, rejection_reason: RejectionReason
+    call: ToolCall, conversation: ConversationKey, log: TurnHistory, rejection_reason: RejectionReason
 ) -> str:
     address, offset = addressed(call), _offset(call.arguments.get("offset"))
     if address is None:

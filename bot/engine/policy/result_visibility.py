@@ -18,7 +18,7 @@ from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
 from bot.engine.policy.evaluation import PolicyRequest, evaluate
 from bot.engine.policy.rules import Rules
 from bot.engine.prompt.text_format import ANSWERED, Address
-from bot.ports import TurnExecution
+from bot.ports import TurnHistory
 
 GONE = "The result of this page no longer exists."
 _DENIED = "A policy forbids {} to the present author, so its results are not shown."
@@ -36,7 +36,7 @@ class ResultVisibility:
     offered: ToolSet
     author: Author
     member: Member | None
-    log: TurnExecution
+    log: TurnHistory
 
     def with_everybody(self) -> ResultVisibility:
         """Return the visibility for all later authors: a tool denied to some counts as denied."""

@@ -47,7 +47,7 @@ from bot.engine.prompt.token_estimates import Estimates, estimate_messages, esti
 from bot.engine.prompt.tool_selection import RefusedTools, add_builtin_tools, refused_note
 from bot.engine.usage import RequestAttempt, RequestInfo, UsageMeter, UsageMeters
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
-from bot.ports import LanguageModel, TurnExecution
+from bot.ports import LanguageModel, TurnHistory
 
 # -------------------- model retry
 
@@ -168,7 +168,7 @@ def _newest(record: TurnRecord, most: int, largest: int) -> Iterator[str]:
 class PromptParts:
     """Dependencies of all prompt builders of a process."""
 
-    log: TurnExecution
+    log: TurnHistory
     pause: Callable[[float], Awaitable[None]]
     meters: UsageMeters
     estimates: Estimates

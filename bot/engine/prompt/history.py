@@ -56,7 +56,7 @@ from bot.engine.prompt.token_estimates import (
 )
 from bot.engine.usage import RequestAttempt, RequestInfo, UsageMeter
 from bot.errors import ContextTooLong, ModelError, ModelRejected, SmallerWindow
-from bot.ports import LanguageModel, TurnExecution
+from bot.ports import LanguageModel, TurnHistory
 
 log = logging.getLogger(__name__)
 
@@ -382,7 +382,7 @@ class HistoryPrompt:
     def __init__(
         self,
         claim: Claim,
-        log: TurnExecution,
+        log: TurnHistory,
         memory: HistoryBudget,
         estimates: Estimates,
         meter: UsageMeter,
