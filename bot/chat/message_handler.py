@@ -80,7 +80,8 @@ class RepliedTo:
 class IncomingMessage:
     """A message of a user.
 
-    `keys` identify it in the database, `id` in this process. Messages with the same `place` are handled in order.
+    `keys` identify it in the database, `id` in this process. Messages with the same
+    `thread_key` are handled in order.
     `text` has no outer mention of the bot; `mentions` are the mentioned users. `in_thread` is False if the message is
     certainly in no thread. `may_notify` is True for exactly one of the events of a message: replies without a row in
     the database are sent for that event, because other processes may get the other events. `late` messages are read by
@@ -89,7 +90,7 @@ class IncomingMessage:
 
     id: str
     keys: tuple[str, ...]
-    place: str
+    thread_key: str
     user: str
     text: str
     mentions_bot: bool = False
@@ -139,7 +140,7 @@ class MessagePlatform(Protocol[M_contra]):
         """Facts about the messages of the platform."""
 
     async def locate(self, message: M_contra) -> Location | None:
-        """Return the location of a message, or None if its place is none of the bot's."""
+        """Return the location of a message, or None if the bot does not work there."""
 
     async def find_author(self, message: M_contra, conversation: ConversationKey) -> Member | None:
         """Return the author, with rights that may be some minutes old, or None for a bot."""
@@ -293,7 +294,7 @@ class MessageHandler(Generic[M]):
         if not self._may_be_for_bot(message):
             return
         if self._facts.redelivers:
-            async with self._locks.acquire(message.place):
+            async with self._locks.acquire(message.thread_key):
                 await self._process(message)
             return
         started = self._storing.start_for(message.user, self._store(message), f"{self._facts.name}: {message.id}")
@@ -323,7 +324,7 @@ class MessageHandler(Generic[M]):
         """Process a message, retrying on errors. Raises permanent errors."""
         pause = FIRST_PAUSE
         try:
-            async with self._locks.acquire(message.place), asyncio.timeout(PATIENCE_SECONDS):
+            async with self._locks.acquire(message.thread_key), asyncio.timeout(PATIENCE_SECONDS):
                 while not await self._try_process(message):
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)

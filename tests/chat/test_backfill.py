@@ -71,7 +71,7 @@ class Platform:
 
 
 def written(number: int, text: str, user: str = "ana", **fields: Any) -> IncomingMessage:
-    return IncomingMessage(id=f"m{number}", keys=(f"chat:m{number}",), place="1", user=user, text=text, **fields)
+    return IncomingMessage(id=f"m{number}", keys=(f"chat:m{number}",), thread_key="1", user=user, text=text, **fields)
 
 
 async def backfilled(platform: Platform, engine: FakeEngine) -> None:

@@ -1,4 +1,4 @@
-"""Verbs of commands as Discord's subcommands, their options, and the completion of options.
+"""Slash commands: verbs as subcommands, their options with completion, and the registration with Discord.
 
 Verbs are Discord's subcommands and subcommand groups. If a level exceeds Discord's limit, the last verbs of the help
 move into an extra group (`/mcp more audit`), so that every verb stays available under a stable name.
@@ -6,16 +6,29 @@ move into an extra group (`/mcp more audit`), so that every verb stays available
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import logging
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import discord
+from discord import app_commands
 
 from bot.chat.message_handler import split_args
-from bot.domain.commands import Parameter, ParameterKind, RequiredRole, Verb
+from bot.chat.rejection_messages import UNEXPECTED_ERROR
+from bot.domain.commands import CompletionSource, Parameter, ParameterKind, RequiredRole, Verb
 from bot.domain.conversations import ConversationKey
+from bot.errors import DeliveryFailed
+from bot.platforms.discord.interactions import DiscordInteractions
 from bot.platforms.discord.markup import utf16_length
+from bot.platforms.discord.rest import map_errors
 from bot.ports import Commands
 from bot.rendering.text_safety import single_line
+
+log = logging.getLogger(__name__)
 
 ENTRIES = 25
 """Of a level, options of a subcommand, choices of an option (Discord, "Application Commands")."""
@@ -24,6 +37,12 @@ LONGEST = 100
 MORE = "more"
 HELP = "help"
 SEVERAL = "several with blanks between"
+REGISTER_SECONDS = 60.0
+CHANGED = "This command has changed. Please type it once more; if it is still there as it was, reload Discord."
+_IN_GUILDS = app_commands.AppCommandContext(guild=True, dm_channel=False, private_channel=False)
+_BY_GUILDS = app_commands.AppInstallationType(guild=True, user=False)
+
+Interaction = discord.Interaction[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +67,24 @@ class CommandGroup:
 
 def levels(name: str, verbs: Sequence[Verb]) -> CommandGroup:
     """Return a command's verbs by group. Raises ValueError if they exceed Discord's limits."""
-    alone = {verb.path: verb for verb in verbs if " " not in verb.path}
+    ungrouped = {verb.path: verb for verb in verbs if " " not in verb.path}
     groups: dict[str, dict[str, Verb]] = {}
     for verb in verbs:
         group, _, word = verb.path.partition(" ")
         if word:
             _group_with_room(groups, group)[word] = verb
-    if len(alone) + len(groups) > ENTRIES and MORE not in {*alone, *groups}:
-        _move_the_last(alone, groups)
-    if len(alone) + len(groups) > ENTRIES or any(len(each) > ENTRIES for each in groups.values()):
+    if len(ungrouped) + len(groups) > ENTRIES and MORE not in {*ungrouped, *groups}:
+        _move_last_verbs(ungrouped, groups)
+    if len(ungrouped) + len(groups) > ENTRIES or any(len(group) > ENTRIES for group in groups.values()):
         raise ValueError(f"/{name} has more verbs than Discord takes")
-    return CommandGroup(name, alone, tuple(CommandGroup(group, each) for group, each in groups.items()))
+    return CommandGroup(name, ungrouped, tuple(CommandGroup(group, members) for group, members in groups.items()))
 
 
 def options(verb: Verb) -> tuple[Parameter, ...]:
     """Return the options of a verb, required ones first, within Discord's limit. Omitted ones can be used in a text
     command.
     """
-    return tuple(sorted(verb.parameters, key=lambda each: not each.required)[:ENTRIES])
+    return tuple(sorted(verb.parameters, key=lambda parameter: not parameter.required)[:ENTRIES])
 
 
 def hint(parameter: Parameter) -> str:
@@ -76,9 +95,9 @@ def hint(parameter: Parameter) -> str:
 
 def choices(parameter: Parameter) -> tuple[str, ...]:
     """Return the choices of an option, from its usage line; empty if there are none or too many."""
-    shown = tuple(each for each in parameter.metavar.split("|") if each in parameter.choices)
-    found = shown or parameter.choices
-    return found if len(found) <= ENTRIES and all(0 < len(each) <= LONGEST for each in found) else ()
+    shown = tuple(choice for choice in parameter.metavar.split("|") if choice in parameter.choices)
+    listed = shown or parameter.choices
+    return listed if len(listed) <= ENTRIES and all(0 < len(choice) <= LONGEST for choice in listed) else ()
 
 
 def words(command: str, verb: Verb, given: Mapping[str, str | bool]) -> tuple[str, ...]:
@@ -86,22 +105,22 @@ def words(command: str, verb: Verb, given: Mapping[str, str | bool]) -> tuple[st
 
     Options precede positional arguments, because the parser reads no option after the first `KEY=VALUE`.
     """
-    said = [command, *verb.path.split()]
+    line = [command, *verb.path.split()]
     for parameter in verb.parameters:
         value = given.get(parameter.name)
         if not value or parameter.shape is ParameterKind.PLACE:
             continue
         if parameter.shape is ParameterKind.FLAG:
-            said.append(f"--{parameter.name}")
+            line.append(f"--{parameter.name}")
         else:
-            said += [f"--{parameter.name}={one}" for one in _ones(parameter, str(value))]
-    for place in verb.places:
-        if value := given.get(place.name):
-            said += _ones(place, str(value))
-    return tuple(said)
+            line += [f"--{parameter.name}={part}" for part in _values(parameter, str(value))]
+    for positional in verb.places:
+        if value := given.get(positional.name):
+            line += _values(positional, str(value))
+    return tuple(line)
 
 
-def _ones(parameter: Parameter, value: str) -> tuple[str, ...]:
+def _values(parameter: Parameter, value: str) -> tuple[str, ...]:
     """Return one value, or several that are separated by spaces. A JSON object is one value and keeps its quotes."""
     return split_args(value) if parameter.repeated and not value.lstrip().startswith("{") else (value,)
 
@@ -114,10 +133,10 @@ def _group_with_room(groups: dict[str, dict[str, Verb]], name: str) -> dict[str,
     return group
 
 
-def _move_the_last(alone: dict[str, Verb], groups: dict[str, dict[str, Verb]]) -> None:
+def _move_last_verbs(ungrouped: dict[str, Verb], groups: dict[str, dict[str, Verb]]) -> None:
     """Move verbs from the end of the help into an extra group until the level fits; `help` stays."""
-    moving = [path for path in alone if path != HELP][ENTRIES - len(groups) - 1 - (HELP in alone) :]
-    groups[MORE] = {path: alone.pop(path) for path in moving}
+    moving = [path for path in ungrouped if path != HELP][ENTRIES - len(groups) - 1 - (HELP in ungrouped) :]
+    groups[MORE] = {path: ungrouped.pop(path) for path in moving}
 
 
 # -------------------- autocomplete
@@ -125,7 +144,7 @@ def _move_the_last(alone: dict[str, Verb], groups: dict[str, dict[str, Verb]]) -
 
 def suggestions(
     commands: Commands,
-    where: ConversationKey,
+    conversation: ConversationKey,
     words: tuple[str, Verb],
     parameter: Parameter,
     given: Mapping[str, str],
@@ -139,37 +158,210 @@ def suggestions(
     line = _line(command, verb, parameter, given)
     if line is None:
         return []
-    elsewhere = {choice for each in verb.parameters for choice in each.choices} - set(parameter.choices)
-    found = (_value(each.removeprefix(line)) for each in commands.complete(line, where))
-    return _fitting((each for each in found if each not in elsewhere), before, last)
+    other_choices = {choice for other in verb.parameters for choice in other.choices} - set(parameter.choices)
+    values = (_value(completion.removeprefix(line)) for completion in commands.complete(line, conversation))
+    return _matching((value for value in values if value not in other_choices), before, last)
 
 
 def _line(command: str, verb: Verb, parameter: Parameter, given: Mapping[str, str]) -> str | None:
     """Return the command line before the value, or None if a required option is missing."""
     line = [command, verb.path]
-    for place in verb.places:
-        if place is parameter:
+    for positional in verb.places:
+        if positional is parameter:
             break
-        if value := given.get(place.name):
+        if value := given.get(positional.name):
             line.append(value)
-        elif place.required and parameter.shape is ParameterKind.PLACE:
+        elif positional.required and parameter.shape is ParameterKind.PLACE:
             return None
     if parameter.shape is ParameterKind.OPTION:
         line.append(f"--{parameter.name}")
     return " ".join(line) + " "
 
 
-def _value(offer: str) -> str:
+def _value(completion: str) -> str:
     """Return a completion without quotes; empty for the name of an option."""
     try:
-        return "" if offer.startswith("--") else " ".join(shlex.split(offer))
+        return "" if completion.startswith("--") else " ".join(shlex.split(completion))
     except ValueError:
         return ""
 
 
-def _fitting(values: Iterable[str], before: str, typed: str) -> list[str]:
-    wanted = typed.casefold()
-    fitting = [each for each in dict.fromkeys(values) if each and wanted in each.casefold()]
-    fitting.sort(key=lambda each: not each.casefold().startswith(wanted))
-    whole = (f"{before} {each}" if before else each for each in fitting)
-    return [each for each in whole if utf16_length(each) <= LONGEST][:ENTRIES]
+def _matching(values: Iterable[str], before: str, typed: str) -> list[str]:
+    typed = typed.casefold()
+    matching = [value for value in dict.fromkeys(values) if value and typed in value.casefold()]
+    matching.sort(key=lambda value: not value.casefold().startswith(typed))
+    whole = (f"{before} {value}" if before else value for value in matching)
+    return [value for value in whole if utf16_length(value) <= LONGEST][:ENTRIES]
+
+
+# -------------------- registration
+# Commands are global, so that they also exist in guilds that the bot joins later. They are not available in direct
+# conversations, where no guild's rights apply; text commands are. `default_member_permissions` only hides commands:
+# rights are checked when a command is answered.
+
+
+class CommandTree(app_commands.CommandTree[discord.Client]):
+    """Commands of one client. The user is notified of errors."""
+
+    def __init__(self, client: discord.Client, interactions: DiscordInteractions) -> None:
+        super().__init__(client, allowed_contexts=_IN_GUILDS, allowed_installs=_BY_GUILDS)
+        self._interactions = interactions
+
+    async def on_error(self, interaction: Interaction, error: app_commands.AppCommandError, /) -> None:
+        """Handle an error: a removed command that a client still shows, or a defect."""
+        stale = isinstance(error, app_commands.CommandNotFound | app_commands.CommandSignatureMismatch)
+        if not stale:
+            log.error("command not answered", exc_info=getattr(error, "original", error))
+        if interaction.type is not discord.InteractionType.autocomplete:
+            await self._interactions.tell(interaction, CHANGED if stale else UNEXPECTED_ERROR)
+
+
+def command_tree(
+    client: discord.Client, verbs: Mapping[str, Sequence[Verb]], interactions: DiscordInteractions
+) -> CommandTree:
+    """Return the command tree of a client. Commands can be added before the registration. Raises ValueError if they
+    exceed Discord's limits.
+    """
+    tree = CommandTree(client, interactions)
+    for name, verbs_of_command in verbs.items():
+        tree.add_command(_group(levels(name, verbs_of_command), interactions))
+    return tree
+
+
+async def register(tree: CommandTree) -> bool:
+    """Register the commands if they changed. Return True if they did. Raises DeliveryFailed.
+
+    Discord allows 200 new commands a day, and a process may start more often.
+    """
+    wanted = sorted(_comparable(command.to_dict(tree)) for command in tree.get_commands())
+    client = tree.client
+    with map_errors("register the commands"):
+        async with asyncio.timeout(REGISTER_SECONDS):
+            # Not `fetch_commands`: what discord.py 2.7 reads there forgets that a command is for servers.
+            global_commands = await client.http.get_global_commands(int(client.application_id or 0))
+            if wanted == sorted(map(_comparable, global_commands)):
+                return False
+            await tree.sync()
+    return True
+
+
+async def try_register(tree: CommandTree) -> None:
+    """Register the commands; an error is logged, because it must not stop the listener."""
+    try:
+        if await register(tree):
+            log.info("commands registered with Discord")
+    except DeliveryFailed as error:
+        log.warning("commands not registered with Discord: %s", error)
+
+
+def _group(level: CommandGroup, interactions: DiscordInteractions) -> app_commands.Group:
+    group = app_commands.Group(
+        name=level.name,
+        description=level.description,
+        allowed_contexts=_IN_GUILDS,
+        allowed_installs=_BY_GUILDS,
+        default_permissions=discord.Permissions(manage_guild=True) if level.for_admins else None,
+    )
+    for word, verb in level.verbs.items():
+        group.add_command(_subcommand(level.name, word, verb, interactions))
+    for inner in level.groups:
+        below = app_commands.Group(name=inner.name, description=inner.description, parent=group)
+        for word, verb in inner.verbs.items():
+            below.add_command(_subcommand(level.name, word, verb, interactions))
+    return group
+
+
+def _subcommand(
+    command: str, word: str, verb: Verb, interactions: DiscordInteractions
+) -> app_commands.Command[Any, ..., Any]:
+    """Return a verb as a subcommand. discord.py reads options from a function's signature, so one is built."""
+    parameters = {f"option_{number}": parameter for number, parameter in enumerate(options(verb))}
+
+    async def callback(interaction: Interaction, **values: str | bool) -> None:
+        given = {parameters[name].name: value for name, value in values.items()}
+        await interactions.on_slash_command(interaction, words(command, verb, given))
+
+    callback.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter("interaction", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=discord.Interaction),
+            *(_signature_parameter(name, parameter) for name, parameter in parameters.items()),
+        ]
+    )
+    if parameters:
+        app_commands.describe(**{name: hint(parameter) for name, parameter in parameters.items()})(callback)
+        app_commands.rename(**{name: parameter.name for name, parameter in parameters.items()})(callback)
+    choices_by_name = {
+        name: [app_commands.Choice(name=choice, value=choice) for choice in choices(parameter)]
+        for name, parameter in parameters.items()
+    }
+    app_commands.choices(**{name: listed for name, listed in choices_by_name.items() if listed})(callback)
+    completed = {
+        name: _completing(command, verb, parameter, interactions)
+        for name, parameter in parameters.items()
+        if not choices_by_name[name] and (parameter.completes is not CompletionSource.NOTHING or parameter.choices)
+    }
+    app_commands.autocomplete(**completed)(callback)
+    return app_commands.Command(name=word, description=single_line(verb.summary, LONGEST), callback=callback)
+
+
+def _signature_parameter(name: str, parameter: Parameter) -> inspect.Parameter:
+    """Return an option as discord.py reads it. An empty text means a missing option, because Discord sends no empty
+    text.
+    """
+    is_flag = parameter.shape is ParameterKind.FLAG
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=bool if is_flag else str,
+        default=inspect.Parameter.empty if parameter.required else False if is_flag else "",
+    )
+
+
+def _completing(
+    command: str, verb: Verb, parameter: Parameter, interactions: DiscordInteractions
+) -> Callable[[Interaction, str], Coroutine[Any, Any, list[app_commands.Choice[str]]]]:
+    def complete(interaction: Interaction) -> Sequence[str]:
+        conversation = interactions.conversation_for_completion(interaction)
+        if conversation is None:
+            return ()
+        given = {name: str(value) for name, value in interaction.namespace}
+        return suggestions(interactions.commands, conversation, (command, verb), parameter, given)
+
+    async def try_complete(interaction: Interaction, _current: str) -> list[app_commands.Choice[str]]:
+        try:
+            values = complete(interaction)
+        except Exception:
+            log.exception("completions of an option failed")
+            values = ()
+        return [app_commands.Choice(name=single_line(value, LONGEST) or "…", value=value) for value in values]
+
+    return try_complete
+
+
+def _comparable(command: Mapping[str, Any]) -> str:
+    """Return a canonical text of a command, without Discord's defaults."""
+    permissions = command.get("default_member_permissions")
+    return repr(
+        (
+            command["type"],
+            command["name"],
+            command.get("description") or "",
+            None if permissions is None else int(permissions),
+            sorted(command.get("contexts") or ()),
+            sorted(command.get("integration_types") or ()),
+            bool(command.get("nsfw")),
+            [_option(option) for option in command.get("options") or ()],
+        )
+    )
+
+
+def _option(option: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (
+        option["type"],
+        option["name"],
+        option["description"],
+        bool(option.get("required")),
+        bool(option.get("autocomplete")),
+        [(choice["name"], choice["value"]) for choice in option.get("choices") or ()],
+        [_option(nested) for nested in option.get("options") or ()],
+    )

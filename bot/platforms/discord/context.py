@@ -31,24 +31,21 @@ class PlatformContext(ChatContext):
     rest: Rest
     people: UserDirectory
 
-    async def home_guild(self, spot: ChannelRef, user: str) -> str:
-        """Return the guild of a conversation. For a direct one return the user's guild, empty for an unknown user.
+    async def member(self, user: discord.Member | discord.User, guild: str) -> Member:
+        """Return the user of an event; looked up if the event has no rights. Raises DeliveryFailed."""
+        if isinstance(user, discord.Member) or not guild:
+            return self.people.from_interaction(user)
+        return await self.people.member(str(user.id), guild)
+
+    async def cached_member(self, user: discord.Member | discord.User, guild: str) -> Member:
+        """Return the user with rights up to five minutes old: for replies, not for decisions. Raises DeliveryFailed."""
+        if isinstance(user, discord.Member) or not guild:
+            return self.people.from_interaction(user)
+        return (await self.people.person(str(user.id), guild)).member
+
+    async def conversation_in(self, channel: ChannelRef, user: str) -> ConversationKey:
+        """Return the conversation in a channel. A direct one belongs to the user's guild, empty for an unknown user.
         Raises DeliveryFailed.
         """
-        return spot.server or await self.people.home_of(user)
-
-    async def member(self, who: discord.Member | discord.User, server: str) -> Member:
-        """Return the user of an event; looked up if the event has no rights. Raises DeliveryFailed."""
-        if isinstance(who, discord.Member) or not server:
-            return self.people.from_interaction(who)
-        return await self.people.member(str(who.id), server)
-
-    async def cached_member(self, member: discord.Member | discord.User, server: str) -> Member:
-        """Return the user with rights up to five minutes old: for replies, not for decisions. Raises DeliveryFailed."""
-        if isinstance(member, discord.Member) or not server:
-            return self.people.from_interaction(member)
-        return (await self.people.person(str(member.id), server)).member
-
-    async def where(self, spot: ChannelRef, user: str) -> ConversationKey:
-        """Return the conversation in a channel. Raises DeliveryFailed."""
-        return conversation(await self.home_guild(spot, user), spot.channel, spot.thread)
+        guild = channel.server or await self.people.home_of(user)
+        return conversation(guild, channel.channel, channel.thread)

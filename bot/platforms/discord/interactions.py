@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -39,11 +39,10 @@ from bot.chat.message_model import Message
 from bot.chat.rejection_messages import InteractionRejected
 from bot.chat.thread_context import UNREAD, ThreadMessage, format_lines
 from bot.domain.approvals import WHOLE, Portion
-from bot.domain.commands import Invocation, Parameter, Reply, Verb
+from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.app_commands import suggestions
 from bot.platforms.discord.channels import (
     PLATFORM,
     ChannelRef,
@@ -83,6 +82,7 @@ from bot.platforms.discord.responders import (
 )
 from bot.platforms.discord.rest import FileUpload, map_errors
 from bot.platforms.discord.users import resolve_mentions, resolve_reply_mentions
+from bot.ports import Commands
 from bot.rendering.approval_card import (
     ApprovalCard,
     approval_card,
@@ -228,6 +228,11 @@ class DiscordInteractions:
             pending=self._pending,
         )
 
+    @property
+    def commands(self) -> Commands:
+        """The commands."""
+        return self._platform.commands
+
     def add_to(self, tree: app_commands.CommandTree[Any]) -> None:
         """Add the entries of the context menu to a client's commands before their registration."""
         self._shortcuts.add_to(tree)
@@ -264,19 +269,15 @@ class DiscordInteractions:
         """Tell the user of a command that it failed. Raises DeliveryFailed."""
         await self._wrap(interaction).tell(text)
 
-    def completions(self, interaction: Interaction, verb: Verb, command: str, parameter: Parameter) -> Sequence[str]:
-        """Return the completions of an option without delay. Never raises an error."""
-        try:
-            channel_ref = from_channel(interaction.channel)
-            member = self._platform.people.from_interaction(interaction.user)
-            if channel_ref is None or self._platform.audience.rejection(member):
-                return ()
-            here = conversation(channel_ref.server, channel_ref.channel, channel_ref.thread)
-            given = {name: str(value) for name, value in interaction.namespace}
-            return suggestions(self._platform.commands, here, (command, verb), parameter, given)
-        except Exception:
-            log.exception("completions of an option failed")
-            return ()
+    def conversation_for_completion(self, interaction: Interaction) -> ConversationKey | None:
+        """Return the conversation in which an option is completed; None if the bot does not answer the user. Makes no
+        request.
+        """
+        channel_ref = from_channel(interaction.channel)
+        member = self._platform.people.from_interaction(interaction.user)
+        if channel_ref is None or self._platform.audience.rejection(member):
+            return None
+        return conversation(channel_ref.server, channel_ref.channel, channel_ref.thread)
 
     async def _resolve_mentions(self, where: ConversationKey, reply: Reply) -> Reply:
         return await resolve_reply_mentions(self._platform.people, where.workspace, reply)
@@ -311,7 +312,7 @@ class DiscordInteraction:
         """Return the member of the item's guild. Raises InteractionRejected and DeliveryFailed."""
         platform, channel_ref = self._platform, from_channel(self._interaction.channel)
         if about is None and channel_ref is not None:
-            about = await platform.where(channel_ref, self.user)
+            about = await platform.conversation_in(channel_ref, self.user)
         if about is None or (about.workspace and not platform.people.serves(about.workspace)):
             raise InteractionRejected(NOT_SERVED)
         if about.platform != PLATFORM or str(self._interaction.guild_id or "") not in ("", about.workspace):

@@ -39,12 +39,13 @@ _USER_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscordMessage(IncomingMessage):
     """A message; its text is as displayed. `source` is the author as in the message: for a live message in a guild,
-    with the current roles. `channel` is missing if only its id is known. `guild` is the gateway's.
+    with the current roles. `channel` is missing if only `channel_id` is known. `guild` is the gateway's.
     """
 
     source: discord.User | discord.Member = field(compare=False, repr=False)
     guild: discord.Guild | None = field(compare=False, repr=False)
     channel: ChannelRef | None
+    channel_id: str
 
 
 def parse_message(
@@ -60,7 +61,7 @@ def parse_message(
     return DiscordMessage(
         id=str(message.id),
         keys=(message_key(str(message.id)),),
-        place=str(message.channel.id),
+        thread_key=str(message.channel.id),
         user=str(author.id),
         text=text_of(message, me, guild),
         mentions_bot=me in mentions or any(mention in message.content for mention in _bot_mentions(me, guild)),
@@ -73,6 +74,7 @@ def parse_message(
         source=author,
         guild=guild,
         channel=channel,
+        channel_id=str(message.channel.id),
     )
 
 
@@ -171,10 +173,10 @@ class DiscordMessagePlatform:
     async def locate(self, message: DiscordMessage) -> Location | None:
         """Return the location, or None in a guild that is not served. Raises DeliveryFailed."""
         # An unknown channel is a thread that was asleep until now, or one of a guild that is not described yet.
-        channel = message.channel or await fetch_channel(self._rest, message.place)
+        channel = message.channel or await fetch_channel(self._rest, message.channel_id)
         if channel is None or not (channel.direct or self._platform.people.serves(channel.server)):
             return None
-        conversation = await self._platform.where(channel, message.user)
+        conversation = await self._platform.conversation_in(channel, message.user)
         opens = functools.partial(open_thread, self._rest, channel.channel, message.id)
         return Location(conversation, bool(channel.thread), opens if channel.opens_threads else None)
 
@@ -205,14 +207,18 @@ class DiscordMessagePlatform:
 
     async def post_hint(self, message: DiscordMessage, text: str) -> None:
         """Post a reply that notifies nobody. Raises DeliveryFailed."""
-        await post_notice(self._rest, message.place, text, answering=message.id)
+        await post_notice(self._rest, message.channel_id, text, answering=message.id)
 
     async def explain_missing_intent(self, message: DiscordMessage) -> None:
         """Explain in the thread how to reach the bot, which cannot read messages there. Once for each thread: this
         process remembers its threads, other processes find the explanation in the thread. Raises DeliveryFailed.
         """
-        if not self.reads_all and self._hints.add(message.place) and not await self._is_explained(message.place):
-            await post_notice(self._rest, message.place, CALL_ME)
+        if (
+            not self.reads_all
+            and self._hints.add(message.channel_id)
+            and not await self._is_explained(message.channel_id)
+        ):
+            await post_notice(self._rest, message.channel_id, CALL_ME)
 
     async def _is_explained(self, thread: str) -> bool:
         me = (await self._rest.identity()).user
@@ -220,7 +226,7 @@ class DiscordMessagePlatform:
         return any(str(message.author.id) == me and message.content == CALL_ME for message in messages)
 
     async def _read_thread(self, message: DiscordMessage, me: str) -> list[ThreadMessage]:
-        messages = await self._history(message.place, before=discord.Object(int(message.id)))
+        messages = await self._history(message.channel_id, before=discord.Object(int(message.id)))
         lines = (to_thread_message(earlier, me, message.guild) for earlier in reversed(messages))
         return [line for line in lines if line is not None]
 

@@ -79,7 +79,7 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
     return SlackMessage(
         id=f"{channel}:{ts}",
         keys=message_keys(identity.team, channel, ts, user, str(event.get("client_msg_id") or "")[:100]),
-        place=f"{channel}:{thread}",
+        thread_key=f"{channel}:{thread}",
         user=user,
         text=text,
         mentions_bot=mentions_bot,

@@ -11,8 +11,20 @@ import pytest
 
 from bot.domain.commands import Parameter, ParameterKind, RequiredRole, Verb
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.app_commands import ENTRIES, LONGEST, choices, hint, levels, options, suggestions, words
-from bot.platforms.discord.listener import CommandTree, command_tree, register, try_register
+from bot.platforms.discord.app_commands import (
+    ENTRIES,
+    LONGEST,
+    CommandTree,
+    choices,
+    command_tree,
+    hint,
+    levels,
+    options,
+    register,
+    suggestions,
+    try_register,
+    words,
+)
 from bot.platforms.discord.rest import Rest
 from tests.commands.servers import Servers, registry, two_servers
 from tests.fakes.discord import Fails, FakeDiscord

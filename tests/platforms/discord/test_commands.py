@@ -9,8 +9,8 @@ from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.commands import PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import Author, InboundMessage
 from bot.errors import DatabaseUnavailable
+from bot.platforms.discord.app_commands import CHANGED
 from bot.platforms.discord.interactions import NOT_SERVED
-from bot.platforms.discord.listener import CHANGED
 from bot.platforms.discord.responders import NOT_SENT, SENT_DIRECTLY
 from tests.fakes.discord import Answer, Answers, Fails
 from tests.platforms.discord.command_bot import CommandBot, command_bot
