@@ -1,31 +1,40 @@
-"""The composition root: builds all components that turns need, in order, runs them, and closes them in reverse order.
+"""The composition root: builds all components in order, runs them, and closes them in reverse order.
 
-    `open_services`  stores → secrets → toolbox → rules → commands, without an engine
-    `open_runtime`   database → services → models → turn log → engine → background loops
+    `open_services`  turn log and stores → secrets → toolbox → rules → commands, without an engine
+    `open_runtime`   database → services → models → engine → background loops
+    `open_program`   metrics → platforms' surfaces → runtime → listeners → web, for `countersign run`
 
-`countersign run` (`bot.app.service`) adds surfaces before and listeners and the web after; `countersign chat` adds the
-terminal. Components get plain values and each other. This module loads the libraries of the database and of MCP: a
-process that has something to show at once imports it in a thread.
+`countersign chat` opens a runtime with the terminal as its surface. Components get plain values and each other. This
+module loads the libraries of the database and of MCP: a process that has something to show at once imports it in a
+thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bot.app.config_reload import ConfigReloader
 from bot.app.database import open_checkpointed_database
+from bot.app.discord import build_listener as discord_listener_of
+from bot.app.discord import is_configured as discord_is_configured
+from bot.app.discord import open_discord
 from bot.app.health import HealthCheck, SessionCounters
 from bot.app.models import ModelChoice, Models, select_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import UsableSecrets, secret_box
-from bot.app.web import build_link_service
+from bot.app.slack import build_listener as slack_listener_of
+from bot.app.slack import build_lookups, look_up_groups, open_slack, share_limits
+from bot.app.slack import is_configured as slack_is_configured
+from bot.app.web import attach_surface, build_link_service, build_web_dependencies, link_pages, open_surface, serve_web
+from bot.app.web import is_located as web_is_located
 from bot.commands.dependencies import CommandDependencies, Rights
 from bot.commands.registry import CommandRegistry
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
@@ -50,7 +59,7 @@ from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, Token
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
-from bot.ports import Surface, TurnLog
+from bot.ports import Listener, Surface, TurnLog
 from bot.settings import Settings, read_environment
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.api_tokens import SqlTokenStore
@@ -68,7 +77,15 @@ from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 
+if TYPE_CHECKING:
+    from bot.platforms.discord.app import DiscordApp
+    from bot.platforms.slack.app import SlackApp
+    from bot.web.application import Hook, Page
+    from bot.web.prometheus import Metrics
+
 log = logging.getLogger(__name__)
+
+NO_PLATFORM = "; no chat platform is configured"
 
 WatchLog = Callable[[TurnLog], TurnLog]
 
@@ -328,6 +345,51 @@ async def open_runtime(
         yield Runtime(engine, services.commands, turn_log, services, running)
 
 
+@asynccontextmanager
+async def open_program(
+    settings: Settings,
+    files: OperatorFiles,
+    choice: ModelChoice,
+    parts: frozenset[str],
+    *,
+    on_listener_end: Callable[[], None],
+) -> AsyncIterator[Runtime]:
+    """Build the components of `countersign run` named in `parts`, and run them while the block runs. The caller holds
+    the database lock. A listener that ends by itself calls `on_listener_end`. Raises CountersignError.
+    """
+    async with AsyncExitStack() as stack:
+        metrics = await open_metrics()
+        platforms = await stack.enter_async_context(open_platforms(settings, metrics.observe))
+        api = await open_surface()
+        # Only a worker delivers to chats, so a process without surfaces runs no turns. Turns of the
+        # HTTP API run where they are written, because clients follow them there.
+        surfaces = platforms.surfaces if "worker" in parts else []
+        surfaces += [api] if "web" in parts else []
+        runtime = await stack.enter_async_context(
+            open_runtime(settings, files, choice, surfaces, observe=metrics.observe)
+        )
+        attach_surface(api, settings, runtime)
+        platforms.attach(runtime, settings)
+        no_surface = "" if platforms.surfaces or "web" in parts else NO_PLATFORM
+        log.info("%s running on model %s%s", ", ".join(sorted(parts)), choice.label, no_surface)
+        receiving = await platforms.receiving(parts, runtime, settings)
+        for name, listener in receiving.listeners.items():
+            runtime.services.health.watch(name, listener)
+        if receiving.hooks or "web" in parts or web_is_located(settings):
+            probes = await stack.enter_async_context(probe_routes(metrics, runtime))
+            dependencies, pages = None, probes
+            if "web" in parts:
+                dependencies = build_web_dependencies(settings, runtime, api)
+                pages = [*probes, *link_pages(runtime.services.command_parts, [*platforms.surfaces, api])]
+            await stack.enter_async_context(serve_web(settings, hooks=receiving.hooks, parts=dependencies, pages=pages))
+        for name, listener in receiving.listeners.items():
+            await stack.enter_async_context(_listening(name, listener, runtime, on_listener_end))
+        yield runtime
+
+
+# -------------------- details of the services and the runtime
+
+
 def build_stores(settings: Settings, database: Database, grants: FindGrants = no_grants) -> Stores:
     """Build the stores. `grants` returns the grants of operators' secrets to admins."""
     box, usable = secret_box(settings), UsableSecrets(settings, read_environment())
@@ -400,3 +462,97 @@ async def _run_in_background(work: Coroutine[Any, Any, None], name: str) -> Asyn
         (error,) = await asyncio.gather(task, return_exceptions=True)
         if isinstance(error, Exception):
             log.error("the %s failed", name, exc_info=error)
+
+
+# -------------------- details of the program
+
+
+@dataclass(slots=True)
+class Listeners:
+    """Listeners by the name of their component, and hooks for requests of platforms."""
+
+    listeners: dict[str, Listener] = field(default_factory=dict)
+    hooks: list[Hook] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Platforms:
+    """Configured platforms; None for one that is not configured."""
+
+    slack: SlackApp | None
+    discord: DiscordApp | None
+
+    @property
+    def surfaces(self) -> list[Surface]:
+        """Surfaces of the configured platforms."""
+        return [app.surface for app in (self.slack, self.discord) if app is not None]
+
+    def attach(self, runtime: Runtime, settings: Settings) -> None:
+        """Attach the platforms to the runtime. Call this before turns are run."""
+        if self.slack is not None:
+            share_limits(self.slack, runtime, settings)
+            look_up_groups(self.slack, runtime)
+
+    async def receiving(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
+        """Return the listeners and hooks of the wanted components. Raises SettingsError."""
+        listeners = Listeners()
+        if self.slack is not None and "slack" in parts:
+            slack = slack_listener_of(self.slack, settings, await build_lookups(self.slack, runtime))
+            listeners.listeners["slack"] = slack
+            listeners.hooks += [slack.hook] if slack.hook is not None else []
+        if self.discord is not None and "discord" in parts:
+            listeners.listeners["discord"] = await discord_listener_of(self.discord, runtime, settings)
+        return listeners
+
+
+@asynccontextmanager
+async def open_platforms(settings: Settings, observe: MetricSink) -> AsyncIterator[Platforms]:
+    """Open the configured platforms while the block runs."""
+    async with AsyncExitStack() as stack:
+        slack = discord = None
+        if slack_is_configured(settings):
+            slack = await stack.enter_async_context(open_slack(settings, observe))
+        if discord_is_configured(settings):
+            discord = await stack.enter_async_context(open_discord(settings, observe))
+        yield Platforms(slack, discord)
+
+
+async def open_metrics() -> Metrics:
+    """Create the metrics of this process. Nothing is collected on demand before `probe_routes`."""
+    module = await asyncio.to_thread(importlib.import_module, "bot.web.prometheus")
+    metrics: Metrics = module.Metrics()
+    return metrics
+
+
+@asynccontextmanager
+async def probe_routes(metrics: Metrics, runtime: Runtime) -> AsyncIterator[list[Page]]:
+    """Yield the routes of health and metrics, which take no token. The event loop's lag is measured while the block
+    runs.
+    """
+    application, prometheus = await asyncio.gather(
+        *(asyncio.to_thread(importlib.import_module, f"bot.web.{name}") for name in ("application", "prometheus"))
+    )
+    services = runtime.services
+    metrics.set_sources(services.stores.archive.backlog, services.toolbox.servers, services.takes_writes)
+    watching = asyncio.create_task(prometheus.watch_loop(metrics.observe), name="loop lag")
+    try:
+        yield [*application.ready_routes(services.health.look), metrics.route()]
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+
+
+@asynccontextmanager
+async def _listening(
+    name: str, listener: Listener, runtime: Runtime, on_end: Callable[[], None]
+) -> AsyncIterator[None]:
+    """Receive while the block runs. A listener that ends by itself calls `on_end`. Raises the listener's error."""
+    listening = asyncio.create_task(listener.run(runtime.engine, runtime.commands), name=name)
+    listening.add_done_callback(lambda _: on_end())
+    try:
+        yield
+    finally:
+        listening.cancel()
+        (ending,) = await asyncio.gather(listening, return_exceptions=True)
+    if isinstance(ending, Exception):
+        raise ending

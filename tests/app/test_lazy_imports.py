@@ -64,4 +64,4 @@ def test_every_module_that_is_imported_by_name_exists(path: str, module: str) ->
 
 def test_names_in_loops_are_found() -> None:
     assert ("app/slack.py", "bot.platforms.slack.sending") in IMPORTS
-    assert ("app/service.py", "bot.web.application") in IMPORTS
+    assert ("app/runtime.py", "bot.web.application") in IMPORTS
