@@ -8,7 +8,7 @@ alone: a rejection, a reply, a whole call, or that it did not work.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -58,9 +58,10 @@ from bot.chat.rejection_messages import (
     InteractionRejected,
     error_message,
 )
+from bot.chat.thread_context import UNREAD, format_lines
 from bot.domain.approvals import DecisionType, Portion
 from bot.domain.commands import FormSubmission, Invocation
-from bot.domain.conversations import ConversationKey, Member
+from bot.domain.conversations import ConversationKey, InboundMessage, Member
 from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import CountersignError, NotFound
 from bot.rendering.approval_card import approval_card
@@ -69,6 +70,7 @@ from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnActi
 log = logging.getLogger(__name__)
 
 NO_OUTSIDERS = "Only full members may see that."
+ASKED = "Asked."
 ELSEWHERE = "That belongs to another server or workspace."
 
 ModalAction = OpenDenyForm | OpenConfirmation | OpenForm
@@ -129,6 +131,23 @@ class Interaction(Protocol):
         """Update the private view that contains the button, if any, after a decision."""
 
 
+class MessageQuestion(Protocol):
+    """A question of a user about a message of anybody. Methods raise DeliveryFailed."""
+
+    id: str
+    """Deduplicates the question on its platform."""
+    text: str
+
+    async def read_message(self) -> tuple[str, str] | None:
+        """Return the name of the message's author and its text, or None if it cannot be read."""
+
+    async def open_conversation(self, actor: Actor) -> ConversationKey:
+        """Return the conversation in which the question is answered: the thread of the message, if possible."""
+
+    async def announce(self, conversation: ConversationKey, text: str) -> None:
+        """Post a sentence in the conversation, for everybody."""
+
+
 class InteractionHandler:
     """Handles interactions in background tasks. The user is told if one fails, or has too many under way."""
 
@@ -164,11 +183,9 @@ class InteractionHandler:
         """Handle a submitted form by the action that opened it. Return False as above."""
         return self.start(self._submit_modal(opened, values, interaction), interaction, "form")
 
-    def on_question(self, ask: Callable[[Actor], Awaitable[str]], interaction: Interaction) -> bool:
-        """Handle a question about a message. `ask` passes it on and returns a text for the user, possibly empty. Return
-        False as above.
-        """
-        return self.start(self._ask(ask, interaction), interaction, "question")
+    def on_question(self, question: MessageQuestion, interaction: Interaction) -> bool:
+        """Handle a question about a message, with the message as its context. Return False as above."""
+        return self.start(self._ask(question, interaction), interaction, "question")
 
     def start(self, work: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> bool:
         """Start the work of an interaction. Return False if the user has too many under way, and is told so."""
@@ -281,10 +298,22 @@ class InteractionHandler:
                 request = FormSubmission(form, values, actor.member, actor.conversation)
                 await self._commands.run(request, responder)
 
-    async def _ask(self, ask: Callable[[Actor], Awaitable[str]], interaction: Interaction) -> None:
+    async def _ask(self, question: MessageQuestion, interaction: Interaction) -> None:
         await interaction.acknowledge()
-        if text := await ask(await self.find_member(interaction)):
-            await interaction.tell(text)
+        actor = await self.find_member(interaction)
+        author, message = actor.member.author, await question.read_message()
+        conversation = await question.open_conversation(actor)
+        await question.announce(conversation, f"{author.name} asks about this: {question.text}")
+        await self._engine.receive(
+            InboundMessage(
+                keys=(f"{self._platform}:{conversation.workspace}:{question.id}",),
+                conversation=conversation,
+                author=author,
+                text=question.text,
+                context=(UNREAD,) if message is None else format_lines([message]),
+            )
+        )
+        await interaction.tell(ASKED)
 
     async def _decide(
         self, cards: tuple[ApprovalRef, ...], decision: DecisionType, interaction: Interaction, reason: str = ""

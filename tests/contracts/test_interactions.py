@@ -28,7 +28,7 @@ from bot.chat.background_tasks import MOST_PER_USER
 from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.decisions import ENDED, IN_HAND
 from bot.chat.elicitation_forms import REFUSED, SENT
-from bot.chat.interactions import ELSEWHERE, NO_OUTSIDERS
+from bot.chat.interactions import ASKED, ELSEWHERE, NO_OUTSIDERS
 from bot.chat.rejection_messages import (
     BUTTON_EXPIRED,
     GONE,
@@ -519,3 +519,29 @@ async def test_one_user_has_only_so_many_requests_under_way_and_keeps_nobody_wai
     await listening.fake.until(lambda: len(listening.engine.decisions) == MOST_PER_USER + 1)
     await listening.press(listening.priya, card, APPROVE)
     await listening.fake.until(lambda: len(listening.engine.decisions) == MOST_PER_USER + 2)
+
+
+# Ask about this
+
+
+async def test_somebody_asks_about_a_message_in_a_thread_at_it(listening: Workspace) -> None:
+    said = listening.write(sam := listening.administrator(), "checkout is broken & slow")
+    await listening.ask_about(listening.priya, said)
+    await listening.fake.submit(listening.priya, {"question": "since **when**? @everyone"})
+    await listening.fake.until(lambda: listening.engine.received)
+    (message,) = listening.engine.received
+    assert (message.text, message.author.id) == ("since **when**? @everyone", listening.priya.id)
+    assert [line.lower() for line in message.context] == [f"{sam.name.lower()}: checkout is broken & slow"]
+    assert message.conversation.thread
+    (anchor,) = listening.posted(message.conversation)
+    assert "asks about this: since" in anchor.content
+    assert listening.fake.called(anchor.native) == set()
+    await listening.fake.until(lambda: ASKED in listening.shown(listening.priya, listening.here))
+
+
+async def test_outsiders_ask_nothing(listening: Workspace) -> None:
+    stella, said = listening.outsider(), listening.write(listening.priya, "checkout is broken")
+    await listening.ask_about(stella, said)
+    await listening.fake.submit(stella, {"question": "since when?"})
+    await listening.see(stella, listening.here, NOT_FOR_STRANGERS)
+    assert listening.engine.received == []

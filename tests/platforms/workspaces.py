@@ -16,6 +16,7 @@ from bot.domain.turns import ToolStep, Turn
 from bot.domain.views import MessageRefs, TurnView
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.context import DiscordLookups
+from bot.platforms.discord.interactions import ASK_ABOUT_THIS
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.context import SlackLookups
 from tests.fakes import discord as discord_fake
@@ -144,8 +145,17 @@ class Workspace(ABC):
         """The form that a user has open; empty if there is none."""
 
     @abstractmethod
+    async def ask_about(self, user: Any, message: Any) -> None:
+        """Choose *Ask about this* for a message of a user, which opens a form."""
+
+    @abstractmethod
     async def reopen_form(self, user: Any, where: ConversationKey) -> None:
         """Open the next step of a form, or the one with an error, where that takes a press."""
+
+    @property
+    def here(self) -> ConversationKey:
+        """#incidents, outside of threads, for `shown` and `see`."""
+        return ConversationKey(self.platform, "", self.channel.id, self.channel.id)
 
     async def open_form(self, user: Any, message: Posted, action: Action | str) -> str:
         """Press a button that opens a form; the form."""
@@ -291,6 +301,10 @@ class SlackWorkspace(Workspace):
     def form(self, user: Any) -> str:
         return "".join(f"{modal.drawn} {modal.words}" for modal in self.fake.modals(user)[-1:])
 
+    async def ask_about(self, user: Any, message: Any) -> None:
+        await self.fake.shortcut(user, "cs.ask", message)
+        await self.fake.until(lambda: self.form(user))
+
     async def reopen_form(self, user: Any, where: ConversationKey) -> None:
         """Slack shows it in the same modal."""
 
@@ -393,6 +407,11 @@ class DiscordWorkspace(Workspace):
             return str(self.fake.modal(user).drawn)
         except LookupError:
             return ""
+
+    async def ask_about(self, user: Any, message: Any) -> None:
+        commands = self.fake.app.commands
+        await self.fake.until(lambda: ASK_ABOUT_THIS in [entry["name"] for entry in commands.get("", [])])
+        await self.fake.shortcut(user, ASK_ABOUT_THIS, message)
 
     async def reopen_form(self, user: Any, where: ConversationKey) -> None:
         await self.fake.until(lambda: "cs:pending:" in str(self._ephemeral(user, where)[-1:]))

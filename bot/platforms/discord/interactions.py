@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import partial
 from textwrap import indent
 from typing import Any
 
@@ -37,20 +36,18 @@ from bot.chat.command_runner import CommandRunner
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
 from bot.chat.message_model import Message
 from bot.chat.rejection_messages import InteractionRejected
-from bot.chat.thread_context import UNREAD, ThreadMessage, format_lines
+from bot.chat.thread_context import ThreadMessage
 from bot.domain.approvals import WHOLE, Portion
 from bot.domain.commands import Invocation, Reply
-from bot.domain.conversations import ConversationKey, InboundMessage
+from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import (
     PLATFORM,
-    ChannelRef,
     MessageRef,
     channel_id_of,
     conversation,
     from_channel,
-    message_key,
     open_thread,
 )
 from bot.platforms.discord.command_replies import V2
@@ -112,8 +109,8 @@ FILE = "arguments.txt"
 INDENT = "    "
 ALLOW = "Approve and allow…"
 ASK_ABOUT_THIS = "Ask about this"
-KEPT = 500
-ASKED = "Asked."
+CACHED = 500
+"""Number of messages."""
 
 # -------------------- call details
 # Arguments that exceed a few messages are a file. The last message has the buttons of a pending call.
@@ -248,8 +245,8 @@ class DiscordInteractions:
         data: Mapping[str, Any] = interaction.data or {}
         custom_id, values = str(data.get("custom_id") or ""), read_values(data)
         if (about := asked_about(custom_id)) is not None:
-            ask = partial(self._shortcuts.ask, about, values.get(QUESTION, "").strip(), interaction)
-            self._handler.on_question(ask, self._wrap(interaction))
+            question = DiscordQuestion(self._platform, self._shortcuts.find(about), about, interaction)
+            self._handler.on_question(question, self._wrap(interaction))
         elif custom_id.startswith(f"{PREFIX}:"):
             self._handler.on_modal(decode(custom_id), values, self._wrap(interaction))
 
@@ -386,75 +383,75 @@ class DiscordInteraction:
 
 
 class ShortcutHandler:
-    """Takes questions about messages."""
+    """The entry of the context menu, and the messages for which it was chosen."""
 
     def __init__(self, platform: PlatformContext) -> None:
         self._platform = platform
-        self._kept: OrderedDict[MessageRef, ThreadMessage] = OrderedDict()
+        self._messages: OrderedDict[MessageRef, ThreadMessage] = OrderedDict()
 
     def add_to(self, tree: app_commands.CommandTree[Any]) -> None:
         """Add the entry to a client's commands before their registration."""
         tree.add_command(
             app_commands.ContextMenu(
                 name=ASK_ABOUT_THIS,
-                callback=self._wanted,
+                callback=self._open,
                 type=discord.AppCommandType.message,
                 allowed_contexts=app_commands.AppCommandContext(guild=True, dm_channel=False, private_channel=False),
                 allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
             )
         )
 
-    async def ask(self, about: MessageRef, question: str, interaction: Interaction, actor: Actor) -> str:
-        """Pass on a question with the message it is about; the thread shows who asked. Raises CountersignError."""
-        platform, channel_ref = self._platform, from_channel(interaction.channel)
-        if channel_ref is None or channel_ref.place != about.channel or not question:
-            raise DeliveryFailed("The question came without what it is about.", permanent=True)
-        line = await self._line(about)
-        key = await self._opened(channel_ref, actor.conversation, about, question)
-        author = actor.member.author
-        await post_notice(
-            platform.rest, channel_id_of(key), f"{author.name} asks about this: {question}", once=str(interaction.id)
-        )
-        await platform.engine.receive(
-            InboundMessage(
-                keys=(message_key(str(interaction.id)),),
-                conversation=key,
-                author=author,
-                text=question,
-                context=(UNREAD,) if line is None else format_lines([line.entry]),
-            )
-        )
-        return ASKED
+    def find(self, about: MessageRef) -> ThreadMessage | None:
+        """Return a cached message."""
+        return self._messages.get(about)
 
-    async def _wanted(self, interaction: discord.Interaction[Any], message: discord.Message) -> None:
+    async def _open(self, interaction: discord.Interaction[Any], message: discord.Message) -> None:
         """Cache the message and open the modal."""
         about = MessageRef(str(message.channel.id), str(message.id))
-        line = to_thread_message(message, (await self._platform.rest.identity()).user, interaction.guild)
-        if line is not None:
-            self._kept[about] = line
-            self._kept.move_to_end(about)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+        read = to_thread_message(message, (await self._platform.rest.identity()).user, interaction.guild)
+        if read is not None:
+            self._messages[about] = read
+            self._messages.move_to_end(about)
+            while len(self._messages) > CACHED:
+                self._messages.popitem(last=False)
         async with call_limit("open a form"):
             await interaction.response.send_modal(question_modal(about))
 
-    async def _line(self, about: MessageRef) -> ThreadMessage | None:
-        """Return the message, or None if it cannot be found. Raises DeliveryFailed."""
-        if (kept := self._kept.get(about)) is not None:
-            return kept
-        client = await self._platform.rest.client()
-        with map_errors("read the message that was asked about"):
-            place = client.get_partial_messageable(int(about.channel))
-            message = await place.fetch_message(int(about.message))
-        return to_thread_message(message, (await self._platform.rest.identity()).user, None)
 
-    async def _opened(
-        self, spot: ChannelRef, where: ConversationKey, about: MessageRef, question: str
-    ) -> ConversationKey:
-        """Return the conversation about a message: its thread, or its channel if the bot cannot open a thread. Raises
-        DeliveryFailed.
-        """
-        if not spot.opens_threads:
-            return where
-        thread = await open_thread(self._platform.rest, spot.channel, about.message, question)
-        return conversation(where.workspace, where.channel, thread)
+class DiscordQuestion:
+    """A question about a message, which is loaded unless it is cached."""
+
+    def __init__(
+        self, platform: PlatformContext, cached: ThreadMessage | None, about: MessageRef, interaction: Interaction
+    ) -> None:
+        self._platform = platform
+        self._cached = cached
+        self._about = about
+        self._interaction = interaction
+        self.id = str(interaction.id)
+        self.text = read_values(interaction.data or {}).get(QUESTION, "").strip()
+
+    async def open_conversation(self, actor: Actor) -> ConversationKey:
+        """Return the thread at the message, or its channel if the bot cannot open a thread. Raises DeliveryFailed."""
+        channel_ref = from_channel(self._interaction.channel)
+        if channel_ref is None or channel_ref.place != self._about.channel or not self.text:
+            raise DeliveryFailed("The question came without what it is about.", permanent=True)
+        if not channel_ref.opens_threads:
+            return actor.conversation
+        thread = await open_thread(self._platform.rest, channel_ref.channel, self._about.message, self.text)
+        return conversation(actor.conversation.workspace, actor.conversation.channel, thread)
+
+    async def read_message(self) -> tuple[str, str] | None:
+        """Return the name of the author and the text, or None if it cannot be read. Raises DeliveryFailed."""
+        message = self._cached
+        if message is None:
+            client = await self._platform.rest.client()
+            with map_errors("read the message that was asked about"):
+                channel = client.get_partial_messageable(int(self._about.channel))
+                loaded = await channel.fetch_message(int(self._about.message))
+            message = to_thread_message(loaded, (await self._platform.rest.identity()).user, None)
+        return None if message is None else message.entry
+
+    async def announce(self, where: ConversationKey, text: str) -> None:
+        """Post a sentence in the thread. Raises DeliveryFailed."""
+        await post_notice(self._platform.rest, channel_id_of(where), text, once=self.id)

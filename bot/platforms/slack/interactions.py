@@ -8,7 +8,6 @@ modal needs a trigger id, which lives for three seconds; without one the reply i
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -24,10 +23,9 @@ from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAct
 from bot.chat.message_handler import split_args
 from bot.chat.message_model import Message
 from bot.chat.rejection_messages import FORM_EXPIRED, TOO_MANY_REQUESTS, InteractionRejected
-from bot.chat.thread_context import format_lines
 from bot.domain.approvals import Portion
 from bot.domain.commands import Form, Reply
-from bot.domain.conversations import ConversationKey, InboundMessage
+from bot.domain.conversations import ConversationKey
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import BUTTON_VALUE, LINK_PRESSED, PREFIX, CommandReply, decode, fallback, fallback_text
@@ -84,12 +82,12 @@ CLEAR: Answer = {"response_action": "clear"}
 
 @dataclass(frozen=True, slots=True)
 class ActionPayload:
-    """A click on a button; `action` is None for a button of another release. `place` is its location; `view` is its
+    """A click on a button; `action` is None for a button of another release. `target` is its location; `view` is its
     modal, if any.
     """
 
     action: Action | None
-    place: ResponseTarget
+    target: ResponseTarget
     view: str = ""
 
 
@@ -102,27 +100,27 @@ def read_press(body: Mapping[str, Any]) -> ActionPayload | None:
     action_id = str(element.get("action_id") or "")
     if action_id.startswith(LINK_PRESSED) or not action_id.startswith(f"{PREFIX}."):
         return None
-    view, spot = _dict(body, "view"), _spot(body)
+    view, ref = _dict(body, "view"), _ref(body)
     target = ResponseTarget.parse(str(view.get("private_metadata") or "")) if view else None
     if target is not None:
         # A modal remembers where it was opened; the user is the one that Slack says.
-        target = replace(target, spot=replace(target.spot, user=user_of(body)))
+        target = replace(target, ref=replace(target.ref, user=user_of(body)))
     else:
         url = "" if view else str(body.get("response_url") or "")
-        target = ResponseTarget(spot, url, replaces=_is_private(body))
+        target = ResponseTarget(ref, url, replaces=_is_private(body))
     # A button of Home has no channel, and its view is not a modal.
-    modal_id = str(view.get("id") or "") if target.spot.channel else ""
+    modal_id = str(view.get("id") or "") if target.ref.channel else ""
     return ActionPayload(decode(action_id, _value(element)), target, modal_id)
 
 
 def read_slash(body: Mapping[str, Any]) -> tuple[tuple[str, ...], ResponseTarget]:
     """Return the words of a slash command, its name first, and its location."""
-    spot = ChannelRef(
+    ref = ChannelRef(
         str(body.get("channel_id") or ""), str(body.get("user_id") or ""), str(body.get("thread_ts") or "")
     )
     command = str(body.get("command") or "").removeprefix("/").lower()
     words = split_args(to_plain_text(str(body.get("text") or ""), MentionResolver()))
-    return (command, *words), ResponseTarget(spot, str(body.get("response_url") or ""))
+    return (command, *words), ResponseTarget(ref, str(body.get("response_url") or ""))
 
 
 def user_of(body: Mapping[str, Any]) -> str:
@@ -130,18 +128,18 @@ def user_of(body: Mapping[str, Any]) -> str:
     return str(_dict(body, "user").get("id") or body.get("user_id") or "")
 
 
-def _spot(body: Mapping[str, Any]) -> ChannelRef:
+def _ref(body: Mapping[str, Any]) -> ChannelRef:
     container, message, channel = _dict(body, "container"), _dict(body, "message"), _dict(body, "channel")
     thread = container.get("thread_ts") or message.get("thread_ts")
     if not (thread or container.get("is_ephemeral")):
         thread = message.get("ts") or container.get("message_ts")
-    place = str(channel.get("id") or container.get("channel_id") or "")
-    return ChannelRef(place, user_of(body), str(thread or ""))
+    channel_id = str(channel.get("id") or container.get("channel_id") or "")
+    return ChannelRef(channel_id, user_of(body), str(thread or ""))
 
 
 def _is_private(body: Mapping[str, Any]) -> bool:
     """Return True if the message with the button is visible to this user only; other messages are not replaced."""
-    return bool(_dict(body, "container").get("is_ephemeral")) or _spot(body).direct
+    return bool(_dict(body, "container").get("is_ephemeral")) or _ref(body).direct
 
 
 def _value(action: Mapping[str, Any]) -> str:
@@ -173,13 +171,13 @@ class SlackInteractions:
 
     def on_slash_command(self, body: Mapping[str, Any]) -> None:
         """Handle a slash command."""
-        words, place = read_slash(body)
-        self._handler.on_command(words, SlackInteraction(self._platform, place, _trigger(body)))
+        words, target = read_slash(body)
+        self._handler.on_command(words, SlackInteraction(self._platform, target, _trigger(body)))
 
     def on_action(self, body: Mapping[str, Any]) -> None:
         """Handle a click on a button."""
         if (payload := read_press(body)) is not None:
-            interaction = SlackInteraction(self._platform, payload.place, _trigger(body), payload.view)
+            interaction = SlackInteraction(self._platform, payload.target, _trigger(body), payload.view)
             self._handler.on_action(payload.action, interaction)
 
     async def on_submission(self, body: Mapping[str, Any]) -> Answer:
@@ -190,13 +188,13 @@ class SlackInteractions:
         if (submitted := read_submission(view)) is None:
             return {}
         submission, keep = submitted
-        place = ResponseTarget.parse(keep)
-        if place is None or place.spot.user != user_of(body):
+        target = ResponseTarget.parse(keep)
+        if target is None or target.ref.user != user_of(body):
             return _update(note_modal(TITLE, FORM_EXPIRED))
         if isinstance(submission, ConfirmationSubmitted):
-            self._handler.on_submission(submission, SlackInteraction(self._platform, place, _trigger(body)))
+            self._handler.on_submission(submission, SlackInteraction(self._platform, target, _trigger(body)))
             return CLEAR
-        interaction = SlackSubmission(self._platform, place, submission, str(view.get("id") or ""))
+        interaction = SlackSubmission(self._platform, target, submission, str(view.get("id") or ""))
         if not self._handler.on_submission(submission, interaction):
             return _update(note_modal(TITLE, TOO_MANY_REQUESTS))
         return await interaction.answer()
@@ -210,8 +208,8 @@ class SlackInteractions:
                     user, self._tabs.open(user, first_visit="view" not in event), "slack: home"
                 )
             case "agent_session_stopped" if user:
-                spot = ChannelRef(str(event.get("channel") or ""), user, str(event.get("thread_ts") or ""))
-                interaction = SlackInteraction(self._platform, ResponseTarget(spot))
+                ref = ChannelRef(str(event.get("channel") or ""), user, str(event.get("thread_ts") or ""))
+                interaction = SlackInteraction(self._platform, ResponseTarget(ref))
                 self._handler.start(self._stop_all(interaction), interaction, "stop")
             case _:
                 return
@@ -222,19 +220,18 @@ class SlackInteractions:
         if body.get("callback_id") != ASK or not message.get("ts"):
             return
         thread = str(message.get("thread_ts") or message["ts"])
-        place = ResponseTarget(ChannelRef(str(channel.get("id") or ""), user_of(body), thread))
+        target = ResponseTarget(ChannelRef(str(channel.get("id") or ""), user_of(body), thread))
         quote = single_line(str(message.get("text") or ""), LONGEST_QUOTE)
-        view = _question_modal(place, str(message.get("user") or ""), quote)
-        interaction = SlackInteraction(self._platform, place, _trigger(body))
+        view = _question_modal(target, str(message.get("user") or ""), quote)
+        interaction = SlackInteraction(self._platform, target, _trigger(body))
         self._handler.start(interaction.open_view(view), interaction, "shortcut")
 
     def _on_question(self, view: Mapping[str, Any], user: str) -> Answer:
         keep = json.loads(str(view.get("private_metadata") or "[]"))
-        place = ResponseTarget.parse(keep[0]) if len(keep) == 3 else None
-        if place is not None and place.spot.user == user:
-            key = f"window:{view.get('id')}"
-            ask = functools.partial(self._ask, key, _typed(view), place.spot, (str(keep[1]), str(keep[2])))
-            self._handler.on_question(ask, SlackInteraction(self._platform, place))
+        target = ResponseTarget.parse(keep[0]) if len(keep) == 3 else None
+        if target is not None and target.ref.user == user:
+            question = SlackQuestion(self._platform, view, target.ref, (str(keep[1]), str(keep[2])))
+            self._handler.on_question(question, SlackInteraction(self._platform, target))
         return {}
 
     async def _stop_all(self, interaction: SlackInteraction) -> None:
@@ -242,29 +239,6 @@ class SlackInteractions:
         for view in await self._platform.engine.recent_turns(actor.conversation, RECENT_TURNS):
             if not view.turn.status.ended:
                 await self._platform.engine.stop(view.turn.id, actor.member.author)
-
-    async def _ask(self, key: str, question: str, spot: ChannelRef, about: tuple[str, str], actor: Actor) -> str:
-        """Pass on a question with the message it is about: its author and text. The thread shows who asked."""
-        platform, author = self._platform, actor.member.author
-        name = (await platform.people.person(about[0])).name if about[0] else "somebody"
-        await platform.api.post(
-            "chat.postMessage",
-            channel=spot.channel,
-            thread_ts=spot.thread,
-            text=escape(defuse_mentions(f"{author.name} asks about this: {question}")),
-            unfurl_links=False,
-            unfurl_media=False,
-        )
-        await platform.engine.receive(
-            InboundMessage(
-                keys=(f"slack:{actor.conversation.workspace}:{key}",),
-                conversation=actor.conversation,
-                author=author,
-                text=question,
-                context=format_lines([(name, to_plain_text(about[1], MentionResolver()))]),
-            )
-        )
-        return ""
 
     async def _resolve_mentions(self, _where: ConversationKey, reply: Reply) -> Reply:
         return await resolve_reply_mentions(self._platform.people, reply)
@@ -275,9 +249,9 @@ class SlackInteraction:
     button, each if any.
     """
 
-    def __init__(self, platform: PlatformContext, place: ResponseTarget, trigger: str = "", view: str = "") -> None:
+    def __init__(self, platform: PlatformContext, target: ResponseTarget, trigger: str = "", view: str = "") -> None:
         self._platform = platform
-        self._place = place
+        self._target = target
         self._trigger = trigger
         self._trigger_until = asyncio.get_running_loop().time() + TRIGGER_SECONDS
         self._view = view
@@ -285,7 +259,7 @@ class SlackInteraction:
     @property
     def user(self) -> str:
         """Id of the user."""
-        return self._place.spot.user
+        return self._target.ref.user
 
     def responding(self) -> AbstractAsyncContextManager[None]:
         """Return an empty context: Slack waits for nothing any more."""
@@ -296,8 +270,8 @@ class SlackInteraction:
 
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         """Return the user. Raises InteractionRejected for an item of another workspace or platform."""
-        spot = await self._spot()
-        here = conversation((await self._platform.api.identity()).team, spot.channel, spot.thread)
+        ref = await self._ref()
+        here = conversation((await self._platform.api.identity()).team, ref.channel, ref.thread)
         if about is not None and about.workspace_key != here.workspace_key:
             raise InteractionRejected(ELSEWHERE)
         return Actor(await self._platform.people.member(self.user), about or here)
@@ -305,24 +279,24 @@ class SlackInteraction:
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:  # noqa: ARG002 - one workspace
         """Post an ephemeral message."""
         text = await resolve_mentions(self._platform.people, text)
-        await send_ephemeral(self._platform.api, await self._spot(), text_message(text))
+        await send_ephemeral(self._platform.api, await self._ref(), text_message(text))
 
     async def show(self, message: Message) -> None:
         """Post an ephemeral message with buttons."""
         blocks = message_blocks(message.blocks)
         reply = CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
-        await send_ephemeral(self._platform.api, await self._spot(), reply)
+        await send_ephemeral(self._platform.api, await self._ref(), reply)
 
-    async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:  # noqa: ARG002 - one place
+    async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:  # noqa: ARG002 - one target
         """Open a modal, on top of the one that contains the button."""
-        await self._spot()
+        await self._ref()
         match action:
             case OpenDenyForm():
-                view = deny_modal(action, str(self._place.without_response_url))
+                view = deny_modal(action, str(self._target.without_response_url))
             case OpenConfirmation():
-                view = confirm_modal(action, str(self._place))
+                view = confirm_modal(action, str(self._target))
             case OpenForm(form):
-                view = form_to_modal(form, str(self._place))
+                view = form_to_modal(form, str(self._target))
         if not self._trigger or asyncio.get_running_loop().time() >= self._trigger_until:
             return False
         try:
@@ -337,9 +311,9 @@ class SlackInteraction:
         method = "views.push" if self._view and on_top else "views.open"
         await self._platform.api.post(method, trigger_id=self._trigger, view=view)
 
-    def responder(self, actor: Actor, *, in_new_message: bool) -> CommandResponder:  # noqa: ARG002 - one place
+    def responder(self, actor: Actor, *, in_new_message: bool) -> CommandResponder:  # noqa: ARG002 - one target
         """Return the responder to a command."""
-        return CommandResponder(self._platform.api, self._target(in_new_message=in_new_message), self.open_form)
+        return CommandResponder(self._platform.api, self._reply_target(in_new_message=in_new_message), self.open_form)
 
     async def open_form(self, form: Form) -> bool:
         """Open the form of a command in a modal."""
@@ -351,9 +325,9 @@ class SlackInteraction:
 
     async def show_call(self, step: ToolStep, page: int, *, whole: bool) -> None:
         """Show a page of a call in a modal."""
-        await self._spot()
+        await self._ref()
         compose = whole_call_modal if whole else call_modal
-        view = compose(step, page, str(self._place.without_response_url))
+        view = compose(step, page, str(self._target.without_response_url))
         if self._view:
             await self._platform.api.edit("views.update", view_id=self._view, view=view)
         else:
@@ -364,24 +338,24 @@ class SlackInteraction:
         if self._view and (step := await self._platform.records.find_approval(approval_id)) is not None:
             await self.show_call(step, 1, whole=False)
 
-    def _target(self, *, in_new_message: bool) -> ResponseTarget:
+    def _reply_target(self, *, in_new_message: bool) -> ResponseTarget:
         if in_new_message:
-            self._place = replace(self._place, replaces=False)
-        return self._place
+            self._target = replace(self._target, replaces=False)
+        return self._target
 
-    async def _spot(self) -> ChannelRef:
+    async def _ref(self) -> ChannelRef:
         """Return the location; that of a button in Home is the direct conversation."""
-        if not self._place.spot.channel:
+        if not self._target.ref.channel:
             channel = await direct_channel(self._platform.api, self.user)
-            self._place = replace(self._place, spot=replace(self._place.spot, channel=channel))
-        return self._place.spot
+            self._target = replace(self._target, ref=replace(self._target.ref, channel=channel))
+        return self._target.ref
 
 
 class SlackSubmission(SlackInteraction):
     """A submitted modal, which shows the result: a text, errors below the fields, the next form, or progress."""
 
-    def __init__(self, platform: PlatformContext, place: ResponseTarget, submission: Submission, view: str) -> None:
-        super().__init__(platform, place)
+    def __init__(self, platform: PlatformContext, target: ResponseTarget, submission: Submission, view: str) -> None:
+        super().__init__(platform, target)
         self._submission = submission
         self._modal = view
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -417,9 +391,9 @@ class SlackSubmission(SlackInteraction):
         """Show a text in the modal."""
         self._show(note_modal(TITLE, await resolve_mentions(self._platform.people, text)))
 
-    def responder(self, actor: Actor, *, in_new_message: bool) -> CommandResponder:  # noqa: ARG002 - one place
+    def responder(self, actor: Actor, *, in_new_message: bool) -> CommandResponder:  # noqa: ARG002 - one target
         """Return a responder that shows progress and forms in the modal, and the last reply in the conversation."""
-        return _SubmissionResponder(self, self._platform.api, self._target(in_new_message=in_new_message))
+        return _SubmissionResponder(self, self._platform.api, self._reply_target(in_new_message=in_new_message))
 
     async def update_call(self, approval_id: str) -> None:
         """Do nothing: the modal of the call is closed with this one."""
@@ -435,12 +409,12 @@ class SlackSubmission(SlackInteraction):
         except DeliveryFailed as error:
             log.info("progress not shown in a modal: %s", error)
 
-    async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:  # noqa: ARG002 - one place
-        """Show a form in the modal: errors below its fields, or another form in its place."""
+    async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:  # noqa: ARG002 - one target
+        """Show a form in the modal: errors below its fields, or another form in its target."""
         if not isinstance(action, OpenForm):
             return False
         form, sent = action.form, self._submission
-        self._show(form_to_modal(form, str(self._place)))
+        self._show(form_to_modal(form, str(self._target)))
         messages = errors(form)
         if messages and isinstance(sent, FormSubmitted) and form.id == sent.form and not _differs(form, sent.values):
             self._result = {"response_action": "errors", "errors": messages}
@@ -460,13 +434,48 @@ class SlackSubmission(SlackInteraction):
 class _SubmissionResponder(CommandResponder):
     """Earlier replies are shown in the modal, because they could not be replaced behind a slash command."""
 
-    def __init__(self, interaction: SlackSubmission, api: WebApi, place: ResponseTarget) -> None:
-        super().__init__(api, place, interaction.open_form)
+    def __init__(self, interaction: SlackSubmission, api: WebApi, target: ResponseTarget) -> None:
+        super().__init__(api, target, interaction.open_form)
         self._interaction = interaction
 
     async def progress(self, reply: Reply) -> None:
         """Show progress in the modal."""
         await self._interaction.show_progress(fallback_text(command_reply(reply).blocks))
+
+
+class SlackQuestion:
+    """A question about a message: `about` are the id of its author and its text, which the modal has kept."""
+
+    def __init__(
+        self, platform: PlatformContext, view: Mapping[str, Any], ref: ChannelRef, about: tuple[str, str]
+    ) -> None:
+        self._platform = platform
+        self._ref = ref
+        self._about = about
+        field = _dict(_dict(_dict(_dict(view, "state"), "values"), QUESTION), QUESTION)
+        self.id = f"window:{view.get('id')}"
+        self.text = str(field.get("value") or "").strip()
+
+    async def open_conversation(self, actor: Actor) -> ConversationKey:
+        """Return the thread of the message."""
+        return actor.conversation
+
+    async def read_message(self) -> tuple[str, str]:
+        """Return the name of the author and the text. Raises DeliveryFailed."""
+        user, text = self._about
+        name = (await self._platform.people.person(user)).name if user else "somebody"
+        return name, to_plain_text(text, MentionResolver())
+
+    async def announce(self, _conversation: ConversationKey, text: str) -> None:
+        """Post a sentence in the thread. Raises DeliveryFailed."""
+        await self._platform.api.post(
+            "chat.postMessage",
+            channel=self._ref.channel,
+            thread_ts=self._ref.thread,
+            text=escape(defuse_mentions(text)),
+            unfurl_links=False,
+            unfurl_media=False,
+        )
 
 
 def _differs(form: Form, values: Mapping[str, str]) -> bool:
@@ -484,12 +493,7 @@ def _trigger(body: Mapping[str, Any]) -> str:
     return str(body.get("trigger_id") or "")
 
 
-def _question_modal(place: ResponseTarget, author: str, quote: str) -> View:
+def _question_modal(target: ResponseTarget, author: str, quote: str) -> View:
     field = text_input(QUESTION, "What do you want to know about this message?", required=True, longest=2_000)
-    keep = json.dumps([str(place.without_response_url), author, quote], ensure_ascii=False)
+    keep = json.dumps([str(target.without_response_url), author, quote], ensure_ascii=False)
     return modal("Ask about this", [field], callback_id=ASK, metadata=keep, submit="Ask")
-
-
-def _typed(view: Mapping[str, Any]) -> str:
-    field = _dict(_dict(_dict(view, "state"), "values"), QUESTION)
-    return str(_dict(field, QUESTION).get("value") or "").strip()

@@ -36,21 +36,21 @@ def text_message(text: str) -> CommandReply:
     return CommandReply((), escape(defuse_mentions(text)))
 
 
-async def send_ephemeral(api: WebApi, spot: ChannelRef, reply: CommandReply) -> None:
+async def send_ephemeral(api: WebApi, ref: ChannelRef, reply: CommandReply) -> None:
     """Post an ephemeral message; in a direct conversation a regular one. Raises DeliveryFailed."""
     content: dict[str, Any] = {"text": reply.text, "blocks": list(reply.blocks) or None}
-    thread = spot.thread or None
-    if spot.direct:
+    thread = ref.thread or None
+    if ref.direct:
         await api.post(
             "chat.postMessage",
-            channel=spot.channel,
+            channel=ref.channel,
             thread_ts=thread,
             unfurl_links=False,
             unfurl_media=False,
             **content,
         )
         return
-    await api.post("chat.postEphemeral", channel=spot.channel, user=spot.user, thread_ts=thread, **content)
+    await api.post("chat.postEphemeral", channel=ref.channel, user=ref.user, thread_ts=thread, **content)
 
 
 USES = 5
@@ -65,12 +65,12 @@ class ResponseTarget:
     after a slash command each answer is a new message.
     """
 
-    spot: ChannelRef
+    ref: ChannelRef
     url: str = ""
     replaces: bool = False
 
     def __str__(self) -> str:
-        return json.dumps([self.spot.channel, self.spot.user, self.spot.thread, self.url, self.replaces])
+        return json.dumps([self.ref.channel, self.ref.user, self.ref.thread, self.url, self.replaces])
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
@@ -90,16 +90,16 @@ class ResponseTarget:
 class CommandResponder:
     """Responder to a command. `open_form` opens a form now, or returns False."""
 
-    def __init__(self, api: WebApi, place: ResponseTarget, open_form: Callable[[Form], Awaitable[bool]]) -> None:
+    def __init__(self, api: WebApi, target: ResponseTarget, open_form: Callable[[Form], Awaitable[bool]]) -> None:
         self._api = api
-        self._place = place
+        self._target = target
         self._open_form = open_form
-        self._display = display_for(api, place)
+        self._display = display_for(api, target)
 
     @property
     def is_awaited(self) -> bool:
         """True after a slash command or a click, which Slack shows to the user."""
-        return bool(self._place.url)
+        return bool(self._target.url)
 
     async def progress(self, reply: Reply) -> None:
         """Show a reply that another one may follow."""
@@ -121,17 +121,17 @@ class CommandResponder:
 
     async def tell(self, text: str) -> None:
         """Post an ephemeral message. Raises DeliveryFailed."""
-        await send_ephemeral(self._api, self._place.spot, text_message(text))
+        await send_ephemeral(self._api, self._target.ref, text_message(text))
 
     async def share(self, file: ReplyFile, *, private: bool) -> None:
         """Upload a file. Raises DeliveryFailed."""
-        await upload(self._api, self._place.spot, file, private=private)
+        await upload(self._api, self._target.ref, file, private=private)
 
     async def start_thread(self, message: InboundMessage) -> str:
         """Post the message that starts a public thread. Raises DeliveryFailed."""
         posted = await self._api.post(
             "chat.postMessage",
-            channel=self._place.spot.channel,
+            channel=self._target.ref.channel,
             text=text_message(thread_title(message)).text,
             unfurl_links=False,
             unfurl_media=False,
@@ -149,26 +149,26 @@ class Display(Protocol):
         """Show the last message. Raises DeliveryFailed."""
 
 
-def display_for(api: WebApi, place: ResponseTarget, *, clock: Callable[[], float] = monotonic) -> Display:
+def display_for(api: WebApi, target: ResponseTarget, *, clock: Callable[[], float] = monotonic) -> Display:
     """Return the display at a target."""
-    if place.url and _trusted(place.url, api.url):
-        return _ByResponseUrl(api, place, clock)
-    return _EditedMessage(api, place.spot) if place.spot.direct else _EphemeralMessage(api, place.spot)
+    if target.url and _trusted(target.url, api.url):
+        return _ByResponseUrl(api, target, clock)
+    return _EditedMessage(api, target.ref) if target.ref.direct else _EphemeralMessage(api, target.ref)
 
 
 class _ByResponseUrl:
     """Display by the `response_url` of a command or click."""
 
-    def __init__(self, api: WebApi, place: ResponseTarget, clock: Callable[[], float]) -> None:
+    def __init__(self, api: WebApi, target: ResponseTarget, clock: Callable[[], float]) -> None:
         self._api = api
-        self._place = place
+        self._target = target
         self._clock = clock
         self._used = 0
         self._last = float("-inf")
         self._shown: CommandReply | None = None
 
     async def progress(self, reply: CommandReply) -> None:
-        if self._used >= (USES - 1 if self._place.replaces else 1) or self._clock() - self._last < APART_SECONDS:
+        if self._used >= (USES - 1 if self._target.replaces else 1) or self._clock() - self._last < APART_SECONDS:
             return
         try:
             await self._send(reply)
@@ -181,14 +181,14 @@ class _ByResponseUrl:
         try:
             await self._send(reply)
         except DeliveryFailed:
-            await send_ephemeral(self._api, self._place.spot, reply)
+            await send_ephemeral(self._api, self._target.ref, reply)
 
     async def _send(self, reply: CommandReply) -> None:
         self._used += 1
         self._last = self._clock()
         content: dict[str, Any] = {
             "response_type": "ephemeral",
-            "replace_original": self._place.replaces,
+            "replace_original": self._target.replaces,
             "text": reply.text,
             "unfurl_links": False,
             "unfurl_media": False,
@@ -196,7 +196,7 @@ class _ByResponseUrl:
         if reply.blocks:
             content["blocks"] = list(reply.blocks)
         try:
-            async with self._api.session.post(self._place.url, json=content, allow_redirects=False) as response:
+            async with self._api.session.post(self._target.url, json=content, allow_redirects=False) as response:
                 if response.status != 200:
                     raise DeliveryFailed(f"Slack took no answer under the command (HTTP {response.status}).")
             self._shown = reply
@@ -207,9 +207,9 @@ class _ByResponseUrl:
 class _EditedMessage:
     """Display by one message that is edited, for direct conversations."""
 
-    def __init__(self, api: WebApi, spot: ChannelRef) -> None:
+    def __init__(self, api: WebApi, ref: ChannelRef) -> None:
         self._api = api
-        self._spot = spot
+        self._ref = ref
         self._ts = ""
         self._shown: CommandReply | None = None
 
@@ -221,12 +221,12 @@ class _EditedMessage:
         if reply == self._shown:
             return
         self._shown = reply
-        content: dict[str, Any] = {"channel": self._spot.channel, "text": reply.text, "blocks": list(reply.blocks)}
+        content: dict[str, Any] = {"channel": self._ref.channel, "text": reply.text, "blocks": list(reply.blocks)}
         if self._ts:
             await self._api.edit("chat.update", ts=self._ts, **content)
             return
         answer = await self._api.post(
-            "chat.postMessage", thread_ts=self._spot.thread or None, unfurl_links=False, unfurl_media=False, **content
+            "chat.postMessage", thread_ts=self._ref.thread or None, unfurl_links=False, unfurl_media=False, **content
         )
         self._ts = str(answer.get("ts") or "")
 
@@ -234,15 +234,15 @@ class _EditedMessage:
 class _EphemeralMessage:
     """Display by an ephemeral message, which cannot be edited: only the last one is posted."""
 
-    def __init__(self, api: WebApi, spot: ChannelRef) -> None:
+    def __init__(self, api: WebApi, ref: ChannelRef) -> None:
         self._api = api
-        self._spot = spot
+        self._ref = ref
 
     async def progress(self, _reply: CommandReply, /) -> None:
         return
 
     async def finish(self, reply: CommandReply) -> None:
-        await send_ephemeral(self._api, self._spot, reply)
+        await send_ephemeral(self._api, self._ref, reply)
 
 
 def _trusted(url: str, api_url: str) -> bool:

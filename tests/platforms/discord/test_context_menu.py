@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.context import NOT_FOR_STRANGERS
+from bot.chat.interactions import ASKED
 from bot.chat.thread_context import UNREAD
-from bot.platforms.discord.interactions import ASK_ABOUT_THIS, ASKED
+from bot.platforms.discord.interactions import ASK_ABOUT_THIS
 from tests.fakes.discord import Answer, Interaction, Permission
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 
@@ -94,16 +94,3 @@ async def test_what_cannot_be_read_any_more_is_said_to_be() -> None:
             await discord.submit(place.priya, {"question": "since when?"})
             await place.received(1)
             assert place.engine.received[0].context == (UNREAD,)
-
-
-async def test_strangers_ask_nothing() -> None:
-    async with connected_bot() as place:
-        discord = place.discord
-        await registered(place)
-        stranger = discord.user("Stella", pending=True)
-        said = discord.say(place.priya, place.channel, "checkout is broken")
-        await discord.shortcut(stranger, ASK_ABOUT_THIS, said)
-        sent = await discord.submit(stranger, {"question": "since when?"})
-        await discord.until(lambda: NOT_FOR_STRANGERS in shown(sent))
-        assert place.texts == []
-        assert discord.threads(place.channel) == []

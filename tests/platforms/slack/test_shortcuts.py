@@ -78,23 +78,6 @@ async def test_slacks_own_stop_stops_what_runs_in_that_thread() -> None:
         assert [turn_id for turn_id, _ in place.engine.stopped] == ["t1"]
 
 
-async def test_the_shortcut_asks_about_a_message_in_its_thread() -> None:
-    async with connected_bot() as place:
-        sam = place.slack.user("Sam")
-        place.channel.members.append(sam.id)
-        said = place.slack.say(sam, place.channel, "checkout is broken & slow")
-        await place.slack.shortcut(place.priya, "cs.ask", said)
-        await place.slack.until(lambda: place.slack.modals(place.priya))
-        await place.slack.submit(place.priya, {"question": "since <when>?"})
-        await place.slack.until(lambda: place.engine.received)
-        (message,) = place.engine.received
-        assert (message.text, message.context) == ("since <when>?", ("sam: checkout is broken & slow",))
-        assert message.conversation.thread == said.ts
-        assert message.author.id == place.priya.id
-        (anchor,) = place.bot_posts(thread=said.ts)
-        assert anchor.text == "priya asks about this: since &lt;when&gt;?"
-
-
 async def test_an_opinion_is_kept() -> None:
     kept: list[tuple[str, bool, str]] = []
 
