@@ -195,7 +195,7 @@ class ApprovalService:
         if pending is None:
             return ApprovalNotFound()
         turn, step = pending
-        admin = self._rules.rules(turn.conversation).signatories.administers(member)
+        admin = self._rules.rules(turn.conversation).approvers.administers(member)
         evidence = await self._check_rights(turn, step, decision, member)
         if isinstance(evidence, NotAllowed):
             return await self._reject(decision, evidence.reason)
@@ -291,9 +291,9 @@ class ApprovalService:
         if pending is None:
             return NotAllowed("This call does not await approval.")
         terms = await self._requirements(turn, step, pending)
-        signatories = self._rules.rules(turn.conversation).signatories
+        approvers = self._rules.rules(turn.conversation).approvers
         evidence = check_approver(
-            signatories, terms, member, decision.type, asker=pending.requested_for, editors=pending.editors
+            approvers, terms, member, decision.type, asker=pending.requested_for, editors=pending.editors
         )
         if isinstance(evidence, NotAllowed):
             return evidence
@@ -428,12 +428,12 @@ class Reminders:
         surface = surface_for(self._surfaces, turn.conversation)
         if surface is None or step.approval is None:
             return
-        signatories = self._rules(turn.conversation).signatories
+        approvers = self._rules(turn.conversation).approvers
         terms = step.approval.requirements
-        users = _approving_users(terms.approvers or (signatories.approvers,), step.approval)
+        users = _approving_users(terms.approvers or (approvers.approvers,), step.approval)
         place = str(turn.conversation)
         targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_RECIPIENTS]]
-        notice = Notice(_reminder_text(step, step.approval.requested_for, signatories.needed(terms)))
+        notice = Notice(_reminder_text(step, step.approval.requested_for, approvers.needed(terms)))
         # Approvers without user ids are groups: remind all users in the card's channels.
         for target in targets or _card_channels(step.approval, turn.conversation):
             try:
@@ -454,7 +454,7 @@ def _card_channels(approval: Approval, conversation: ConversationKey) -> list[No
     """Return notices to all users in the channels of the approval card."""
     channels = [target.id for target in approval_targets(approval) if isinstance(target, ChannelTarget)]
     conversations = [replace(conversation, channel=channel, thread="") for channel in channels]
-    return [NoticeTarget(str(each)) for each in conversations or [conversation]]
+    return [NoticeTarget(str(target)) for target in conversations or [conversation]]
 
 
 def _reminder_text(step: ToolStep, asker: Author, needed: str) -> str:

@@ -136,8 +136,8 @@ class _Reader:
     def _short_lines(self) -> Mapping[tuple[str, str], int]:
         """Return the lines of the short form, by server and tool; the tool is empty for a server's default."""
         lines: dict[tuple[str, str], int] = {}
-        for place, line in self._lines.items():
-            match place:
+        for location, line in self._lines.items():
+            match location:
                 case ("servers", str(server), "tools", str(tool)):
                     lines[server, tool] = line
                 case ("servers", str(server), "default"):
@@ -146,14 +146,14 @@ class _Reader:
                     pass
         return lines
 
-    def _server(self, entry: Any, place: EntryLocation) -> ServerPolicy:
-        entry = self._table(entry, place)
-        self._reject_unknown(entry, {"default", "tools"}, place)
-        tools = self._table(entry.get("tools", {}), (*place, "tools"))
-        self._reject_patterns(tools, (*place, "tools"))
+    def _server(self, entry: Any, location: EntryLocation) -> ServerPolicy:
+        entry = self._table(entry, location)
+        self._reject_unknown(entry, {"default", "tools"}, location)
+        tools = self._table(entry.get("tools", {}), (*location, "tools"))
+        self._reject_patterns(tools, (*location, "tools"))
         return ServerPolicy(
-            tools={name: self._policy(policy, (*place, "tools", name)) for name, policy in tools.items()},
-            default=self._policy(entry["default"], (*place, "default")) if "default" in entry else None,
+            tools={name: self._policy(policy, (*location, "tools", name)) for name, policy in tools.items()},
+            default=self._policy(entry["default"], (*location, "default")) if "default" in entry else None,
         )
 
     def _rules(self, entries: Any) -> tuple[Rule, ...]:
@@ -162,53 +162,55 @@ class _Reader:
         return tuple(self._rule(entry, number) for number, entry in enumerate(entries))
 
     def _rule(self, entry: Mapping[str, Any], number: int) -> Rule:
-        place: EntryLocation = ("rules", number)
+        location: EntryLocation = ("rules", number)
         try:
             rule = parse_rule(entry)
         except RuleError as error:
-            raise self._error((*place, *error.key.split(".", 1)), str(error), "correct the rule") from error
-        return dataclasses.replace(rule, id=f"{self._short}:{self._lines.get(place, number + 1)}")
+            raise self._error((*location, *error.key.split(".", 1)), str(error), "correct the rule") from error
+        return dataclasses.replace(rule, id=f"{self._short}:{self._lines.get(location, number + 1)}")
 
-    def _table(self, value: Any, place: EntryLocation) -> Mapping[str, Any]:
+    def _table(self, value: Any, location: EntryLocation) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
-            raise self._error(place, "must be a table.", f"write [{_format_path(place)}] and the entries below it")
+            raise self._error(
+                location, "must be a table.", f"write [{_format_path(location)}] and the entries below it"
+            )
         return value
 
-    def _reject_unknown(self, table: Mapping[str, Any], known: set[str], place: EntryLocation) -> None:
+    def _reject_unknown(self, table: Mapping[str, Any], known: set[str], location: EntryLocation) -> None:
         for key in table:
             if key not in known:
-                raise self._error((*place, key), "means nothing here.", f"use one of {', '.join(sorted(known))}")
+                raise self._error((*location, key), "means nothing here.", f"use one of {', '.join(sorted(known))}")
 
-    def _reject_patterns(self, names: Mapping[str, Any], place: EntryLocation) -> None:
+    def _reject_patterns(self, names: Mapping[str, Any], location: EntryLocation) -> None:
         # `"delete_*" = "ALWAYS_DENY"` would match no tool, and give a false sense of safety.
         for name in names:
             if is_pattern(name):
                 raise self._error(
-                    (*place, name),
+                    (*location, name),
                     f"has the pattern {name!r}, and patterns mean nothing here.",
                     'write [[rules]] with policy, server and tool = "delete_*", where they do',
-                    named=place,
+                    named=location,
                 )
 
-    def _policy(self, value: Any, place: EntryLocation) -> ApprovalPolicy:
+    def _policy(self, value: Any, location: EntryLocation) -> ApprovalPolicy:
         try:
             return parse_policy(value)
         except RuleError:
             policies = ", ".join(policy.value for policy in ApprovalPolicy)
-            raise self._error(place, f"is {value!r:.60}.", f"use one of {policies}") from None
+            raise self._error(location, f"is {value!r:.60}.", f"use one of {policies}") from None
 
     def _error(
-        self, place: EntryLocation, problem: str, fix: str, *, named: EntryLocation | None = None
+        self, location: EntryLocation, problem: str, fix: str, *, named: EntryLocation | None = None
     ) -> SettingsError:
-        lines = (self._lines.get(place[:length]) for length in range(len(place), 0, -1))
+        lines = (self._lines.get(location[:length]) for length in range(len(location), 0, -1))
         line = next((f", line {number}" for number in lines if number is not None), "")
         ending = "" if problem.endswith(".") else "."
-        return SettingsError(f"{self._source}{line}: {_format_path(named or place)} {problem}{ending}", fix)
+        return SettingsError(f"{self._source}{line}: {_format_path(named or location)} {problem}{ending}", fix)
 
 
-def _format_path(place: EntryLocation) -> str:
+def _format_path(location: EntryLocation) -> str:
     """Format the path of an entry. Rule numbers are omitted because the line identifies the rule."""
-    return ".".join(str(part) for part in place if not isinstance(part, int))
+    return ".".join(str(part) for part in location if not isinstance(part, int))
 
 
 class _InvalidEntry(Exception):
@@ -280,7 +282,7 @@ def _reference(value: Any) -> SecretReference:
 
 def _texts(entry: Mapping[str, Any], key: str) -> Sequence[str]:
     value = entry.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise _InvalidEntry(f"{key!r} is not a list of texts.", f'write {key} = ["…"]')
     return value
 
@@ -334,30 +336,30 @@ class Entries:
             raise self.error((name,), "must be a list of tables", f"write [[{name}]] and what it says below it")
         return entries
 
-    def number(self, value: Any, place: EntryLocation, most: int, wanted: str) -> Decimal:
+    def number(self, value: Any, location: EntryLocation, most: int, wanted: str) -> Decimal:
         """Return a number from 0 to `most`. Raises SettingsError."""
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         if not is_number or not (number := Decimal(value)).is_finite() or not 0 <= number <= most:
-            raise self.error(place, "is not a valid number", f"write {wanted}")
+            raise self.error(location, "is not a valid number", f"write {wanted}")
         return number
 
-    def reject_hidden(self, patterns: Sequence[str], place: EntryLocation, known_as: str) -> None:
+    def reject_hidden(self, patterns: Sequence[str], location: EntryLocation, known_as: str) -> None:
         """Raise SettingsError if an earlier pattern matches everything that the last one matches."""
         *previous, last = patterns
         if earlier := next((pattern for pattern in previous if matches_pattern(last, pattern)), None):
-            raise self.error((*place, known_as), f'never applies, because "{earlier}" precedes it', "write it first")
+            raise self.error((*location, known_as), f'never applies, because "{earlier}" precedes it', "write it first")
 
-    def reject_unknown(self, table: Mapping[str, Any], known: set[str], place: EntryLocation) -> None:
+    def reject_unknown(self, table: Mapping[str, Any], known: set[str], location: EntryLocation) -> None:
         """Raise SettingsError for an unknown key."""
         for key in table:
             if key not in known:
-                raise self.error((*place, key), "is not a known key", f"use one of {', '.join(sorted(known))}")
+                raise self.error((*location, key), "is not a known key", f"use one of {', '.join(sorted(known))}")
 
-    def error(self, place: EntryLocation, problem: str, fix: str) -> SettingsError:
+    def error(self, location: EntryLocation, problem: str, fix: str) -> SettingsError:
         """Return an error with the entry's line."""
-        lines = (self.lines.get(place[:length]) for length in range(len(place), 0, -1))
+        lines = (self.lines.get(location[:length]) for length in range(len(location), 0, -1))
         line = next((f", line {number}" for number in lines if number is not None), "")
-        path = ".".join(str(part) for part in place if not isinstance(part, int))
+        path = ".".join(str(part) for part in location if not isinstance(part, int))
         return SettingsError(f"{self.source}{line}: {path} {problem}.", fix)
 
 
@@ -394,14 +396,14 @@ def _prices(file: Entries) -> Iterator[Price]:
 
 
 def _price(file: Entries, entry: Mapping[str, Any], number: int) -> Price:
-    place = ("models", number)
-    file.reject_unknown(entry, _PRICE_KEYS, place)
+    location = ("models", number)
+    file.reject_unknown(entry, _PRICE_KEYS, location)
     model = entry.get("model")
     if not isinstance(model, str) or not model.strip():
-        raise file.error(place, "names no model", 'write model = "PROVIDER:NAME", with * for any letters')
+        raise file.error(location, "names no model", 'write model = "PROVIDER:NAME", with * for any letters')
     for needed in ("input", "output"):
         if needed not in entry:
-            raise file.error(place, f"has no price for {needed}", f"write {needed} = and what a million tokens cost")
+            raise file.error(location, f"has no price for {needed}", f"write {needed} = and what a million tokens cost")
     plain = _part(file, entry, "input", number)
     return Price(
         model=model.strip(),
@@ -432,26 +434,30 @@ def read_limits(text: str, source: str, currency: str) -> tuple[UsageLimit, ...]
 
 
 def _limits(file: Entries, entry: Mapping[str, Any], number: int, currency: str) -> Iterator[UsageLimit]:
-    place = ("limits", number)
-    file.reject_unknown(entry, _LIMIT_KEYS, place)
+    location = ("limits", number)
+    file.reject_unknown(entry, _LIMIT_KEYS, location)
     per, every = _choice(file, entry, number, "per", LimitScope), _choice(file, entry, number, "every", LimitPeriod)
     only = entry.get("only", "*")
     if not isinstance(only, str) or not _can_match(only.strip(), per):
         name = _NAMES[per]
-        raise file.error((*place, "only"), "matches no name", f'write a name such as only = "{name}", or leave it out')
+        raise file.error(
+            (*location, "only"), "matches no name", f'write a name such as only = "{name}", or leave it out'
+        )
     if "tokens" not in entry and "money" not in entry:
-        raise file.error(place, "limits nothing", "write tokens = and how many, or money = and how much")
+        raise file.error(location, "limits nothing", "write tokens = and how many, or money = and how much")
     if "tokens" in entry:
-        tokens = file.number(entry["tokens"], (*place, "tokens"), _MAX_AMOUNT, "how many tokens, such as 200_000")
+        tokens = file.number(entry["tokens"], (*location, "tokens"), _MAX_AMOUNT, "how many tokens, such as 200_000")
         if tokens != int(tokens):
-            raise file.error((*place, "tokens"), "is not a whole number", "write how many tokens, such as 200_000")
+            raise file.error((*location, "tokens"), "is not a whole number", "write how many tokens, such as 200_000")
         yield UsageLimit(per, every, LimitUnit.TOKENS, int(tokens), only.strip())
     if "money" in entry:
         if not currency:
             raise file.error(
-                (*place, "money"), "limits money, and there are no prices", "write prices into PRICES_FILE, or tokens ="
+                (*location, "money"),
+                "limits money, and there are no prices",
+                "write prices into PRICES_FILE, or tokens =",
             )
-        money = file.number(entry["money"], (*place, "money"), _MAX_AMOUNT, f"how much, in {currency}, such as 5.00")
+        money = file.number(entry["money"], (*location, "money"), _MAX_AMOUNT, f"how much, in {currency}, such as 5.00")
         yield UsageLimit(per, every, LimitUnit.MONEY, int(money * MICRO), only.strip())
 
 
@@ -465,6 +471,6 @@ def _choice(file: Entries, entry: Mapping[str, Any], number: int, key: str, choi
         return choices(entry.get(key, ""))
     except ValueError:
         options = " or ".join(f'"{choice}"' for choice in choices)
-        place = ("limits", number, key) if key in entry else ("limits", number)
+        location = ("limits", number, key) if key in entry else ("limits", number)
         problem = "is not a known value" if key in entry else f"has no {key}"
-        raise file.error(place, problem, f"write {key} = {options}") from None
+        raise file.error(location, problem, f"write {key} = {options}") from None

@@ -236,7 +236,7 @@ class TurnRunner:
 
     async def _administers(self, turn: Turn) -> bool:
         member = await self._parts.member(turn.author, turn.conversation)
-        return member is not None and self._rules.signatories.administers(member)
+        return member is not None and self._rules.approvers.administers(member)
 
     # ------------------------------------------------------------------ calls
 

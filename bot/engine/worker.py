@@ -398,12 +398,12 @@ class Worker:
         finally:
             renewal.cancel()
         self._renewed_at = started_at
-        for turn_id, each in held.items():
-            if turn_id not in renewed and self._held.get(turn_id) is each:
+        for turn_id, held_turn in held.items():
+            if turn_id not in renewed and self._held.get(turn_id) is held_turn:
                 self.cancel(turn_id)
-            elif each.turn is not None:
+            elif held_turn.turn is not None:
                 # A wakeup may have been lost: look for decisions.
-                each.turn.wake_if_waiting()
+                held_turn.turn.wake_if_waiting()
         self.shown.resume()
 
     def _lease_seconds_left(self) -> float | None:
@@ -414,9 +414,9 @@ class Worker:
     async def _shut_down(self) -> None:
         """Cancel and release all turns within HAND_OVER_SECONDS. The leases of the others expire."""
         held = {held.task: held.claim for held in self._held.values() if held.task is not None}
-        for each in self._held.values():
-            if each.task is not None and not each.stopping:
-                each.task.cancel()
+        for held_turn in self._held.values():
+            if held_turn.task is not None and not held_turn.stopping:
+                held_turn.task.cancel()
         stuck: set[asyncio.Task[None]] = set()
         if held:
             _, stuck = await asyncio.wait(held.keys(), timeout=CLEAN_UP_SECONDS)

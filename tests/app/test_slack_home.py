@@ -57,7 +57,7 @@ class Workspace:
     log: SqlTurnLog
     archive: SqlReporting
     servers: Servers = field(default_factory=Servers)
-    signatories: Approvers = Approvers(frozenset({SAM.principal}), frozenset({OPS}))
+    approvers: Approvers = Approvers(frozenset({SAM.principal}), frozenset({OPS}))
     unreadable: frozenset[str] = frozenset()
 
     async def asks(self, author: Author, where: ConversationKey, *cards: str) -> str:
@@ -83,9 +83,9 @@ class Workspace:
 
     @property
     def homes(self) -> HomeTabBuilder:
-        rules = RuleBook(Policies(), self.signatories)
+        rules = RuleBook(Policies(), self.approvers)
         rules.amend((), [Profile("p", "ops", approvers=frozenset({OLGA.principal}))], [Binding("slack:T1:OPS", "p")])
-        rights = Rights(self.signatories.administers, lambda _: False, lambda _: False)
+        rights = Rights(self.approvers.administers, lambda _: False, lambda _: False)
         servers = cast("ServerAdmin", self.servers)
         return HomeTabBuilder(_team, self.archive, self._approval, self._inquiry, rules, rights, servers)
 
@@ -180,7 +180,7 @@ async def test_servers_are_shown_to_admins_and_only_those_of_their_workspace(wor
     assert [state.config.name for state in admins] == ["everybodys", "ours"]
     assert (await workspace.homes.home(Member(PRIYA))).servers is None
     # Where none is named, the platform's own admins administer.
-    workspace.signatories = replace(workspace.signatories, admins=frozenset())
+    workspace.approvers = replace(workspace.approvers, admins=frozenset())
     assert (await workspace.homes.home(Member(PRIYA, platform_admin=True))).servers is not None
 
 

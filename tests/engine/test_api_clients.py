@@ -29,8 +29,8 @@ def judged(caller: ApiClient, *approvers: str, asker: Author = ANA, **more: obje
 
 @pytest.mark.parametrize("admins", [frozenset(), frozenset({"slack:UADMIN"})])
 def test_a_program_administers_by_its_token_whoever_else_is_named(admins: frozenset[str]) -> None:
-    signatories = Approvers(admins)
-    assert [signatories.administers(each.member) for each in (CI, NIGHT, ROOT)] == [False, False, True]
+    approvers = Approvers(admins)
+    assert [approvers.administers(each.member) for each in (CI, NIGHT, ROOT)] == [False, False, True]
 
 
 def test_a_role_of_programs_counts_for_nobody_who_comes_from_a_chat() -> None:
@@ -78,7 +78,7 @@ def test_where_a_profile_says_who_signs_a_role_alone_does_not_do_either() -> Non
     book = RuleBook(None, NAMED)
     profile = Profile("p", "ops", "slack:T1", approvers=frozenset({"slack:UZOE"}))
     book.amend((), (profile,), (Binding("slack:T1", "p"),))
-    inside = book.rules(ConversationKey("slack", "T1", "C1", "1")).signatories
-    outside = book.rules(ConversationKey("slack", "T2", "C1", "1")).signatories
+    inside = book.rules(ConversationKey("slack", "T1", "C1", "1")).approvers
+    outside = book.rules(ConversationKey("slack", "T2", "C1", "1")).approvers
     assert [inside.signs(each.member) for each in (NIGHT, ROOT)] == [False, True]
     assert [outside.signs(each.member) for each in (NIGHT, ROOT)] == [True, True]

@@ -19,10 +19,10 @@ ANA = Author("slack", "U1", "Ana")
 BEN, ZOE = "slack:U2", "slack:U3"
 
 
-def going(*deliver: str, signatories: Approvers | None = None, **terms: object) -> frozenset[str]:
+def going(*deliver: str, configured: Approvers | None = None, **terms: object) -> frozenset[str]:
     """Return the targets of the card of a call that Ana asks for."""
     approval_requirements = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
-    return route_approval(approval_requirements, signatories or Approvers(), WHERE, ANA).deliver
+    return route_approval(approval_requirements, configured or Approvers(), WHERE, ANA).deliver
 
 
 def signed_by(*approvers: str) -> tuple[frozenset[str], ...]:
@@ -70,8 +70,8 @@ def test_under_four_eyes_whoever_asked_is_not_written_to() -> None:
 
 def test_where_a_rule_names_no_approvers_those_of_the_settings_are_written_to() -> None:
     settings = Approvers(admins=frozenset({ZOE}), approvers=frozenset({BEN}))
-    assert going(APPROVERS, signatories=settings) == {BEN, ZOE}
-    assert going(APPROVERS, signatories=Approvers()) == frozenset()
+    assert going(APPROVERS, configured=settings) == {BEN, ZOE}
+    assert going(APPROVERS, configured=Approvers()) == frozenset()
 
 
 def test_a_channel_that_is_named_beside_approvers_who_cannot_be_written_to_still_gets_the_card() -> None:

@@ -123,8 +123,8 @@ def test_whoever_may_not_is_told_who_may() -> None:
 # ------------------------------------------------------------------ in turns
 
 
-def book(said: ApprovalRequirements, *, signatories: Approvers = SIGNATORIES) -> RuleBook:
-    return RuleBook(Policies(rules=(Rule(ASK, server="mail", requirements=said, id="policy.toml:1"),)), signatories)
+def book(said: ApprovalRequirements, *, approvers: Approvers = SIGNATORIES) -> RuleBook:
+    return RuleBook(Policies(rules=(Rule(ASK, server="mail", requirements=said, id="policy.toml:1"),)), approvers)
 
 
 def only_step(view: TurnView) -> ToolStep:

@@ -72,7 +72,7 @@ class World:
             self.model,
             self.toolbox,
             [surface],
-            rules=RuleBook(signatories=Approvers(admins=frozenset({"test:ana"}))),
+            rules=RuleBook(approvers=Approvers(admins=frozenset({"test:ana"}))),
         )
         yield Process(log, engine, surface)
         await database.close()

@@ -41,9 +41,9 @@ def refused(text: str, default: ApprovalPolicy | None = None) -> SettingsError:
     return caught.value
 
 
-def objection(signatories: Approvers, who: Member, asker: Author, verdict: DecisionType) -> str:
+def objection(approvers: Approvers, who: Member, asker: Author, verdict: DecisionType) -> str:
     """Why somebody's verdict does not count where no rule says whose does, nothing if it does."""
-    found = check_approver(signatories, NO_REQUIREMENTS, who, verdict, asker=asker)
+    found = check_approver(approvers, NO_REQUIREMENTS, who, verdict, asker=asker)
     return found.reason if isinstance(found, NotAllowed) else ""
 
 
@@ -268,85 +268,85 @@ def test_a_long_value_does_not_fill_the_screen() -> None:
     assert len(str(refused(f'[[rules]]\npolicy = "{"x" * 10_000}"'))) < 260
 
 
-# ---------------------------------------------------------------------- signatories
+# ---------------------------------------------------------------------- approvers
 
 
 def test_the_operator_administers_and_signs_whoever_else_is_named() -> None:
-    signatories = Approvers(frozenset({"slack:U9"}), frozenset({"slack:U8"}), "console:root")
+    approvers = Approvers(frozenset({"slack:U9"}), frozenset({"slack:U8"}), "console:root")
     operator = Member(OPERATOR)
-    assert signatories.administers(operator)
-    assert signatories.signs(operator)
+    assert approvers.administers(operator)
+    assert approvers.signs(operator)
 
 
 def test_nobody_is_the_operator_where_there_is_none() -> None:
     stranger = Member(Author("", "", ""))
-    signatories = Approvers()
-    assert not signatories.administers(stranger)
-    assert not signatories.signs(stranger)
+    approvers = Approvers()
+    assert not approvers.administers(stranger)
+    assert not approvers.signs(stranger)
 
 
 def test_where_nobody_is_named_the_platforms_admins_administer_and_only_they_sign() -> None:
-    signatories = Approvers()
-    assert signatories.administers(Member(ANA, platform_admin=True))
-    assert signatories.signs(Member(ANA, platform_admin=True))
-    assert not signatories.administers(Member(BEN))
-    assert not signatories.signs(Member(BEN))
+    approvers = Approvers()
+    assert approvers.administers(Member(ANA, platform_admin=True))
+    assert approvers.signs(Member(ANA, platform_admin=True))
+    assert not approvers.administers(Member(BEN))
+    assert not approvers.signs(Member(BEN))
 
 
 def test_named_admins_take_the_place_of_the_platforms_own() -> None:
-    signatories = Approvers(admins=frozenset({"slack:U1"}))
-    assert signatories.administers(Member(ANA))
-    assert signatories.signs(Member(ANA))
-    assert not signatories.administers(Member(BEN, platform_admin=True))
-    assert not signatories.signs(Member(BEN, platform_admin=True))
+    approvers = Approvers(admins=frozenset({"slack:U1"}))
+    assert approvers.administers(Member(ANA))
+    assert approvers.signs(Member(ANA))
+    assert not approvers.administers(Member(BEN, platform_admin=True))
+    assert not approvers.signs(Member(BEN, platform_admin=True))
 
 
 def test_approvers_sign_beside_the_admins_but_do_not_administer() -> None:
-    signatories = Approvers(frozenset({"slack:U1"}), frozenset({"slack:U2"}))
-    assert signatories.signs(Member(BEN))
-    assert not signatories.administers(Member(BEN))
-    assert signatories.signs(Member(ANA))
+    approvers = Approvers(frozenset({"slack:U1"}), frozenset({"slack:U2"}))
+    assert approvers.signs(Member(BEN))
+    assert not approvers.administers(Member(BEN))
+    assert approvers.signs(Member(ANA))
 
 
 def test_naming_approvers_leaves_the_platforms_admins_their_rights() -> None:
-    signatories = Approvers(approvers=frozenset({"slack:U2"}))
-    assert signatories.administers(Member(ANA, platform_admin=True))
-    assert signatories.signs(Member(ANA, platform_admin=True))
+    approvers = Approvers(approvers=frozenset({"slack:U2"}))
+    assert approvers.administers(Member(ANA, platform_admin=True))
+    assert approvers.signs(Member(ANA, platform_admin=True))
 
 
 def test_a_group_or_role_stands_for_its_members() -> None:
-    signatories = Approvers(frozenset({"discord-role:7"}), frozenset({"slack-group:S1"}))
-    assert signatories.signs(Member(BEN, roles=frozenset({"slack-group:S0", "slack-group:S1"})))
-    assert signatories.administers(Member(BEN, roles=frozenset({"discord-role:7"})))
-    assert not signatories.signs(Member(BEN, roles=frozenset({"slack-group:S2"})))
+    approvers = Approvers(frozenset({"discord-role:7"}), frozenset({"slack-group:S1"}))
+    assert approvers.signs(Member(BEN, roles=frozenset({"slack-group:S0", "slack-group:S1"})))
+    assert approvers.administers(Member(BEN, roles=frozenset({"discord-role:7"})))
+    assert not approvers.signs(Member(BEN, roles=frozenset({"slack-group:S2"})))
 
 
 def test_an_id_on_another_platform_is_somebody_else() -> None:
-    signatories = Approvers(admins=frozenset({"slack:U1"}))
-    assert not signatories.signs(Member(Author("discord", "U1", "Ana")))
+    approvers = Approvers(admins=frozenset({"slack:U1"}))
+    assert not approvers.signs(Member(Author("discord", "U1", "Ana")))
 
 
 def test_a_name_gives_no_rights() -> None:
-    signatories = Approvers(admins=frozenset({"slack:U1"}), operator="console:root")
-    assert not signatories.signs(Member(Author("slack", "U7", "slack:U1")))
-    assert not signatories.signs(Member(Author("slack", "U7", "console:root")))
+    approvers = Approvers(admins=frozenset({"slack:U1"}), operator="console:root")
+    assert not approvers.signs(Member(Author("slack", "U7", "slack:U1")))
+    assert not approvers.signs(Member(Author("slack", "U7", "console:root")))
 
 
 @pytest.mark.parametrize("outsider", [{"guest": True}, {"external": True}])
 def test_guests_and_people_from_outside_never_sign_not_even_by_name_or_as_admins(outsider: dict[str, bool]) -> None:
     member = Member(ANA, frozenset({"slack-group:S1"}), platform_admin=True, **outsider)
     for named in ("slack:U1", "slack-group:S1"):
-        signatories = Approvers(frozenset({named}), frozenset({named}))
-        assert not signatories.administers(member)
-        assert not signatories.signs(member)
+        approvers = Approvers(frozenset({named}), frozenset({named}))
+        assert not approvers.administers(member)
+        assert not approvers.signs(member)
     assert not Approvers().administers(member)
 
 
 def test_whoever_asked_may_deny_but_not_sign() -> None:
-    signatories = Approvers(admins=frozenset({"slack:U1"}))
-    assert objection(signatories, Member(BEN), BEN, DecisionType.DENY) == ""
+    approvers = Approvers(admins=frozenset({"slack:U1"}))
+    assert objection(approvers, Member(BEN), BEN, DecisionType.DENY) == ""
     assert (
-        objection(signatories, Member(BEN), BEN, DecisionType.APPROVE) == "You may not approve this. It needs slack:U1."
+        objection(approvers, Member(BEN), BEN, DecisionType.APPROVE) == "You may not approve this. It needs slack:U1."
     )
 
 
@@ -359,8 +359,8 @@ def test_whoever_asked_is_known_by_id_under_a_new_name_too() -> None:
 
 @pytest.mark.parametrize("verdict", list(DecisionType))
 def test_others_can_neither_sign_nor_deny_and_are_told_who_can(verdict: DecisionType) -> None:
-    signatories = Approvers(approvers=frozenset({"slack:U5", "slack-group:S1"}))
-    assert objection(signatories, Member(BEN), ANA, verdict) == (
+    approvers = Approvers(approvers=frozenset({"slack:U5", "slack-group:S1"}))
+    assert objection(approvers, Member(BEN), ANA, verdict) == (
         "You may not approve this. It needs slack-group:S1, slack:U5."
     )
     assert "It needs an administrator." in objection(Approvers(), Member(BEN), ANA, verdict)
@@ -368,6 +368,6 @@ def test_others_can_neither_sign_nor_deny_and_are_told_who_can(verdict: Decision
 
 @pytest.mark.parametrize("verdict", list(DecisionType))
 def test_a_signatory_may_say_both_of_anybodys_call(verdict: DecisionType) -> None:
-    signatories = Approvers(approvers=frozenset({"slack:U1"}))
-    assert objection(signatories, Member(ANA), BEN, verdict) == ""
-    assert objection(signatories, Member(ANA), ANA, verdict) == ""
+    approvers = Approvers(approvers=frozenset({"slack:U1"}))
+    assert objection(approvers, Member(ANA), BEN, verdict) == ""
+    assert objection(approvers, Member(ANA), ANA, verdict) == ""

@@ -151,7 +151,7 @@ async def test_a_call_that_the_profile_does_not_enable_is_refused_though_the_mod
 
 async def test_a_call_signed_before_the_profile_lost_its_server_is_not_sent(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
-    harness.rules = RuleBook(signatories=Approvers(admins=frozenset({ANA.principal})))
+    harness.rules = RuleBook(approvers=Approvers(admins=frozenset({ANA.principal})))
     harness.model.script = [ask_for(call("mail__send")), say("I may not.")]
     engine = harness.engine()
     async with running(engine):
@@ -182,7 +182,7 @@ async def test_persona_and_model_are_the_profiles(harness: EngineHarness) -> Non
 async def test_a_profiles_approvers_sign_instead_of_the_others(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
     profile = Profile("p", "p", approvers=frozenset({BEN.principal}))
-    harness.rules = RuleBook(signatories=Approvers(approvers=frozenset({ANA.principal})))
+    harness.rules = RuleBook(approvers=Approvers(approvers=frozenset({ANA.principal})))
     harness.rules.amend([], [profile], [Binding("test:w", "p")])
     harness.model.script = [ask_for(call("mail__send")), say("Sent.")]
     engine = harness.engine()

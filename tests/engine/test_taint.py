@@ -188,7 +188,9 @@ def test_no_ending_of_a_file_name_that_is_left_out_is_a_top_level_domain() -> No
 def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_signature(
     arguments: dict[str, object], asks: bool
 ) -> None:
-    taint = Taint((TaintSource("y", STRANGERS, "id-y"),), asked=("Read 3 pages of https://a.example/Rent, please.",))
+    taint = Taint(
+        (TaintSource("y", STRANGERS, "id-y"),), author_texts=("Read 3 pages of https://a.example/Rent, please.",)
+    )
     properties = {"url": {}, "pages": {}, "length": {"default": 5000}, "raw": {}}
     fetch = replace(PAGE, input_schema={"type": "object", "properties": properties})
     assert bool(taint.approval_reason(fetch, arguments)) is asks
@@ -196,7 +198,7 @@ def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_signa
 
 
 def test_a_call_that_writes_or_of_which_nothing_is_known_is_signed_whatever_the_person_has_written() -> None:
-    taint = Taint((TaintSource("y", STRANGERS, "id-y"),), asked=("Do not send Hello to eve.",))
+    taint = Taint((TaintSource("y", STRANGERS, "id-y"),), author_texts=("Do not send Hello to eve.",))
     send = {"to": "eve", "text": "Hello"}
     assert taint.approval_reason(MAIL, send)
     assert taint.approval_reason(tool("x__send", trusted=False, reads=True, arguments=("to", "text")), send)
@@ -215,7 +217,7 @@ def test_a_tool_of_which_nothing_is_known_is_asked_about_if_anything_else_was_re
     assert not alone.approval_reason(unknown, {})
     assert alone.approval_reason(replace(unknown, trusted=True), {})
     assert alone.approval_reason(replace(unknown, flow=Flow(sends=WORLD)), {})
-    assert Taint((*alone.told, TaintSource("diary", OWN, "id-diary"))).approval_reason(unknown, {})
+    assert Taint((*alone.sources, TaintSource("diary", OWN, "id-diary"))).approval_reason(unknown, {})
 
 
 def test_what_would_be_read_again_as_ones_own_words_is_signed() -> None:

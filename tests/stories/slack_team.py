@@ -191,7 +191,7 @@ class SlackTeam(Team):
     async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
         pacing = RateLimiter(clock=self.slack.clock.now, pause=_passing(self.slack))
         api = await stack.enter_async_context(WebApi(self.slack.bot_token, url=self.slack.url, pacing=pacing))
-        named = RuleBook(self._policies()).named | self.signatories.admins | self.signatories.approvers
+        named = RuleBook(self._policies()).named | self.approvers.admins | self.approvers.approvers
         people = UserDirectory(api, frozenset(each for each in named if each.startswith("slack-group:")))
         records = SlackLookups(self._keep_opinion, log.get_approval)
         listener = SlackListener(

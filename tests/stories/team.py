@@ -79,7 +79,7 @@ class Team(ABC):
     servers: Toolbox | None = None
     """Real servers, instead of those functions."""
     allowed: set[str] = field(default_factory=set)
-    signatories: Approvers = Approvers()
+    approvers: Approvers = Approvers()
     rules: tuple[Rule, ...] = ()
     approval_seconds: float = 1800.0
     pause: Callable[[float], Awaitable[None]] = briskly
@@ -100,7 +100,7 @@ class Team(ABC):
                 self.model,
                 self.servers or self.toolbox,
                 [surface] if drawing else [],
-                rules=RuleBook(self._policies(), self.signatories),
+                rules=RuleBook(self._policies(), self.approvers),
                 approval_seconds=self.approval_seconds,
                 pause=self.pause,
             )

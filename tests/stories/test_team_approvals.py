@@ -44,7 +44,7 @@ async def test_nothing_is_done_before_somebody_who_may_has_signed(team: Team) ->
 async def test_a_group_of_approvers_signs_until_somebody_leaves_it(team: Team) -> None:
     lee, ada = team.person("Lee"), team.person("Ada")
     group = team.group("ops", lee, ada)
-    team.signatories = Approvers(approvers=frozenset({group}))
+    team.approvers = Approvers(approvers=frozenset({group}))
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
     async with team.at_work():
@@ -60,7 +60,7 @@ async def test_a_group_of_approvers_signs_until_somebody_leaves_it(team: Team) -
 
 async def test_who_does_not_belong_neither_asks_nor_signs(team: Team) -> None:
     stella = team.stranger("Stella")
-    team.signatories = Approvers(approvers=frozenset({team.principal(stella)}))
+    team.approvers = Approvers(approvers=frozenset({team.principal(stella)}))
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One"))]
     async with team.at_work():

@@ -149,7 +149,7 @@ async def test_a_channel_that_closes_while_a_card_waits_there_does_not_keep_the_
 ) -> None:
     approvals = team.another_channel("approvals")
     prepared(team, team.place(approvals))
-    team.signatories = Approvers(admins=frozenset({team.principal(team.sam)}))
+    team.approvers = Approvers(admins=frozenset({team.principal(team.sam)}))
     async with team.at_work():
         talk = team.ask("file it")
         await team.card_in(approvals)

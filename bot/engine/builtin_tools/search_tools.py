@@ -240,21 +240,23 @@ class ToolIndexes:
         async with self._lock:  # one at a time, and of equal tools only one
             if (cached := self._cached(tools, about)) is not None:
                 return cached
-            match = await asyncio.to_thread(_build, tools, about, tuple(self._indexes))
-            self._indexes = [match, *(each for each in self._indexes if each.index is not match.index)][:_MAX_INDEXES]
-            return match.index
+            indexed = await asyncio.to_thread(_build, tools, about, tuple(self._indexes))
+            self._indexes = [indexed, *(other for other in self._indexes if other.index is not indexed.index)][
+                :_MAX_INDEXES
+            ]
+            return indexed.index
 
     def _cached(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> ToolIndex | None:
-        for n, each in enumerate(self._indexes):
-            if each.is_of(tools, about):
+        for n, indexed in enumerate(self._indexes):
+            if indexed.is_of(tools, about):
                 self._indexes.insert(0, self._indexes.pop(n))
-                return each.index
+                return indexed.index
         return None
 
 
 def _build(tools: tuple[Tool, ...], about: Mapping[str, str], indexes: Iterable[_Indexed]) -> _Indexed:
     """Return the index of equal tools, or build a new one."""
-    equal = next((each.index for each in indexes if each.equals(tools, about)), None)
+    equal = next((indexed.index for indexed in indexes if indexed.equals(tools, about)), None)
     return _Indexed(tools, about, equal or ToolIndex(tools, about))
 
 
@@ -436,8 +438,8 @@ def _hit(tool: Tool) -> str:
 def _outline(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     properties = schema.get("properties")
     types = {
-        name: {"type": each["type"]} if isinstance(each, Mapping) and isinstance(each.get("type"), str) else {}
-        for name, each in (properties.items() if isinstance(properties, Mapping) else ())
+        name: {"type": schema["type"]} if isinstance(schema, Mapping) and isinstance(schema.get("type"), str) else {}
+        for name, schema in (properties.items() if isinstance(properties, Mapping) else ())
     }
     outline = {"type": "object", "properties": types, "required": schema.get("required", [])}
     return outline if len(_json(outline)) <= LARGEST_SCHEMA else {"type": "object"}

@@ -46,7 +46,7 @@ _SHOWN_OF_UNREADABLE = 500
 
 
 def route_approval(
-    terms: ApprovalRequirements, signatories: Approvers, conversation: ConversationKey, asker: Author
+    terms: ApprovalRequirements, approvers: Approvers, conversation: ConversationKey, asker: Author
 ) -> ApprovalRequirements:
     """Return the requirements with the targets of remote cards: of the same workspace, without the present channel.
     Without targets the card stays in the conversation.
@@ -57,7 +57,7 @@ def route_approval(
     places = {
         place for place in terms.deliver if place.startswith(f"{conversation.workspace_key}:") and place != channel
     }
-    people = _card_recipients(terms, signatories, asker) if APPROVERS in terms.deliver else frozenset()
+    people = _card_recipients(terms, approvers, asker) if APPROVERS in terms.deliver else frozenset()
     return replace(terms, deliver=frozenset(places | people))
 
 
@@ -69,11 +69,11 @@ def named_people(
     return sorted(entry for entry in entries - excluded if is_person(entry))
 
 
-def _card_recipients(terms: ApprovalRequirements, signatories: Approvers, asker: Author) -> frozenset[str]:
+def _card_recipients(terms: ApprovalRequirements, approvers: Approvers, asker: Author) -> frozenset[str]:
     """Return all possible approvers; none if some are not named as users and would never see the card."""
-    approvers = terms.approvers or (signatories.approvers | signatories.admins,)
-    people = named_people(approvers, asker, frozenset({asker.principal}) if terms.four_eyes else frozenset())
-    if not all(map(is_person, _of_platform(approvers, asker))) or not 0 < len(people) <= MAX_RECIPIENTS:
+    approver_sets = terms.approvers or (approvers.approvers | approvers.admins,)
+    people = named_people(approver_sets, asker, frozenset({asker.principal}) if terms.four_eyes else frozenset())
+    if not all(map(is_person, _of_platform(approver_sets, asker))) or not 0 < len(people) <= MAX_RECIPIENTS:
         return frozenset()
     return frozenset() if people == [asker.principal] else frozenset(people)
 
@@ -214,7 +214,7 @@ class CallAuthorizer:
             fingerprint=fingerprint(tool, call.arguments),
             requested_for=author,
             expires_in=None if terms.on_timeout is OnTimeout.KEEP else seconds,
-            requirements=route_approval(terms, self.rules.signatories, self.rules.place, author),
+            requirements=route_approval(terms, self.rules.approvers, self.rules.place, author),
             remind_in=seconds / 2 if terms.remind and seconds is not None else None,
             secrets=stored_secrets(call.arguments, partial(self.secret_spans, tool.server_id)),
         )

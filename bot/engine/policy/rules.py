@@ -181,7 +181,7 @@ class Rules:
     """Snapshot of the rules in the conversation `place`."""
 
     file: Policies = Policies()
-    signatories: Approvers = Approvers()
+    approvers: Approvers = Approvers()
     profile: Profile = DEFAULT
     set_by_admins: tuple[Rule, ...] = ()
     place: ConversationKey = _NOWHERE
@@ -236,12 +236,12 @@ class RuleBook:
     def __init__(
         self,
         file: Policies | None = None,
-        signatories: Approvers | None = None,
+        approvers: Approvers | None = None,
         reviewed: Reviewed = nothing_reviewed,
         read_hosts: ReadHosts = no_hosts_read,
     ) -> None:
         self._file = file or Policies()
-        self._signatories = signatories or Approvers()
+        self._approvers = approvers or Approvers()
         self._reviewed = reviewed
         self._read_hosts = read_hosts
         self._admin_rules: tuple[Rule, ...] = ()
@@ -280,13 +280,13 @@ class RuleBook:
         profile = next(
             (self._profiles[profile_id] for profile_id in profile_ids if profile_id in self._profiles), DEFAULT
         )
-        signatories = self._signatories
+        approvers = self._approvers
         if profile.approvers:
-            signatories = dataclasses.replace(signatories, approvers=profile.approvers, programs=frozenset())
+            approvers = dataclasses.replace(approvers, approvers=profile.approvers, programs=frozenset())
         admin_rules = tuple(
             rule for rule in self._admin_rules if rule.workspace in (EVERYWHERE, conversation.workspace_key)
         )
-        return Rules(self._file, signatories, profile, admin_rules, conversation, self._reviewed, self._read_hosts)
+        return Rules(self._file, approvers, profile, admin_rules, conversation, self._reviewed, self._read_hosts)
 
 
 def _without_disabled_tool(guidance: ServerGuidance, names: set[str]) -> ServerGuidance:
@@ -297,7 +297,7 @@ def _without_disabled_tool(guidance: ServerGuidance, names: set[str]) -> ServerG
 
 
 def check_approver(
-    signatories: Approvers,
+    approvers: Approvers,
     terms: ApprovalRequirements,
     member: Member,
     verdict: DecisionType,
@@ -313,8 +313,8 @@ def check_approver(
     is_author = member.author.principal == asker.principal
     if is_author and verdict is DecisionType.DENY:
         return ApproverEvidence(ASKER, terms.quorum)
-    needed = f"It needs {signatories.needed(terms)}."
-    evidence = _evidence(signatories, terms, asker, member)
+    needed = f"It needs {approvers.needed(terms)}."
+    evidence = _evidence(approvers, terms, asker, member)
     if not evidence:
         return NotAllowed(f"You may not approve this. {needed}")
     if terms.four_eyes and verdict is DecisionType.APPROVE:
@@ -326,17 +326,17 @@ def check_approver(
     return ApproverEvidence(evidence, terms.quorum, terms.approvers, excluded)
 
 
-def _evidence(signatories: Approvers, terms: ApprovalRequirements, asker: Author, member: Member) -> str:
+def _evidence(approvers: Approvers, terms: ApprovalRequirements, asker: Author, member: Member) -> str:
     """Return the principals or roles by which the member is in each set of approvers; empty if one set lacks the
     member.
     """
     # Members and admins of another platform have no rights here. An API client belongs to its token's workspace.
     same_platform = member.author.platform == asker.platform or is_program(member)
     if not terms.approvers:
-        return signatories.evidence(member) if same_platform or member.author.principal == signatories.operator else ""
+        return approvers.evidence(member) if same_platform or member.author.principal == approvers.operator else ""
     if not same_platform or member.guest or member.external:
         return ""
-    matches = [_entry(approvers, asker, member) for approvers in terms.approvers]
+    matches = [_entry(accepted, asker, member) for accepted in terms.approvers]
     return ", ".join(dict.fromkeys(matches)) if all(matches) else ""
 
 
@@ -363,8 +363,8 @@ def _is_member(member: Member, asker: Author) -> bool:
 
 def can_approve(rules: RuleBook, member: Member, call: PendingApproval) -> bool:
     """Return True if this member may approve this call under its stored requirements."""
-    signatories = rules.rules(call.conversation).signatories
-    found = check_approver(
-        signatories, call.requirements, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors
+    approvers = rules.rules(call.conversation).approvers
+    result = check_approver(
+        approvers, call.requirements, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors
     )
-    return isinstance(found, ApproverEvidence)
+    return isinstance(result, ApproverEvidence)

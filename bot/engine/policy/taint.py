@@ -127,18 +127,18 @@ class TaintSource:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """Taint of a completion's calls. `told` are the sources in its prompt, `asked` the author's own texts, `offered`
+    """Taint of a completion's calls, by the `sources` in its prompt. `author_texts` are the author's own texts, `offered`
     the tools of the workspace.
     """
 
-    told: tuple[TaintSource, ...] = ()
-    asked: tuple[str, ...] = ()
+    sources: tuple[TaintSource, ...] = ()
+    author_texts: tuple[str, ...] = ()
     offered: ToolSet = ToolSet()
 
     @property
     def words(self) -> Words:
         """Lowest trust of all sources."""
-        return max((each.words for each in self.told), key=lambda words: words.rank, default=Words.OWN)
+        return max((source.words for source in self.sources), key=lambda words: words.rank, default=Words.OWN)
 
     def apply_policy(self, tool: Tool, arguments: Mapping[str, Any], result: PolicyResult) -> PolicyResult:
         """Return the result with the taint applied: ask instead of run, or ask for this reason, too."""
@@ -152,26 +152,26 @@ class Taint:
         """Return the reason why a call that a rule lets run needs an approval; empty if it runs."""
         if self.words is Words.OWN:
             return ""
-        sends = sends_of(tool, arguments, self.asked)
+        sends = sends_of(tool, arguments, self.author_texts)
         known = tool.trusted or tool.flow.sends is not None
-        if tool.read_only and _repeats_author(tool, arguments, self.asked):
+        if tool.read_only and _repeats_author(tool, arguments, self.author_texts):
             risk = ""
         elif tool.read_only or not known:
             risk = self._read_risk(tool, sends)
-        elif _has_named_recipients(tool, arguments, self.asked):
+        elif _has_named_recipients(tool, arguments, self.author_texts):
             risk = _DESTROYS if self.words is Words.STRANGERS and tool.destructive else ""
         else:
             risk = self._write_risk(tool, sends)
         if not risk:
             return ""
-        causes = [each for each in self.told if each.words is self.words]
+        causes = [source for source in self.sources if source.words is self.words]
         return f"{risk} The model has read {_names(causes)}, where {_WRITERS[self.words]} may have written."
 
     def _read_risk(self, tool: Tool, sends: Sends) -> str:
         """Return the risk of a read-only call. Tools with unknown effects count as such, because their servers would
         otherwise ask at every second call.
         """
-        other_servers = [each for each in self.told if each.is_read and each.server_id != tool.server_id]
+        other_servers = [source for source in self.sources if source.is_read and source.server_id != tool.server_id]
         return _READS_OUTSIDE.format(_names(other_servers)) if other_servers and sends is Sends.WORLD else ""
 
     def _write_risk(self, tool: Tool, sends: Sends) -> str:
@@ -190,8 +190,8 @@ class Taint:
     def _returns_as_own(self, tool: Tool) -> bool:
         """Return True if the server has a reading tool whose text counts as own."""
         return any(
-            each.server_id == tool.server_id and each.read_only and each.words is Words.OWN
-            for each in self.offered.tools
+            other.server_id == tool.server_id and other.read_only and other.words is Words.OWN
+            for other in self.offered.tools
         )
 
 
@@ -205,26 +205,26 @@ def taint_sources(sources: Iterable[Source], offered: ToolSet, asker: str) -> tu
     return tuple(dict.fromkeys(_taint_source(source, offered) for source in sources if source != PersonSource(asker)))
 
 
-def sends_of(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str] = ()) -> Sends:
-    """Return the furthest audience of a call. `asked` are the author's texts, which may name its recipients."""
+def sends_of(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequence[str] = ()) -> Sends:
+    """Return the furthest audience of a call. `author_texts` may name its recipients."""
     flow, sends = tool.flow, tool.sends
     if flow.sends is None and tool.annotations.open_world is not False and holds_address(arguments):
         sends = Sends.WORLD
-    return Sends.CLOSED if _has_named_recipients(tool, arguments, asked) else sends
+    return Sends.CLOSED if _has_named_recipients(tool, arguments, author_texts) else sends
 
 
-def _has_named_recipients(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str]) -> bool:
+def _has_named_recipients(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequence[str]) -> bool:
     """Return True if the author has named all recipients of the call."""
     properties = tool.input_schema.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
     names = tool.flow.recipients
     if not names or not all(name in known for name in names):
         return False
-    recipients = [each for name in names for each in _leaves(arguments.get(name, _default(known[name])))]
-    return all(_is_named(recipient, asked) for recipient in recipients)
+    recipients = [leaf for name in names for leaf in _leaves(arguments.get(name, _default(known[name])))]
+    return all(_is_named(recipient, author_texts) for recipient in recipients)
 
 
-def _repeats_author(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[str]) -> bool:
+def _repeats_author(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequence[str]) -> bool:
     """Return True if each argument is a text of the author, its default, true, false or null: such a call carries
     nothing that was read. Lists and objects do not count, because their order and length may carry something.
     """
@@ -234,7 +234,7 @@ def _repeats_author(tool: Tool, arguments: Mapping[str, Any], asked: Sequence[st
         if value is None or isinstance(value, bool) or (name in known and value == _default(known[name])):
             continue
         # Case-sensitive: upper and lower case may carry something, too.
-        if not isinstance(value, str | int | float) or not _contains_word(str(value), asked):
+        if not isinstance(value, str | int | float) or not _contains_word(str(value), author_texts):
             return False
     return bool(arguments)
 
@@ -247,7 +247,7 @@ def _taint_source(source: Source, offered: ToolSet) -> TaintSource:
             return TaintSource(_QUESTIONS, Words.SHARED, is_read=False)
         case ToolSource(server, name, server_id):
             tool = next(
-                (each for each in offered.tools if (each.server_id, each.original_name) == (server_id, name)), None
+                (tool for tool in offered.tools if (tool.server_id, tool.original_name) == (server_id, name)), None
             )
             return TaintSource(server, tool.words if tool and _is_still(source, tool) else Words.STRANGERS, server_id)
 
@@ -267,26 +267,26 @@ def _leaves(value: object) -> list[str]:
         case None | "":
             return []
         case Mapping():
-            return [leaf for pair in value.items() for each in pair for leaf in _leaves(each)]
+            return [leaf for pair in value.items() for item in pair for leaf in _leaves(item)]
         case list() | tuple():
-            return [leaf for each in value for leaf in _leaves(each)]
+            return [leaf for item in value for leaf in _leaves(item)]
         case _:
             return [str(value)]
 
 
-def _is_named(recipient: str, asked: Sequence[str]) -> bool:
+def _is_named(recipient: str, author_texts: Sequence[str]) -> bool:
     """Return True if a text contains the recipient as a whole word, not as a part of a longer address."""
     # Not casefold(): it turns the "ß" of a host name into "ss", which is another host.
-    return _contains_word(recipient.strip().lower(), [text.lower() for text in asked])
+    return _contains_word(recipient.strip().lower(), [text.lower() for text in author_texts])
 
 
-def _contains_word(wanted: str, asked: Sequence[str]) -> bool:
+def _contains_word(wanted: str, author_texts: Sequence[str]) -> bool:
     pattern = rf"(?<!{_NAME}){re.escape(wanted)}(?![\w@]|[.+-]\w)"
-    return bool(wanted) and any(re.search(pattern, text) for text in asked)
+    return bool(wanted) and any(re.search(pattern, text) for text in author_texts)
 
 
-def _names(told: Sequence[TaintSource]) -> str:
-    labels = list(dict.fromkeys(each.label for each in told))
+def _names(sources: Sequence[TaintSource]) -> str:
+    labels = list(dict.fromkeys(source.label for source in sources))
     more = len(labels) - _MOST_NAMED
     shown = labels if more <= 0 else [*labels[:_MOST_NAMED], f"{more} more"]
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))

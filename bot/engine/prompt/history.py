@@ -483,7 +483,7 @@ class HistoryPrompt:
         await self._meter.settle()
         match outcome:
             case SummaryText(text):
-                sources = merge_sources(sources_of_summary(stored.summary), *(each.sources for each in oldest))
+                sources = merge_sources(sources_of_summary(stored.summary), *(turn.sources for turn in oldest))
                 await self._save(HistorySummary(oldest[-1].seq, text, sources))
             case SummaryFailed(for_now):
                 self._note_omission(stored)
@@ -521,7 +521,7 @@ class HistoryPrompt:
         """Return the messages of these turns for a summary, which any later author may see."""
         if self._disclosure is None or self._disclosure.shows_everything:
             return oldest
-        seqs = {each.seq for each in oldest}
+        seqs = {turn.seq for turn in oldest}
         turns = [record for record in stored.turns if record.turn.seq in seqs]
         return await self._visible_turns(turns, self._disclosure.with_everybody())
 
