@@ -379,7 +379,7 @@ class ServerStatistics:
         home = EVERYWHERE if self._dependencies.rights.operates(request.member) else request.conversation.workspace_key
         activity = await self._dependencies.archive.activity(since, home, server.id if server else "")
         about = f" of {server_label(server.config)}" if server else ""
-        if not (activity.turns or activity.servers or activity.approvals.asked):
+        if not (activity.turns or activity.servers or activity.approvals.requested):
             yield Reply(f"Nothing has happened{about} since {format_moment(since)} UTC.", details=counts)
             return
         rows = tuple(_activity_row(server_activity) for server_activity in activity.servers[:_MOST_SERVERS])
@@ -441,7 +441,7 @@ def _activity_facts(activity: Activity, *, of_one: bool) -> tuple[tuple[str, str
     omitted = len(activity.servers) - _MOST_SERVERS
     return (
         *((("turns", _turn_counts(activity.turns)),) if activity.turns and not of_one else ()),
-        *((("approvals requested", _approval_counts(activity.approvals)),) if activity.approvals.asked else ()),
+        *((("approvals requested", _approval_counts(activity.approvals)),) if activity.approvals.requested else ()),
         *(
             (("time to decide", f"half within {format_duration(activity.approvals.median)}"),)
             if activity.approvals.median
@@ -478,9 +478,9 @@ def _approval_counts(approvals: ApprovalActivity) -> str:
         "waiting or stopped": approvals.others,
     }
     shares = ", ".join(
-        f"{count} {outcome} ({100 * count / approvals.asked:.0f} %)" for outcome, count in counts.items() if count
+        f"{count} {outcome} ({100 * count / approvals.requested:.0f} %)" for outcome, count in counts.items() if count
     )
-    return f"{approvals.asked}: {shares}"
+    return f"{approvals.requested}: {shares}"
 
 
 def _server_counts(servers: Sequence[VisibleServer]) -> str:

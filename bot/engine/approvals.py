@@ -60,7 +60,7 @@ from bot.domain.secret_detection import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.domain.views import Notice, NoticeTarget
-from bot.engine.policy.authorization import MAX_RECIPIENTS, named_people
+from bot.engine.policy.authorization import MAX_NOTIFIED_APPROVERS, named_people
 from bot.engine.policy.rules import RuleBook, Rules, check_approver
 from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
@@ -432,7 +432,7 @@ class Reminders:
         terms = step.approval.requirements
         users = _approving_users(terms.approvers or (approvers.approvers,), step.approval)
         place = str(turn.conversation)
-        targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_RECIPIENTS]]
+        targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_NOTIFIED_APPROVERS]]
         notice = Notice(_reminder_text(step, step.approval.requested_for, approvers.needed(terms)))
         # Approvers without user ids are groups: remind all users in the card's channels.
         for target in targets or _card_channels(step.approval, turn.conversation):

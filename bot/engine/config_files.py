@@ -10,7 +10,7 @@ import dataclasses
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -101,34 +101,89 @@ def _open_quotes(value: str) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Parsed table of a file, with its line numbers."""
+
+    table: Mapping[str, Any]
+    source: str
+    lines: Mapping[EntryLocation, int]
+
+    def list(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """Return the entries of `[[name]]`. Raises SettingsError."""
+        entries = self.table.get(name, [])
+        if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+            raise self.error((name,), "must be a list of tables", f"write [[{name}]] and what it says below it")
+        return entries
+
+    def number(self, value: Any, location: EntryLocation, most: int, wanted: str) -> Decimal:
+        """Return a number from 0 to `most`. Raises SettingsError."""
+        is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+        if not is_number or not (number := Decimal(value)).is_finite() or not 0 <= number <= most:
+            raise self.error(location, "is not a valid number", f"write {wanted}")
+        return number
+
+    def reject_hidden(self, patterns: Sequence[str], location: EntryLocation, known_as: str) -> None:
+        """Raise SettingsError if an earlier pattern matches everything that the last one matches."""
+        *previous, last = patterns
+        if earlier := next((pattern for pattern in previous if matches_pattern(last, pattern)), None):
+            raise self.error((*location, known_as), f'never applies, because "{earlier}" precedes it', "write it first")
+
+    def reject_unknown(
+        self, table: Mapping[str, Any], known: set[str], location: EntryLocation, problem: str = "is not a known key"
+    ) -> None:
+        """Raise SettingsError for an unknown key."""
+        for key in table:
+            if key not in known:
+                raise self.error((*location, key), problem, f"use one of {', '.join(sorted(known))}")
+
+    def error(
+        self, location: EntryLocation, problem: str, fix: str, *, named: EntryLocation | None = None
+    ) -> SettingsError:
+        """Return an error with the line of the entry or of the nearest one around it, and with the path of `named`."""
+        lines = (self.lines.get(location[:length]) for length in range(len(location), 0, -1))
+        line = next((f", line {number}" for number in lines if number is not None), "")
+        ending = "" if problem.endswith(".") else "."
+        return SettingsError(f"{self.source}{line}: {_format_path(named or location)} {problem}{ending}", fix)
+
+
+def read_entries(
+    text: str, source: str, setting: str, parse_float: Callable[[str], float | Decimal] = Decimal
+) -> Entries:
+    """Parse a file. `parse_float` parses numbers with a point. Raises SettingsError."""
+    try:
+        return Entries(tomllib.loads(text, parse_float=parse_float), source, line_numbers(text))
+    except (tomllib.TOMLDecodeError, ArithmeticError) as error:
+        raise SettingsError(f"{source} cannot be read: {error}.", f"correct the file or {setting}") from error
+
+
+def _format_path(location: EntryLocation) -> str:
+    """Format the path of an entry. Rule numbers are omitted because the line identifies the rule."""
+    return ".".join(str(part) for part in location if not isinstance(part, int))
+
+
 def read_policies(text: str, default: ApprovalPolicy | None, source: str) -> Policies:
     """Parse a `policy.toml`; `default`, if given, replaces the file's own.
 
     Raises SettingsError with `source`, the line and the invalid entry.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{source} cannot be read: {error}.", "correct the file or POLICY_FILE") from error
-    return _Reader(table, source, line_numbers(text)).read(default)
+    return _PolicyReader(read_entries(text, source, "POLICY_FILE", float)).read(default)
 
 
-class _Reader:
-    def __init__(self, table: Mapping[str, Any], source: str, lines: Mapping[EntryLocation, int]) -> None:
-        self._document = table
-        self._source = source
-        self._lines = lines
-        self._short = source.replace("\\", "/").rpartition("/")[2]
+class _PolicyReader:
+    def __init__(self, file: Entries) -> None:
+        self._file = file
+        self._short = file.source.replace("\\", "/").rpartition("/")[2]
 
     def read(self, default: ApprovalPolicy | None) -> Policies:
-        self._reject_unknown(self._document, {"default", "rules", "servers"}, ())
-        own_default = self._policy(self._document.get("default", ApprovalPolicy.ASK_USER), ("default",))
-        servers = self._table(self._document.get("servers", {}), ("servers",))
+        self._file.reject_unknown(self._file.table, {"default", "rules", "servers"}, (), "means nothing here")
+        own_default = self._policy(self._file.table.get("default", ApprovalPolicy.ASK_USER), ("default",))
+        servers = self._table(self._file.table.get("servers", {}), ("servers",))
         self._reject_patterns(servers, ("servers",))
         return Policies(
             default=default or own_default,
             servers={name: self._server(entry, ("servers", name)) for name, entry in servers.items()},
-            rules=self._rules(self._document.get("rules", [])),
+            rules=self._rules(self._file.table.get("rules", [])),
             name=self._short,
             lines=self._short_lines(),
         )
@@ -136,7 +191,7 @@ class _Reader:
     def _short_lines(self) -> Mapping[tuple[str, str], int]:
         """Return the lines of the short form, by server and tool; the tool is empty for a server's default."""
         lines: dict[tuple[str, str], int] = {}
-        for location, line in self._lines.items():
+        for location, line in self._file.lines.items():
             match location:
                 case ("servers", str(server), "tools", str(tool)):
                     lines[server, tool] = line
@@ -148,7 +203,7 @@ class _Reader:
 
     def _server(self, entry: Any, location: EntryLocation) -> ServerPolicy:
         entry = self._table(entry, location)
-        self._reject_unknown(entry, {"default", "tools"}, location)
+        self._file.reject_unknown(entry, {"default", "tools"}, location, "means nothing here")
         tools = self._table(entry.get("tools", {}), (*location, "tools"))
         self._reject_patterns(tools, (*location, "tools"))
         return ServerPolicy(
@@ -158,7 +213,9 @@ class _Reader:
 
     def _rules(self, entries: Any) -> tuple[Rule, ...]:
         if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-            raise self._error(("rules",), "must be rules of their own", "write [[rules]] and a rule's entries below it")
+            raise self._file.error(
+                ("rules",), "must be rules of their own", "write [[rules]] and a rule's entries below it"
+            )
         return tuple(self._rule(entry, number) for number, entry in enumerate(entries))
 
     def _rule(self, entry: Mapping[str, Any], number: int) -> Rule:
@@ -166,26 +223,21 @@ class _Reader:
         try:
             rule = parse_rule(entry)
         except RuleError as error:
-            raise self._error((*location, *error.key.split(".", 1)), str(error), "correct the rule") from error
-        return dataclasses.replace(rule, id=f"{self._short}:{self._lines.get(location, number + 1)}")
+            raise self._file.error((*location, *error.key.split(".", 1)), str(error), "correct the rule") from error
+        return dataclasses.replace(rule, id=f"{self._short}:{self._file.lines.get(location, number + 1)}")
 
     def _table(self, value: Any, location: EntryLocation) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
-            raise self._error(
-                location, "must be a table.", f"write [{_format_path(location)}] and the entries below it"
+            raise self._file.error(
+                location, "must be a table", f"write [{_format_path(location)}] and the entries below it"
             )
         return value
-
-    def _reject_unknown(self, table: Mapping[str, Any], known: set[str], location: EntryLocation) -> None:
-        for key in table:
-            if key not in known:
-                raise self._error((*location, key), "means nothing here.", f"use one of {', '.join(sorted(known))}")
 
     def _reject_patterns(self, names: Mapping[str, Any], location: EntryLocation) -> None:
         # `"delete_*" = "ALWAYS_DENY"` would match no tool, and give a false sense of safety.
         for name in names:
             if is_pattern(name):
-                raise self._error(
+                raise self._file.error(
                     (*location, name),
                     f"has the pattern {name!r}, and patterns mean nothing here.",
                     'write [[rules]] with policy, server and tool = "delete_*", where they do',
@@ -197,20 +249,7 @@ class _Reader:
             return parse_policy(value)
         except RuleError:
             policies = ", ".join(policy.value for policy in ApprovalPolicy)
-            raise self._error(location, f"is {value!r:.60}.", f"use one of {policies}") from None
-
-    def _error(
-        self, location: EntryLocation, problem: str, fix: str, *, named: EntryLocation | None = None
-    ) -> SettingsError:
-        lines = (self._lines.get(location[:length]) for length in range(len(location), 0, -1))
-        line = next((f", line {number}" for number in lines if number is not None), "")
-        ending = "" if problem.endswith(".") else "."
-        return SettingsError(f"{self._source}{line}: {_format_path(named or location)} {problem}{ending}", fix)
-
-
-def _format_path(location: EntryLocation) -> str:
-    """Format the path of an entry. Rule numbers are omitted because the line identifies the rule."""
-    return ".".join(str(part) for part in location if not isinstance(part, int))
+            raise self._file.error(location, f"is {value!r:.60}.", f"use one of {policies}") from None
 
 
 class _InvalidEntry(Exception):
@@ -319,56 +358,6 @@ def describe_grant(grant: SecretGrant) -> str:
     """Return what a grant allows, in a sentence."""
     places = [*map(spelled, sorted(grant.hosts)), *(f"launch template {name}" for name in sorted(grant.templates))]
     return f"{grant.reference} is granted to servers of {', '.join(sorted(grant.workspaces))} at {', '.join(places)}."
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """Parsed table of a file, with its line numbers."""
-
-    table: Mapping[str, Any]
-    source: str
-    lines: Mapping[EntryLocation, int]
-
-    def list(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """Return the entries of `[[name]]`. Raises SettingsError."""
-        entries = self.table.get(name, [])
-        if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-            raise self.error((name,), "must be a list of tables", f"write [[{name}]] and what it says below it")
-        return entries
-
-    def number(self, value: Any, location: EntryLocation, most: int, wanted: str) -> Decimal:
-        """Return a number from 0 to `most`. Raises SettingsError."""
-        is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
-        if not is_number or not (number := Decimal(value)).is_finite() or not 0 <= number <= most:
-            raise self.error(location, "is not a valid number", f"write {wanted}")
-        return number
-
-    def reject_hidden(self, patterns: Sequence[str], location: EntryLocation, known_as: str) -> None:
-        """Raise SettingsError if an earlier pattern matches everything that the last one matches."""
-        *previous, last = patterns
-        if earlier := next((pattern for pattern in previous if matches_pattern(last, pattern)), None):
-            raise self.error((*location, known_as), f'never applies, because "{earlier}" precedes it', "write it first")
-
-    def reject_unknown(self, table: Mapping[str, Any], known: set[str], location: EntryLocation) -> None:
-        """Raise SettingsError for an unknown key."""
-        for key in table:
-            if key not in known:
-                raise self.error((*location, key), "is not a known key", f"use one of {', '.join(sorted(known))}")
-
-    def error(self, location: EntryLocation, problem: str, fix: str) -> SettingsError:
-        """Return an error with the entry's line."""
-        lines = (self.lines.get(location[:length]) for length in range(len(location), 0, -1))
-        line = next((f", line {number}" for number in lines if number is not None), "")
-        path = ".".join(str(part) for part in location if not isinstance(part, int))
-        return SettingsError(f"{self.source}{line}: {path} {problem}.", fix)
-
-
-def read_entries(text: str, source: str, setting: str) -> Entries:
-    """Parse a file; numbers with a point become Decimal. Raises SettingsError."""
-    try:
-        return Entries(tomllib.loads(text, parse_float=Decimal), source, line_numbers(text))
-    except (tomllib.TOMLDecodeError, ArithmeticError) as error:
-        raise SettingsError(f"{source} cannot be read: {error}.", f"correct the file or {setting}") from error
 
 
 def read_prices(text: str, source: str) -> PriceList:

@@ -174,7 +174,7 @@ class ApprovalActivity:
     decision.
     """
 
-    asked: int = 0
+    requested: int = 0
     approved: int = 0
     denied: int = 0
     expired: int = 0
@@ -183,7 +183,7 @@ class ApprovalActivity:
     @property
     def others(self) -> int:
         """Approvals that are still open, whose turn was stopped, or that could not be delivered."""
-        return self.asked - self.approved - self.denied - self.expired
+        return self.requested - self.approved - self.denied - self.expired
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ def _approval_activity(approvals: Iterable[_Approval]) -> ApprovalActivity:
     outcomes = Counter(approval.outcome for approval in listed)
     decided = [approval.ended_at - approval.asked_at for approval in listed if approval.outcome in tuple(DecisionType)]
     return ApprovalActivity(
-        asked=len(listed),
+        requested=len(listed),
         approved=outcomes[DecisionType.APPROVE.value],
         denied=outcomes[DecisionType.DENY.value],
         expired=outcomes["expired"],

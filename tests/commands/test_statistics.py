@@ -17,7 +17,7 @@ from tests.fakes.parts import HALL
 BUSY = Activity(
     turns={"done": 7, "failed": 1},
     servers=(ServerActivity("jira", 20, 18, 0.25, 4.0), ServerActivity("notes", 1, 0, None, None)),
-    approvals=ApprovalActivity(asked=8, approved=4, denied=2, expired=1, median=12.0),
+    approvals=ApprovalActivity(requested=8, approved=4, denied=2, expired=1, median=12.0),
 )
 
 

@@ -160,7 +160,7 @@ async def test_only_what_happened_since_then_and_there_counts(harness: Harness) 
     lately = await happened(harness, START + 50)
     assert lately == Activity({"failed": 1}, (ServerActivity("s", 1, 1, 2.0, 2.0),), ApprovalActivity())
     there = await happened(harness, workspace="test:w")
-    assert (there.turns, there.approvals.asked) == ({"running": 1}, 1)
+    assert (there.turns, there.approvals.requested) == ({"running": 1}, 1)
     assert [server.calls for server in there.servers] == [1]
 
 

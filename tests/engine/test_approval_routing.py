@@ -11,7 +11,7 @@ from bot.domain.approvals import Approval, ApprovalPolicy, ChannelTarget, Direct
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import Rule
 from bot.domain.policy_syntax import parse_rule, rule_to_table
-from bot.engine.policy.authorization import MAX_RECIPIENTS, route_approval
+from bot.engine.policy.authorization import MAX_NOTIFIED_APPROVERS, route_approval
 from bot.engine.policy.rules import Approvers
 
 WHERE = ConversationKey("slack", "T1", "C1", "1.1")
@@ -55,7 +55,7 @@ def test_a_card_goes_to_another_channel_of_the_same_workspace_and_nowhere_else(p
         (signed_by(BEN, "slack-group:S1"), set()),
         (signed_by(BEN, MEMBERS), set()),
         (signed_by("discord:7"), set()),
-        (signed_by(*(f"slack:U{n}" for n in range(10, 11 + MAX_RECIPIENTS))), set()),
+        (signed_by(*(f"slack:U{n}" for n in range(10, 11 + MAX_NOTIFIED_APPROVERS))), set()),
     ],
 )
 def test_approvers_are_written_to_if_all_of_them_are_people(

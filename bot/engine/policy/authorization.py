@@ -29,7 +29,7 @@ from bot.engine.policy.taint import UNTAINTED, Taint
 
 APPROVAL_ID_BYTES = 12
 """Random bytes of an approval id. The button that approves all calls of a card has their ids in 100 characters."""
-MAX_RECIPIENTS = 20
+MAX_NOTIFIED_APPROVERS = 20
 """Most users who get a remote card. Above that, the card stays in the conversation."""
 
 _MAX_SUGGESTIONS = 3
@@ -54,11 +54,10 @@ def route_approval(
     if not terms.deliver:
         return terms
     channel = f"{conversation.workspace_key}:{conversation.channel}"
-    places = {
-        place for place in terms.deliver if place.startswith(f"{conversation.workspace_key}:") and place != channel
-    }
+    workspace = f"{conversation.workspace_key}:"
+    channels = {target for target in terms.deliver if target.startswith(workspace) and target != channel}
     people = _card_recipients(terms, approvers, asker) if APPROVERS in terms.deliver else frozenset()
-    return replace(terms, deliver=frozenset(places | people))
+    return replace(terms, deliver=frozenset(channels | people))
 
 
 def named_people(
@@ -73,7 +72,7 @@ def _card_recipients(terms: ApprovalRequirements, approvers: Approvers, asker: A
     """Return all possible approvers; none if some are not named as users and would never see the card."""
     approver_sets = terms.approvers or (approvers.approvers | approvers.admins,)
     people = named_people(approver_sets, asker, frozenset({asker.principal}) if terms.four_eyes else frozenset())
-    if not all(map(is_person, _of_platform(approver_sets, asker))) or not 0 < len(people) <= MAX_RECIPIENTS:
+    if not all(map(is_person, _of_platform(approver_sets, asker))) or not 0 < len(people) <= MAX_NOTIFIED_APPROVERS:
         return frozenset()
     return frozenset() if people == [asker.principal] else frozenset(people)
 
@@ -214,7 +213,7 @@ class CallAuthorizer:
             fingerprint=fingerprint(tool, call.arguments),
             requested_for=author,
             expires_in=None if terms.on_timeout is OnTimeout.KEEP else seconds,
-            requirements=route_approval(terms, self.rules.approvers, self.rules.place, author),
+            requirements=route_approval(terms, self.rules.approvers, self.rules.conversation, author),
             remind_in=seconds / 2 if terms.remind and seconds is not None else None,
             secrets=stored_secrets(call.arguments, partial(self.secret_spans, tool.server_id)),
         )

@@ -159,7 +159,7 @@ class PolicyRequest:
     """
 
     tool: Tool
-    place: ConversationKey
+    conversation: ConversationKey
     arguments: Mapping[str, Any] | None = None
     author: Author | None = None
     member: Member | None = None
@@ -220,7 +220,7 @@ def _conditions(rule: Rule, request: PolicyRequest) -> Iterator[tuple[str, RuleM
     yield "another server", _match(is_for_server(rule, request.tool))
     yield "another tool", _match(is_for_tool(rule, request.tool))
     if rule.places:
-        yield "another place", _match(any(_is_in(place, request.place) for place in rule.places))
+        yield "another place", _match(any(_is_in(place, request.conversation) for place in rule.places))
     if rule.profile:
         yield "another profile", _match(rule.profile in (request.profile.id, request.profile.name))
     if rule.askers:

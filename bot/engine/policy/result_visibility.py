@@ -56,7 +56,7 @@ class ResultVisibility:
         address: Address = (seq, step.n)
         while is_read_result_call(step.call) and step.status is StepStatus.DONE:
             of = addressed(step.call)
-            read = None if of is None or of >= address else await self.log.get_call(self.here.place, *of)
+            read = None if of is None or of >= address else await self.log.get_call(self.here.conversation, *of)
             if of is None or read is None:
                 return GONE
             address, step = of, read
@@ -72,7 +72,9 @@ class ResultVisibility:
         rules = [rule for rule in self.rules if self._may_count(rule, tool)]
         if not rules and not self._denies_by_default:
             return False
-        request = PolicyRequest(tool, self.here.place, step.call.arguments, self.author, self.member, self.here.profile)
+        request = PolicyRequest(
+            tool, self.here.conversation, step.call.arguments, self.author, self.member, self.here.profile
+        )
         result = evaluate(rules, request, self.here.file.default, self.here.reviewed)
         return result.ruling.policy is ApprovalPolicy.ALWAYS_DENY
 

@@ -178,13 +178,13 @@ def undeliverable_targets(rule: Rule) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Snapshot of the rules in the conversation `place`."""
+    """Snapshot of the rules in a conversation."""
 
     file: Policies = Policies()
     approvers: Approvers = Approvers()
     profile: Profile = DEFAULT
     set_by_admins: tuple[Rule, ...] = ()
-    place: ConversationKey = _NOWHERE
+    conversation: ConversationKey = _NOWHERE
     reviewed: Reviewed = nothing_reviewed
     read_hosts: ReadHosts = no_hosts_read
 
@@ -208,7 +208,7 @@ class Rules:
         """Return the policy for a call, with the reason. `member` is the author, freshly looked up; None if unknown."""
         return evaluate(
             self.all,
-            PolicyRequest(tool, self.place, arguments, author, member, self.profile, self.read_hosts),
+            PolicyRequest(tool, self.conversation, arguments, author, member, self.profile, self.read_hosts),
             self.file.default,
             self.reviewed,
         )

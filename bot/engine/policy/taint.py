@@ -127,8 +127,8 @@ class TaintSource:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """Taint of a completion's calls, by the `sources` in its prompt. `author_texts` are the author's own texts, `offered`
-    the tools of the workspace.
+    """Taint of a completion's calls, by the `sources` in its prompt. `author_texts` are the author's own texts,
+    `offered` the tools of the workspace.
     """
 
     sources: tuple[TaintSource, ...] = ()

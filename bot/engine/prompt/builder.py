@@ -333,7 +333,7 @@ class PromptBuilder:
     ) -> None:
         """Load the history within its share of the window, less the tools."""
         history, estimates, capabilities = self._history, self._parts.estimates, model.capabilities
-        shared = self._parts.instructions.place(record.turn.conversation).shared
+        shared = self._parts.instructions.hint(record.turn.conversation).shared
         await history.read(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
         tools = self._size_of(tools_given.tools) if capabilities.tools else 0.0
         free = estimates.room(name, capabilities, ModelLimits())
@@ -346,7 +346,7 @@ class PromptBuilder:
     ) -> ModelRequest:
         level, capabilities = self._levels[0], model.capabilities
         tools = tools_given.tools if capabilities.tools else ()
-        place = self._parts.instructions.place(record.turn.conversation)
+        hint = self._parts.instructions.hint(record.turn.conversation)
         attached = await self._attachments(record, capabilities)
         context = PromptContext(
             prompt=self._parts.instructions.text(record.turn.conversation, profile.persona),
@@ -355,7 +355,7 @@ class PromptBuilder:
             images=await self._images.of(record, capabilities, level.images),
             excerpts=self._history.excerpts,
             excerpt_lengths=_excerpt_lengths(record, level),
-            shared=place.shared,
+            shared=hint.shared,
         )
         messages = turn_messages(record, tools_given, context)
         self._sources = sources_of_prompt(record, self._history.sources, self._history.known)

@@ -50,21 +50,21 @@ def local_today() -> date:
 
 @dataclass(frozen=True, slots=True)
 class SystemPrompt:
-    """Parts of the system prompt. `place` returns a conversation's hint. Without `today` no date is included."""
+    """Parts of the system prompt. `hint` returns that of a conversation. Without `today` no date is included."""
 
     prompt: str = ""
-    place: Callable[[ConversationKey], PlatformHint] = no_hint
+    hint: Callable[[ConversationKey], PlatformHint] = no_hint
     today: Callable[[], date] | None = None
 
     def text(self, conversation: ConversationKey, persona: str) -> str:
         """Return the system prompt of a conversation."""
-        place = self.place(conversation)
+        hint = self.hint(conversation)
         parts = [
             self.prompt,
             persona,
             f"Today is {self.today():%A, %Y-%m-%d}." if self.today else "",
-            place.formatting,
-            RULE if place.shared else "",
+            hint.formatting,
+            RULE if hint.shared else "",
         ]
         return "\n\n".join(part.strip() for part in parts if part.strip())
 
