@@ -86,7 +86,7 @@ class PerUserRate:
 
 
 @dataclass(slots=True)
-class _Refused:
+class _Notice:
     """Messages of one user that were not taken and are in no notice yet: how many, and the reason of the last one."""
 
     count: int
@@ -110,9 +110,9 @@ class BackgroundTasks:
     ) -> None:
         self._most = most
         self._notice_seconds = notice_seconds
-        self._refused: dict[str, _Refused] = {}
+        self._notices: dict[str, _Notice] = {}
         self._users = PerUserLimit(most_per_user)
-        self._refusals = PerUserLimit(1)
+        self._limit_notices = PerUserLimit(1)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> bool:
@@ -129,16 +129,17 @@ class BackgroundTasks:
         user: str,
         work: Coroutine[Any, Any, None],
         name: str,
-        refuse: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        on_limit: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> bool:
         """Start a task for a user. Return False, with nothing started, at the limit of the user or of all users.
-        `refuse` notifies a user over the limit, one message at a time.
+        `on_limit` notifies a user over the limit, one message at a time.
         """
         if not self._users.acquire(user):
             work.close()
             log.info("background task limit of a user reached, dropped %s", name)
-            if refuse is not None and len(self._tasks) < self._most and self._refusals.acquire(user):
-                self._run(refuse(), f"{name}, refused").add_done_callback(lambda _: self._refusals.release(user))
+            if on_limit is not None and len(self._tasks) < self._most and self._limit_notices.acquire(user):
+                telling = self._run(on_limit(), f"{name}, over the limit")
+                telling.add_done_callback(lambda _: self._limit_notices.release(user))
             return False
         if len(self._tasks) >= self._most:
             self._users.release(user)
@@ -147,24 +148,24 @@ class BackgroundTasks:
         self._run(work, name).add_done_callback(lambda _: self._users.release(user))
         return True
 
-    def refuse(self, user: str, reason: str, send: Send) -> None:
+    def send_notice(self, user: str, reason: str, send: Send) -> None:
         """Tell a user that a message was not taken. A user reads one notice in `notice_seconds`; the messages that are
-        refused meanwhile are counted in the next one.
+        rejected meanwhile are counted in the next one.
         """
-        waiting = self._refused.get(user)
+        waiting = self._notices.get(user)
         if waiting is not None:
-            self._refused[user] = _Refused(waiting.count + 1, reason, send)
+            self._notices[user] = _Notice(waiting.count + 1, reason, send)
             return
-        self._refused[user] = _Refused(1, reason, send)
+        self._notices[user] = _Notice(1, reason, send)
         self._notify(user)
 
     def _notify(self, user: str) -> None:
-        refused = self._refused.get(user)
-        if refused is None or not refused.count:
-            self._refused.pop(user, None)
+        notice = self._notices.get(user)
+        if notice is None or not notice.count:
+            self._notices.pop(user, None)
             return
-        if self.start(refused.send(refused.text), "notice of a message that was not taken"):
-            refused.count = 0
+        if self.start(notice.send(notice.text), "notice of a message that was not taken"):
+            notice.count = 0
         asyncio.get_running_loop().call_later(self._notice_seconds, self._notify, user)
 
     def _run(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -177,10 +178,10 @@ class BackgroundTasks:
 
     async def close(self) -> None:
         """Wait for running tasks and cancel those that do not end. Pending notices are sent now."""
-        waiting, self._refused = self._refused, {}
-        for refused in waiting.values():
-            if refused.count:
-                self.start(refused.send(refused.text), "notice of a message that was not taken")
+        waiting, self._notices = self._notices, {}
+        for notice in waiting.values():
+            if notice.count:
+                self.start(notice.send(notice.text), "notice of a message that was not taken")
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=GOODBYE_SECONDS)
         for task in set(self._tasks):
@@ -203,17 +204,17 @@ async def _run_logged(work: Coroutine[Any, Any, None], name: str) -> None:
         log.exception("%s failed", name)
 
 
-async def retry_until_available(ask: Callable[[], Awaitable[T]], whom: str) -> T:
+async def retry_until_available(call: Callable[[], Awaitable[T]], service: str) -> T:
     """Return the platform's response, retrying without end while it is unavailable. The pause between attempts is the
     platform's `retry_after`, or doubles up to LONGEST_PAUSE seconds. Raises DeliveryFailed for permanent errors.
     """
     pause = FIRST_PAUSE
     while True:
         try:
-            return await ask()
+            return await call()
         except DeliveryFailed as failure:
             if failure.permanent:
                 raise
-            log.warning("%s cannot be reached yet: %s", whom, failure)
+            log.warning("%s cannot be reached yet: %s", service, failure)
             await asyncio.sleep(failure.retry_after if failure.retry_after is not None else pause)
             pause = min(2 * pause, LONGEST_PAUSE)

@@ -190,13 +190,13 @@ class InteractionHandler:
     def start(self, work: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> bool:
         """Start the work of an interaction. Return False if the user has too many under way, and is told so."""
 
-        async def refuse() -> None:
+        async def reject() -> None:
             async with interaction.responding():
                 await interaction.tell(TOO_MANY_REQUESTS)
 
         name = f"{self._platform}: {name}"
         handling = _handle(work, interaction, name)
-        if self._background_tasks.start_for(interaction.user, handling, name, refuse):
+        if self._background_tasks.start_for(interaction.user, handling, name, reject):
             return True
         work.close()
         return False

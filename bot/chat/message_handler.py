@@ -432,7 +432,7 @@ class MessageHandler(Generic[M]):
             return
         if message.addresses_bot:
             if self._done.add(message.id):
-                self._background_tasks.refuse(
+                self._background_tasks.send_notice(
                     message.user, NOTHING_SAID, lambda text: self._platform.post_hint(message, text)
                 )
         elif self._on_unreadable is not None:
@@ -446,7 +446,7 @@ class MessageHandler(Generic[M]):
             self._notify_author(message, why)
 
     def _notify_author(self, message: M, why: str) -> None:
-        self._background_tasks.refuse(message.user, why, lambda text: self._platform.notify_author(message, text))
+        self._background_tasks.send_notice(message.user, why, lambda text: self._platform.notify_author(message, text))
 
 
 def _placeholder_text(message: IncomingMessage) -> str:

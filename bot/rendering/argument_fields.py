@@ -63,10 +63,6 @@ class ArgumentForm:
     fields: tuple[ArgumentField, ...]
     left: tuple[str, ...]
 
-    def argument_of(self, name: str) -> str:
-        """The argument that a field is of."""
-        return next((form_field.argument for form_field in self.fields if form_field.field.name == name), "")
-
 
 def argument_form(
     schema: Mapping[str, Any],

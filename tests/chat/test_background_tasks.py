@@ -69,12 +69,12 @@ async def test_messages_that_are_refused_while_a_user_was_just_told_are_counted_
         said.append(text)
 
     for _ in range(60):
-        background_tasks.refuse("mallory", "Full.", send)
-    background_tasks.refuse("priya", "No.", send)
+        background_tasks.send_notice("mallory", "Full.", send)
+    background_tasks.send_notice("priya", "No.", send)
     await until(lambda: len(said) == 3)
     assert said == ["Full.", "No.", "Full. 58 other messages of yours were not taken either."]
-    await until(lambda: not background_tasks._refused)
-    background_tasks.refuse("mallory", "Full.", send)
+    await until(lambda: not background_tasks._notices)
+    background_tasks.send_notice("mallory", "Full.", send)
     await background_tasks.wait_idle()
     assert said[3:] == ["Full."]
 
@@ -86,6 +86,6 @@ async def test_a_notice_that_waits_is_sent_at_the_end() -> None:
         said.append(text)
 
     for reason in ("First.", "Second.", "Third."):
-        background_tasks.refuse("mallory", reason, send)
+        background_tasks.send_notice("mallory", reason, send)
     await background_tasks.close()
     assert said == ["First.", "Third. 1 other message of yours was not taken either."]

@@ -47,7 +47,8 @@ def filled(
     form = argument_form(SCHEMA if schema is None else schema, arguments)
     given_answers = {field.field.name: answers.get(field.argument, field.field.value) for field in form.fields}
     made, errors = read_arguments(form, arguments, given_answers)
-    return made, {form.argument_of(name): error for name, error in errors.items()}
+    arguments_of = {field.field.name: field.argument for field in form.fields}
+    return made, {arguments_of[name]: error for name, error in errors.items()}
 
 
 def test_each_kind_of_argument_has_a_field_of_its_kind() -> None:

@@ -65,7 +65,7 @@ def nonce_fields() -> dict[str, Any]:
     return {"nonce": secrets.token_hex(NONCE // 2), "enforce_nonce": True}
 
 
-async def post_notice(rest: Rest, place: str, text: str, *, answering: str = "", once: str = "") -> None:
+async def post_notice(rest: Rest, channel: str, text: str, *, answering: str = "", once: str = "") -> None:
     """Post a sentence in a channel or thread, without a notification, as a reply to the message `answering` if the bot
     may read it. A notice with the same reason (`once`, else `answering`) is posted once, by any process. Raises
     DeliveryFailed.
@@ -80,15 +80,15 @@ async def post_notice(rest: Rest, place: str, text: str, *, answering: str = "",
     reason = once or answering
     body |= {"nonce": f"s{reason}"[:NONCE], "enforce_nonce": True} if reason else nonce_fields()
     try:
-        await _say(rest, place, body)
-    except DiscordApiError as refusal:
-        if refusal.code != NO_REPLIES:
+        await _say(rest, channel, body)
+    except DiscordApiError as error:
+        if error.code != NO_REPLIES:
             raise
-        await _say(rest, place, {name: value for name, value in body.items() if name != "message_reference"})
+        await _say(rest, channel, {name: value for name, value in body.items() if name != "message_reference"})
 
 
-async def _say(rest: Rest, place: str, body: dict[str, Any]) -> None:
-    await rest.call("POST", "/channels/{channel_id}/messages", "post a message", body=body, channel_id=place)
+async def _say(rest: Rest, channel: str, body: dict[str, Any]) -> None:
+    await rest.call("POST", "/channels/{channel_id}/messages", "post a message", body=body, channel_id=channel)
 
 
 async def send_direct_message(rest: Rest, user: str, text: str) -> None:
@@ -150,12 +150,12 @@ class DirectMessageResponder:
 
     async def finish(self, reply: Reply) -> None:
         """Show the last reply, with its whole text as a file if it exceeds a message. Raises DeliveryFailed."""
-        await self.finish_sheet(command_reply(replace(reply, document=None)))
+        await self.finish_composed(command_reply(replace(reply, document=None)))
 
-    async def finish_sheet(self, sheet: CommandReply) -> None:
+    async def finish_composed(self, reply: CommandReply) -> None:
         """Show the last reply as it is composed. Raises DeliveryFailed."""
-        await self._show(sheet)
-        for document in sheet.documents:
+        await self._show(reply)
+        for document in reply.documents:
             await share_file(self, document)
 
     async def open_form(self, form: Form) -> bool:  # noqa: ARG002 - none opens
@@ -164,7 +164,7 @@ class DirectMessageResponder:
 
     async def offer_form(self, form: Form, words: tuple[str, ...]) -> None:
         """Show a button that opens a form. Raises DeliveryFailed."""
-        await self.finish_sheet(form_reply(form, begun=not words))
+        await self.finish_composed(form_reply(form, begun=not words))
 
     async def tell(self, text: str) -> None:
         """Post a sentence. Raises DeliveryFailed."""
@@ -178,41 +178,41 @@ class DirectMessageResponder:
         """Start a public thread. Raises DeliveryFailed."""
         return await start_thread(self._rest, message)
 
-    async def _show(self, sheet: CommandReply) -> None:
-        if sheet == self._shown:
+    async def _show(self, reply: CommandReply) -> None:
+        if reply == self._shown:
             return
         if self._message:
             await self._rest.call(
                 "PATCH",
                 "/channels/{channel_id}/messages/{message_id}",
                 "edit a message",
-                body=self._body(sheet),
+                body=self._body(reply),
                 channel_id=self._channel,
                 message_id=self._message,
             )
         else:
-            await self._begin(sheet)
-        self._shown = sheet
+            await self._begin(reply)
+        self._shown = reply
 
-    async def _begin(self, sheet: CommandReply) -> None:
-        place = channel_id_of(self._about)
+    async def _begin(self, reply: CommandReply) -> None:
+        channel = channel_id_of(self._about)
         try:
             opened = await self._rest.call(
                 "POST", "/users/@me/channels", "write to somebody", body={"recipient_id": self._user}
             )
             self._channel = str(opened["id"])
-            posted = await self._post(self._body(sheet))
-        except DiscordApiError as refusal:
-            if refusal.permanent and self._channel != place:
-                await post_notice(self._rest, place, NOT_SENT, answering=self._answering)
+            posted = await self._post(self._body(reply))
+        except DiscordApiError as error:
+            if error.permanent and self._channel != channel:
+                await post_notice(self._rest, channel, NOT_SENT, answering=self._answering)
             raise
         self._message = str(posted["id"])
-        if self._channel != place and self._answering:
-            await post_notice(self._rest, place, SENT_DIRECTLY, answering=self._answering)
+        if self._channel != channel and self._answering:
+            await post_notice(self._rest, channel, SENT_DIRECTLY, answering=self._answering)
 
-    def _body(self, sheet: CommandReply) -> dict[str, Any]:
+    def _body(self, reply: CommandReply) -> dict[str, Any]:
         here = self._channel == channel_id_of(self._about)
-        return message_body(layout(sheet, ActionEncoder(self._pending, self._user, self._about, here=here)))
+        return message_body(layout(reply, ActionEncoder(self._pending, self._user, self._about, here=here)))
 
     async def _post(self, body: dict[str, Any], files: tuple[FileUpload, ...] = ()) -> Any:
         return await self._rest.call(
@@ -285,25 +285,25 @@ class ChannelResponder:
         """Start a public thread. Raises DeliveryFailed."""
         return await self._instead.start_thread(message)
 
-    async def _finish(self, sheet: CommandReply) -> None:
+    async def _finish(self, reply: CommandReply) -> None:
         try:
-            await self._show(sheet)
+            await self._show(reply)
         except DeliveryFailed as error:
             self._is_dismissed = isinstance(error, DiscordApiError) and error.code == UNKNOWN_MESSAGE
             if self._is_dismissed:
                 return
             log.info("reply not shown under its command: %s", error)
             self._is_expired = True
-            await self._instead.finish_sheet(sheet)
+            await self._instead.finish_composed(reply)
             return
-        for document in sheet.documents:
+        for document in reply.documents:
             await share_file(self, document)
 
-    async def _show(self, sheet: CommandReply) -> None:
-        if sheet == self._shown:
+    async def _show(self, reply: CommandReply) -> None:
+        if reply == self._shown:
             return
-        await self._response.show(layout(sheet, self._encoder))
-        self._shown = sheet
+        await self._response.show(layout(reply, self._encoder))
+        self._shown = reply
         self._last = self._clock()
 
 
