@@ -24,11 +24,11 @@ from bot.domain.elicitations import (
     ElicitationResult,
     ElicitationResults,
     FormMode,
-    UrlMode,
     rejection_reason,
 )
 from bot.domain.turns import StepStatus
 from bot.storage import audit
+from bot.storage.codec import decode, encode
 from bot.storage.dialect import now
 from bot.storage.tables import deliveries, elicitations, steps, turns
 
@@ -236,7 +236,7 @@ def _insert(
             "n": n,
             "round": new.round,
             "key": new.question.key if new.round else new.id,
-            "request": _body(new.question),
+            "request": encode(new.question),
             "state": state,
             "fence": fencing_token,
             "status": DECLINED.action.value if reason else "open",
@@ -260,20 +260,10 @@ def _mode(mode: ElicitationMode) -> str:
     return "form" if isinstance(mode, FormMode) else "link"
 
 
-def _body(question: ElicitationRequest) -> dict[str, Any]:
-    match question.ask:
-        case FormMode(schema):
-            return {"key": question.key, "message": question.message, "form": dict(schema)}
-        case UrlMode(url):
-            return {"key": question.key, "message": question.message, "link": url}
-
-
 def _elicitation_of(row: Any) -> Elicitation:
-    body = row.request
-    url_mode = UrlMode(body["link"]) if "link" in body else FormMode(body["form"])
     return Elicitation(
         row.id,
-        ElicitationRequest(body["key"], body["message"], url_mode),
+        decode(ElicitationRequest, row.request),
         row.round,
         _read_reply(row),
         row.answered_by,
