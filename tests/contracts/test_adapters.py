@@ -16,15 +16,20 @@ from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
 from bot.rendering.timeline import LEFT_OUT
 from tests.fakes import discord as discord_fake
+from tests.fakes import plain as plain_fake
 from tests.fakes import slack as slack_fake
 from tests.fakes.faults import Cut, Lost
 from tests.fakes.stored_files import with_kept_files
 from tests.platforms.sample_views import LOGS, SAM, a_call, a_filing, a_reply, a_view
 from tests.platforms.workspaces import Posted, Workspace, open_workspace
 
-PLATFORMS = ["slack", "discord"]
+PLATFORMS = ["slack", "discord", "plain"]
 LONG = "\n\n".join(f"Paragraph {number}. " + "word " * 200 for number in range(20))
-TOO_MANY: dict[str, Any] = {"slack": slack_fake.TooMany, "discord": discord_fake.TooMany}
+TOO_MANY: dict[str, Any] = {
+    "slack": slack_fake.TooMany,
+    "discord": discord_fake.TooMany,
+    "plain": plain_fake.TooMany,
+}
 
 
 @pytest.fixture(params=PLATFORMS)

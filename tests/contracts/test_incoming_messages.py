@@ -14,11 +14,16 @@ from bot.chat.rejection_messages import NOT_STORED
 from bot.chat.thread_context import UNREAD
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull
 from tests.fakes import discord as discord_fake
+from tests.fakes import plain as plain_fake
 from tests.fakes import slack as slack_fake
 from tests.platforms.workspaces import Workspace, open_workspace
 
-PLATFORMS = ["slack", "discord"]
-FAILS: dict[str, Any] = {"slack": slack_fake.Fails("thread_not_found"), "discord": discord_fake.Fails(50001)}
+PLATFORMS = ["slack", "discord", "plain"]
+FAILS: dict[str, Any] = {
+    "slack": slack_fake.Fails("thread_not_found"),
+    "discord": discord_fake.Fails(50001),
+    "plain": plain_fake.Fails("forbidden"),
+}
 DISK_FULL = DatabaseUnwritable("The database cannot be written: its disk is full.", reason="its disk is full")
 
 

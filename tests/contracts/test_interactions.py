@@ -70,6 +70,13 @@ async def listening(request: pytest.FixtureRequest) -> AsyncIterator[Workspace]:
         yield opened
 
 
+@pytest.fixture(params=["slack", "discord"])
+async def with_menus(request: pytest.FixtureRequest) -> AsyncIterator[Workspace]:
+    """A workspace of a platform with a menu of messages."""
+    async with open_workspace(request.param, listening=True) as opened:
+        yield opened
+
+
 CARD = ApprovalRef("3a7f3c2e9b", 1)
 APPROVE = Approve((CARD,))
 TURN = "7f3a99c0d1"
@@ -524,24 +531,24 @@ async def test_one_user_has_only_so_many_requests_under_way_and_keeps_nobody_wai
 # Ask about this
 
 
-async def test_somebody_asks_about_a_message_in_a_thread_at_it(listening: Workspace) -> None:
-    said = listening.write(sam := listening.administrator(), "checkout is broken & slow")
-    await listening.ask_about(listening.priya, said)
-    await listening.fake.submit(listening.priya, {"question": "since **when**? @everyone"})
-    await listening.fake.until(lambda: listening.engine.received)
-    (message,) = listening.engine.received
-    assert (message.text, message.author.id) == ("since **when**? @everyone", listening.priya.id)
+async def test_somebody_asks_about_a_message_in_a_thread_at_it(with_menus: Workspace) -> None:
+    said = with_menus.write(sam := with_menus.administrator(), "checkout is broken & slow")
+    await with_menus.ask_about(with_menus.priya, said)
+    await with_menus.fake.submit(with_menus.priya, {"question": "since **when**? @everyone"})
+    await with_menus.fake.until(lambda: with_menus.engine.received)
+    (message,) = with_menus.engine.received
+    assert (message.text, message.author.id) == ("since **when**? @everyone", with_menus.priya.id)
     assert [line.lower() for line in message.context] == [f"{sam.name.lower()}: checkout is broken & slow"]
     assert message.conversation.thread
-    (anchor,) = listening.posted(message.conversation)
+    (anchor,) = with_menus.posted(message.conversation)
     assert "asks about this: since" in anchor.content
-    assert listening.fake.called(anchor.native) == set()
-    await listening.fake.until(lambda: ASKED in listening.shown(listening.priya, listening.here))
+    assert with_menus.fake.called(anchor.native) == set()
+    await with_menus.fake.until(lambda: ASKED in with_menus.shown(with_menus.priya, with_menus.here))
 
 
-async def test_outsiders_ask_nothing(listening: Workspace) -> None:
-    stella, said = listening.outsider(), listening.write(listening.priya, "checkout is broken")
-    await listening.ask_about(stella, said)
-    await listening.fake.submit(stella, {"question": "since when?"})
-    await listening.see(stella, listening.here, NOT_FOR_STRANGERS)
-    assert listening.engine.received == []
+async def test_outsiders_ask_nothing(with_menus: Workspace) -> None:
+    stella, said = with_menus.outsider(), with_menus.write(with_menus.priya, "checkout is broken")
+    await with_menus.ask_about(stella, said)
+    await with_menus.fake.submit(stella, {"question": "since when?"})
+    await with_menus.see(stella, with_menus.here, NOT_FOR_STRANGERS)
+    assert with_menus.engine.received == []

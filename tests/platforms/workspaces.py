@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from bot.chat.actions import Action, encode
-from bot.chat.context import AudiencePolicy
+from bot.chat.context import AudiencePolicy, Lookups
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import ToolStep, Turn
 from bot.domain.views import MessageRefs, TurnView
@@ -19,10 +19,14 @@ from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.interactions import ASK_ABOUT_THIS
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.context import SlackLookups
+from bot.ports import Surface
 from tests.fakes import discord as discord_fake
+from tests.fakes import plain as plain_fake
 from tests.fakes import slack as slack_fake
 from tests.platforms import sample_views
 from tests.platforms.discord import connected_bot as discord_bot
+from tests.platforms.plain import connected_bot as plain_bot
+from tests.platforms.plain.app import PlainSurface
 from tests.platforms.slack import connected_bot as slack_bot
 
 
@@ -60,10 +64,10 @@ class Workspace(ABC):
         self.priya, self.channel = bot.priya, bot.channel
         self.approvals: Approvals = {}
         self.refs: dict[str, dict[str, str]] = {}
-        self.surface: SlackSurface | DiscordSurface = self.another_process()
+        self.surface: Surface = self.another_process()
 
     @abstractmethod
-    def another_process(self) -> SlackSurface | DiscordSurface:
+    def another_process(self) -> Surface:
         """A surface that starts now, with nothing in its memory."""
 
     @abstractmethod
@@ -434,6 +438,98 @@ class DiscordWorkspace(Workspace):
         return self.fake.world.channels[where.thread]
 
 
+class PlainWorkspace(Workspace):
+    """The plain chat service: what a platform needs at least."""
+
+    platform = "plain"
+    post, edit = plain_fake.POST, plain_fake.EDIT
+    history = "GET /channels/{channel}/messages"
+    permanent: ClassVar[Mapping[str, Any]] = {
+        code: plain_fake.Fails(code) for code in ("channel_closed", "read_only", "unknown_channel")
+    }
+    token_rejected: ClassVar[Sequence[Any]] = [plain_fake.Fails("invalid_token")]
+    layout_rejected: ClassVar[Any] = plain_fake.Fails("invalid_commands")
+    token_setting = "PLAIN_TOKEN"
+
+    def another_process(self) -> PlainSurface:
+        return PlainSurface(self.bot.api)
+
+    def open_thread(self, channel: Any = None) -> ConversationKey:
+        root = self.fake.say(self.priya, channel or self.channel, "a question")
+        return ConversationKey("plain", self.fake.workspace, root.channel.id, root.id)
+
+    def posted(self, where: Any) -> list[Posted]:
+        in_thread = isinstance(where, ConversationKey)
+        messages = self.fake.posted(self._channel(where), where.thread) if in_thread else self.fake.posted(where, "")
+        return [_plain_message(message) for message in messages if not message.only_for]
+
+    def told(self, user: Any, where: ConversationKey) -> list[str]:
+        messages = self.fake.posted(self._channel(where))
+        return [message.text for message in messages if message.only_for == user.id]
+
+    def address(self, channel: Any) -> str:
+        return f"plain:{self.fake.workspace}:{channel.id}"
+
+    def administrator(self) -> Any:
+        return self.fake.user("Sam", admin=True)
+
+    def outsider(self) -> Any:
+        return self.fake.user("Stella", external=True)
+
+    def unreachable_user(self) -> Any:
+        return self.fake.user("Gus", external=True)
+
+    def close(self, channel: Any) -> None:
+        channel.closed = True
+
+    def forbid_files(self) -> None:
+        self.channel.files_forbidden = True
+
+    def button(self, action: Action | str) -> str:
+        return f"!{super().button(action)}"
+
+    def write(self, user: Any, text: str, where: Any = None, files: Sequence[tuple[str, bytes]] = ()) -> Any:
+        if isinstance(where, ConversationKey):
+            return self.fake.say(user, self._channel(where), text, where.thread, files=files)
+        return self.fake.say(user, where or self.channel, text, files=files)
+
+    def notices(self, user: Any) -> list[str]:
+        return [message.text for message in self.fake.messages.values() if message.only_for == user.id]
+
+    async def handled(self, where: Any = None) -> None:
+        await self.fake.until(lambda: all(event.acknowledged.is_set() for event in self.fake.events))
+
+    def shown(self, user: Any, where: ConversationKey) -> str:
+        private = (message for message in self.fake.messages.values() if message.only_for == user.id)
+        return "\n".join(f"{message.text} {message.commands}" for message in private)
+
+    def form(self, user: Any) -> str:
+        form = self.fake.form(user)
+        return f"{form.text} {form.commands}" if form is not None else ""
+
+    async def ask_about(self, user: Any, message: Any) -> None:
+        raise NotImplementedError("the service has no menu of messages")
+
+    async def reopen_form(self, user: Any, where: ConversationKey) -> None:
+        await self.fake.until(lambda: self.form(user))
+
+    def old_screen(self, message: Posted) -> dict[str, Any]:
+        return {}
+
+    def is_acknowledged(self, pressed: Any) -> bool:
+        return bool(pressed)
+
+    async def forge(self, where: ConversationKey, text: str) -> Posted:
+        return self.posted(where)[-1]  # users type what they like
+
+    def _channel(self, where: ConversationKey) -> Any:
+        return self.fake.channels[where.channel]
+
+
+def _plain_message(message: Any) -> Posted:
+    return Posted(message.id, message.text + str(message.commands), tuple(message.files), message)
+
+
 def _discord_message(message: Any) -> Posted:
     files = tuple((file.name, file.content) for file in message.files)
     return Posted(message.id, message.content + str(message.components), files, message)
@@ -456,6 +552,11 @@ async def open_workspace(
             bot = slack_bot.connected_bot(listening=listening, audience=audience, records=records)
             connected = await stack.enter_async_context(bot)
             workspace = SlackWorkspace(connected, connected.slack)
+        elif platform == "plain":
+            plain_lookups = Lookups(approval=approval)
+            service = plain_bot.connected_bot(listening=listening, audience=audience, records=plain_lookups)
+            plain = await stack.enter_async_context(service)
+            workspace = PlainWorkspace(plain, plain.plain)
         else:
             lookups = DiscordLookups(approval=approval)
             guild_bot = discord_bot.connected_bot(listening=listening, audience=audience, records=lookups)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.stories.team import Team
 
 
-@pytest.fixture(params=["slack", "discord"])
+@pytest.fixture(params=["slack", "discord", "plain"])
 async def team(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Team]:
     """People with the bot on each of the platforms: a story that asks for them is told once for each."""
     module = import_module(f"tests.stories.{request.param}_team")  # most stories need no platform's library

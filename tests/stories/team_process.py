@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -57,6 +57,15 @@ async def discord(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surfac
     return office.surface, office.listener(leases=SharedLeases(), holder="this process")
 
 
+async def plain(stack: AsyncExitStack, url: str, token: str) -> tuple[Surface, Listener]:
+    """The surface and the listener of the plain service."""
+    from bot.chat.context import Lookups  # noqa: PLC0415 - one platform is enough
+    from tests.platforms.plain.app import open_plain  # noqa: PLC0415
+
+    app = await stack.enter_async_context(open_plain(token, url))
+    return app.surface, app.listener(Lookups())
+
+
 async def main(file: str, platform: str, *credentials: str) -> None:
     """Receive and answer until killed."""
     async with AsyncExitStack() as stack:
@@ -64,8 +73,9 @@ async def main(file: str, platform: str, *credentials: str) -> None:
         stack.push_async_callback(database.close)
         log = SqlTurnLog(database)
         await log.adopt_orphans()
-        opened = slack if platform == "slack" else discord
-        surface, listener = await opened(stack, *credentials)
+        opened: dict[str, Callable[..., Awaitable[tuple[Surface, Listener]]]]
+        opened = {"slack": slack, "discord": discord, "plain": plain}
+        surface, listener = await opened[platform](stack, *credentials)
         engine = Engine(log, Echo(), FakeToolbox(), [surface], rules=RuleBook(Policies(), Approvers()))
         async with asyncio.TaskGroup() as group:
             group.create_task(engine.run())

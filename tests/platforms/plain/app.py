@@ -1,0 +1,403 @@
+"""The platform: its surface delivers turns; its listener takes messages, and the commands that users type for buttons.
+
+A form is a private message with a command to type; its fields follow in lines such as `reason: too early`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
+from time import time
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+
+from bot.chat import turn_messages as chat_turns
+from bot.chat.actions import Action, OpenConfirmation, OpenDenyForm, OpenForm, PendingActions, RunPending, decode
+from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.card_messages import NO_MEMBER, decision_buttons, pending_call, remote_cards, without_address
+from bot.chat.command_runner import CommandRunner
+from bot.chat.context import AudiencePolicy, ChatContext, Lookups, with_card_forms
+from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
+from bot.chat.message_handler import IncomingMessage, Location, MessageHandler, PlatformFacts
+from bot.chat.message_model import ChannelLink, Message
+from bot.chat.rejection_messages import InteractionRejected
+from bot.chat.thread_context import EarlierMessages, ThreadMessage
+from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
+from bot.domain.approvals import WHOLE, ChannelTarget, DirectTarget, Portion
+from bot.domain.commands import Field, Form, Reply, ReplyFile
+from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
+from bot.domain.health import ListenerStatus
+from bot.domain.turns import StepStatus, ToolStep, Turn
+from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.errors import CountersignError, DeliveryFailed
+from bot.ports import Commands, EngineApi
+from bot.rendering.approval_card import approval_card, whole_card
+from bot.rendering.markdown import SizeLimit
+from bot.rendering.text_safety import open_label
+from bot.rendering.timeline import ToolFile
+from tests.platforms.plain.api import PLATFORM, PlainApi, PlainApiError
+from tests.platforms.plain.rendering import PlainMessage, command, escape, plain_message
+
+ANSWER_LIMITS = chat_turns.AnswerLimits(SizeLimit(good=2_500, most=3_400, weigh=len), weigh_line=len)
+CALLS_A_CARD = 4
+SUBMIT = "!submit "
+BOT = "u1"
+MENTION = f"@<{BOT}>"
+
+
+class PlainMessages:
+    """Messages of turns. A ref is a channel and the id of a message there."""
+
+    largest_file = 1024 * 1024
+
+    def __init__(self, api: PlainApi) -> None:
+        self._api = api
+
+    async def render(self, view: TurnView, now: float, _refs: MessageRefs) -> Sequence[PlainMessage]:
+        messages = chat_turns.turn_messages(view, now, ANSWER_LIMITS, CALLS_A_CARD, without_address)
+        return [plain_message(_as_message(message)) for message in messages]
+
+    async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[PlainMessage]]:
+        cards = remote_cards(view, now, ChannelLink(view.turn.conversation.channel), calls_a_card=CALLS_A_CARD)
+        return [RemoteMessage(card.card, card.place, plain_message(card.message)) for card in cards]
+
+    async def locate_remote(self, _turn: Turn, remote: RemoteMessage[PlainMessage], ref: str) -> PlainMessage:
+        match remote.place:
+            case _ if ref:
+                channel = ref.partition(":")[0]
+            case ChannelTarget(channel):
+                pass
+            case DirectTarget(user):
+                if (await self._api.member(user)).external:
+                    raise DeliveryFailed(NO_MEMBER, permanent=True)
+                channel = await self._api.direct_channel(user)
+        return replace(remote.message, channel=channel)
+
+    async def share(self, turn: Turn, file: ToolFile, **_lookup: Any) -> str:
+        where = turn.conversation
+        return await self._api.share(where.channel, file.name, await file.read(), thread=where.thread)
+
+    async def finish(self, view: TurnView) -> None:
+        return
+
+    def is_token_rejected(self, error: DeliveryFailed) -> bool:
+        return isinstance(error, PlainApiError) and error.status == 401
+
+    async def create(self, turn: Turn, message: PlainMessage, replaced: str) -> str:
+        """Post a message. The service knows every nonce for good, and answers with the first message."""
+        where, nonce = turn.conversation, hashlib.sha256(f"{turn.id} {message.name} {replaced}".encode()).hexdigest()
+        channel, thread = (message.channel, "") if message.channel else (where.channel, where.thread)
+        path = f"/channels/{channel}/messages"
+        posted = await self._api.call("POST", path, thread=thread, nonce=nonce, **message.body)
+        ref = f"{channel}:{posted['id']}"
+        if posted.get("existed"):
+            await self.update(turn, message, ref)
+        return ref
+
+    async def update(self, _turn: Turn, message: PlainMessage, ref: str) -> None:
+        await self._api.call("PATCH", f"/messages/{ref.partition(':')[2]}", **message.body)
+
+    async def remove(self, ref: str) -> None:
+        try:
+            await self._api.call("DELETE", f"/messages/{ref.partition(':')[2]}")
+        except PlainApiError as error:
+            if not self.is_gone(error, ref):
+                raise
+
+    async def find(self, _turn: Turn, _message: PlainMessage, _taken: Collection[str]) -> str:
+        return ""  # a second post finds it by its nonce
+
+    def digest(self, message: PlainMessage) -> str:
+        return str(message.body)
+
+    def fallback(self, message: PlainMessage, error: DeliveryFailed) -> PlainMessage | None:
+        is_rejected = isinstance(error, PlainApiError) and error.code == "invalid_commands" and not message.asks
+        return replace(message, commands=()) if is_rejected else None
+
+    def is_gone(self, error: DeliveryFailed, _ref: str) -> bool:
+        return isinstance(error, PlainApiError) and error.code == "unknown_message"
+
+    def is_unclear(self, _error: DeliveryFailed) -> bool:
+        return False
+
+
+def _as_message(message: Message | chat_turns.Answer) -> Message:
+    return message if isinstance(message, Message) else Message(message.name, (*message.body, *message.ending))
+
+
+class PlainSurface:
+    """The surface of the workspace."""
+
+    key_prefix = f"{PLATFORM}:"
+    min_interval = 0.05
+
+    def __init__(self, api: PlainApi) -> None:
+        self._api, messages = api, PlainMessages(api)
+        self._delivery = TurnDelivery(messages, messages, clock=time)
+
+    def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        return self._delivery.deliver(view, refs)
+
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
+        where = ConversationKey.parse(audience.conversation)
+        if audience.person:
+            where = replace(where, channel=await self._api.direct_channel(audience.person), thread="")
+        await self._api.call(
+            "POST", f"/channels/{where.channel}/messages", text=escape(notice.text), thread=where.thread
+        )
+
+    async def member(self, author: Author, conversation: ConversationKey) -> Member:
+        is_here = author.platform == conversation.platform == PLATFORM
+        return await self._api.member(author.id) if is_here else Member(author, external=True)
+
+    async def fetch(self, attachment: Attachment) -> bytes:
+        return bytes(await self._api.call("GET", f"/files/{attachment.id}"))
+
+
+@dataclass(frozen=True, slots=True)
+class TypedCommand:
+    """A command that a user typed: the interaction, and the responder to it."""
+
+    api: PlainApi
+    conversation: ConversationKey
+    user: str
+    pending: PendingActions
+
+    is_awaited = True
+
+    def responding(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def acknowledge(self) -> None:
+        return
+
+    async def find_actor(self, about: ConversationKey | None) -> Actor:
+        if about is not None and about.workspace_key != self.conversation.workspace_key:
+            raise InteractionRejected(ELSEWHERE)
+        return Actor(await self.api.member(self.user), about or self.conversation)
+
+    async def tell(self, text: str, about: ConversationKey | None = None) -> None:
+        await self._post(escape(text))
+
+    async def show(self, message: Message) -> None:
+        shown = plain_message(message)
+        await self._post(shown.text, shown.commands)
+
+    async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:
+        opened: Action
+        match action:
+            case OpenForm(form):
+                lines = [form.title, form.intro, *map(_field_text, form.fields)]
+                opened = self.pending.store(action, about or self.conversation, self.user)
+            case OpenConfirmation(_, text):
+                opened, lines = action, [f"Type the command, and below it: typed: {text}"]
+            case OpenDenyForm():
+                opened, lines = action, ["Type the command, and below it: reason: …"]
+        await self._post(escape("\n".join(lines)), (("Submit", f"{SUBMIT}{command(opened)[1:]}"),))
+        return True
+
+    def responder(self, actor: Actor, *, in_new_message: bool) -> TypedCommand:
+        return self
+
+    def portion_of(self, step: ToolStep, page: int) -> Portion:
+        return WHOLE
+
+    async def show_call(self, step: ToolStep, page: int, *, whole: bool) -> None:
+        card = whole_card(step) if whole else approval_card(step)
+        if card is not None:
+            buttons = (decision_buttons(step, card),) if step.status is StepStatus.AWAITING else ()
+            await self.show(Message("call", (*pending_call(step, card, time()), *buttons)))
+
+    async def update_call(self, approval_id: str) -> None:
+        return
+
+    async def progress(self, reply: Reply) -> None:
+        return
+
+    async def finish(self, reply: Reply) -> None:
+        lines = [reply.text, *(f"{name}: {value}" for name, value in reply.details)]
+        link = [(open_label(reply.link), reply.link)] if reply.link else []
+        actions = [(action.label, f"!run:{' '.join(action.words)}") for action in reply.actions]
+        await self._post(escape("\n".join(lines)) or "Done.", [*link, *actions])
+
+    async def open_form(self, form: Form) -> bool:
+        return await self.open_modal(OpenForm(form), None)
+
+    async def offer_form(self, form: Form, words: tuple[str, ...]) -> None:
+        await self.open_form(form)
+
+    async def share(self, file: ReplyFile, *, private: bool) -> None:
+        await self.api.share(self.conversation.channel, file.name, file.text.encode(), only_for=self.user)
+
+    async def start_thread(self, message: InboundMessage) -> str:
+        return ""
+
+    async def _post(self, text: str, commands: Sequence[tuple[str, str]] = ()) -> None:
+        body = PlainMessage("", text[:3_900], tuple(commands)).body
+        path = f"/channels/{self.conversation.channel}/messages"
+        await self.api.call("POST", path, thread=self.conversation.thread, only_for=self.user, **body)
+
+
+class PlainListener:
+    """Polls for events, and acknowledges each one once it is handled. It is the `MessagePlatform` of its messages."""
+
+    facts = PlatformFacts(PLATFORM, redelivers=True, reading_seconds=3.0)
+
+    def __init__(self, api: PlainApi, lookups: Lookups, audience: AudiencePolicy) -> None:
+        self._api, self._lookups, self._audience = api, lookups, audience
+        self._pending = PendingActions(limit=1_000)
+
+    async def listening(self) -> ListenerStatus:
+        return ListenerStatus.CONNECTED
+
+    async def run(self, engine: EngineApi, commands: Commands) -> None:
+        tasks, commands = BackgroundTasks(), with_card_forms(engine, commands)
+        context = ChatContext(
+            engine=engine, commands=commands, audience=self._audience, background_tasks=tasks, records=self._lookups
+        )
+        runner = CommandRunner(commands, engine, _with_names)
+        self._interactions = InteractionHandler(context, platform=PLATFORM, commands=runner, pending=self._pending)
+        messages = MessageHandler[IncomingMessage](self, context)
+        session, done = str(uuid4()), list[int]()
+        try:
+            while True:
+                events = (await self._api.call("POST", "/events", session=session, done=done))["events"]
+                done = [event["number"] for event in events if await self._handle(event, messages)]
+        finally:
+            await messages.close()
+            await tasks.close()
+
+    async def _handle(self, event: dict[str, Any], messages: MessageHandler[IncomingMessage]) -> bool:
+        """Handle an event. Return False if it has to come again."""
+        if event["bot"]:
+            return True
+        message = parse_message(event)
+        if event["text"].startswith("!"):
+            first, *lines = event["text"].split("\n")
+            if first.startswith(SUBMIT):
+                opened, values = decode(first.removeprefix(SUBMIT)), dict(line.split(": ", 1) for line in lines)
+                self._interactions.on_modal(opened, self._by_name(opened, values, message.user), self._typed(message))
+            else:
+                self._interactions.on_action(decode(first[1:]), self._typed(message))
+            return True
+        try:
+            await messages.handle(message)
+        except CountersignError:
+            return False
+        return True
+
+    def _by_name(self, opened: Action | None, values: dict[str, str], user: str) -> dict[str, str]:
+        """Return the values of a form by the names of its fields; users type the labels."""
+        pending = self._pending.find(opened.token, user) if isinstance(opened, RunPending) else None
+        fields = pending[0].form.fields if pending is not None and isinstance(pending[0], OpenForm) else ()
+        names = {field.label: field.name for field in fields}
+        return {names.get(label, label.casefold()): value for label, value in values.items()}
+
+    def _typed(self, message: IncomingMessage) -> TypedCommand:
+        return TypedCommand(self._api, _conversation(message), message.user, self._pending)
+
+    async def locate(self, message: IncomingMessage) -> Location:
+        async def open_thread(_name: str) -> str:
+            return message.id
+
+        where = _conversation(message)
+        if message.direct or message.in_thread:
+            return Location(where, in_thread=message.in_thread)
+        return Location(replace(where, thread=""), open_thread=open_thread)
+
+    async def find_author(self, message: IncomingMessage, _conversation: ConversationKey) -> Member:
+        return await self._api.member(message.user)
+
+    async def resolve_names(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
+        mentioned = {user for message in messages for user in re.findall(r"@<(\w+)>", message.text)}
+        names = {user: (await self._api.member(user)).author.name for user in mentioned}
+        return [
+            replace(message, text=re.sub(r"@<(\w+)>", lambda match: f"@{names[match[1]]}", message.text))
+            for message in messages
+        ]
+
+    async def read_earlier(self, message: IncomingMessage, *, in_thread: bool) -> EarlierMessages:
+        where = _conversation(message)
+        answer = await self._api.call("GET", f"/channels/{where.channel}/messages", {"thread": where.thread})
+        read = [
+            ThreadMessage(
+                entry["id"],
+                entry["author"],
+                entry["name"],
+                _without_mention(entry["text"]),
+                tuple(file["name"] for file in entry["files"]),
+                own=entry["author"] == BOT,
+            )
+            for entry in answer["messages"]
+            if entry["id"] != message.id
+        ]
+        return EarlierMessages(read if in_thread else ())
+
+    async def run_command(
+        self, message: IncomingMessage, _conversation: ConversationKey, words: tuple[str, ...]
+    ) -> None:
+        self._interactions.on_command(words, self._typed(message))
+
+    async def notify_author(self, message: IncomingMessage, text: str) -> None:
+        await self._typed(message).tell(text)
+
+    post_hint = notify_author
+
+
+def parse_message(event: dict[str, Any]) -> IncomingMessage:
+    """Parse an event. The thread key of a message is its channel and its thread, which its first message names."""
+    text = event["text"]
+    return IncomingMessage(
+        id=event["id"],
+        keys=(f"{PLATFORM}:{event['id']}",),
+        thread_key=f"{event['channel']}:" + ("" if event["direct"] else event["thread"] or event["id"]),
+        user=event["author"],
+        text=_without_mention(text),
+        mentions_bot=MENTION in text,
+        direct=event["direct"],
+        in_thread=bool(event["thread"]),
+        mentions=frozenset(re.findall(r"@<(\w+)>", text)) - {BOT},
+        files=tuple(Attachment(file["id"], file["name"], "text/plain", file["size"]) for file in event["files"]),
+    )
+
+
+def _field_text(field: Field) -> str:
+    choices = f" ({', '.join(field.choices)})" if field.choices else ""
+    return f"{field.label}{choices}: {field.error or field.value}"
+
+
+def _without_mention(text: str) -> str:
+    return text.replace(MENTION, "").strip()
+
+
+def _conversation(message: IncomingMessage) -> ConversationKey:
+    channel, _, thread = message.thread_key.partition(":")
+    return ConversationKey(PLATFORM, "W1", channel, thread)
+
+
+async def _with_names(_conversation: ConversationKey, reply: Reply) -> Reply:
+    return reply
+
+
+@dataclass(frozen=True, slots=True)
+class PlainApp:
+    """The app: `surface` delivers turns."""
+
+    api: PlainApi
+    surface: PlainSurface
+
+    def listener(self, lookups: Lookups) -> PlainListener:
+        return PlainListener(self.api, lookups, AudiencePolicy())
+
+
+@asynccontextmanager
+async def open_plain(token: str, url: str) -> AsyncIterator[PlainApp]:
+    """Open the app of a bot token."""
+    async with aiohttp.ClientSession() as session:
+        api = PlainApi(session, token, url)
+        yield PlainApp(api, PlainSurface(api))
