@@ -48,7 +48,7 @@ from bot.domain.approvals import (
 )
 from bot.domain.argument_edits import InvalidArguments
 from bot.domain.commands import Field, Form, FormSubmission, Invocation, Reply
-from bot.domain.conversations import Author, ConversationKey
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitation_answers import InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import DECLINED, ElicitationAction, ElicitationResult
 from bot.domain.tools import ArgumentError
@@ -446,6 +446,17 @@ async def test_a_command_is_answered_to_the_user_alone_and_without_a_reply_it_is
     assert isinstance(request, Invocation)
     assert (request.command, request.words, request.conversation) == ("mcp", ("list",), view.turn.conversation)
     assert request.member.author.id == listening.priya.id
+
+
+async def test_a_call_by_hand_in_a_thread_runs_there(listening: Workspace) -> None:
+    view, message = await with_button(listening, LIST)
+    author = Author(listening.platform, listening.priya.id, "Priya")
+    by_hand = InboundMessage(("hand:1",), view.turn.conversation, author, "Run notes.add")
+    listening.bot.commands.answers = [[Reply("Running notes.add…", message=by_hand, private=False)]]
+    await listening.press(listening.priya, message, LIST)
+    await listening.see(listening.priya, view.turn.conversation, "Running notes.add")
+    assert listening.engine.received == [by_hand]
+    assert listening.posted(view.turn.conversation)[-1] == message
 
 
 async def test_a_command_that_takes_too_long_says_so(listening: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,18 +61,6 @@ async def test_where_discord_opens_no_form_there_is_the_button_too() -> None:
         assert answer.buttons == ["Open the form"]
 
 
-async def test_the_next_step_of_a_form_is_opened_by_a_button_and_takes_the_earlier_one_along() -> None:
-    async with command_bot([ADD], [SECOND], [Reply("Added x.")]) as place:
-        await opened(place)
-        await place.discord.submit(place.priya, {"Name": "x"})
-        await place.reads("there is more to fill in")
-        await place.presses("Continue")
-        await place.discord.submit(place.priya, {"Secret reference": "env:X"})
-        await place.reads("Added x.")
-        assert dict(place.submitted.fields) == {"title": "x", "secret": "env:X"}
-        assert len(place.seen()) == 1
-
-
 async def test_what_is_wrong_is_said_and_what_was_typed_is_kept() -> None:
     wrong = replace(ADD, fields=(replace(ADD.fields[0], value="x", error="is **taken** by x"), ADD.fields[1]))
     async with command_bot([ADD], [wrong], [Reply("Added y.")]) as place:

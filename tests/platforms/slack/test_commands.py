@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.context import NOT_FOR_STRANGERS
-from bot.domain.commands import Field, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
+from bot.chat.rejection_messages import NOT_SHARED
+from bot.domain.commands import Field, Form, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from tests.fakes.slack import Message, Team
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
@@ -142,20 +143,6 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
         assert len([message for message in place.slack.posted(place.channel) if message.ephemeral_to]) == 1
 
 
-async def test_a_form_opens_as_a_window_and_comes_back_with_what_was_filled_in() -> None:
-    async with connected_bot(answers=[[ADD], [Reply("Added weather.")]]) as place:
-        await place.slack.command(place.priya, "/mcp", "add", place.channel)
-        await place.slack.until(lambda: place.slack.modals(place.priya))
-        await place.slack.submit(place.priya, {"field.title": "weather", "field.where": "https://example.com/mcp"})
-        await whispered(place, text="Added weather.")
-        request = place.commands.requests[-1]
-        assert isinstance(request, FormSubmission)
-        assert request.form == "mcp add:1"
-        assert dict(request.fields) == {"title": "weather", "where": "https://example.com/mcp"}
-        assert request.conversation.channel == place.channel.id
-        assert place.slack.modals(place.priya) == []
-
-
 async def test_what_is_wrong_in_a_form_stands_below_its_field_and_the_window_stays() -> None:
     wrong = Form(ADD.id, ADD.title, (Field("title", "Name", value="x", error="is taken"), Field("where", "Address")))
     async with connected_bot(answers=[[ADD], [wrong]]) as place:
@@ -240,3 +227,25 @@ async def test_a_document_is_shared_with_whoever_asked_alone() -> None:
         await place.slack.until(lambda: any(post.files for post in place.bot_posts(dm)))
         await whispered(place, text="Here they are.")
         assert not any(post.files for post in place.bot_posts())
+
+
+async def test_a_file_that_slack_does_not_take_is_named_and_the_answer_stays() -> None:
+    document = ReplyFile("servers.json", "{}", "application/json")
+    async with connected_bot(answers=[[Reply("Here they are.", document=document)]]) as place:
+        place.slack.installation.scopes.discard("files:write")
+        await place.slack.command(place.priya, "/mcp", "export", place.channel)
+        await whispered(place, text="Here they are.")
+        await whispered(place, text=NOT_SHARED.format("servers.json"))
+
+
+async def test_what_is_wrong_in_a_form_that_took_longer_stands_in_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.platforms.slack.interactions.SOON_SECONDS", 0.05)
+    wrong = Form(ADD.id, ADD.title, (Field("title", "Name", value="x", error="is taken"), Field("where", "Address")))
+    async with connected_bot(answers=[[ADD], [wrong]]) as place:
+        await place.slack.command(place.priya, "/mcp", "add", place.channel)
+        await place.slack.until(lambda: place.slack.modals(place.priya))
+        place.commands.begun.clear()
+        await place.slack.submit(place.priya, {"field.title": "x"})
+        assert "moment" in str(place.slack.modal(place.priya).drawn)
+        place.commands.begun.set()
+        await place.slack.until(lambda: "is taken" in str(place.slack.modal(place.priya).drawn))
