@@ -29,7 +29,7 @@ class Responder(Protocol):
         """True if the user sees that a reply is to come."""
 
     async def progress(self, reply: Reply) -> None:
-        """Show a reply that another one may follow. May be skipped; never raises."""
+        """Show a reply that another one may follow. May be skipped."""
 
     async def finish(self, reply: Reply) -> None:
         """Show the last reply."""

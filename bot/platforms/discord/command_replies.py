@@ -154,11 +154,6 @@ def form_reply(form: Form, *, begun: bool = False) -> CommandReply:
     return CommandReply(text, (Button(label, OpenForm(form), ActionStyle.PRIMARY),))
 
 
-def note_reply(text: str) -> CommandReply:
-    """Return a message of one plain sentence."""
-    return CommandReply(escape(single_line(text, ROOM)) or DONE)
-
-
 def whole(reply: Reply) -> str:
     """Return the whole reply as plain text, for a file."""
     parts = [strip_control(reply.text).strip()]

@@ -32,7 +32,6 @@ RADIOS, OPTIONS, OPTION_TEXT = 10, 25, 100
 YES, NO = "yes", "no"
 NO_SECRETS = "Secrets do not go through Discord: store it with `countersign secrets set`, and give its name here."
 TOO_LONG = "is too long to be changed here, and stays as it is."
-_LABEL_TYPE = discord.ComponentType.label.value
 
 Modal = discord.ui.Modal
 

@@ -197,10 +197,7 @@ class DirectMessageResponder:
     async def _begin(self, reply: CommandReply) -> None:
         channel = channel_id_of(self._about)
         try:
-            opened = await self._rest.call(
-                "POST", "/users/@me/channels", "write to somebody", body={"recipient_id": self._user}
-            )
-            self._channel = str(opened["id"])
+            self._channel = await direct_channel(self._rest, self._user)
             posted = await self._post(self._body(reply))
         except DiscordApiError as error:
             if error.permanent and self._channel != channel:

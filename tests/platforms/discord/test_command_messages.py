@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.commands import Field, Form, PageInfo, Reply, ReplyFile, Table
-from bot.platforms.discord.command_replies import DONE, NEEDS_FORM, command_reply, form_reply, note_reply, whole
+from bot.platforms.discord.command_replies import DONE, NEEDS_FORM, command_reply, form_reply, whole
 from bot.platforms.discord.components import DISPLAYED
 from bot.platforms.discord.markup import utf16_length
 
@@ -33,7 +33,6 @@ def test_a_wide_table_is_a_list_whose_cells_are_named() -> None:
 def test_what_is_empty_says_that_it_is_done() -> None:
     assert command_reply(Reply("")).text == DONE
     assert command_reply(Reply("", Table(("name",), ()))).text == DONE
-    assert note_reply("").text == DONE
 
 
 def test_a_page_says_which_it_is_and_leads_to_its_neighbours() -> None:
