@@ -1,0 +1,184 @@
+"""What each platform shows and does: the one list from which the table in `docs/platforms.md` is made.
+
+`YES` is shown on every platform by the tests that a feature names, in the contracts of `tests/contracts` or the stories
+of teams. Any other cell is the reason of the platform.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+YES = "yes"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature, its cells, and the tests that show it where the cells are the same."""
+
+    name: str
+    slack: str = YES
+    discord: str = YES
+    terminal: str = YES
+    tests: tuple[str, ...] = ()
+
+    @property
+    def row(self) -> str:
+        """Row of the table."""
+        return f"| {self.name} | {self.slack} | {self.discord} | {self.terminal} |"
+
+
+ALONE = "one user alone, in one conversation"
+NO_CHANNELS = "it has no channels"
+
+FEATURES = (
+    # Messages in
+    Feature(
+        "A mention in a channel is answered in a thread, a direct message without a mention",
+        terminal=ALONE,
+        tests=("test_a_mention_becomes_one_turn_in_a_thread", "test_a_direct_message_needs_no_mention"),
+    ),
+    Feature(
+        "A thread goes on without mentions, until another user is meant",
+        discord="yes, with the Message Content intent",
+        terminal=ALONE,
+        tests=("test_a_thread_goes_on_without_mentions_unless_another_user_is_meant",),
+    ),
+    Feature(
+        "Earlier messages of a thread are context, with their authors",
+        terminal=ALONE,
+        tests=("test_the_context_has_the_messages_of_the_thread_with_their_authors",),
+    ),
+    Feature(
+        "Files of users reach the model; files of tools are shared",
+        terminal="only files of tools, written beside the conversation",
+        tests=(
+            "test_files_are_attachments_that_can_be_fetched",
+            "test_files_of_tools_are_shared_once_also_by_another_process",
+        ),
+    ),
+    Feature(
+        "Guests and users of other workspaces get no answer, unless the operator allows it",
+        discord="yes; Discord has no guests",
+        terminal=ALONE,
+        tests=("test_outsiders_are_told_alone_that_they_get_no_answer",),
+    ),
+    Feature(
+        "Messages from a downtime are answered later",
+        slack="Slack delivers them again for some minutes",
+        terminal="no messages arrive meanwhile",
+    ),
+    Feature(
+        "*Ask about this* in the menu of a message",
+        terminal="it has no menu of messages",
+        tests=("test_somebody_asks_about_a_message_in_a_thread_at_it",),
+    ),
+    # Turns
+    Feature(
+        "An answer grows in one message, with its tool calls",
+        slack="yes; streamed in direct messages",
+        discord="yes; edited, because Discord has no streams",
+        tests=("test_a_reply_is_one_message_from_its_first_word_to_its_last",),
+    ),
+    Feature(
+        "An answer of any length arrives whole",
+        discord="yes; above 3 messages as a file, because a message holds 2,000 characters",
+        tests=("test_an_oversize_answer_is_complete_and_a_shorter_one_leaves_nothing_of_it",),
+    ),
+    Feature("Tables", discord="aligned text, because Discord has no tables", terminal="aligned text"),
+    Feature("Stop, withdraw, check, run again", tests=("test_stop_stops_and_says_so_if_there_was_nothing_to_stop",)),
+    Feature(
+        "Feedback on an answer",
+        terminal="the user is the operator",
+        tests=("test_what_people_think_of_an_answer_is_kept",),
+    ),
+    Feature(
+        "A killed process is followed by another, and no message is posted twice",
+        terminal="the conversation continues at the next start",
+        tests=("test_messages_without_refs_are_found_by_another_process",),
+    ),
+    # Approvals
+    Feature(
+        "Approval card with the exact call; it becomes its outcome",
+        tests=("test_a_card_becomes_its_outcome_in_the_same_message",),
+    ),
+    Feature(
+        "Several calls on one card, decided one by one or all at once",
+        terminal="one after the other",
+        tests=("test_calls_on_one_card_are_decided_one_by_one",),
+    ),
+    Feature(
+        "A question before a call that may destroy data",
+        slack="yes; a dialog",
+        discord="yes; a message, because buttons have no dialog",
+        terminal="the card itself, in red",
+    ),
+    Feature("Deny with a reason", tests=("test_a_denial_asks_why_and_the_reason_goes_to_the_engine",)),
+    Feature(
+        "Edit the arguments before the approval",
+        tests=("test_the_form_of_a_call_holds_its_arguments_and_what_is_filled_in_reaches_the_engine",),
+    ),
+    Feature(
+        "Approve and allow later calls",
+        tests=("test_what_is_allowed_in_a_thread_runs_there_until_it_is_revoked",),
+    ),
+    Feature(
+        "View all: the whole call, for the user alone",
+        slack="yes; a modal with pages",
+        discord="yes; messages, above 4 as a file",
+        tests=("test_what_looks_like_a_secret_is_signed_only_where_all_of_it_is_read_in_private",),
+    ),
+    Feature(
+        "Cards in another channel, and directly to approvers",
+        terminal=NO_CHANNELS,
+        tests=(
+            "test_what_is_asked_in_one_channel_is_signed_in_another_and_both_say_how_it_went",
+            "test_approvers_who_are_named_get_the_card_directly_and_one_of_them_signs",
+        ),
+    ),
+    Feature(
+        "An old, forged or foreign button decides nothing, and its user reads why",
+        terminal="it has no buttons",
+        tests=(
+            "test_a_forged_button_decides_nothing_and_is_answered",
+            "test_a_late_press_of_a_button_that_is_gone_is_answered",
+            "test_a_call_of_another_workspace_is_neither_decided_nor_shown",
+        ),
+    ),
+    # Elicitations, commands
+    Feature(
+        "A server asks its user: a form in steps, or a page",
+        tests=("test_a_long_form_of_a_server_goes_out_once",),
+    ),
+    Feature(
+        "Commands, typed and behind a slash, answered to their user alone",
+        slack="yes; typed commands need no slash",
+        tests=("test_a_command_is_answered_to_the_user_alone_and_without_a_reply_it_is_done",),
+    ),
+    Feature(
+        "Completion of commands and names",
+        slack="Slack completes no arguments",
+    ),
+    Feature(
+        "A reply of a command in a typed message",
+        slack="ephemeral",
+        discord="a direct message, because only interactions allow ephemeral messages",
+    ),
+    Feature(
+        "Forms that correct themselves under their fields",
+        slack="yes; in the open modal",
+        discord="yes; a button opens the form again, because Discord opens no modal after a modal",
+        tests=("test_an_error_stands_under_its_field",),
+    ),
+    Feature(
+        "A limit of requests under way for each user",
+        terminal=ALONE,
+        tests=("test_one_user_has_only_so_many_requests_under_way_and_keeps_nobody_waiting",),
+    ),
+    Feature("Home: what waits for me, what I asked, servers", discord="Discord has no home tab", terminal="`/mcp`"),
+)
+HEAD = "| feature | Slack | Discord | terminal |\n|---|---|---|---|"
+
+
+def table() -> str:
+    """The table of all features in Markdown."""
+    return "\n".join((HEAD, *(feature.row for feature in FEATURES)))
