@@ -47,8 +47,8 @@ def is_read_result_call(call: ToolCall) -> bool:
     return call.name == READ_RESULT
 
 
-def addressed(call: ToolCall) -> Address | None:
-    """Return the location of the result to read; None if the id is invalid."""
+def parse_address(call: ToolCall) -> Address | None:
+    """Return the address of the result to read; None if the id is invalid."""
     # As a number 3.20 would equal 3.2, which is another result.
     value = call.arguments.get("id")
     address = _ID.fullmatch(value.strip()) if isinstance(value, str) else None
@@ -87,7 +87,7 @@ class _Unreadable(Exception):
 async def _read(
     call: ToolCall, conversation: ConversationKey, log: TurnHistory, rejection_reason: RejectionReason
 ) -> str:
-    address, offset = addressed(call), _offset(call.arguments.get("offset"))
+    address, offset = parse_address(call), _offset(call.arguments.get("offset"))
     if address is None:
         raise _Unreadable('The id is a text such as "3.2": use the one that stands where a result breaks off.')
     seq, n = address

@@ -14,7 +14,7 @@ from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule, is_for_server, is_for_tool
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
-from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
+from bot.engine.builtin_tools.read_result import is_read_result_call, parse_address
 from bot.engine.policy.evaluation import PolicyRequest, evaluate
 from bot.engine.policy.rules import Rules
 from bot.engine.prompt.text_format import ANSWERED, Address
@@ -55,11 +55,12 @@ class ResultVisibility:
             return ""
         address: Address = (seq, step.n)
         while is_read_result_call(step.call) and step.status is StepStatus.DONE:
-            of = addressed(step.call)
-            read = None if of is None or of >= address else await self.log.get_call(self.here.conversation, *of)
-            if of is None or read is None:
+            target = parse_address(step.call)
+            is_earlier = target is not None and target < address
+            target_step = await self.log.get_call(self.here.conversation, *target) if target and is_earlier else None
+            if target is None or target_step is None:
                 return GONE
-            address, step = of, read
+            address, step = target, target_step
         if step.tool is None or not _is_server_result(step):
             return ""
         tool = self._tool(step, step.tool)

@@ -37,7 +37,7 @@ from bot.domain.policies import PolicyResult
 from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import HistorySummary, ToolStep, TurnInput, TurnRecord
-from bot.engine.builtin_tools.read_result import addressed, is_read_result_call
+from bot.engine.builtin_tools.read_result import is_read_result_call, parse_address
 from bot.engine.prompt.text_format import ANSWERED, Address
 
 Known = Mapping[Address, ToolStep]
@@ -102,7 +102,7 @@ def _of_call(seq: int, step: ToolStep, known: Known) -> Source | None:
     """Return the source of a call's result; None if the bot wrote it. A page of a result has that result's source."""
     address: Address = (seq, step.n)
     while is_read_result_call(step.call):
-        target = addressed(step.call)
+        target = parse_address(step.call)
         target_step = None if target is None or target >= address else known.get(target)
         if target is None or target_step is None:
             return OtherSource.RESULT

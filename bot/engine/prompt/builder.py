@@ -361,8 +361,8 @@ class PromptBuilder:
         self._sources = sources_of_prompt(record, self._history.sources, self._history.known)
         if last_round:
             messages = (*messages, system(LAST_ROUND))
-        if tools:
-            tools = add_builtin_tools(tools, has_excerpts=self._history.excerpts.given)
+        if self._history.excerpts.given and tools:
+            tools = add_builtin_tools(tools, has_excerpts=True)
         choice = ToolChoice.NONE if last_round else ToolChoice.AUTO
         limits = reply_limits(ModelLimits(), capabilities)
         return ModelRequest(messages, tools, choice, limits, stable_messages=1 + len(context.history))
