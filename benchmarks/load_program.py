@@ -82,12 +82,12 @@ async def run(settings: Settings) -> None:
             )
             attach_surface(api, settings, runtime)
             look_up_groups(slack, runtime)
-            receiving = await platforms.receiving(PARTS, runtime, settings)
+            listeners = await platforms.build_listeners(PARTS, runtime, settings)
             looks = await stack.enter_async_context(probe_routes(metrics, runtime))
             await stack.enter_async_context(
                 serve_web(settings, parts=build_web_dependencies(settings, runtime, api), pages=looks)
             )
-            for name, listener in receiving.listeners.items():
+            for name, listener in listeners.by_component.items():
                 await stack.enter_async_context(_listening(name, listener, runtime))
             await runtime.run_until(stopped)
 

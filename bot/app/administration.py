@@ -86,9 +86,11 @@ async def administer(
                 _show_progress(last)
             _hide_progress()
             if isinstance(last, Form) and _only_secrets(last):
-                request = FormSubmission(last.id, _asked(last), person.member, request.conversation, hidden_input=True)
+                request = FormSubmission(
+                    last.id, _read_fields(last), person.member, request.conversation, hidden_input=True
+                )
                 continue
-            return _told(last, as_json=as_json)
+            return _print_reply(last, as_json=as_json)
 
 
 def _place(person: LocalUser, workspace: str) -> ConversationKey:
@@ -102,7 +104,7 @@ def _place(person: LocalUser, workspace: str) -> ConversationKey:
     return ConversationKey(platform, name, here.channel, here.thread)
 
 
-def _told(reply: Reply | Form | None, *, as_json: bool) -> int:
+def _print_reply(reply: Reply | Form | None, *, as_json: bool) -> int:
     if reply is None:
         return 0
     failed = isinstance(reply, Form) or reply.failed or any(action.confirm for action in reply.actions)
@@ -146,7 +148,7 @@ def _only_secrets(form: Form) -> bool:
     return all(field.kind is FieldKind.SECRET for field in form.fields)
 
 
-def _asked(form: Form) -> dict[str, str]:
+def _read_fields(form: Form) -> dict[str, str]:
     """Read the fields of a form without echo from a terminal, or one line each from a pipe."""
     answers = dict(form.carried)
     for field in form.fields:
@@ -169,7 +171,7 @@ async def create(settings: Settings, name: str, role: ApiRole, workspace: str, e
     lifetime = _lifetime(expires)
     async with _opened_tokens(settings) as tokens:
         record, token = await tokens.create(name, role, workspace, lifetime, _operator())
-    until = f"until {_moment(record.expires_at)}" if record.expires_at else "until it is revoked"
+    until = f"until {_format_time(record.expires_at)}" if record.expires_at else "until it is revoked"
     sys.stderr.write(
         f"The token {name} is good for {_where(record)} {until}, as {record.role}. It is shown this once:\n"
     )
@@ -236,17 +238,17 @@ def _lifetime(text: str) -> float | None:
 
 
 def _row(token: ApiToken) -> Sequence[str]:
-    creation = f"{_moment(token.created_at)} by {token.created_by}"
+    creation = f"{_format_time(token.created_at)} by {token.created_by}"
     return (token.name, token.role.value, token.workspace or "all", creation, _state(token))
 
 
 def _state(token: ApiToken) -> str:
     if token.revoked_at is not None:
-        return f"revoked {_moment(token.revoked_at)}"
+        return f"revoked {_format_time(token.revoked_at)}"
     if token.expires_at is None:
         return "good"
     state = "good until" if token.is_valid(time.time()) else "expired"
-    return f"{state} {_moment(token.expires_at)}"
+    return f"{state} {_format_time(token.expires_at)}"
 
 
 def _where(token: ApiToken) -> str:
@@ -261,11 +263,11 @@ def _object(token: ApiToken) -> dict[str, object]:
         "role": token.role.value,
         "workspace": token.workspace,
         "createdBy": token.created_by,
-        **{name: None if at is None else _moment(at) for name, at in times.items()},
+        **{name: None if at is None else _format_time(at) for name, at in times.items()},
     }
 
 
-def _moment(at: float) -> str:
+def _format_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -123,7 +123,7 @@ class Format(StrEnum):
 async def export(settings: Settings, written_as: Format, since: str, until: str) -> int:
     """Write rows to standard output, oldest first. Return the exit code. Raises CountersignError."""
     now = time.time()
-    query = AuditQuery(since=_moment("--since", since, now), until=_moment("--until", until, now))
+    query = AuditQuery(since=_parse_time_option("--since", since, now), until=_parse_time_option("--until", until, now))
     line = _line_of(written_as)
     async with _opened_trail(settings) as trail, aclosing(trail.entries(query)) as entries:
         if written_as is Format.CSV:
@@ -258,7 +258,7 @@ def _line_of(written_as: Format) -> Callable[[AuditEntry], str]:
             return csv_line
 
 
-def _moment(option: str, text: str, now: float) -> float | None:
+def _parse_time_option(option: str, text: str, now: float) -> float | None:
     if not text:
         return None
     try:

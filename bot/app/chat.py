@@ -177,10 +177,10 @@ class _Session:
             conversation = latest.thread if latest else ""
         if not conversation:
             return StartState(fresh_conversation())
-        return await _continued(runtime.turn_log, self.person, conversation)
+        return await _read_conversation(runtime.turn_log, self.person, conversation)
 
 
-async def _continued(turn_log: TurnViews, person: LocalUser, conversation: str) -> StartState:
+async def _read_conversation(turn_log: TurnViews, person: LocalUser, conversation: str) -> StartState:
     recent = await turn_log.recent_turns(person.key(conversation), REMEMBERED_TURNS)
     return StartState(conversation, recent, turns=recent[-1].turn.seq if recent else 0)
 
@@ -190,7 +190,7 @@ async def _read_beside(settings: Settings, person: LocalUser, conversation: str,
     from bot.storage.turn_log import SqlTurnLog  # noqa: PLC0415 - needed before the runtime is built only here
 
     async with open_migrated_database(settings, migrate=False) as database:
-        opening = await _continued(SqlTurnLog(database), person, conversation)
+        opening = await _read_conversation(SqlTurnLog(database), person, conversation)
     if not opening.count:
         raise NotFound(f"There is no conversation {conversation!r} of yours.", "leave out --conversation to start one")
     export_conversation(opening, streams)

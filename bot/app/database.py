@@ -229,9 +229,9 @@ class CheckpointWriter:
                 lambda connection: module.make_checkpoint(connection, keys), retry_seconds=_DATABASE_SECONDS
             )
         except CountersignError as error:
-            self._failed("database", error.cause, "look at the database")
+            self._log_failure("database", error.cause, "look at the database")
             return None
-        self._works("database")
+        self._log_recovery("database")
         return checkpoint
 
     async def _append(self, checkpoint: Checkpoint) -> bool:
@@ -242,20 +242,20 @@ class CheckpointWriter:
             await asyncio.to_thread(module.append_checkpoint, self._file, checkpoint)
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            self._failed(str(self._file), reason, "free some space, or set AUDIT_CHECKPOINT_FILE")
+            self._log_failure(str(self._file), reason, "free some space, or set AUDIT_CHECKPOINT_FILE")
             return False
-        self._works(str(self._file))
+        self._log_recovery(str(self._file))
         return True
 
     async def _pipe(self, checkpoint: Checkpoint) -> bool:
         """Send the line to the command's standard input. Return True on success."""
         if not self._command:
             return True
-        reason = await _piped(self._command, f"{checkpoint}\n", _foreign(os.environ))
+        reason = await _run_command(self._command, f"{checkpoint}\n", _without_own_settings(os.environ))
         if reason:
-            self._failed(self._command[0], reason, "see AUDIT_CHECKPOINT_COMMAND")
+            self._log_failure(self._command[0], reason, "see AUDIT_CHECKPOINT_COMMAND")
         else:
-            self._works(self._command[0])
+            self._log_recovery(self._command[0])
         return not reason
 
     async def _compare_with_last(self) -> None:
@@ -278,18 +278,18 @@ class CheckpointWriter:
                     last.seq,
                 )
 
-    def _failed(self, place: str, reason: str, fix: str) -> None:
+    def _log_failure(self, place: str, reason: str, fix: str) -> None:
         if place not in self._failing:
             self._failing.add(place)
             log.error("audit checkpoints cannot be written to %s (%s), trying again; %s", place, reason, fix)
 
-    def _works(self, place: str) -> None:
+    def _log_recovery(self, place: str) -> None:
         if place in self._failing:
             self._failing.remove(place)
             log.warning("audit checkpoints can be written to %s again", place)
 
 
-def _foreign(environment: Mapping[str, str]) -> dict[str, str]:
+def _without_own_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without the bot's own settings, because they hold its keys."""
     return {
         name: value
@@ -298,7 +298,7 @@ def _foreign(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-async def _piped(command: tuple[str, ...], line: str, environment: Mapping[str, str]) -> str:
+async def _run_command(command: tuple[str, ...], line: str, environment: Mapping[str, str]) -> str:
     """Run a command with this line on its standard input. Return the reason if it failed."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     try:

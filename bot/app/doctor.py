@@ -96,7 +96,7 @@ def _of_prices(settings: Settings, files: OperatorFiles, choice: ModelChoice) ->
             f"{name} has no price in {settings.prices_file}: limits on money do not count it.",
             "write its price there",
         )
-        for name in files.unpriced(choice.names)
+        for name in files.unpriced_models(choice.names)
     ]
 
 
@@ -108,14 +108,14 @@ async def _of_service(choice: ModelChoice) -> Check:
             if not isinstance(model, ListsModels):
                 return Check(choice.name, CheckStatus.WELL, "It needs no service.")
             began = monotonic()  # loading the vendor's library does not count
-            return _found(choice, model, await model.look_up(), monotonic() - began)
+            return _as_check(choice, model, await model.look_up(), monotonic() - began)
         finally:
             await model.close()
     except CountersignError as error:
         return Check(choice.name, CheckStatus.BROKEN, error.cause, error.fix, monotonic() - began)
 
 
-def _found(choice: ModelChoice, model: ListsModels, availability: Availability, seconds: float) -> Check:
+def _as_check(choice: ModelChoice, model: ListsModels, availability: Availability, seconds: float) -> Check:
     service = model.service_name
     match availability:
         case Available(window, until) if until:
@@ -287,7 +287,7 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     try:
         files = read_operator_files(settings)
     except CountersignError as error:
-        yield "settings", _broken("files", error)
+        yield "settings", _broken_check("files", error)
         return
     for check in _of_files(settings, files):
         yield "settings", check
@@ -312,7 +312,7 @@ def _of_secrets(settings: Settings) -> Check:
     try:
         check_operator_secrets(settings)
     except SettingsError as error:
-        return _broken("secrets", error)
+        return _broken_check("secrets", error)
     return Check("secrets", CheckStatus.WELL, "Those that the operator has chosen are hard to guess.")
 
 
@@ -378,7 +378,7 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
             await upgrade(settings)
         async with open_migrated_database(settings, migrate=False) as database:
             yield "database", Check("opened", CheckStatus.WELL, database.name)
-            yield "database", await _written(database)
+            yield "database", await _check_writes(database)
             yield "audit", await examine_audit(settings, database)
             async with open_services(
                 settings, files, database, operator=operator, connect=ConnectPolicy.LAZY
@@ -390,16 +390,16 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
                         async for check in checks:
                             yield state.config.name, check
     except CountersignError as error:
-        yield "database", _broken("opened", error)
+        yield "database", _broken_check("opened", error)
 
 
-async def _written(database: Database) -> Check:
+async def _check_writes(database: Database) -> Check:
     try:
         await database.check_writable()
     except DatabaseError as error:
-        return _broken("written", error)
+        return _broken_check("written", error)
     return Check("written", CheckStatus.WELL, "It takes what is written.")
 
 
-def _broken(name: str, error: CountersignError) -> Check:
+def _broken_check(name: str, error: CountersignError) -> Check:
     return Check(name, CheckStatus.BROKEN, error.cause, error.fix)

@@ -81,7 +81,7 @@ class Models:
         if name not in self._built:
             async with self._building:
                 if name not in self._built:
-                    choice = self._chosen(name) if name else self._own
+                    choice = self._select(name) if name else self._own
                     self._built[name] = await self._build(choice)
         return self._built[name]
 
@@ -98,7 +98,7 @@ class Models:
         """Close all connections."""
         await asyncio.gather(*(model.close() for model in self._built.values()))
 
-    def _chosen(self, name: str) -> ModelChoice:
+    def _select(self, name: str) -> ModelChoice:
         try:
             return self._choose(name)
         except SettingsError as error:
@@ -134,7 +134,7 @@ def _one(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
         raise SettingsError(f"{wanted.strip()!r} are several models.", "write a comma between each two of them")
     if not provider.variables:
         return ModelChoice(written.lower(), provider.module(Access()))
-    return _hosted(written.lower(), provider, name or provider.model, settings, names)
+    return _hosted_choice(written.lower(), provider, name or provider.model, settings, names)
 
 
 def _by_key(settings: Settings) -> str:
@@ -152,7 +152,7 @@ def _all() -> str:
     )
 
 
-def _hosted(label: str, provider: Provider, name: str, settings: Settings, names: Sequence[str]) -> ModelChoice:
+def _hosted_choice(label: str, provider: Provider, name: str, settings: Settings, names: Sequence[str]) -> ModelChoice:
     key, address = settings.access_to_models(provider.variables)
     access = Access(key, address, settings.openai_api)
     if not name:

@@ -45,7 +45,7 @@ class OperatorFiles:
         names = [entry.config.name for entry in self.servers.entries]
         return unknown_servers(self.policies.rules, names) if names else []
 
-    def unpriced(self, models: Iterable[str]) -> list[str]:
+    def unpriced_models(self, models: Iterable[str]) -> list[str]:
         """Return the models without a price if a limit on money is set: the limit does not count them."""
         limited = any(limit.unit is LimitUnit.MONEY for limit in self.limits)
         return [name for name in models if self.prices.cost(name, Usage()) is None] if limited else []

@@ -49,7 +49,7 @@ from bot.engine.policy.rules import Approvers, RuleBook
 from bot.engine.prompt.context import PlatformHint, SystemPrompt, local_today
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools
-from bot.engine.scheduler import Job, retention, tidying, usage_retention
+from bot.engine.scheduler import Job, quota_cleanup, retention, usage_retention
 from bot.engine.usage import UsageLimiter
 from bot.errors import CountersignError
 from bot.logs import redact_logs
@@ -293,7 +293,7 @@ async def open_runtime(
     `watch_log` may wrap the turn log; `observe` receives metrics. Raises CountersignError.
     """
     files.warn(settings)
-    for name in files.unpriced(model.names):
+    for name in files.unpriced_models(model.names):
         log.warning("%s has no price in %s: limits on money do not count it", name, settings.prices_file)
     async with AsyncExitStack() as stack:
         database, checkpoints = await stack.enter_async_context(
@@ -318,7 +318,7 @@ async def open_runtime(
         jobs = [
             retention(turn_log, settings.retention_days),
             usage_retention(services.stores.usage, settings.usage_retention_days),
-            tidying(services.stores.quotas),
+            quota_cleanup(services.stores.quotas),
         ]
         if settings.mcp_sync_interval is not None:
             jobs.append(Job("sync", settings.mcp_sync_interval, services.toolbox.sync_all))
@@ -372,17 +372,17 @@ async def open_program(
         platforms.attach(runtime, settings)
         no_surface = "" if platforms.surfaces or "web" in parts else NO_PLATFORM
         log.info("%s running on model %s%s", ", ".join(sorted(parts)), choice.label, no_surface)
-        receiving = await platforms.receiving(parts, runtime, settings)
-        for name, listener in receiving.listeners.items():
+        listeners = await platforms.build_listeners(parts, runtime, settings)
+        for name, listener in listeners.by_component.items():
             runtime.services.health.watch(name, listener)
-        if receiving.hooks or "web" in parts or web_is_located(settings):
+        if listeners.hooks or "web" in parts or web_is_located(settings):
             probes = await stack.enter_async_context(probe_routes(metrics, runtime))
             dependencies, pages = None, probes
             if "web" in parts:
                 dependencies = build_web_dependencies(settings, runtime, api)
                 pages = [*probes, *link_pages(runtime.services.command_parts, [*platforms.surfaces, api])]
-            await stack.enter_async_context(serve_web(settings, hooks=receiving.hooks, parts=dependencies, pages=pages))
-        for name, listener in receiving.listeners.items():
+            await stack.enter_async_context(serve_web(settings, hooks=listeners.hooks, parts=dependencies, pages=pages))
+        for name, listener in listeners.by_component.items():
             await stack.enter_async_context(_listening(name, listener, runtime, on_listener_end))
         yield runtime
 
@@ -471,7 +471,7 @@ async def _run_in_background(work: Coroutine[Any, Any, None], name: str) -> Asyn
 class Listeners:
     """Listeners by the name of their component, and hooks for requests of platforms."""
 
-    listeners: dict[str, Listener] = field(default_factory=dict)
+    by_component: dict[str, Listener] = field(default_factory=dict)
     hooks: list[Hook] = field(default_factory=list)
 
 
@@ -493,15 +493,15 @@ class Platforms:
             share_limits(self.slack, runtime, settings)
             look_up_groups(self.slack, runtime)
 
-    async def receiving(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
+    async def build_listeners(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
         """Return the listeners and hooks of the wanted components. Raises SettingsError."""
         listeners = Listeners()
         if self.slack is not None and "slack" in parts:
             slack = slack_listener_of(self.slack, settings, await build_lookups(self.slack, runtime))
-            listeners.listeners["slack"] = slack
+            listeners.by_component["slack"] = slack
             listeners.hooks += [slack.hook] if slack.hook is not None else []
         if self.discord is not None and "discord" in parts:
-            listeners.listeners["discord"] = await discord_listener_of(self.discord, runtime, settings)
+            listeners.by_component["discord"] = await discord_listener_of(self.discord, runtime, settings)
         return listeners
 
 

@@ -80,7 +80,7 @@ def usage_retention(usage: UsageStore, days: float) -> Job:
     return Job("usage retention", 3600.0, delete)
 
 
-def tidying(quotas: Quotas) -> Job:
+def quota_cleanup(quotas: Quotas) -> Job:
     """Return an hourly job that deletes unused rate limit state: there is a row for each channel ever written in."""
 
     async def forget() -> None:

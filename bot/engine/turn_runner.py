@@ -356,7 +356,7 @@ class TurnRunner:
             self._update(await self._log.append(self._claim, reply, calls))
         else:
             await self._finish(TurnStatus.DONE, reply)
-        self._meter.recorded()
+        self._meter.drop_attempt()
 
     def _notes(self, completion: Completion, *, last_round: bool) -> tuple[str, ...]:
         notes: list[str] = []

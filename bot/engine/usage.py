@@ -236,7 +236,7 @@ class UsageMeter:
         self._attempt = self._meters.begin(self._claim, info)
         return self._attempt
 
-    def recorded(self) -> None:
+    def drop_attempt(self) -> None:
         """Drop the last attempt, stored with its reply."""
         if self._attempt is not None:
             self._meters.forget([self._attempt])

@@ -52,7 +52,7 @@ def test_everything_in_a_message_counts() -> None:
 def test_what_a_service_counts_moves_the_estimate_towards_it() -> None:
     estimates = Estimates()
     for _ in range(20):
-        estimates.counted("m", 1_000, 2_000)
+        estimates.record_count("m", 1_000, 2_000)
     assert estimates.tokens("m", 1_000) == pytest.approx(2_000, rel=0.01)
     assert estimates.tokens("other", 1_000) == 1_000
 
@@ -60,7 +60,7 @@ def test_what_a_service_counts_moves_the_estimate_towards_it() -> None:
 @pytest.mark.parametrize(("estimate", "counted"), [(1_000, 0), (10, 900)])
 def test_a_service_that_does_not_count_and_a_tiny_request_say_nothing(estimate: float, counted: int) -> None:
     estimates = Estimates()
-    estimates.counted("m", estimate, counted)
+    estimates.record_count("m", estimate, counted)
     assert estimates.tokens("m", 1_000) == 1_000
 
 
@@ -68,13 +68,13 @@ def test_a_service_that_does_not_count_and_a_tiny_request_say_nothing(estimate: 
 def test_a_service_that_cuts_requests_or_counts_a_part_of_them_lets_none_grow(counted: int) -> None:
     estimates = Estimates()
     for _ in range(50):
-        estimates.counted("m", 1_000, counted)
+        estimates.record_count("m", 1_000, counted)
     assert estimates.tokens("m", 1_000) == 1_000
 
 
 def test_an_estimate_and_its_tokens_are_turned_into_each_other() -> None:
     estimates = Estimates()
-    estimates.counted("m", 1_000, 2_000)
+    estimates.record_count("m", 1_000, 2_000)
     assert estimates.estimate("m", estimates.tokens("m", 10_000)) == pytest.approx(10_000)
 
 
@@ -90,7 +90,7 @@ def test_the_beginning_of_a_text_takes_no_more_than_it_may(text: str, tokens: fl
 def test_a_count_that_makes_no_sense_moves_it_only_so_far() -> None:
     estimates = Estimates()
     for _ in range(50):
-        estimates.counted("m", 1_000, 10**9)
+        estimates.record_count("m", 1_000, 10**9)
     assert estimates.tokens("m", 1_000) <= 4_000
 
 
@@ -101,8 +101,8 @@ def test_a_request_may_take_what_the_window_leaves_beside_the_answer() -> None:
 
 def test_what_was_too_long_once_is_dared_again_by_and_by() -> None:
     estimates = Estimates()
-    estimates.refused("m", 20_000)
+    estimates.record_rejection("m", 20_000)
     assert estimates.room("m", WINDOW, ModelLimits()) == 18_000
     for _ in range(200):
-        estimates.counted("m", 1_000, 1_000)
+        estimates.record_count("m", 1_000, 1_000)
     assert estimates.room("m", WINDOW, ModelLimits()) > 80_000

@@ -86,14 +86,14 @@ def test_no_tools_are_no_trouble() -> None:
 
 async def test_an_index_is_made_once_for_an_offer_and_anew_for_another() -> None:
     indexes, offered = ToolIndexes(), synthetic_tools()
-    first = await indexes.of(offered)
-    assert await indexes.of(synthetic_tools()) is first
+    first = await indexes.get(offered)
+    assert await indexes.get(synthetic_tools()) is first
     fewer = ToolSet(offered.tools[1:], offered.guidance)
-    assert await indexes.of(fewer) is not first
-    assert await indexes.of(offered) is first
+    assert await indexes.get(fewer) is not first
+    assert await indexes.get(offered) is first
     for n in range(8):
-        await indexes.of(ToolSet((tool(f"a__t{n}"),)))
-    assert await indexes.of(offered) is not first
+        await indexes.get(ToolSet((tool(f"a__t{n}"),)))
+    assert await indexes.get(offered) is not first
 
 
 class SlowSchema(dict[str, Any]):
@@ -110,12 +110,12 @@ class SlowSchema(dict[str, Any]):
 
 async def test_an_index_that_is_there_is_given_while_another_is_made() -> None:
     indexes, offered, slow = ToolIndexes(), synthetic_tools(), SlowSchema()
-    known = await indexes.of(offered)
-    making = asyncio.create_task(indexes.of(ToolSet((tool("a__sing", input_schema=slow),))))
+    known = await indexes.get(offered)
+    making = asyncio.create_task(indexes.get(ToolSet((tool("a__sing", input_schema=slow),))))
     try:
         assert await asyncio.to_thread(slow.read.wait, PATIENCE)
         async with asyncio.timeout(PATIENCE / 2):
-            assert await indexes.of(offered) is known
+            assert await indexes.get(offered) is known
     finally:
         slow.let.set()
         await making
@@ -139,12 +139,12 @@ class SlowToCompare(dict[str, Any]):
 async def test_nobody_waits_while_tools_that_were_listed_again_are_compared() -> None:
     indexes, slow = ToolIndexes(), SlowToCompare()
     sings, dances = ToolSet((tool("a__sing", input_schema={"type": "object"}),)), ToolSet((tool("a__dance"),))
-    first, other = await indexes.of(sings), await indexes.of(dances)
-    again = asyncio.create_task(indexes.of(ToolSet((tool("a__sing", input_schema=slow),))))
+    first, other = await indexes.get(sings), await indexes.get(dances)
+    again = asyncio.create_task(indexes.get(ToolSet((tool("a__sing", input_schema=slow),))))
     try:
         assert await asyncio.to_thread(slow.compared.wait, PATIENCE)
         async with asyncio.timeout(PATIENCE / 2):
-            assert await indexes.of(dances) is other
+            assert await indexes.get(dances) is other
     finally:
         slow.let.set()
         assert await again is first

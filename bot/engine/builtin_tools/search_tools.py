@@ -229,16 +229,16 @@ class ToolIndexes:
         self._indexes: list[_Indexed] = []
         self._lock = asyncio.Lock()
 
-    async def of(self, offered: ToolSet) -> ToolIndex:
+    async def get(self, offered: ToolSet) -> ToolIndex:
         """Return the index of these tools. Comparison and indexing run in a thread because thousands of tools take
         long.
         """
         tools = offered.tools
         about = {guide.server: guide.description for guide in offered.guidance if guide.description}
-        if (cached := self._cached(tools, about)) is not None:
+        if (cached := self._find_cached(tools, about)) is not None:
             return cached
         async with self._lock:  # one at a time, and of equal tools only one
-            if (cached := self._cached(tools, about)) is not None:
+            if (cached := self._find_cached(tools, about)) is not None:
                 return cached
             indexed = await asyncio.to_thread(_build, tools, about, tuple(self._indexes))
             self._indexes = [indexed, *(other for other in self._indexes if other.index is not indexed.index)][
@@ -246,7 +246,7 @@ class ToolIndexes:
             ]
             return indexed.index
 
-    def _cached(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> ToolIndex | None:
+    def _find_cached(self, tools: tuple[Tool, ...], about: Mapping[str, str]) -> ToolIndex | None:
         for n, indexed in enumerate(self._indexes):
             if indexed.is_of(tools, about):
                 self._indexes.insert(0, self._indexes.pop(n))
@@ -401,7 +401,7 @@ class SearchTools:
         query = call.arguments.get("query")
         if call.unreadable or not isinstance(query, str) or not query.strip():
             return _result(call, 'Say in "query" what the tool should do, in a few words.', is_error=True)
-        index = await self._indexes.of(await self._enabled())
+        index = await self._indexes.get(await self._enabled())
         # In a thread because thousands of tools take a while.
         return _result(call, await asyncio.to_thread(_answer, query, index))
 
@@ -450,10 +450,10 @@ def _result(call: ToolCall, text: str, *, is_error: bool = False) -> ToolResult:
 
 
 def _json(value: object) -> str:
-    text = _LINE_ENDS.sub(_escaped, json.dumps(value, ensure_ascii=False, default=dict))
+    text = _LINE_ENDS.sub(_escape, json.dumps(value, ensure_ascii=False, default=dict))
     # A server's schema may hold half a surrogate pair, which cannot be stored.
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _escaped(character: re.Match[str]) -> str:
+def _escape(character: re.Match[str]) -> str:
     return f"\\u{ord(character[0]):04x}"

@@ -110,7 +110,7 @@ class Approvers:
             return True
         return _is_one_of(member, self.admins) or (not self.admins and member.platform_admin)
 
-    def signs(self, member: Member) -> bool:
+    def is_approver(self, member: Member) -> bool:
         """Return True for approvers, API clients with an approver's token, and admins; never for guests and external
         users.
         """

@@ -138,7 +138,9 @@ class ReturnedImages:
         self._read = read
         self._cached: dict[str, bytes] = {}
 
-    async def of(self, record: TurnRecord, capabilities: Capabilities, most: int = MAX_IMAGES) -> Mapping[str, bytes]:
+    async def select(
+        self, record: TurnRecord, capabilities: Capabilities, most: int = MAX_IMAGES
+    ) -> Mapping[str, bytes]:
         """Return the newest result images that the model accepts, within the limits."""
         if not capabilities.images:
             return {}
@@ -284,7 +286,7 @@ class PromptBuilder:
                 continue
             except ContextTooLong:
                 if is_text(request):  # the tokens of a file are hardly known
-                    self._parts.estimates.refused(current_model_name(profile, model), size)
+                    self._parts.estimates.record_rejection(current_model_name(profile, model), size)
                 if not self._shorten():
                     raise
                 self._share = self._levels[0].history
@@ -294,7 +296,7 @@ class PromptBuilder:
             self._activity = _THINKING
             if is_text(request):
                 counted = completion.model or profile.model
-                self._parts.estimates.counted(counted, size, completion.usage.input_tokens)
+                self._parts.estimates.record_count(counted, size, completion.usage.input_tokens)
             if capabilities_before.tools and not model.capabilities.tools and request.tools and not completion.note:
                 self._notes.append(NO_TOOLS)
             return completion
@@ -337,7 +339,7 @@ class PromptBuilder:
         await history.read(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
         tools = self._size_of(tools_given.tools) if capabilities.tools else 0.0
         free = estimates.room(name, capabilities, ModelLimits())
-        free -= estimates.tokens(name, tools + history.fixed(capabilities))
+        free -= estimates.tokens(name, tools + history.summary_tokens(capabilities))
         room = min(self._parts.memory.tokens, round(free * self._share))
         await history.fit(name, model, max(0, room), n)
 
@@ -352,7 +354,7 @@ class PromptBuilder:
             prompt=self._parts.instructions.text(record.turn.conversation, profile.persona),
             history=self._history.messages(capabilities),
             attached=attached.messages,
-            images=await self._images.of(record, capabilities, level.images),
+            images=await self._images.select(record, capabilities, level.images),
             excerpts=self._history.excerpts,
             excerpt_lengths=_excerpt_lengths(record, level),
             shared=hint.shared,

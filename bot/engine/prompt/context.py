@@ -174,7 +174,7 @@ def _rounds(record: TurnRecord, offered: ToolSet, context: PromptContext) -> lis
 
 def _result(record: TurnRecord, step: ToolStep, context: PromptContext) -> ToolResult:
     if step.n in context.excerpt_lengths:
-        return context.excerpts.of(record.turn.seq, step, context.images, context.excerpt_lengths[step.n])
+        return context.excerpts.truncate(record.turn.seq, step, context.images, context.excerpt_lengths[step.n])
     return format_result(step, context.images)
 
 

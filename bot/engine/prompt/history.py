@@ -177,7 +177,7 @@ class _Results:
         seq = self.of.turn.seq
         if (seq, step.n) in self.withheld:
             return ToolResult(step.call.id, (OwnWords(WITHHELD_RESULT),), is_error=True)
-        return self.excerpts.of(seq, step)
+        return self.excerpts.truncate(seq, step)
 
     def address(self, step: ToolStep) -> str:
         """Return the id of a large result; empty for all others."""
@@ -333,7 +333,7 @@ async def _completion(events: AsyncGenerator[ModelEvent, None], attempt: Request
 
 
 def _conversation(before: str, oldest: Sequence[HistoryTurn], room: float) -> str:
-    parts = [f"What you wrote down of the time before:\n    {_indented(before)}"] if before else []
+    parts = [f"What you wrote down of the time before:\n    {_indent(before)}"] if before else []
     longest = _LONGEST_MESSAGE
     while True:
         lines = [_line(message, longest) for turn in oldest for message in turn.messages]
@@ -366,10 +366,10 @@ def _line(message: Message, longest: int) -> str:
     calls = [f"(You called {resolve_called_tool(call)})" for call in message.tool_calls]
     text = "\n".join(filter(None, (*texts, *calls)))
     text = text if len(text) <= longest else f"{text[:longest]}…"
-    return f"{_SPEAKERS.get(message.role, 'A person')}: {_indented(text)}"
+    return f"{_SPEAKERS.get(message.role, 'A person')}: {_indent(text)}"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """Indent all lines but the first, so that no line imitates another speaker."""
     return "\n    ".join(text.splitlines())
 
@@ -450,7 +450,7 @@ class HistoryPrompt:
             self._notes.append(HISTORY_EXCLUDED)
         self._included = False
 
-    def fixed(self, capabilities: Capabilities) -> float:
+    def summary_tokens(self, capabilities: Capabilities) -> float:
         """Return the estimated tokens of the summary."""
         return estimate_messages(self._summary(capabilities))
 

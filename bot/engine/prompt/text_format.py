@@ -97,7 +97,7 @@ class ResultTruncator:
         self._readable = readable
         self.given = False
 
-    def of(
+    def truncate(
         self, seq: int, step: ToolStep, images: Mapping[str, bytes] = _NO_IMAGES, characters: int = HEAD
     ) -> ToolResult:
         """Return the result of a call in turn `seq`; of a large one the first `characters`."""

@@ -52,37 +52,37 @@ class Estimates:
 
     def tokens(self, model: str, estimate: float) -> int:
         """Return an estimate in this model's tokens."""
-        return round(estimate * self._of(model).ratio)
+        return round(estimate * self._find(model).ratio)
 
     def estimate(self, model: str, tokens: float) -> float:
         """Return this model's tokens as an estimate."""
-        return tokens / self._of(model).ratio
+        return tokens / self._find(model).ratio
 
     def room(self, model: str, capabilities: Capabilities, limits: ModelLimits) -> int:
         """Return the most tokens of a request: the window less the reply and a reserve, and below the last rejected
         size.
         """
-        window, observed = capabilities.context_tokens, self._of(model)
+        window, observed = capabilities.context_tokens, self._find(model)
         room = round(window * (1 - _RESERVE)) - reply_limits(limits, capabilities).max_tokens
         return min(room, round(observed.too_long * observed.ratio * _SAFETY_FACTOR)) if observed.too_long else room
 
-    def counted(self, model: str, estimate: float, tokens: int) -> None:
+    def record_count(self, model: str, estimate: float, tokens: int) -> None:
         """Learn from the service's count of input tokens; 0 if it does not count."""
         if estimate < _MIN_ESTIMATE or tokens < estimate * _MIN_RATIO:
             return
-        observed = self._of(model)
+        observed = self._find(model)
         ratio = observed.ratio + _WEIGHT * (min(_MAX_RATIO, tokens / estimate) - observed.ratio)
         # The limit rises slowly: the request may have been rejected for another reason.
         self._remember(
             model, _Observations(ratio, observed.too_long * _RECOVERY_FACTOR if observed.too_long > estimate else 0.0)
         )
 
-    def refused(self, model: str, estimate: float) -> None:
+    def record_rejection(self, model: str, estimate: float) -> None:
         """Learn that the service rejected a request of this size as too long."""
-        observed = self._of(model)
+        observed = self._find(model)
         self._remember(model, replace(observed, too_long=max(_SMALLEST, min(observed.too_long or estimate, estimate))))
 
-    def _of(self, model: str) -> _Observations:
+    def _find(self, model: str) -> _Observations:
         return self._observations.get(model, _Observations())
 
     def _remember(self, model: str, observed: _Observations) -> None:
