@@ -45,7 +45,7 @@ _HOOK_PROBLEMS = {408: "too slow\n", 413: "too large\n"}
 # -------------------- hooks of platforms
 
 
-class Answer(Protocol):
+class HookResponse(Protocol):
     """Response of a hook."""
 
     @property
@@ -72,7 +72,7 @@ class Hook(Protocol):
     def largest_body(self) -> int:
         """Longest body in bytes. Longer ones are answered with 413."""
 
-    async def answer(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def respond(self, headers: Mapping[str, str], body: bytes) -> HookResponse:
         """Authenticate and handle one request. Never raises."""
 
 
@@ -86,8 +86,8 @@ def hook_route(hook: Hook) -> Route:
             return PlainTextResponse(_HOOK_PROBLEMS.get(problem.status, ""), problem.status)
         # A platform hangs up after its timeout and does not repeat an interaction.
         request.scope["state"][FINISHES] = True
-        answer = await hook.answer(dict(request.headers), body)
-        return Response(answer.body, answer.status, dict(answer.headers))
+        response = await hook.respond(dict(request.headers), body)
+        return Response(response.body, response.status, dict(response.headers))
 
     return Route(hook.path, respond, methods=["POST"])
 

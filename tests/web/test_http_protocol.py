@@ -166,7 +166,7 @@ class Hook:
     path: str = "/hook"
     largest_body: int = 2_000
 
-    async def answer(self, headers: Mapping[str, str], body: bytes) -> Hook.Taken:
+    async def respond(self, headers: Mapping[str, str], body: bytes) -> Hook.Taken:
         return Hook.Taken(body=body.decode())
 
     @dataclasses.dataclass

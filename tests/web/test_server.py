@@ -30,7 +30,7 @@ class Recorder:
     largest_body: int = 10
     bodies: list[bytes] = field(default_factory=list)
 
-    async def answer(self, headers: Mapping[str, str], body: bytes) -> Said:
+    async def respond(self, headers: Mapping[str, str], body: bytes) -> Said:
         self.bodies.append(body)
         return Said(202, {"x-was": headers.get("x-is", "")}, body.decode())
 
@@ -52,10 +52,10 @@ async def test_a_hook_does_what_it_was_asked_although_the_platform_hung_up() -> 
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     class Slow(Recorder):
-        async def answer(self, headers: Mapping[str, str], body: bytes) -> Said:
+        async def respond(self, headers: Mapping[str, str], body: bytes) -> Said:
             begun.set()
             await go_on.wait()
-            return await super().answer(headers, body)
+            return await super().respond(headers, body)
 
     hook = Slow()
     async with serve(application([hook]), "127.0.0.1", 0) as port:

@@ -138,7 +138,7 @@ async def _close(handler: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpResponse:
     """Response to a request of Slack."""
 
     status: int
@@ -169,26 +169,28 @@ class EventsEndpoint:
         """Stop accepting events: Slack sends later ones again."""
         self._app = None
 
-    async def answer(self, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
-        """Answer one POST request. Never raises."""
+    async def respond(self, headers: Mapping[str, str], body: bytes) -> HttpResponse:
+        """Return the response to a POST request. Never raises."""
         if len(body) > LARGEST_BODY:
-            return HttpAnswer(413)
+            return HttpResponse(413)
         try:
             text = body.decode()
         except UnicodeDecodeError:
-            return HttpAnswer(400)
+            return HttpResponse(400)
         lower_headers = {name.lower(): value for name, value in headers.items()}
         if not self._is_signed(lower_headers, text):
-            return HttpAnswer(401)
+            return HttpResponse(401)
         if self._app is None:
-            return HttpAnswer(503, {"Retry-After": "5"})
+            return HttpResponse(503, {"Retry-After": "5"})
         try:
             request = AsyncBoltRequest(body=text, headers={name: [value] for name, value in lower_headers.items()})
             response = await self._app.async_dispatch(request)
         except Exception:
             log.exception("event from Slack not processed")
-            return HttpAnswer(500)
-        return HttpAnswer(response.status, {name: value[0] for name, value in response.headers.items()}, response.body)
+            return HttpResponse(500)
+        return HttpResponse(
+            response.status, {name: value[0] for name, value in response.headers.items()}, response.body
+        )
 
     def _is_signed(self, headers: Mapping[str, str], body: str) -> bool:
         timestamp, signature = headers.get("x-slack-request-timestamp", ""), headers.get("x-slack-signature", "")

@@ -26,7 +26,7 @@ async def over_http(place: ConnectedBot) -> AsyncIterator[tuple[str, EventsEndpo
     assert hook is not None
 
     async def events(request: web.Request) -> web.Response:
-        answer = await hook.answer(request.headers, await request.read())
+        answer = await hook.respond(request.headers, await request.read())
         return web.Response(status=answer.status, headers=answer.headers, text=answer.body)
 
     app = web.Application(client_max_size=4 * LARGEST_BODY)
@@ -89,14 +89,14 @@ async def test_what_is_no_request_of_slacks_is_refused_before_anybody_reads_it(
     headers: dict[str, str], body: bytes, status: int
 ) -> None:
     async with connected_bot(listening=False) as place, over_http(place) as (_, hook):
-        assert (await hook.answer(headers, body)).status == status
+        assert (await hook.respond(headers, body)).status == status
 
 
 async def test_before_anybody_listens_slack_is_told_to_come_again() -> None:
     async with connected_bot(listening=False) as place:
         hook = EventsEndpoint(place.slack.app.signing_secret)
         posts = place.slack.deliver_by_http("http://127.0.0.1:9/")
-        assert (await hook.answer(posts.signed("{}"), b"{}")).status == 503
+        assert (await hook.respond(posts.signed("{}"), b"{}")).status == 503
 
 
 async def test_it_says_whether_messages_arrive() -> None:
