@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from bot.chat.rejection_messages import NOT_SHARED, error_message
+from bot.chat.reply_messages import reply_text
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.errors import CountersignError, DeliveryFailed
@@ -19,6 +20,7 @@ from bot.rendering.text_safety import single_line
 log = logging.getLogger(__name__)
 
 REPLY_SECONDS = 300.0
+WHOLE_REPLY = "answer.txt"
 
 
 class Responder(Protocol):
@@ -31,8 +33,8 @@ class Responder(Protocol):
     async def progress(self, reply: Reply) -> None:
         """Show a reply that another one may follow. May be skipped."""
 
-    async def finish(self, reply: Reply) -> None:
-        """Show the last reply."""
+    async def finish(self, reply: Reply) -> bool:
+        """Show the last reply. Return False if something is omitted, because it exceeds a message."""
 
     async def open_form(self, form: Form) -> bool:
         """Open a form now. Return False if that is impossible."""
@@ -73,7 +75,8 @@ class CommandRunner:
             last = await self._show_replies(replies, request, responder)
         if last is None:
             return
-        await responder.finish(last)
+        if not await responder.finish(last):
+            await share_file(responder, ReplyFile(WHOLE_REPLY, reply_text(last), "text/plain"), private=last.private)
         if last.document is not None:
             await share_file(responder, last.document, private=last.private)
 

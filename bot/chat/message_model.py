@@ -121,7 +121,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Markdown:
-    """Text of the model, in the platform's Markdown."""
+    """Text in Markdown: of the model, formatted for the platform, or of a command."""
 
     text: str
 
@@ -138,6 +138,22 @@ class Caption:
     """Small lines of plain text, such as the state of a tool call."""
 
     lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of literal cells below headings."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names with literal values, possibly of several lines. If `unlinked` is True, web addresses are no links."""
+
+    facts: tuple[tuple[str, str], ...]
+    unlinked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +206,39 @@ class MenuEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkButton:
+    """A button that opens an https page."""
+
+    label: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class Buttons:
-    """Buttons in as many rows as they need. `more` are rarer actions, for platforms with room for a menu."""
+    """Buttons in as many rows as they need. `more` are rarer actions, for platforms with room for a menu. `links` come
+    first.
+    """
 
     buttons: tuple[Button, ...]
     more: tuple[MenuEntry, ...] = ()
+    links: tuple[LinkButton, ...] = ()
 
 
 Block = (
-    Heading | Paragraph | Footer | Details | Quote | Arguments | Markdown | Code | Caption | Feedback | Rule | Buttons
+    Heading
+    | Paragraph
+    | Footer
+    | Details
+    | Quote
+    | Arguments
+    | Markdown
+    | Code
+    | Caption
+    | Table
+    | Facts
+    | Feedback
+    | Rule
+    | Buttons
 )
 
 

@@ -20,7 +20,7 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 from block_kit_html import home, message, modal, page  # noqa: E402 - found through the line above
 from photographs import photograph  # noqa: E402
 
-from bot.chat.actions import ApprovalRef, OpenConfirmation  # noqa: E402
+from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm  # noqa: E402
 from bot.chat.elicitation_forms import ElicitationForms  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
@@ -77,7 +77,9 @@ def pictures() -> Mapping[str, str]:
             thread(sample_views.QUEUED), thread(sample_views.FAILED), thread(sample_views.SETTLED["unknown"])
         ),
         "everything": page(modal(call_modal(call))),
-        "reasons": page(modal(deny_modal(ApprovalRef("3a7f3c2e9b", 1), "")), modal(confirm_modal(removal, ""))),
+        "reasons": page(
+            modal(deny_modal(OpenDenyForm(ApprovalRef("3a7f3c2e9b", 1)), "")), modal(confirm_modal(removal, ""))
+        ),
         "command": page(
             *(message(command_reply(each).blocks, only_you=True) for each in (sample_views.LISTING, sample_views.SHOWN))
         ),

@@ -459,6 +459,17 @@ async def test_a_call_by_hand_in_a_thread_runs_there(listening: Workspace) -> No
     assert listening.posted(view.turn.conversation)[-1] == message
 
 
+async def test_a_reply_that_exceeds_a_message_comes_along_as_a_file(listening: Workspace) -> None:
+    lines = "\n".join(f"- server {number} has a long description" for number in range(900))
+    view, message = await with_button(listening, LIST, [Reply(lines, details=(("cause", "unknown"),))])
+    await listening.press(listening.priya, message, LIST)
+    await listening.see(listening.priya, view.turn.conversation, "server 0 ")
+    await listening.fake.until(lambda: listening.private_files(listening.priya))
+    ((name, content),) = listening.private_files(listening.priya)
+    assert name == "answer.txt"
+    assert f"{lines}\n\ncause: unknown" in content.decode()
+
+
 async def test_a_command_that_takes_too_long_says_so(listening: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_runner, "REPLY_SECONDS", 0.05)
     view, message = await with_button(listening, LIST, [Reply("Two servers.")])

@@ -49,5 +49,5 @@ async def test_the_link_to_a_sign_in_leads_where_it_should_and_its_address_stand
     sheet = discord_sheet(reply)
     assert f"[Sign in to web-search](<{url}>)" in sheet.text
     assert url in sheet.text.replace("\\", "").partition("whole address")[2]
-    assert sheet.documents == ()
+    assert sheet.is_whole
     assert url in reply_text(reply).partition("whole address: ")[2]

@@ -149,6 +149,10 @@ class Workspace(ABC):
         """The form that a user has open; empty if there is none."""
 
     @abstractmethod
+    def private_files(self, user: Any) -> list[tuple[str, bytes]]:
+        """Files that the bot shares with this user alone."""
+
+    @abstractmethod
     async def ask_about(self, user: Any, message: Any) -> None:
         """Choose *Ask about this* for a message of a user, which opens a form."""
 
@@ -305,6 +309,10 @@ class SlackWorkspace(Workspace):
     def form(self, user: Any) -> str:
         return "".join(f"{modal.drawn} {modal.words}" for modal in self.fake.modals(user)[-1:])
 
+    def private_files(self, user: Any) -> list[tuple[str, bytes]]:
+        posted = self.fake.posted(self.fake.dm(user))
+        return [(file.name, file.content) for message in posted for file in message.files]
+
     async def ask_about(self, user: Any, message: Any) -> None:
         await self.fake.shortcut(user, "cs.ask", message)
         await self.fake.until(lambda: self.form(user))
@@ -412,6 +420,12 @@ class DiscordWorkspace(Workspace):
         except LookupError:
             return ""
 
+    def private_files(self, user: Any) -> list[tuple[str, bytes]]:
+        posted = (message for channel in self.fake.world.channels.values() for message in self.fake.posted(channel))
+        return [
+            (file.name, file.content) for message in posted for file in message.files if message.ephemeral_to == user.id
+        ]
+
     async def ask_about(self, user: Any, message: Any) -> None:
         commands = self.fake.app.commands
         await self.fake.until(lambda: ASK_ABOUT_THIS in [entry["name"] for entry in commands.get("", [])])
@@ -506,6 +520,11 @@ class PlainWorkspace(Workspace):
     def form(self, user: Any) -> str:
         form = self.fake.form(user)
         return f"{form.text} {form.commands}" if form is not None else ""
+
+    def private_files(self, user: Any) -> list[tuple[str, bytes]]:
+        return [
+            file for message in self.fake.messages.values() if message.only_for == user.id for file in message.files
+        ]
 
     async def ask_about(self, user: Any, message: Any) -> None:
         raise NotImplementedError("the service has no menu of messages")

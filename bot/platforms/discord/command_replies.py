@@ -1,7 +1,6 @@
 """Replies to commands as Discord messages: text and buttons as a value, and as components.
 
-Cells and details of a reply are escaped; its text is trusted Markdown. A reply that exceeds a message says by how much
-and has the whole text as a file. Replies use Components V2 throughout, because an edit cannot remove that flag.
+Cells and details of a reply are escaped. Replies use Components V2 throughout, because an edit cannot remove that flag.
 """
 
 from __future__ import annotations
@@ -12,8 +11,10 @@ from typing import Any
 
 import discord
 
-from bot.chat.actions import ActionEncoder, OpenConfirmation, OpenForm, RunCommand
-from bot.domain.commands import ActionStyle, Form, PageInfo, Reply, ReplyAction, ReplyFile
+from bot.chat.actions import ActionEncoder, OpenForm
+from bot.chat.message_model import Block, Button, Buttons, ButtonStyle, Caption, Facts, LinkButton, Markdown, Table
+from bot.chat.reply_messages import reply_message
+from bot.domain.commands import Form, Reply
 from bot.platforms.discord.components import (
     BUTTON_LABEL,
     BUTTONS_A_ROW,
@@ -26,42 +27,35 @@ from bot.platforms.discord.components import (
 from bot.platforms.discord.markdown import WIDEST_TABLE, dialect, inline_code
 from bot.platforms.discord.markup import break_links, escape, escape_code_fence, shorten_label, utf16_length
 from bot.rendering.text_columns import columns, widest
-from bot.rendering.text_safety import open_label, safe_url, single_line, strip_control
+from bot.rendering.text_safety import single_line, strip_control
 
 V2 = 1 << 15
 """IS_COMPONENTS_V2 among the flags of a message."""
 
 _STYLES = {
-    ActionStyle.PLAIN: discord.ButtonStyle.secondary,
-    ActionStyle.PRIMARY: discord.ButtonStyle.primary,
-    ActionStyle.DANGER: discord.ButtonStyle.danger,
+    ButtonStyle.PLAIN: discord.ButtonStyle.secondary,
+    ButtonStyle.PRIMARY: discord.ButtonStyle.primary,
+    ButtonStyle.POSITIVE: discord.ButtonStyle.success,
+    ButtonStyle.DANGER: discord.ButtonStyle.danger,
 }
 View = discord.ui.LayoutView
 
 
 @dataclass(frozen=True, slots=True)
-class OpenLink:
-    """Leave Discord for a page, without telling the bot."""
-
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Button:
-    """A button below a reply: runs a command, asks for a confirmation, or opens a form or a page."""
+class FormButton:
+    """A button that opens a form."""
 
     label: str
-    does: RunCommand | OpenConfirmation | OpenForm | OpenLink
-    tone: ActionStyle = ActionStyle.PLAIN
+    form: Form
 
 
 @dataclass(frozen=True, slots=True)
 class CommandReply:
-    """An answer as it is shown, of at most DISPLAYED characters. `documents` go along with it as files."""
+    """A reply as it is shown, of at most DISPLAYED characters. `is_whole` is False if something is omitted."""
 
     text: str
-    buttons: tuple[Button, ...] = ()
-    documents: tuple[ReplyFile, ...] = ()
+    buttons: tuple[Button | LinkButton | FormButton, ...] = ()
+    is_whole: bool = True
 
 
 def layout(sheet: CommandReply, encoder: ActionEncoder) -> View:
@@ -77,11 +71,13 @@ def layout(sheet: CommandReply, encoder: ActionEncoder) -> View:
             row = discord.ui.ActionRow()
             view.add_item(row)
         label = shorten_label(button.label, BUTTON_LABEL) or "…"
-        if isinstance(button.does, OpenLink):
-            row.add_item(discord.ui.Button(label=label, url=button.does.address))
+        if isinstance(button, LinkButton):
+            row.add_item(discord.ui.Button(label=label, url=button.url))
             continue
-        texts.append(encoder.encode(button.does, texts))
-        row.add_item(discord.ui.Button(label=label, style=_STYLES[button.tone], custom_id=to_custom_id(texts[-1])))
+        style = discord.ButtonStyle.primary if isinstance(button, FormButton) else _STYLES[button.style]
+        action = OpenForm(button.form) if isinstance(button, FormButton) else button.action
+        texts.append(encoder.encode(action, texts))
+        row.add_item(discord.ui.Button(label=label, style=style, custom_id=to_custom_id(texts[-1])))
     view.stop()
     return view
 
@@ -102,8 +98,7 @@ def message_body(view: View) -> dict[str, Any]:
 
 ROOM = 3_600
 """Limit of a reply in `display_length`; the rest is for the page number and the count of omitted text."""
-NAME_LIMIT, CELL_LIMIT, DETAIL_LIMIT = 60, 300, 900
-DONE = "Done."
+NAME_LIMIT, DETAIL_LIMIT = 60, 900
 NEEDS_FORM = "This needs a form."
 
 
@@ -122,17 +117,14 @@ class _Piece:
 
 def command_reply(reply: Reply) -> CommandReply:
     """Return a reply as a message."""
-    pieces = list(_pieces(reply))
-    text, left = _fitting(pieces)
-    if left:
-        text = f"{text}\n-# … {left} more characters: see the file"
-    if reply.page is not None:
-        text = f"{text}\n-# Page {reply.page.number} of {reply.page.of}"
-    buttons = (*_link(reply.link), *map(_button, reply.actions), *(_turning(reply.page) if reply.page else ()))
-    documents = (reply.document,) if reply.document is not None else ()
-    if left or any(len(value) > DETAIL_LIMIT for _, value in reply.details):
-        documents = (ReplyFile("answer.txt", whole(reply), "text/plain"), *documents)
-    return CommandReply(text, buttons, documents)
+    blocks = reply_message(reply).blocks
+    text, omitted = _fitting([piece for block in blocks if (piece := _piece(block)) is not None])
+    if omitted:
+        text = f"{text}\n-# … {omitted} more characters: see the file"
+    captions = (f"-# {escape(line)}" for block in blocks if isinstance(block, Caption) for line in block.lines)
+    is_whole = not omitted and all(len(value) <= DETAIL_LIMIT for _, value in reply.details)
+    buttons = tuple(button for block in blocks if isinstance(block, Buttons) for button in _buttons(block))
+    return CommandReply("\n".join((text, *captions)), buttons, is_whole)
 
 
 def form_reply(form: Form, *, begun: bool = False) -> CommandReply:
@@ -151,42 +143,29 @@ def form_reply(form: Form, *, begun: bool = False) -> CommandReply:
             lines += [f"-# or on one line: {inline_code(single_line(form.instead, 500))}"]
     label = "Correct it" if wrong else "Continue" if begun else "Open the form"
     text, _ = _fitting([_Piece(tuple(lines))])
-    return CommandReply(text, (Button(label, OpenForm(form), ActionStyle.PRIMARY),))
+    return CommandReply(text, (FormButton(label, form),))
 
 
-def whole(reply: Reply) -> str:
-    """Return the whole reply as plain text, for a file."""
-    parts = [strip_control(reply.text).strip()]
-    if reply.table is not None and reply.table.rows:
-        parts.append(
-            columns([[strip_control(cell) for cell in row] for row in (reply.table.headings, *reply.table.rows)])
-        )
-    parts += [f"{strip_control(name)}: {strip_control(value)}" for name, value in reply.details]
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _pieces(reply: Reply) -> Iterator[_Piece]:
-    text = strip_control(reply.text).strip()
-    rows = reply.table.rows if reply.table is not None else ()
-    if not (text or rows or reply.details):
-        text = DONE
-    if text:
-        yield _Piece(tuple(dialect(f"⚠ {text}" if reply.failed else text).split("\n")))
-    if reply.table is not None and rows:
-        yield _table(reply.table.headings, rows)
-    if reply.details:
-        # Beside a link that somebody is to follow with care there is no other.
-        drawn = break_links if reply.link else escape
-        yield _Piece(tuple(_fact(name, value, drawn) for name, value in reply.details))
+def _piece(block: Block) -> _Piece | None:
+    """Return the lines of a block, None for captions and buttons."""
+    match block:
+        case Markdown(text):
+            return _Piece(tuple(dialect(text).split("\n")))
+        case Table(headings, rows):
+            return _table(headings, rows)
+        case Facts(facts, unlinked):
+            drawn = break_links if unlinked else escape
+            return _Piece(tuple(_fact(name, value, drawn) for name, value in facts))
+        case _:
+            return None
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> _Piece:
     """Return a monospaced table, or a list if the table is too wide for a screen."""
-    heads, *body = [[single_line(cell, CELL_LIMIT) for cell in row] for row in (headings, *rows)]
-    lines = columns([heads, *body])
+    lines = columns([headings, *rows])
     if widest(lines) <= WIDEST_TABLE:
         return _Piece(tuple(escape_code_fence(lines).split("\n")), fenced=True)
-    return _Piece(tuple(_row(heads, row) for row in body))
+    return _Piece(tuple(_row(headings, row) for row in rows))
 
 
 def _row(heads: Sequence[str], row: Sequence[str]) -> str:
@@ -198,7 +177,7 @@ def _row(heads: Sequence[str], row: Sequence[str]) -> str:
 def _fact(name: str, value: str, drawn: Callable[[str], str] = escape) -> str:
     text = strip_control(value).strip()
     more = len(text) - DETAIL_LIMIT
-    text = f"{text[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else text or "\N{EN DASH}"
+    text = f"{text[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else text
     # A second line must not look like a fact of ours.
     value = drawn(text).replace("\n", "\n> ")
     return f"**{escape(single_line(name, NAME_LIMIT))}:** {value}"
@@ -225,19 +204,7 @@ def _fitting(pieces: Sequence[_Piece]) -> tuple[str, int]:
     return "\n".join(shown), left
 
 
-def _button(action: ReplyAction) -> Button:
-    does = OpenConfirmation(action.words, action.confirm, action.label) if action.confirm else RunCommand(action.words)
-    return Button(action.label, does, action.tone)
-
-
-def _link(address: str) -> Iterator[Button]:
-    """Yield a link button; a URL that exceeds Discord's limit is only in the text."""
-    if safe_url(address) and utf16_length(address) <= LINK:
-        yield Button(open_label(address), OpenLink(address))
-
-
-def _turning(page: PageInfo) -> Iterator[Button]:
-    if page.number > 1:
-        yield Button("◀ Back", RunCommand((*page.words, "--page", str(page.number - 1))))
-    if page.number < page.of:
-        yield Button("More ▶", RunCommand((*page.words, "--page", str(page.number + 1))))
+def _buttons(block: Buttons) -> Iterator[Button | LinkButton]:
+    """Yield the buttons. A URL that exceeds Discord's limit is only in the text."""
+    yield from (link for link in block.links if utf16_length(link.url) <= LINK)
+    yield from block.buttons

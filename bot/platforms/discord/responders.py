@@ -17,14 +17,13 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 import discord
 
 from bot.chat.actions import ActionEncoder, OpenForm, PendingActions
-from bot.chat.command_runner import share_file, thread_title
+from bot.chat.command_runner import thread_title
 from bot.domain.commands import Form, Reply, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.errors import DeliveryFailed
@@ -148,15 +147,14 @@ class DirectMessageResponder:
         if not self._message:
             await self._show(command_reply(reply))
 
-    async def finish(self, reply: Reply) -> None:
-        """Show the last reply, with its whole text as a file if it exceeds a message. Raises DeliveryFailed."""
-        await self.finish_composed(command_reply(replace(reply, document=None)))
+    async def finish(self, reply: Reply) -> bool:
+        """Show the last reply. Return False if something is omitted. Raises DeliveryFailed."""
+        return await self.finish_composed(command_reply(reply))
 
-    async def finish_composed(self, reply: CommandReply) -> None:
+    async def finish_composed(self, reply: CommandReply) -> bool:
         """Show the last reply as it is composed. Raises DeliveryFailed."""
         await self._show(reply)
-        for document in reply.documents:
-            await share_file(self, document)
+        return reply.is_whole
 
     async def open_form(self, form: Form) -> bool:  # noqa: ARG002 - none opens
         """Return False: a form needs a click."""
@@ -252,11 +250,11 @@ class ChannelResponder:
         except DeliveryFailed as error:
             log.info("progress of a command not shown: %s", error)
 
-    async def finish(self, reply: Reply) -> None:
-        """Show the last reply, with its whole text as a file if it exceeds a message. Raises DeliveryFailed if both
-        ways fail.
-        """
-        await self._finish(command_reply(replace(reply, document=None)))
+    async def finish(self, reply: Reply) -> bool:
+        """Show the last reply. Return False if something is omitted. Raises DeliveryFailed if both ways fail."""
+        message = command_reply(reply)
+        await self._finish(message)
+        return message.is_whole
 
     async def open_form(self, form: Form) -> bool:
         """Open a form as the first response, if all of its text fits."""
@@ -292,9 +290,6 @@ class ChannelResponder:
             log.info("reply not shown under its command: %s", error)
             self._is_expired = True
             await self._instead.finish_composed(reply)
-            return
-        for document in reply.documents:
-            await share_file(self, document)
 
     async def _show(self, reply: CommandReply) -> None:
         if reply == self._shown:

@@ -80,10 +80,11 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, slots=True)
 class CommandReply:
-    """One message outside a turn: a command's answer, a notice."""
+    """One message outside a turn: a reply to a command, a notice. `is_whole` is False if something is omitted."""
 
     blocks: tuple[Block, ...]
     text: str
+    is_whole: bool = True
 
 
 _SILENT = ("actions", "context_actions", "divider")

@@ -45,6 +45,7 @@ from bot.platforms.slack.blocks import (
     fallback_text,
     feedback_buttons,
     link,
+    link_button,
     menu,
     moment,
     person,
@@ -146,7 +147,8 @@ _TEXTS = (Heading, Paragraph, Footer, Details, Quote, Arguments)
 
 
 def _buttons(row: Buttons) -> list[Block]:
-    return buttons([*map(_button, row.buttons), _menu(row.more)])
+    links = (link_button(link.label, link.url) for link in row.links)
+    return buttons([*links, *map(_button, row.buttons), _menu(row.more)])
 
 
 def _button(each: Button) -> Element | None:

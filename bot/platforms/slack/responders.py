@@ -105,9 +105,11 @@ class CommandResponder:
         """Show a reply that another one may follow."""
         await self._display.progress(command_reply(reply))
 
-    async def finish(self, reply: Reply) -> None:
-        """Show the last reply. Raises DeliveryFailed."""
-        await self._display.finish(command_reply(reply))
+    async def finish(self, reply: Reply) -> bool:
+        """Show the last reply. Return False if something is omitted. Raises DeliveryFailed."""
+        message = command_reply(reply)
+        await self._display.finish(message)
+        return message.is_whole
 
     async def open_form(self, form: Form) -> bool:
         """Open a form in a modal."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.commands import Field, Form, PageInfo, Reply, ReplyFile, Table
-from bot.platforms.discord.command_replies import DONE, NEEDS_FORM, command_reply, form_reply, whole
+from bot.chat.reply_messages import DONE, reply_text
+from bot.domain.commands import Field, Form, PageInfo, Reply, Table
+from bot.platforms.discord.command_replies import NEEDS_FORM, command_reply, form_reply
 from bot.platforms.discord.components import DISPLAYED
 from bot.platforms.discord.markup import utf16_length
 
@@ -17,7 +18,7 @@ def test_a_narrow_table_is_columns_in_a_code_block() -> None:
     assert sheet.text.splitlines()[:4] == ["Servers · 2", "```", "name   state", "─────  ─────"]
     assert sheet.text.count("```") == 2
     assert sheet.text.endswith("```")
-    assert sheet.documents == ()
+    assert sheet.is_whole
 
 
 def test_a_wide_table_is_a_list_whose_cells_are_named() -> None:
@@ -75,16 +76,9 @@ def test_whatever_is_answered_fits_into_a_message_and_is_kept_whole_beside_it(re
     assert utf16_length(sheet.text) <= DISPLAYED
     assert sheet.text.count("```") % 2 == 0
     assert "more characters" in sheet.text
-    (document,) = sheet.documents
-    assert document == ReplyFile("answer.txt", whole(reply), "text/plain")
+    assert not sheet.is_whole
     for _, value in reply.details:
-        assert value in document.text
-
-
-def test_a_documents_own_file_comes_along() -> None:
-    mine = ReplyFile("servers.json", "{}")
-    assert command_reply(Reply("Here.", document=mine)).documents == (mine,)
-    assert command_reply(Reply("x" * 9_000, document=mine)).documents[1:] == (mine,)
+        assert value in reply_text(reply)
 
 
 def test_a_form_that_could_not_open_says_how_else_and_what_was_wrong() -> None:

@@ -26,6 +26,7 @@ from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAct
 from bot.chat.message_handler import IncomingMessage, Location, MessageHandler, PlatformFacts
 from bot.chat.message_model import ChannelLink, Message
 from bot.chat.rejection_messages import InteractionRejected
+from bot.chat.reply_messages import reply_message
 from bot.chat.thread_context import EarlierMessages, ThreadMessage
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import WHOLE, ChannelTarget, DirectTarget, Portion
@@ -38,10 +39,9 @@ from bot.errors import CountersignError, DeliveryFailed
 from bot.ports import Commands, EngineApi
 from bot.rendering.approval_card import approval_card, whole_card
 from bot.rendering.markdown import SizeLimit
-from bot.rendering.text_safety import open_label
 from bot.rendering.timeline import ToolFile
 from tests.platforms.plain.api import PLATFORM, PlainApi, PlainApiError
-from tests.platforms.plain.rendering import PlainMessage, command, escape, plain_message
+from tests.platforms.plain.rendering import LONGEST_TEXT, PlainMessage, command, escape, plain_message
 
 ANSWER_LIMITS = chat_turns.AnswerLimits(SizeLimit(good=2_500, most=3_400, weigh=len), weigh_line=len)
 CALLS_A_CARD = 4
@@ -219,11 +219,10 @@ class TypedCommand:
     async def progress(self, reply: Reply) -> None:
         return
 
-    async def finish(self, reply: Reply) -> None:
-        lines = [reply.text, *(f"{name}: {value}" for name, value in reply.details)]
-        link = [(open_label(reply.link), reply.link)] if reply.link else []
-        actions = [(action.label, f"!run:{' '.join(action.words)}") for action in reply.actions]
-        await self._post(escape("\n".join(lines)) or "Done.", [*link, *actions])
+    async def finish(self, reply: Reply) -> bool:
+        shown = plain_message(reply_message(reply))
+        await self._post(shown.text, shown.commands)
+        return len(shown.text) < LONGEST_TEXT
 
     async def open_form(self, form: Form) -> bool:
         return await self.open_modal(OpenForm(form), None)
@@ -238,7 +237,7 @@ class TypedCommand:
         return ""
 
     async def _post(self, text: str, commands: Sequence[tuple[str, str]] = ()) -> None:
-        body = PlainMessage("", text[:3_900], tuple(commands)).body
+        body = PlainMessage("", text[:LONGEST_TEXT], tuple(commands)).body
         path = f"/channels/{self.conversation.channel}/messages"
         await self.api.call("POST", path, thread=self.conversation.thread, only_for=self.user, **body)
 

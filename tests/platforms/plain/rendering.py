@@ -10,6 +10,7 @@ from typing import Any
 from bot.chat import message_model as model
 from bot.chat.actions import Action, Approve, ConfirmApproval, FeedbackValue, SendFeedback, encode
 from bot.rendering.approval_card import argument_lines
+from bot.rendering.text_columns import columns
 from bot.rendering.text_safety import ELLIPSIS
 from tests.platforms.plain.api import PLATFORM
 
@@ -49,7 +50,7 @@ def escape(text: str) -> str:
     return text.replace("@<", "@\N{WORD JOINER}<")
 
 
-def _text(block: model.Block, room: int) -> str:
+def _text(block: model.Block, room: int) -> str:  # noqa: PLR0911 - one case for each kind of block
     match block:
         case model.Heading(text) | model.Markdown(text) | model.Code(text):
             return escape(text)
@@ -57,6 +58,10 @@ def _text(block: model.Block, room: int) -> str:
             return "".join(map(_span, spans))
         case model.Details(lines) | model.Caption(lines):
             return "\n".join(map(escape, lines))
+        case model.Table(headings, rows):
+            return escape(columns([headings, *rows]))
+        case model.Facts(facts):
+            return "\n".join(escape(f"{name}: {value}") for name, value in facts)
         case model.Quote(text):
             return "\n".join(f"> {escape(line)}" for line in text.split("\n"))
         case model.Arguments(arguments):
@@ -82,7 +87,8 @@ def _span(span: model.Span) -> str:
 def _commands(blocks: Sequence[model.Block]) -> Iterable[tuple[str, str]]:
     for block in blocks:
         match block:
-            case model.Buttons(buttons, more):
+            case model.Buttons(buttons, more, links):
+                yield from ((link.label, link.url) for link in links)
                 yield from ((button.label, command(_action(button))) for button in buttons)
                 yield from ((entry.label, command(entry.action)) for entry in more)
             case model.Feedback(turn_id):

@@ -11,8 +11,8 @@ from bot.chat.actions import OpenConfirmation, RunCommand, ViewPendingCall
 from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.turns import StepStatus
-from bot.platforms.slack.blocks import CommandReply, decode, fallback_text
-from bot.platforms.slack.command_replies import command_reply, reply_sheets
+from bot.platforms.slack.blocks import decode
+from bot.platforms.slack.command_replies import command_reply
 from bot.platforms.slack.home import NOTHING_WAITS, WELCOME, Home, PendingApprovalSummary, home_view
 from tests.platforms import sample_views
 from tests.platforms.sample_views import LISTING, NOW, SHOWN
@@ -20,15 +20,9 @@ from tests.platforms.slack.block_text import outline
 from tests.platforms.slack.payload_checks import check_message, check_view, labels, pressed
 
 
-def sheets(reply: Reply) -> tuple[CommandReply, ...]:
-    made = reply_sheets(reply)
-    for sheet in made:
-        check_message(sheet.blocks, sheet.text)
-    return made
-
-
 def drawn(reply: Reply) -> str:
-    (sheet,) = sheets(reply)
+    sheet = command_reply(reply)
+    check_message(sheet.blocks, sheet.text)
     return outline(sheet.blocks)
 
 
@@ -42,23 +36,22 @@ def test_a_reply_has_its_text_its_table_its_buttons_and_its_page() -> None:
 | 🟢 | grafana | HTTP | 12 | reads allowed |
 | 🟡 | jira | HTTP | 8 | off until reviewed |
 | ⚪ | files | stdio | 8 | off |
-[Add server](primary) [Review jira]
   . Page 1 of 3
-[More ▶]"""
+[Add server](primary) [Review jira] [More ▶]"""
     )
 
 
 def test_its_buttons_say_commands() -> None:
-    (sheet,) = reply_sheets(LISTING)
+    sheet = command_reply(LISTING)
     assert decode(*pressed(sheet.blocks, "Review jira")) == RunCommand(("mcp", "review", "jira"))
     assert decode(*pressed(sheet.blocks, "More ▶")) == RunCommand(("mcp", "list", "--page", "2"))
 
 
 def test_in_the_middle_there_are_pages_on_both_sides() -> None:
-    (sheet,) = reply_sheets(replace(LISTING, page=PageInfo(2, 3, ("mcp", "list"))))
+    sheet = command_reply(replace(LISTING, page=PageInfo(2, 3, ("mcp", "list"))))
     assert decode(*pressed(sheet.blocks, "◀ Back")) == RunCommand(("mcp", "list", "--page", "1"))
     assert "More ▶" in labels(sheet.blocks)
-    (last,) = reply_sheets(replace(LISTING, page=PageInfo(3, 3, ("mcp", "list"))))
+    last = command_reply(replace(LISTING, page=PageInfo(3, 3, ("mcp", "list"))))
     assert "More ▶" not in labels(last.blocks)
 
 
@@ -72,7 +65,7 @@ def test_details_stand_behind_their_names_and_what_needs_confirming_asks_first()
 *policy: *ask
 [Remove jira](danger)"""
     )
-    (sheet,) = reply_sheets(SHOWN)
+    sheet = command_reply(SHOWN)
     assert decode(*pressed(sheet.blocks, "Remove jira")) == OpenConfirmation(
         ("mcp", "remove", "jira"), "jira", "Remove jira"
     )
@@ -92,21 +85,13 @@ def test_an_empty_reply_says_that_it_is_done() -> None:
     assert drawn(Reply("")) == "Done."
 
 
-def test_a_table_too_large_for_slack_is_columns_over_several_messages_without_losing_a_row() -> None:
-    rows = tuple((f"server-{number}", "x" * 100) for number in range(150))
-    made = sheets(Reply("All of them:", Table(("name", "about"), rows), actions=(ReplyAction("Add", ("mcp", "add")),)))
-    assert len(made) > 1
-    text = "".join(fallback_text(sheet.blocks) for sheet in made)
-    assert all(f"server-{number} " in text for number in range(150))
-    assert [labels(sheet.blocks) for sheet in made] == [[]] * (len(made) - 1) + [["Add"]]
-
-
 def test_where_there_is_one_message_what_does_not_fit_is_counted() -> None:
     rows = tuple((f"server-{number}", "x" * 100) for number in range(150))
     sheet = command_reply(Reply("All:", Table(("name", "about"), rows), actions=(ReplyAction("Add", ("mcp", "add")),)))
     check_message(sheet.blocks, sheet.text)
-    assert "more characters, which do not fit here" in outline(sheet.blocks)
+    assert "more characters: see the file" in outline(sheet.blocks)
     assert labels(sheet.blocks) == ["Add"]
+    assert not sheet.is_whole
 
 
 def test_a_button_that_would_carry_too_much_is_left_out() -> None:
@@ -131,7 +116,6 @@ def test_whatever_a_reply_holds_slack_takes_it(
     actions: tuple[ReplyAction, ...],
 ) -> None:
     reply = Reply(text, Table(("a", "", "c"), rows), details, actions=actions)
-    sheets(reply)
     sheet = command_reply(reply)
     check_message(sheet.blocks, sheet.text)
 

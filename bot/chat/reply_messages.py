@@ -1,0 +1,87 @@
+"""Replies to commands as messages, and as text for a file if they exceed a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bot.chat.actions import OpenConfirmation, RunCommand
+from bot.chat.message_model import (
+    Block,
+    Button,
+    Buttons,
+    ButtonStyle,
+    Caption,
+    Facts,
+    LinkButton,
+    Markdown,
+    Message,
+    Table,
+)
+from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction
+from bot.rendering.text_columns import columns
+from bot.rendering.text_safety import open_label, safe_url, single_line, strip_control
+
+NAME_LIMIT = 60
+CELL_LIMIT = 300
+DONE = "Done."
+NO_VALUE = "\N{EN DASH}"
+_STYLES = {
+    ActionStyle.PLAIN: ButtonStyle.PLAIN,
+    ActionStyle.PRIMARY: ButtonStyle.PRIMARY,
+    ActionStyle.DANGER: ButtonStyle.DANGER,
+}
+
+
+def reply_message(reply: Reply) -> Message:
+    """Return a reply as a message. Its text is the bot's own Markdown; cells and details are literal."""
+    return Message("reply", tuple(_blocks(reply)))
+
+
+def reply_text(reply: Reply) -> str:
+    """Return the whole reply as plain text."""
+    parts = [strip_control(reply.text).strip()]
+    if reply.table is not None and reply.table.rows:
+        parts.append(
+            columns([[strip_control(cell) for cell in row] for row in (reply.table.headings, *reply.table.rows)])
+        )
+    parts += [f"{strip_control(name)}: {strip_control(value)}" for name, value in reply.details]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _blocks(reply: Reply) -> Iterator[Block]:
+    text = strip_control(reply.text).strip()
+    rows = reply.table.rows if reply.table is not None else ()
+    if not (text or rows or reply.details):
+        text = DONE
+    if text:
+        yield Markdown(f"⚠ {text}" if reply.failed else text)
+    if reply.table is not None and rows:
+        yield Table(_cells(reply.table.headings), tuple(map(_cells, rows)))
+    if reply.details:
+        facts = ((single_line(name, NAME_LIMIT), strip_control(value).strip()) for name, value in reply.details)
+        # A user who is to follow the reply's link with care sees no other link.
+        yield Facts(tuple((name, value or NO_VALUE) for name, value in facts), unlinked=bool(reply.link))
+    if reply.page is not None:
+        yield Caption((f"Page {reply.page.number} of {reply.page.of}",))
+    buttons = (*map(_button, reply.actions), *(_page_buttons(reply.page) if reply.page is not None else ()))
+    links = (LinkButton(open_label(reply.link), reply.link),) if safe_url(reply.link) else ()
+    if buttons or links:
+        yield Buttons(buttons, links=links)
+
+
+def _cells(row: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(single_line(cell, CELL_LIMIT) for cell in row)
+
+
+def _button(action: ReplyAction) -> Button:
+    style = _STYLES[action.tone]
+    if action.confirm:
+        return Button(action.label, OpenConfirmation(action.words, action.confirm, action.label), style)
+    return Button(action.label, RunCommand(action.words), style)
+
+
+def _page_buttons(page: PageInfo) -> Iterator[Button]:
+    if page.number > 1:
+        yield Button("◀ Back", RunCommand((*page.words, "--page", str(page.number - 1))))
+    if page.number < page.of:
+        yield Button("More ▶", RunCommand((*page.words, "--page", str(page.number + 1))))
