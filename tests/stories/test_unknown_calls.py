@@ -33,7 +33,7 @@ async def test_after_a_crash_the_next_start_says_so_and_the_call_is_checked_and_
             assert place.counted == 1
 
             await terminal.asks("/again")
-            screen = await card(terminal, "▌ Count (test)?", "▌ label  once")
+            screen = await card(terminal, "▌ Count “once” (test)?", "▌ label  once")
             assert SECOND_TRY in screen
             assert place.counted == 1
             questions = len(model.requests)

@@ -60,13 +60,13 @@ async def test_a_workflow_sends_an_email_once_it_is_signed(tmp_path: Path) -> No
             await terminal.asks("which workflows are there?")
             await terminal.shows("✓ n8n.list_workflows", "It said: send_email.")
             await terminal.asks("write to Sam about lunch")
-            await card(terminal, "n8n.send_email", "sam@example.org", "Twelve o'clock?")
+            await card(terminal, "Server n8n   Tool send_email", "sam@example.org", "Twelve o'clock?")
             assert n8n.sent == []
             terminal.press("\r")
             await terminal.shows("⊘ n8n.send_email  denied")
             assert n8n.sent == []
             await terminal.asks("do write to Sam")
-            await card(terminal, "n8n.send_email")
+            await card(terminal, "Server n8n   Tool send_email")
             terminal.press("y")
             await terminal.shows("It said: Execution 1: sent to sam@example.org.")
             await leaves(terminal)
@@ -122,13 +122,13 @@ async def test_a_database_is_read_freely_and_written_with_a_signature_and_only_w
             await terminal.asks("where does Ada live?")
             await terminal.shows("✓ db.query", "London")
             await terminal.asks("add Bo from Oslo")
-            await card(terminal, "db.insert", "Oslo")
+            await card(terminal, "Server db   Tool insert", "Oslo")
             assert kept.rows == [("Ada", "London")]
             terminal.press("y")
             await terminal.shows("It said: Added Bo.")
             assert kept.rows == [("Ada", "London"), ("Bo", "Oslo")]
             await terminal.asks("add Bo again")
-            await card(terminal, "db.insert")
+            await card(terminal, "Server db   Tool insert")
             terminal.press("y")
             await terminal.shows("Bo is a customer already")
             await leaves(terminal)
@@ -152,7 +152,7 @@ async def test_the_rules_of_a_business_are_asked_for_a_price_and_an_order_is_sig
             await terminal.asks("what do ten lamps cost?")
             await terminal.shows("✓ shop.calculate_price", "355.50 EUR")
             await terminal.asks("order them for Priya")
-            await card(terminal, "shop.process_order", "lamp", "Priya")
+            await card(terminal, "Server shop   Tool process_order", "lamp", "Priya")
             assert sold.orders == []
             terminal.press("y")
             await terminal.shows("Order 1: 10 lamp for Priya, 355.50 EUR")
