@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from textwrap import indent
 from typing import Any
 
 import discord
@@ -23,24 +22,22 @@ from discord import app_commands
 
 from bot.chat.actions import (
     ActionEncoder,
-    ApprovalRef,
-    ApproveWithGrant,
     OpenConfirmation,
     OpenDenyForm,
     OpenForm,
     PendingActions,
     encode,
 )
-from bot.chat.card_messages import NAME, call_facts, decision_buttons
+from bot.chat.call_messages import PartLimits, join_parts, whole_call
 from bot.chat.command_runner import CommandRunner
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
-from bot.chat.message_model import Message
+from bot.chat.message_model import Block, Buttons, Message, Paragraph, Text
 from bot.chat.rejection_messages import InteractionRejected
 from bot.chat.thread_context import ThreadMessage
 from bot.domain.approvals import WHOLE, Portion
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import (
     PLATFORM,
@@ -53,9 +50,8 @@ from bot.platforms.discord.channels import (
 from bot.platforms.discord.command_replies import V2
 from bot.platforms.discord.components import ACTION_LENGTH, PREFIX, Component, chosen, decode, menu, to_custom_id
 from bot.platforms.discord.context import PlatformContext
-from bot.platforms.discord.markdown import code_block
-from bot.platforms.discord.markup import escape, escape_to_limit, truncate, utf16_length
-from bot.platforms.discord.message_layout import button_components, outgoing_message, spans_text
+from bot.platforms.discord.markup import utf16_length
+from bot.platforms.discord.message_layout import button_components, content_text, outgoing_message
 from bot.platforms.discord.messages import to_thread_message
 from bot.platforms.discord.modals import (
     QUESTION,
@@ -80,16 +76,6 @@ from bot.platforms.discord.responders import (
 from bot.platforms.discord.rest import FileUpload, map_errors
 from bot.platforms.discord.users import resolve_mentions, resolve_reply_mentions
 from bot.ports import Commands
-from bot.rendering.approval_card import (
-    ApprovalCard,
-    approval_card,
-    grant_offers,
-    headline,
-    warning_lines,
-    whole_card,
-    withheld_text,
-)
-from bot.rendering.call_arguments import CardArgument
 
 log = logging.getLogger(__name__)
 
@@ -98,15 +84,9 @@ Interaction = discord.Interaction[Any]
 PATIENCE_SECONDS = 1.8
 """Seconds until the response is deferred. Discord waits for three; the rest is for the network."""
 NOT_SERVED = "I do not work on this server."
-PIECE = 1_600
-"""Characters of one value in one message, with its escapes."""
-MESSAGE = 1_900
 MOST_MESSAGES = 4
-NO_ARGUMENTS = "This call has no arguments."
 IN_THE_FILE = "All of its arguments are in the file."
-NAME_IN_FULL = "The name in full:"
 FILE = "arguments.txt"
-INDENT = "    "
 ALLOW = "Approve and allow…"
 ASK_ABOUT_THIS = "Ask about this"
 CACHED = 500
@@ -125,86 +105,35 @@ class CallDetails:
     file: FileUpload | None = None
 
 
-def call_messages(step: ToolStep) -> tuple[CallDetails, ...]:
-    """Return the messages of a call, redacted; empty for a call without an approval."""
-    return _messages(step, approval_card(step))
+def _weigh(block: Block) -> int:
+    return utf16_length(content_text((block,))) + 1
 
 
-def whole_call_messages(step: ToolStep) -> tuple[CallDetails, ...]:
-    """Return the messages of a call for an approver, with the parts that look like a secret."""
-    return _messages(step, whole_card(step))
+CALL_LIMITS = PartLimits(_weigh, piece=1_600, page=1_900, weighs_pieces=True)
 
 
-def _messages(step: ToolStep, card: ApprovalCard | None) -> tuple[CallDetails, ...]:
-    if card is None:
+def call_messages(step: ToolStep, *, whole: bool) -> tuple[CallDetails, ...]:
+    """Return the messages of a call; if `whole` is True, with the parts that look like a secret. Empty for a call
+    without an approval.
+    """
+    call = whole_call(step, CALL_LIMITS, whole=whole)
+    if call is None:
         return ()
-    title = f"**{escape(headline(step, card))}**\n{spans_text(call_facts(card).spans)}"
-    outcome = [escape(each) for each in (card.outcome, withheld_text(card)) if each]
-    arguments = [piece for argument in card.arguments for piece in _pieces(argument)]
-    contents = _joined([title, *(arguments or [NO_ARGUMENTS]), *outcome])
+    pages = join_parts((call.title, *call.arguments, call.ending), CALL_LIMITS)
     file: FileUpload | None = None
-    if len(contents) > MOST_MESSAGES:
-        contents, file = _joined([title, IN_THE_FILE, *outcome]), FileUpload(FILE, _text(card).encode())
-    *before, last = contents
-    return (*map(CallDetails, before), CallDetails(last, tuple(_buttons(step, card)), file))
+    if len(pages) > MOST_MESSAGES:
+        pages = join_parts((call.title, (Paragraph((Text(IN_THE_FILE),)),), call.ending), CALL_LIMITS)
+        file = FileUpload(FILE, call.text.encode())
+    *before, last = map(content_text, pages)
+    buttons = (component for block in call.buttons for component in _buttons(step, block))
+    return (*map(CallDetails, before), CallDetails(last, tuple(buttons), file))
 
 
-def _buttons(step: ToolStep, card: ApprovalCard) -> list[Component]:
-    if step.status is not StepStatus.AWAITING:
-        return []
-    ref = ApprovalRef(card.approval_id, card.revision)
-    offers = [(offer.label, offer.hint, ApproveWithGrant(ref, offer.word)) for offer in grant_offers(step)]
-    allowing = menu(card.approval_id, ALLOW, offers) if not card.withheld else []
-    return [*button_components(decision_buttons(step, card)), *allowing]
-
-
-def _pieces(argument: CardArgument) -> list[str]:
-    """Split one argument into messages; each begins with its name."""
-    blocks = list(_blocks(argument.full))
-    name, long_name = f"**{escape(argument.name)}**", list[str]()
-    if utf16_length(name) > NAME:
-        name, long_name = (
-            f"**{escape_to_limit(argument.name, NAME)}**",
-            [f"{NAME_IN_FULL}\n{each}" for each in _blocks(argument.name)],
-        )
-    many = len(blocks) > 1
-    pieces = [
-        f"{name}{f' ({number} of {len(blocks)})' if many else ''}\n{block}" for number, block in enumerate(blocks, 1)
-    ]
-    return [*long_name, *pieces, *(escape(truncate(line, PIECE // 2)) for line in warning_lines(argument))]
-
-
-def _blocks(value: str) -> Iterator[str]:
-    """Split a value into code blocks, at least one."""
-    start = 0
-    while True:
-        end = min(start + PIECE, len(value))
-        while utf16_length(block := code_block(value[start:end])) > PIECE and end - start > 1:
-            end = start + (end - start) * 2 // 3
-        yield block
-        start = end
-        if start >= len(value):
-            return
-
-
-def _joined(pieces: list[str]) -> list[str]:
-    """Join the pieces that fit into one message."""
-    made = [pieces[0]]
-    for piece in pieces[1:]:
-        if utf16_length(made[-1]) + utf16_length(piece) < MESSAGE:
-            made[-1] += f"\n{piece}"
-        else:
-            made.append(piece)
-    return made
-
-
-def _text(card: ApprovalCard) -> str:
-    """Return the text of a call. Values are indented, so that no line imitates another argument's name or a warning."""
-    arguments = (
-        "\n".join((f"{argument.name}:", indent(argument.full, INDENT, lambda _: True), *warning_lines(argument)))
-        for argument in card.arguments
-    )
-    return "\n\n".join(arguments) + "\n"
+def _buttons(step: ToolStep, block: Block) -> Iterator[Component]:
+    """Yield the buttons, and a menu of rarer grants below them."""
+    if isinstance(block, Buttons) and step.approval is not None:
+        yield from button_components(block)
+        yield from menu(step.approval.id, ALLOW, ((entry.label, entry.hint, entry.action) for entry in block.more))
 
 
 # -------------------- interactions
@@ -363,7 +292,7 @@ class DiscordInteraction:
 
     async def show_call(self, step: ToolStep, page: int, *, whole: bool) -> None:  # noqa: ARG002 - as above
         """Send the ephemeral messages of a call."""
-        for shown in whole_call_messages(step) if whole else call_messages(step):
+        for shown in call_messages(step, whole=whole):
             body = {
                 "content": shown.content,
                 "components": list(shown.components),

@@ -83,15 +83,15 @@ def outgoing_message(message: Message) -> OutgoingMessage:
 def answer_message(answer: Answer) -> OutgoingMessage:
     """Return a message of an answer as it should be in Discord: content, with buttons below it."""
     buttons = [row for block in answer.ending for row in _button_rows(block)]
-    content, file = _content((*answer.body, *answer.ending)), answer.file
+    content, file = content_text((*answer.body, *answer.ending)), answer.file
     if file is None:
         return OutgoingMessage(answer.name, content, tuple(buttons))
-    unattached = _content((*file.blocks, *answer.ending))
+    unattached = content_text((*file.blocks, *answer.ending))
     upload = FileUpload(file.name, file.text.encode("utf-8", "replace"))
     return OutgoingMessage(answer.name, content, tuple(buttons), upload, unattached=unattached)
 
 
-def _content(blocks: Iterable[Block]) -> str:
+def content_text(blocks: Iterable[Block]) -> str:
     """Return the texts of blocks, with blank lines between texts of one kind, apart from captions."""
     content, before = "", ""
     for block in blocks:

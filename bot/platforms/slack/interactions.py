@@ -47,7 +47,6 @@ from bot.platforms.slack.modals import (
     page_of_call,
     read_submission,
     text_input,
-    whole_call_modal,
 )
 from bot.platforms.slack.responders import (
     APART_SECONDS,
@@ -326,8 +325,7 @@ class SlackInteraction:
     async def show_call(self, step: ToolStep, page: int, *, whole: bool) -> None:
         """Show a page of a call in a modal."""
         await self._ref()
-        compose = whole_call_modal if whole else call_modal
-        view = compose(step, page, str(self._target.without_response_url))
+        view = call_modal(step, page, str(self._target.without_response_url), whole=whole)
         if self._view:
             await self._platform.api.edit("views.update", view_id=self._view, view=view)
         else:

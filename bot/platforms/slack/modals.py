@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, ViewCall, decode, encode
-from bot.chat.card_messages import call_facts, decision_buttons
+from bot.chat.call_messages import PartLimits, join_parts, whole_call
 from bot.chat.forms import REASON, TYPED, FormSubmitted, Submission
 from bot.chat.forms import read_submission as parse_submission
-from bot.chat.message_model import Heading
+from bot.chat.message_model import Block as MessageBlock
 from bot.domain.approvals import Portion
 from bot.domain.commands import Field, FieldKind, Form
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.turns import ToolStep
 from bot.platforms.slack.blocks import (
     INPUT_HINT,
     INPUT_LABEL,
@@ -34,17 +34,11 @@ from bot.platforms.slack.blocks import (
     button,
     buttons,
     plain_text,
-    preformatted,
-    rich_section,
-    rich_text,
     section,
     shortened,
     small,
-    words,
 )
 from bot.platforms.slack.message_blocks import message_blocks
-from bot.rendering.approval_card import ApprovalCard, approval_card, headline, warning_lines, whole_card, withheld_text
-from bot.rendering.call_arguments import CardArgument
 from bot.rendering.text_safety import single_line
 
 ACTION, SHOWN = "cs.action", "cs.shown"
@@ -52,7 +46,6 @@ LONGEST_REASON = 500
 DENYING = "The call will not be run. The assistant learns of it and goes on without it."
 ON_THE_LAST_PAGE = "The buttons are on the last page."
 PIECE = 2_500
-WARNINGS_A_BLOCK = 6
 PAGE_BYTES = 150_000
 PAGE_BLOCKS = 80
 
@@ -88,43 +81,32 @@ def confirm_modal(action: OpenConfirmation, keep: str) -> View:
     )
 
 
-def call_modal(step: ToolStep, page: int = 1, keep: str = "") -> View:
-    """Return one page of a call with all arguments, redacted. Its buttons are on the last page while the approval is
-    pending. A page out of range becomes the nearest one. `keep` is the modal's `private_metadata`.
+def call_modal(step: ToolStep, page: int = 1, keep: str = "", *, whole: bool = False) -> View:
+    """Return one page of a call with all arguments; if `whole` is True, with the parts that look like a secret. Its
+    buttons are on the last page, so that an approver has seen every page. A page out of range becomes the nearest one.
+    `keep` is the modal's `private_metadata`.
     """
-    return _call_window(step, approval_card(step), page, keep)
-
-
-def whole_call_modal(step: ToolStep, page: int = 1, keep: str = "") -> View:
-    """Return the same for an approver, with the parts that look like a secret."""
-    return _call_window(step, whole_card(step), page, keep)
+    call = whole_call(step, CALL_LIMITS, whole=whole)
+    if call is None or step.approval is None:
+        return modal("Call", [section("This call needs no approval.")])
+    pages = join_parts(call.arguments, CALL_LIMITS)
+    page = min(max(page, 1), len(pages))
+    blocks = message_blocks((*call.title, *pages[page - 1], *call.ending))
+    if len(pages) > 1:
+        ref = ApprovalRef(step.approval.id, step.approval.revision)
+        back = button("◀ Back", ViewCall(ref, page - 1)) if page > 1 else None
+        on = button("More ▶", ViewCall(ref, page + 1)) if page < len(pages) else None
+        blocks += [*small(f"Page {page} of {len(pages)}"), *buttons([back, on])]
+    if call.buttons:
+        blocks += message_blocks(call.buttons) if page == len(pages) else small(ON_THE_LAST_PAGE)
+    return modal("Everything in this call", blocks, metadata=keep)
 
 
 def page_of_call(step: ToolStep, page: int) -> Portion:
     """Return the number of a page and the count of pages."""
-    made = whole_card(step)
-    pages = len(_pages(made)) if made is not None else 1
+    call = whole_call(step, CALL_LIMITS, whole=True)
+    pages = len(join_parts(call.arguments, CALL_LIMITS)) if call is not None else 1
     return Portion(min(max(page, 1), pages), pages)
-
-
-def _call_window(step: ToolStep, card: ApprovalCard | None, page: int, keep: str) -> View:
-    if card is None:
-        return modal("Call", [section("This call needs no approval.")])
-    pages = _pages(card)
-    page = min(max(page, 1), len(pages))
-    ref = ApprovalRef(card.approval_id, card.revision)
-    blocks = [*message_blocks((Heading(headline(step, card)), call_facts(card))), *pages[page - 1]]
-    if len(pages) > 1:
-        back = button("◀ Back", ViewCall(ref, page - 1)) if page > 1 else None
-        on = button("More ▶", ViewCall(ref, page + 1)) if page < len(pages) else None
-        blocks += [*small(f"Page {page} of {len(pages)}"), *buttons([back, on])]
-    if step.status is StepStatus.AWAITING:
-        blocks += small(withheld_text(card)) if card.withheld else []
-        # Whoever approves has had every page before them.
-        blocks += message_blocks([decision_buttons(step, card)]) if page == len(pages) else small(ON_THE_LAST_PAGE)
-    elif card.outcome:
-        blocks.append(section(card.outcome))
-    return modal("Everything in this call", blocks, metadata=keep)
 
 
 def note_modal(title: str, text: str) -> View:
@@ -179,41 +161,12 @@ def input_block(name: str, label: str, element: Element, *, hint: str = "", requ
     return {**block, "hint": plain_text(hint, INPUT_HINT)} if hint else block
 
 
-def _pages(card: ApprovalCard) -> list[list[Block]]:
-    pages: list[list[Block]] = [[]]
-    taken = 0
-    for argument in card.arguments:
-        for block in _pieces(argument):
-            size = len(json.dumps(block))
-            if pages[-1] and (len(pages[-1]) >= PAGE_BLOCKS or taken + size > PAGE_BYTES):
-                pages.append([])
-                taken = 0
-            pages[-1].append(block)
-            taken += size
-    return pages if pages[0] else [[section("This call has no arguments.")]]
+def _weigh(block: MessageBlock) -> int:
+    """Return the size of a block in JSON."""
+    return len(json.dumps(message_blocks((block,))))
 
 
-def _pieces(argument: CardArgument) -> list[Block]:
-    """Return one argument as blocks: its name first, its warnings last."""
-    full = argument.full or " "
-    size = f"   {len(argument.full)} characters" if argument.shortened else ""
-    first_name, *more_name = [argument.name[start : start + PIECE] for start in range(0, len(argument.name), PIECE)]
-    name = rich_section(words(first_name, bold=True), words(size or " "))
-    first, *rest = [full[start : start + PIECE] for start in range(0, len(full), PIECE)]
-    lines = warning_lines(argument)
-    warnings = [
-        rich_text(rich_section(words("\n".join(lines[start : start + WARNINGS_A_BLOCK]), bold=True)))
-        for start in range(0, len(lines), WARNINGS_A_BLOCK)
-    ]
-    if not more_name:
-        return [rich_text(name, preformatted(first)), *map(_piece, rest), *warnings]
-    long_name = [rich_text(rich_section(words(piece, bold=True))) for piece in more_name]
-    return [rich_text(name), *long_name, _piece(first), *map(_piece, rest), *warnings]
-
-
-def _piece(text: str) -> Block:
-    return rich_text(preformatted(text))
-
+CALL_LIMITS = PartLimits(_weigh, piece=PIECE, page=PAGE_BYTES, most_blocks=PAGE_BLOCKS)
 
 FORM = "cs.form"
 FIELD = "field."

@@ -30,7 +30,6 @@ from bot.platforms.slack.modals import (
     note_modal,
     page_of_call,
     read_submission,
-    whole_call_modal,
 )
 from tests.platforms import sample_views
 from tests.platforms.sample_views import ADDING, a_filing
@@ -84,7 +83,7 @@ def test_what_looks_like_a_secret_is_in_the_whole_call_and_nowhere_else_and_so_i
     assert "curl" not in outline(shared)
     assert "characters look like a secret" in outline(shared)
     assert labels(shared) == ["Deny…"]
-    whole = a_window(whole_call_modal(step, 1))["blocks"]
+    whole = a_window(call_modal(step, 1, whole=True))["blocks"]
     assert str(sample_views.ROTATION["command"]) in outline(whole)
     assert decode(*pressed(whole, "Approve: Create issue")) == Approve((REF,))
 
@@ -93,7 +92,7 @@ def test_a_call_of_several_pages_is_approved_from_the_last_one() -> None:
     step = with_arguments({"token": "".join(f"[{number}]" for number in range(45_000))})
     last = page_of_call(step, 99)
     assert last.number == last.of > 2
-    pages = [a_window(whole_call_modal(step, page))["blocks"] for page in range(1, last.of + 1)]
+    pages = [a_window(call_modal(step, page, whole=True))["blocks"] for page in range(1, last.of + 1)]
     assert [any(label.startswith("Approve") for label in labels(page)) for page in pages] == [
         *[False] * (last.of - 1),
         True,
@@ -103,7 +102,9 @@ def test_a_call_of_several_pages_is_approved_from_the_last_one() -> None:
 def test_a_long_name_is_shown_to_its_end() -> None:
     name = "".join(f"[{number}]" for number in range(800))
     blocks = a_window(call_modal(with_arguments({name: "x"}), 1))["blocks"]
-    text = "".join(part["text"] for part in parts(blocks) if part.get("style") == {"bold": True})
+    text = "".join(
+        part["elements"][0]["text"] for part in parts(blocks) if part.get("type") == "rich_text_preformatted"
+    )
     assert name in text
 
 
