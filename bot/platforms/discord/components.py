@@ -1,6 +1,7 @@
-"""Messages and Discord's components as JSON: buttons below a message, layouts (Components V2), and Discord's limits.
+"""Messages as discord.py's items: buttons below a message, layouts (Components V2), and Discord's limits.
 
-Text is cut to Discord's limits. A button carries its `Action` in a `custom_id` of 100 characters; one whose action has
+The items have no callbacks: each button says itself what it does, so that any process can handle it. Text is cut to
+Discord's limits. A button carries its `Action` in a `custom_id` of 100 characters; one whose action has
 no encoding is omitted. The fields of a `custom_id` are separated by colons and contain none: ids of turns and approvals
 are letters and digits.
 """
@@ -8,14 +9,13 @@ are letters and digits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, field
 from typing import Any
 
+import discord
+
 from bot.chat import actions
-from bot.chat.actions import (
-    Action,
-)
+from bot.chat.actions import Action
 from bot.platforms.discord.markup import shorten_label, utf16_length
 from bot.platforms.discord.rest import FileUpload
 from bot.rendering.text_safety import single_line
@@ -54,11 +54,17 @@ def display_length(text: str) -> int:
 
 # -------------------- messages
 
+Item = discord.ui.Item[Any]
+Button = discord.ui.Button[Any]
+View = discord.ui.View | discord.ui.LayoutView
+Component = dict[str, Any]
+"""One component as JSON."""
+
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
     """One message of a turn. `name` is the same in every delivery of the turn. `content` is Discord Markdown, with
-    `components` below it; if empty, the components are the message (Components V2). A `file` is attached when the
+    rows of buttons below it; if empty, the items are the message (Components V2). A `file` is attached when the
     message is posted. `unattached` replaces the content if the upload is rejected; without it the message is omitted
     then. Messages are listed in their order in Discord. If `asks` is True, the message has buttons that a user needs:
     it must not be posted without its layout. `place` is its channel, empty for the conversation's. `calls` is the id of
@@ -67,17 +73,48 @@ class OutgoingMessage:
 
     name: str
     content: str = ""
-    components: tuple[Component, ...] = ()
+    items: tuple[Item, ...] = field(default=(), compare=False, repr=False)
     file: FileUpload | None = None
     asks: bool = False
     unattached: str = ""
     place: str = ""
     calls: str = ""
+    components: tuple[Component, ...] = field(default=(), init=False)
+    """The items as JSON."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "components", tuple(item.to_component_dict() for item in self.items))
 
     @property
     def laid_out(self) -> bool:
         """True if the message has components only."""
         return not self.content
+
+    def view(self) -> View | None:
+        """Return a new view of the items, or None without items. It is stopped, so that the library keeps none."""
+        if not self.items:
+            return None
+        return layout_view(self.items) if self.laid_out else button_view(self.items)
+
+
+def layout_view(items: Iterable[Item]) -> discord.ui.LayoutView:
+    """Return items as a layout."""
+    view = discord.ui.LayoutView(timeout=None)
+    for item in items:
+        view.add_item(item)
+    view.stop()
+    return view
+
+
+def button_view(rows_of_buttons: Iterable[Item]) -> discord.ui.View:
+    """Return rows of buttons or menus as the components below a plain message."""
+    view = discord.ui.View(timeout=None)
+    for number, row in enumerate(rows_of_buttons):
+        for item in row.children if isinstance(row, discord.ui.ActionRow) else ():
+            item.row = number
+            view.add_item(item)
+    view.stop()
+    return view
 
 
 # -------------------- actions of buttons
@@ -113,74 +150,38 @@ def decode(custom_id: str) -> Action | None:
     return actions.decode(text) if prefix == PREFIX else None
 
 
-Component = dict[str, Any]
-"""One component as JSON."""
-
-_ROW, _BUTTON, _SELECT, _TEXT, _SEPARATOR, _CONTAINER = 1, 2, 3, 10, 14, 17
-
-
-class ButtonStyle(IntEnum):
-    """Style of a button ("Button Styles")."""
-
-    PRIMARY = 1
-    PLAIN = 2
-    SUCCESS = 3
-    DANGER = 4
-
-
-def button(label: str, press: Action, look: ButtonStyle = ButtonStyle.PLAIN, emoji: str = "") -> Component | None:
+def button(label: str, action: Action, style: discord.ButtonStyle, emoji: str = "") -> Button | None:
     """Return a button, or None if its action exceeds the limit."""
-    custom_id = encode(press)
+    custom_id = encode(action)
     if custom_id is None:
         return None
-    made: Component = {"type": _BUTTON, "style": int(look), "custom_id": custom_id}
-    if label:
-        made["label"] = shorten_label(label, BUTTON_LABEL)
-    if emoji:
-        made["emoji"] = {"name": emoji}
-    return made
+    text = shorten_label(label, BUTTON_LABEL) if label else None
+    return discord.ui.Button(label=text, style=style, custom_id=custom_id, emoji=emoji or None)
 
 
-def menu(name: str, placeholder: str, entries: Iterable[tuple[str, str, Action]]) -> list[Component]:
+def menu(name: str, placeholder: str, entries: Iterable[tuple[str, str, Action]]) -> list[Item]:
     """Return a row with a menu of labels, hints and actions; empty without entries. `name` is unique in the message."""
     options = [
-        {"label": single_line(label, OPTION_TEXT), "description": single_line(hint, OPTION_TEXT), "value": value}
-        for label, hint, press in entries
-        if (value := encode(press)) is not None
+        discord.SelectOption(
+            label=single_line(label, OPTION_TEXT), description=single_line(hint, OPTION_TEXT), value=value
+        )
+        for label, hint, action in entries
+        if (value := encode(action)) is not None
     ]
     if not options:
         return []
-    made = {
-        "type": _SELECT,
-        "custom_id": f"{MENU}:{name}",
-        "placeholder": single_line(placeholder, PLACEHOLDER),
-        "options": options[:OPTIONS],
-    }
-    return [{"type": _ROW, "components": [made]}]
+    select: discord.ui.Select[Any] = discord.ui.Select(
+        custom_id=f"{MENU}:{name}", placeholder=single_line(placeholder, PLACEHOLDER), options=options[:OPTIONS]
+    )
+    return [discord.ui.ActionRow(select)]
 
 
-def rows(buttons: Iterable[Component | None]) -> list[Component]:
+def rows(buttons: Iterable[Button | None]) -> list[Item]:
     """Return buttons in as many rows as they need."""
-    there = [each for each in buttons if each is not None]
+    shown = [button for button in buttons if button is not None]
     return [
-        {"type": _ROW, "components": there[start : start + BUTTONS_A_ROW]}
-        for start in range(0, len(there), BUTTONS_A_ROW)
+        discord.ui.ActionRow(*shown[start : start + BUTTONS_A_ROW]) for start in range(0, len(shown), BUTTONS_A_ROW)
     ]
-
-
-def text(markdown: str) -> Component:
-    """Return Discord Markdown as a component."""
-    return {"type": _TEXT, "content": markdown}
-
-
-def separator() -> Component:
-    """Return a separator."""
-    return {"type": _SEPARATOR}
-
-
-def container(inside: Sequence[Component], colour: int) -> Component:
-    """Return a container with a colored edge."""
-    return {"type": _CONTAINER, "accent_color": colour, "components": list(inside)}
 
 
 def all_of(components: Iterable[Component]) -> Iterator[Component]:
@@ -194,4 +195,4 @@ def all_of(components: Iterable[Component]) -> Iterator[Component]:
 
 def custom_ids(components: Iterable[Component]) -> frozenset[str]:
     """Return the ids of all buttons and menus."""
-    return frozenset(str(each["custom_id"]) for each in all_of(components) if each.get("custom_id"))
+    return frozenset(str(node["custom_id"]) for node in all_of(components) if node.get("custom_id"))

@@ -47,8 +47,17 @@ from bot.platforms.discord.channels import (
     from_channel,
     open_thread,
 )
-from bot.platforms.discord.command_replies import V2
-from bot.platforms.discord.components import ACTION_LENGTH, PREFIX, Component, chosen, decode, menu, to_custom_id
+from bot.platforms.discord.components import (
+    ACTION_LENGTH,
+    PREFIX,
+    Item,
+    button_view,
+    chosen,
+    decode,
+    layout_view,
+    menu,
+    to_custom_id,
+)
 from bot.platforms.discord.context import PlatformContext
 from bot.platforms.discord.markup import utf16_length
 from bot.platforms.discord.message_layout import button_components, content_text, outgoing_message
@@ -63,9 +72,6 @@ from bot.platforms.discord.modals import (
     read_values,
 )
 from bot.platforms.discord.responders import (
-    EPHEMERAL,
-    NOBODY,
-    SUPPRESS_EMBEDS,
     ChannelResponder,
     DirectMessageResponder,
     InteractionResponse,
@@ -101,7 +107,7 @@ class CallDetails:
     """One message of a call."""
 
     content: str
-    components: tuple[Component, ...] = ()
+    buttons: tuple[Item, ...] = ()
     file: FileUpload | None = None
 
 
@@ -129,7 +135,7 @@ def call_messages(step: ToolStep, *, whole: bool) -> tuple[CallDetails, ...]:
     return (*map(CallDetails, before), CallDetails(last, tuple(buttons), file))
 
 
-def _buttons(step: ToolStep, block: Block) -> Iterator[Component]:
+def _buttons(step: ToolStep, block: Block) -> Iterator[Item]:
     """Yield the buttons, and a menu of rarer grants below them."""
     if isinstance(block, Buttons) and step.approval is not None:
         yield from button_components(block)
@@ -253,9 +259,8 @@ class DiscordInteraction:
 
     async def show(self, message: Message) -> None:
         """Send an ephemeral layout."""
-        layout = list(outgoing_message(message).components)
-        body = {"components": layout, "allowed_mentions": NOBODY, "flags": EPHEMERAL | V2}
-        await follow_up(self._platform.rest, self._interaction, body)
+        view = layout_view(outgoing_message(message).items)
+        await follow_up(self._platform.rest, self._interaction, view=view)
 
     async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:
         """Open a modal as the first response. Its id carries the action, or a token of it."""
@@ -293,14 +298,9 @@ class DiscordInteraction:
     async def show_call(self, step: ToolStep, page: int, *, whole: bool) -> None:  # noqa: ARG002 - as above
         """Send the ephemeral messages of a call."""
         for shown in call_messages(step, whole=whole):
-            body = {
-                "content": shown.content,
-                "components": list(shown.components),
-                "allowed_mentions": NOBODY,
-                "flags": EPHEMERAL | SUPPRESS_EMBEDS,
-            }
-            files = [shown.file] if shown.file is not None else ()
-            await follow_up(self._platform.rest, self._interaction, body, files)
+            files = [shown.file] if shown.file is not None else []
+            view = button_view(shown.buttons) if shown.buttons else None
+            await follow_up(self._platform.rest, self._interaction, shown.content, view=view, files=files)
 
     async def update_call(self, approval_id: str) -> None:
         """Leave the ephemeral messages of a call."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+import discord
+
 from bot.chat.actions import Action, Approve, ConfirmApproval, FeedbackValue, SendFeedback
 from bot.chat.message_model import (
     Arguments,
@@ -39,17 +41,16 @@ from bot.chat.message_model import (
 )
 from bot.chat.turn_messages import Answer
 from bot.domain.conversations import Author
-from bot.platforms.discord import components
 from bot.platforms.discord.channels import PLATFORM
 from bot.platforms.discord.components import (
     DISPLAYED,
-    Component,
+    Item,
     OutgoingMessage,
-    container,
+    button,
     display_length,
     rows,
-    separator,
 )
+from bot.platforms.discord.components import Button as DiscordButton
 from bot.platforms.discord.markdown import code_block, inline_code
 from bot.platforms.discord.markup import break_links, escape, escape_to_limit
 from bot.platforms.discord.rest import FileUpload
@@ -65,19 +66,21 @@ ORANGE, GREEN, RED, GREY = 0xE67E22, 0x2ECC71, 0xE74C3C, 0x95A5A6
 _COLORS = {Tone.PENDING: ORANGE, Tone.SUCCESS: GREEN, Tone.DANGER: RED, Tone.NEUTRAL: GREY}
 _TIME_FORMATS = {TimeFormat.CLOCK: "t", TimeFormat.EXPIRY: "R"}
 _BUTTON_STYLES = {
-    ButtonStyle.PLAIN: components.ButtonStyle.PLAIN,
-    ButtonStyle.PRIMARY: components.ButtonStyle.PRIMARY,
-    ButtonStyle.POSITIVE: components.ButtonStyle.SUCCESS,
-    ButtonStyle.DANGER: components.ButtonStyle.DANGER,
+    ButtonStyle.PLAIN: discord.ButtonStyle.secondary,
+    ButtonStyle.PRIMARY: discord.ButtonStyle.primary,
+    ButtonStyle.POSITIVE: discord.ButtonStyle.success,
+    ButtonStyle.DANGER: discord.ButtonStyle.danger,
 }
 
 
 def outgoing_message(message: Message) -> OutgoingMessage:
     """Return a message as it should be in Discord. It notifies the first user of `notifies` whose id is known."""
     inside = message_components(message.blocks)
-    layout = inside if message.tone is None else [container(inside, _COLORS[message.tone])]
+    layout: list[Item] = inside
+    if message.tone is not None:
+        layout = [discord.ui.Container(*inside, accent_colour=_COLORS[message.tone])]
     notified = next((user.id for user in message.notifies if _is_known(user)), "")
-    return OutgoingMessage(message.name, components=tuple(layout), asks=message.asks, calls=notified)
+    return OutgoingMessage(message.name, items=tuple(layout), asks=message.asks, calls=notified)
 
 
 def answer_message(answer: Answer) -> OutgoingMessage:
@@ -103,13 +106,13 @@ def content_text(blocks: Iterable[Block]) -> str:
     return content
 
 
-def _button_rows(block: Block) -> list[Component]:
+def _button_rows(block: Block) -> list[Item]:
     match block:
         case Buttons():
             return button_components(block)
         case Feedback(turn_id):
             return rows(
-                components.button("", SendFeedback(turn_id, opinion), emoji=emoji)
+                button("", SendFeedback(turn_id, opinion), discord.ButtonStyle.secondary, emoji)
                 for opinion, emoji in ((FeedbackValue.GOOD, "👍"), (FeedbackValue.BAD, "👎"))
             )
         case _:
@@ -121,7 +124,7 @@ def caption(line: str) -> str:
     return f"-# {escape(line)}"
 
 
-def message_components(blocks: Sequence[Block]) -> list[Component]:
+def message_components(blocks: Sequence[Block]) -> list[Item]:
     """Return the components of a message. Adjacent texts share one component.
 
     The arguments come first: if they have little room, `Details` keep their first line.
@@ -132,15 +135,15 @@ def message_components(blocks: Sequence[Block]) -> list[Component]:
         room = (DISPLAYED - SPARE - used) // max(count, 1) - SPARE
         if room >= LEAST_ROOM:
             break
-    native: list[Component] = []
+    native: list[Item] = []
     for kind, group in groupby(blocks, key=_component_type):
         match kind:
             case "text":
                 lines = filter(None, (_text(block, room, detail_lines) for block in group))
                 if text := "\n".join(lines):
-                    native.append(components.text(text))
+                    native.append(discord.ui.TextDisplay(text))
             case "rule":
-                native.append(separator())
+                native.append(discord.ui.Separator())
             case _:
                 native += [row for block in group for row in _button_rows(block)]
     return native
@@ -237,15 +240,15 @@ def _escaped(text: str, limit: int) -> str:
     return escape_to_limit(text, limit) if limit else escape(text)
 
 
-def button_components(row: Buttons) -> list[Component]:
+def button_components(row: Buttons) -> list[Item]:
     """Return rows of buttons, without the menu."""
     return rows(_button(each) for each in row.buttons)
 
 
-def _button(each: Button) -> Component | None:
+def _button(each: Button) -> DiscordButton | None:
     match each.action, each.confirmation:
         case Approve((card,)), Confirmation():  # Discord's buttons have no dialog
             action: Action = ConfirmApproval(card)
         case action, _:
             pass
-    return components.button(each.label, action, _BUTTON_STYLES[each.style])
+    return button(each.label, action, _BUTTON_STYLES[each.style])

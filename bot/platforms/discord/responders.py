@@ -36,7 +36,7 @@ from bot.platforms.discord.command_replies import (
     message_body,
     note_layout,
 )
-from bot.platforms.discord.components import NONCE, to_custom_id
+from bot.platforms.discord.components import NONCE, View, to_custom_id
 from bot.platforms.discord.markup import escape, truncate
 from bot.platforms.discord.modals import fits_in_modal, form_modal
 from bot.platforms.discord.rest import NO_REPLIES, UNKNOWN_MESSAGE, DiscordApiError, FileUpload, Rest, map_errors
@@ -50,18 +50,14 @@ NOT_SENT = (
     "The answer is for you alone, and I could not send it to you. Let me write to you directly, or give the command "
     "behind a slash."
 )
-SUPPRESS_EMBEDS = 1 << 2
-EPHEMERAL = 1 << 6
-SILENT = 1 << 12
+SUPPRESS_EMBEDS, EPHEMERAL, COMPONENTS_V2 = 1 << 2, 1 << 6, 1 << 15
+"""Flags of a message."""
 LONGEST = 1_900
-_WITH_THREADS = (0, 5)
-"""Channels of text and of announcements ("Channel Types"): in others no thread begins with a message."""
-NOBODY: dict[str, Any] = {"parse": []}
 
 
-def nonce_fields() -> dict[str, Any]:
-    """Return fields that make a post idempotent while the library retries it ("Create Message", `enforce_nonce`)."""
-    return {"nonce": secrets.token_hex(NONCE // 2), "enforce_nonce": True}
+def _new_nonce() -> str:
+    """Return a nonce that makes a post idempotent while the library retries it."""
+    return secrets.token_hex(NONCE // 2)
 
 
 async def post_notice(rest: Rest, channel: str, text: str, *, answering: str = "", once: str = "") -> None:
@@ -69,25 +65,31 @@ async def post_notice(rest: Rest, channel: str, text: str, *, answering: str = "
     may read it. A notice with the same reason (`once`, else `answering`) is posted once, by any process. Raises
     DeliveryFailed.
     """
-    body: dict[str, Any] = {
-        "content": truncate(escape(text), LONGEST),
-        "allowed_mentions": NOBODY,
-        "flags": SUPPRESS_EMBEDS | SILENT,
-    }
-    if answering:
-        body["message_reference"] = {"message_id": answering, "fail_if_not_exists": False}
     reason = once or answering
-    body |= {"nonce": f"s{reason}"[:NONCE], "enforce_nonce": True} if reason else nonce_fields()
+    nonce = f"s{reason}"[:NONCE] if reason else _new_nonce()
     try:
-        await _say(rest, channel, body)
+        await _post_notice(rest, channel, text, nonce, answering)
     except DiscordApiError as error:
         if error.code != NO_REPLIES:
             raise
-        await _say(rest, channel, {name: value for name, value in body.items() if name != "message_reference"})
+        await _post_notice(rest, channel, text, nonce, "")
 
 
-async def _say(rest: Rest, channel: str, body: dict[str, Any]) -> None:
-    await rest.call("POST", "/channels/{channel_id}/messages", "post a message", body=body, channel_id=channel)
+async def _post_notice(rest: Rest, channel: str, text: str, nonce: str, answering: str) -> None:
+    options: dict[str, Any] = {}
+    if answering:
+        options["reference"] = discord.MessageReference(
+            message_id=int(answering), channel_id=int(channel), fail_if_not_exists=False
+        )
+    async with rest.request("post a message") as client:
+        await client.get_partial_messageable(int(channel)).send(
+            truncate(escape(text), LONGEST),
+            nonce=nonce,
+            suppress_embeds=True,
+            silent=True,
+            allowed_mentions=_NOBODY,
+            **options,
+        )
 
 
 async def send_direct_message(rest: Rest, user: str, text: str) -> None:
@@ -100,18 +102,28 @@ async def send_direct_message(rest: Rest, user: str, text: str) -> None:
 
 async def send_ephemeral(rest: Rest, interaction: discord.Interaction[Any], text: str) -> None:
     """Send an ephemeral sentence after the interaction was acknowledged. Raises DeliveryFailed."""
-    body = {
-        "content": truncate(escape(text), LONGEST),
-        "allowed_mentions": NOBODY,
-        "flags": SUPPRESS_EMBEDS | EPHEMERAL,
-    }
-    await follow_up(rest, interaction, body)
+    await follow_up(rest, interaction, truncate(escape(text), LONGEST))
 
 
 async def follow_up(
-    rest: Rest, interaction: discord.Interaction[Any], body: dict[str, Any], files: Sequence[FileUpload] = ()
+    rest: Rest,
+    interaction: discord.Interaction[Any],
+    content: str = "",
+    *,
+    view: View | None = None,
+    files: Sequence[FileUpload] = (),
 ) -> None:
-    """Send a further response to an interaction; works after the gateway was closed. Raises DeliveryFailed."""
+    """Send a further ephemeral response to an interaction. Raises DeliveryFailed.
+
+    By the bot's REST client: the library sends ephemeral messages only through the client of the gateway, which may be
+    closed already.
+    """
+    flags = EPHEMERAL | (SUPPRESS_EMBEDS if content else COMPONENTS_V2 if view is not None else 0)
+    body: dict[str, Any] = {"allowed_mentions": {"parse": []}, "flags": flags}
+    if content:
+        body["content"] = content
+    if view is not None:
+        body["components"] = view.to_components()
     await rest.call(
         "POST",
         "/webhooks/{webhook_id}/{webhook_token}",
@@ -170,7 +182,7 @@ class DirectMessageResponder:
 
     async def share(self, file: ReplyFile, *, private: bool) -> None:  # noqa: ARG002 - the conversation is private
         """Post a file. Raises DeliveryFailed."""
-        await self._post({"allowed_mentions": {"parse": []}}, (FileUpload(file.name, file.text.encode()),))
+        await self._post(file=FileUpload(file.name, file.text.encode()).to_file())
 
     async def start_thread(self, message: InboundMessage) -> str:
         """Start a public thread. Raises DeliveryFailed."""
@@ -180,14 +192,10 @@ class DirectMessageResponder:
         if reply == self._shown:
             return
         if self._message:
-            await self._rest.call(
-                "PATCH",
-                "/channels/{channel_id}/messages/{message_id}",
-                "edit a message",
-                body=self._body(reply),
-                channel_id=self._channel,
-                message_id=self._message,
-            )
+            view = self._view(reply)
+            async with self._rest.request("edit a message") as client:
+                channel = client.get_partial_messageable(int(self._channel))
+                await channel.get_partial_message(int(self._message)).edit(view=view, allowed_mentions=_NOBODY)
         else:
             await self._begin(reply)
         self._shown = reply
@@ -196,28 +204,23 @@ class DirectMessageResponder:
         channel = channel_id_of(self._about)
         try:
             self._channel = await direct_channel(self._rest, self._user)
-            posted = await self._post(self._body(reply))
+            posted = await self._post(view=self._view(reply))
         except DiscordApiError as error:
             if error.permanent and self._channel != channel:
                 await post_notice(self._rest, channel, NOT_SENT, answering=self._answering)
             raise
-        self._message = str(posted["id"])
+        self._message = str(posted.id)
         if self._channel != channel and self._answering:
             await post_notice(self._rest, channel, SENT_DIRECTLY, answering=self._answering)
 
-    def _body(self, reply: CommandReply) -> dict[str, Any]:
+    def _view(self, reply: CommandReply) -> discord.ui.LayoutView:
         here = self._channel == channel_id_of(self._about)
-        return message_body(layout(reply, ActionEncoder(self._pending, self._user, self._about, here=here)))
+        return layout(reply, ActionEncoder(self._pending, self._user, self._about, here=here))
 
-    async def _post(self, body: dict[str, Any], files: tuple[FileUpload, ...] = ()) -> Any:
-        return await self._rest.call(
-            "POST",
-            "/channels/{channel_id}/messages",
-            "post a message",
-            body=body | nonce_fields(),
-            files=files,
-            channel_id=self._channel,
-        )
+    async def _post(self, **content: Any) -> discord.Message:
+        async with self._rest.request("post a message") as client:
+            channel = client.get_partial_messageable(int(self._channel))
+            return await channel.send(nonce=_new_nonce(), allowed_mentions=_NOBODY, **content)
 
 
 class ChannelResponder:
@@ -304,17 +307,16 @@ async def start_thread(rest: Rest, message: InboundMessage) -> str:
     DeliveryFailed.
     """
     channel_id = message.conversation.channel
-    channel = await rest.call("GET", "/channels/{channel_id}", "look at the channel", channel_id=channel_id)
-    if channel.get("type") not in _WITH_THREADS:
+    async with rest.request("look at the channel") as client:
+        channel = await client.fetch_channel(int(channel_id))
+    if not isinstance(channel, discord.TextChannel):
         return ""
-    posted = await rest.call(
-        "POST",
-        "/channels/{channel_id}/messages",
-        "post a message",
-        body=message_body(note_layout(thread_title(message))) | nonce_fields(),
-        channel_id=channel_id,
-    )
-    return await open_thread(rest, channel_id, str(posted["id"]), message.text)
+    async with rest.request("post a message") as client:
+        view = note_layout(thread_title(message))
+        posted = await client.get_partial_messageable(int(channel_id)).send(
+            view=view, nonce=_new_nonce(), allowed_mentions=_NOBODY
+        )
+    return await open_thread(rest, channel_id, str(posted.id), message.text)
 
 
 Interaction = discord.Interaction[Any]
@@ -396,8 +398,8 @@ class InteractionResponse:
 
     async def send_file(self, document: ReplyFile) -> None:
         """Send a file. Raises DeliveryFailed."""
-        body = {"allowed_mentions": NOBODY, "flags": EPHEMERAL}
-        await follow_up(self._rest, self.interaction, body, [FileUpload(document.name, document.text.encode())])
+        file = FileUpload(document.name, document.text.encode())
+        await follow_up(self._rest, self.interaction, files=[file])
 
     async def _edit(self, view: discord.ui.LayoutView) -> None:
         """Edit by the interaction's token over REST, which also works after the gateway was closed."""

@@ -341,3 +341,7 @@ class FileUpload:
 
     name: str
     data: bytes
+
+    def to_file(self) -> discord.File:
+        """Return it for the library, which reads it once."""
+        return discord.File(io.BytesIO(self.data), filename=self.name)

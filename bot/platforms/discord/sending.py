@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from time import time
 from typing import Any
+
+import discord
 
 from bot.domain.turns import Turn
 from bot.errors import DeliveryFailed
@@ -33,12 +35,9 @@ from bot.platforms.discord.rest import (
 )
 from bot.rendering.timeline import StopTurnAction
 
-SUPPRESS_EMBEDS, COMPONENTS_V2 = 1 << 2, 1 << 15
-"""Flags of a message."""
-NOBODY: Mapping[str, Any] = {"parse": [], "replied_user": False}
-"""`allowed_mentions` without notifications; without it an edit would notify all mentioned users."""
-SEARCHED = 100
-SEARCHED_PAGES = 3
+_NO_MENTIONS = discord.AllowedMentions.none()
+"""Without it an edit would notify all mentioned users."""
+SEARCHED = 300
 SKEW = 60.0
 """Seconds by which the clocks of Discord and of the database may differ."""
 OLD_SECONDS = 3600.0
@@ -60,35 +59,32 @@ class DiscordMessages:
         channel = message.place or channel_id_of(turn.conversation)
         if replaced:
             message = replace(message, calls="")  # the user whom it notifies was notified by the first one
-        body = _posted(message) | {
-            "nonce": _nonce(turn.id, message.name, *filter(None, [replaced])),
-            "enforce_nonce": True,
-        }
-        before = MessageRef.parse(replaced)
-        reference = (
-            {"message_reference": {"message_id": before.message, "fail_if_not_exists": False}}
-            if before is not None and before.channel == channel
-            else {}
-        )
+        nonce, before = _nonce(turn.id, message.name, *filter(None, [replaced])), MessageRef.parse(replaced)
+        answered = before.message if before is not None and before.channel == channel else ""
         try:
-            posted = await self._post(channel, body | reference, message)
+            posted = await self._post(channel, message, nonce, answered)
         except DiscordApiError as error:
-            if error.code != NO_REPLIES or not reference:
+            if error.code != NO_REPLIES or not answered:
                 raise
-            posted = await self._post(channel, body, message)
-        ref = str(MessageRef(channel, str(posted.get("id", ""))))
+            posted = await self._post(channel, message, nonce, "")
+        ref = str(MessageRef(channel, str(posted.id)))
         if not _shows(posted, message):
             await self.update(turn, message, ref)
         return ref
 
     async def update(self, turn: Turn, message: OutgoingMessage, ref: str) -> None:  # noqa: ARG002
-        """Edit a message, in an archived thread too."""
-        await self._change("PATCH", _parse_ref(ref), "edit a message", _edit(message))
+        """Edit a message, in an archived thread too. Existing files stay."""
+        content: dict[str, Any] = {} if message.laid_out else {"content": message.content}
+        await self._change(
+            _parse_ref(ref),
+            "edit a message",
+            lambda posted: posted.edit(**content, view=message.view(), allowed_mentions=_NO_MENTIONS),
+        )
 
     async def remove(self, ref: str) -> None:
         """Delete a message, unless it is gone."""
         try:
-            await self._change("DELETE", _parse_ref(ref), "delete a message")
+            await self._change(_parse_ref(ref), "delete a message", lambda posted: posted.delete())
         except DiscordApiError as error:
             if error.code != UNKNOWN_MESSAGE:
                 raise
@@ -98,17 +94,18 @@ class DiscordMessages:
         may not read the channel: a duplicate is better than a missing message.
         """
         channel, user = message.place or channel_id_of(turn.conversation), (await self._rest.identity()).user
-        nonce, after = _nonce(turn.id, message.name), _first_id(turn.created_at - SKEW)
-        for _ in range(SEARCHED_PAGES):
-            page = await self._page(channel, after)
-            for posted in page:
-                author, ref = posted.get("author"), str(MessageRef(channel, str(posted["id"])))
-                own = isinstance(author, dict) and author.get("id") == user and ref not in taken
-                if own and (posted.get("nonce") == nonce or _is_it(posted, message, turn)):
-                    return ref
-            if len(page) < SEARCHED:
-                break
-            after = max((str(posted["id"]) for posted in page), key=int)
+        nonce, after = _nonce(turn.id, message.name), discord.Object(_first_id(turn.created_at - SKEW))
+        try:
+            async with self._rest.request("read its messages") as client:
+                history = client.get_partial_messageable(int(channel)).history(limit=SEARCHED, after=after)
+                async for posted in history:
+                    ref = str(MessageRef(channel, str(posted.id)))
+                    own = str(posted.author.id) == user and ref not in taken
+                    if own and (str(posted.nonce) == nonce or _is_it(posted, message, turn)):
+                        return ref
+        except DiscordApiError as error:
+            if not error.permanent:
+                raise
         return ""
 
     def digest(self, message: OutgoingMessage) -> str:
@@ -122,7 +119,7 @@ class DiscordMessages:
         if not isinstance(error, DiscordApiError):
             return None
         if error.code == INVALID_BODY and message.components and not (message.asks or message.laid_out):
-            return replace(message, components=())
+            return replace(message, items=())
         if error.code in (MISSING_PERMISSIONS, TOO_LARGE) and message.unattached:
             return replace(message, content=message.unattached, file=None, unattached="")
         return None
@@ -140,47 +137,49 @@ class DiscordMessages:
         """Return True if Discord gave no response."""
         return isinstance(error, DiscordConnectionError)
 
-    async def _post(self, channel: str, body: Mapping[str, Any], message: OutgoingMessage) -> Mapping[str, Any]:
-        files = [message.file] if message.file is not None else []
-        path = "/channels/{channel_id}/messages"
-        posted = await self._rest.call("POST", path, "post a message", body=body, files=files, channel_id=channel)
-        return posted if isinstance(posted, dict) else {}
+    async def _post(self, channel: str, message: OutgoingMessage, nonce: str, answered: str) -> discord.Message:
+        """Post a message, as a reply to the message `answered` if it is given."""
+        options: dict[str, Any] = {"allowed_mentions": _NO_MENTIONS}
+        if message.calls:
+            users = [discord.Object(int(message.calls))]
+            options["allowed_mentions"] = discord.AllowedMentions(
+                everyone=False, users=users, roles=False, replied_user=False
+            )
+        if (view := message.view()) is not None:
+            options["view"] = view
+        if answered:
+            options["reference"] = discord.MessageReference(
+                message_id=int(answered), channel_id=int(channel), fail_if_not_exists=False
+            )
+        if message.file is not None:
+            options["file"] = message.file.to_file()
+        async with self._rest.request("post a message") as client:
+            return await client.get_partial_messageable(int(channel)).send(
+                message.content or None, nonce=nonce, suppress_embeds=not message.laid_out, **options
+            )
 
-    async def _change(self, method: str, ref: MessageRef, what: str, body: Mapping[str, Any] | None = None) -> None:
+    async def _change(
+        self, ref: MessageRef, what: str, change: Callable[[discord.PartialMessage], Awaitable[object]]
+    ) -> None:
         """Change a message; unarchive its thread once if needed."""
         try:
-            await self._call(method, ref, what, body)
+            await self._call(ref, what, change)
         except DiscordApiError as error:
             if error.code != ARCHIVED:
                 raise
-            path, opened = "/channels/{channel_id}", {"archived": False}
-            await self._rest.call("PATCH", path, "open a thread again", body=opened, channel_id=ref.channel)
-            await self._call(method, ref, what, body)
+            async with self._rest.request("open a thread again") as client:
+                await client.http.edit_channel(int(ref.channel), archived=False)
+            await self._call(ref, what, change)
 
-    async def _call(self, method: str, ref: MessageRef, what: str, body: Mapping[str, Any] | None) -> None:
-        await self._rest.call(
-            method,
-            "/channels/{channel_id}/messages/{message_id}",
-            what,
-            body=body,
-            patience=OLD_PATIENCE if self._is_old(ref) else ANSWER_SECONDS,
-            channel_id=ref.channel,
-            message_id=ref.message,
-        )
+    async def _call(
+        self, ref: MessageRef, what: str, change: Callable[[discord.PartialMessage], Awaitable[object]]
+    ) -> None:
+        patience = OLD_PATIENCE if self._is_old(ref) else ANSWER_SECONDS
+        async with self._rest.request(what, patience=patience) as client:
+            await change(client.get_partial_messageable(int(ref.channel)).get_partial_message(int(ref.message)))
 
     def _is_old(self, ref: MessageRef) -> bool:
         return self._clock() - _made_at(ref.message) > OLD_SECONDS
-
-    async def _page(self, channel: str, after: str) -> Sequence[Mapping[str, Any]]:
-        query: dict[str, str | int] = {"limit": SEARCHED, "after": after}
-        path = "/channels/{channel_id}/messages"
-        try:
-            page = await self._rest.call("GET", path, "read its messages", query=query, channel_id=channel)
-        except DiscordApiError as error:
-            if not error.permanent:
-                raise
-            return []
-        return [posted for posted in page if isinstance(posted, dict)] if isinstance(page, list) else []
 
 
 def _parse_ref(ref: str) -> MessageRef:
@@ -191,46 +190,32 @@ def _parse_ref(ref: str) -> MessageRef:
     return posted
 
 
-def _posted(outgoing: OutgoingMessage) -> dict[str, Any]:
-    called = {**NOBODY, "users": [outgoing.calls]} if outgoing.calls else NOBODY
-    body: dict[str, Any] = {"allowed_mentions": called, "components": list(outgoing.components)}
-    if outgoing.laid_out:
-        return body | {"flags": COMPONENTS_V2}
-    body |= {"content": outgoing.content, "flags": SUPPRESS_EMBEDS}
-    if outgoing.file is not None:
-        body["attachments"] = [{"id": 0, "filename": outgoing.file.name}]
-    return body
-
-
-def _edit(outgoing: OutgoingMessage) -> dict[str, Any]:
-    """Return the body of an edit: existing files stay, and the layout flag cannot change."""
-    body: dict[str, Any] = {"allowed_mentions": NOBODY, "components": list(outgoing.components)}
-    return body if outgoing.laid_out else body | {"content": outgoing.content, "flags": SUPPRESS_EMBEDS}
-
-
-def _shows(message: Mapping[str, Any], outgoing: OutgoingMessage) -> bool:
+def _shows(posted: discord.Message, outgoing: OutgoingMessage) -> bool:
     """Return True if a message has the content that was to be posted."""
-    ids = custom_ids(message.get("components") or ())
-    return str(message.get("content") or "") == outgoing.content.strip() and ids == custom_ids(outgoing.components)
+    return posted.content == outgoing.content.strip() and _ids_of(posted) == custom_ids(outgoing.components)
 
 
-def _is_it(message: Mapping[str, Any], outgoing: OutgoingMessage, turn: Turn) -> bool:
+def _is_it(posted: discord.Message, outgoing: OutgoingMessage, turn: Turn) -> bool:
     """Return True if a message of the bot is this one: it has the card's buttons, the answer's text, or the turn's stop
     button.
     """
-    ids = custom_ids(message.get("components") or ())
+    ids = _ids_of(posted)
     if outgoing.laid_out:
         return bool(ids & custom_ids(outgoing.components))
-    return (outgoing.file is None and encode(StopTurnAction(turn.id)) in ids) or _shows(message, outgoing)
+    return (outgoing.file is None and encode(StopTurnAction(turn.id)) in ids) or _shows(posted, outgoing)
+
+
+def _ids_of(posted: discord.Message) -> frozenset[str]:
+    return custom_ids([dict(component.to_dict()) for component in posted.components])
 
 
 def _nonce(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:NONCE]
 
 
-def _first_id(at: float) -> str:
+def _first_id(at: float) -> int:
     """Return the lowest id of an object created at that time (epoch seconds)."""
-    return str(int(max(at - EPOCH, 0.0) * 1000) << 22)
+    return int(max(at - EPOCH, 0.0) * 1000) << 22
 
 
 def _made_at(message: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import discord
 import pytest
 
 from bot.chat.actions import OpenConfirmation, RunCommand
@@ -56,9 +57,9 @@ def test_a_sentence_in_any_script_is_one_that_discord_takes(letter: str) -> None
 
 @pytest.mark.parametrize("letter", ["🙂", "日", "x"])
 def test_labels_titles_and_names_are_counted_as_discord_counts_them(letter: str) -> None:
-    made = button(letter * 300, RunCommand(("mcp", "list")))
+    made = button(letter * 300, RunCommand(("mcp", "list")), discord.ButtonStyle.secondary)
     assert made is not None
-    assert 70 <= utf16_length(made["label"]) <= 80
+    assert 70 <= utf16_length(made.label or "") <= 80
     field = Field("name", letter * 300, hint=letter * 300)
     form = form_modal(Form("f", letter * 300, (field, replace(field, name="b", error=letter * 300))), "id").to_dict()
     assert 35 <= utf16_length(form["title"]) <= 45
