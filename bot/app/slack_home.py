@@ -13,6 +13,7 @@ from functools import partial
 from time import time
 from typing import TypeVar
 
+from bot.chat.home_message import SHOWN, Home, PendingApprovalSummary
 from bot.commands.dependencies import Rights
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.elicitation_answers import OpenElicitation
@@ -20,7 +21,6 @@ from bot.domain.servers import EVERYWHERE, ServerSnapshot
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.engine.policy.rules import RuleBook, can_approve
 from bot.errors import CountersignError
-from bot.platforms.slack.home import SHOWN, Home, PendingApprovalSummary
 from bot.ports import ServerAdmin, UserActivity
 from bot.ports.reporting import read_pending_approvals
 

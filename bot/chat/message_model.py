@@ -76,6 +76,13 @@ Spans = tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Title:
+    """Title of a part of a page."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Heading:
     """Title of a card or of a call on it."""
 
@@ -225,7 +232,8 @@ class Buttons:
 
 
 Block = (
-    Heading
+    Title
+    | Heading
     | Paragraph
     | Footer
     | Details

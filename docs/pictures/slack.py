@@ -22,13 +22,14 @@ from photographs import photograph  # noqa: E402
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm  # noqa: E402
 from bot.chat.elicitation_forms import ElicitationForms  # noqa: E402
+from bot.chat.home_message import Home, PendingApprovalSummary  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
 from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep  # noqa: E402
 from bot.domain.views import TurnView  # noqa: E402
 from bot.platforms.slack.command_replies import command_reply  # noqa: E402
-from bot.platforms.slack.home import Home, PendingApprovalSummary, home_view  # noqa: E402
+from bot.platforms.slack.home import home_view  # noqa: E402
 from bot.platforms.slack.modals import (  # noqa: E402
     call_modal,
     confirm_modal,

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from bot.app.slack_home import HomeTabBuilder
+from bot.chat.home_message import SHOWN
 from bot.commands.dependencies import Rights
 from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -21,7 +22,6 @@ from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, Serv
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
-from bot.platforms.slack.home import SHOWN
 from bot.ports import ServerAdmin
 from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite

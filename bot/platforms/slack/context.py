@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bot.chat.context import ChatContext, Lookups
+from bot.chat.home_message import Home
 from bot.domain.conversations import Member
-from bot.platforms.slack.home import Home
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 

@@ -29,6 +29,7 @@ from bot.chat.message_model import (
     Text,
     Time,
     TimeFormat,
+    Title,
 )
 from bot.chat.message_model import Block as MessageBlock
 from bot.chat.turn_messages import Answer
@@ -44,6 +45,7 @@ from bot.platforms.slack.blocks import (
     fallback,
     fallback_text,
     feedback_buttons,
+    header,
     link,
     link_button,
     menu,
@@ -103,6 +105,8 @@ def message_blocks(blocks: Iterable[MessageBlock]) -> list[Block]:  # noqa: C901
                     builder.block(*small(*lines))
                 case Feedback(turn_id):
                     builder.block(feedback_buttons(turn_id))
+                case Title(text):
+                    builder.block(header(text))
                 case Rule():
                     builder.block(divider())
                 case Buttons():

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import OpenConfirmation, RunCommand, ViewPendingCall
+from bot.chat.home_message import NOTHING_WAITS, WELCOME, Home, PendingApprovalSummary
 from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.blocks import decode
 from bot.platforms.slack.command_replies import command_reply
-from bot.platforms.slack.home import NOTHING_WAITS, WELCOME, Home, PendingApprovalSummary, home_view
+from bot.platforms.slack.home import home_view
 from tests.platforms import sample_views
 from tests.platforms.sample_views import LISTING, NOW, SHOWN
 from tests.platforms.slack.block_text import outline

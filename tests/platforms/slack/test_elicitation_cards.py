@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bot.chat.actions import RunCommandInNewReply
 from bot.chat.elicitation_forms import FINISHED, SENT
+from bot.chat.home_message import Home
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
@@ -18,7 +19,6 @@ from bot.domain.views import TurnView
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.blocks import LINK_PRESSED, OutgoingMessage, decode
 from bot.platforms.slack.context import SlackLookups
-from bot.platforms.slack.home import Home
 from bot.platforms.slack.sending import TaskStatus, streams
 from bot.platforms.slack.turns import turn_messages
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.context import AudiencePolicy
+from bot.chat.home_message import Home, PendingApprovalSummary
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
 from bot.errors import DatabaseUnavailable
 from bot.platforms.slack.context import SlackLookups
-from bot.platforms.slack.home import MOST, OPEN_SECONDS, Home, HomeRefresher, PendingApprovalSummary
+from bot.platforms.slack.home import MOST, OPEN_SECONDS, HomeRefresher
 from tests.fakes.slack import User
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.rendering.turns import a_step, an_approval

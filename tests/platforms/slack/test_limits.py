@@ -10,6 +10,7 @@ import re
 import pytest
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, RunCommand
+from bot.chat.home_message import SHOWN, Home, PendingApprovalSummary
 from bot.domain.commands import Field, FieldKind, Form, Reply, ReplyAction, Table
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.slack.blocks import (
@@ -26,7 +27,7 @@ from bot.platforms.slack.blocks import (
     small,
 )
 from bot.platforms.slack.command_replies import DETAIL_LIMIT, command_reply
-from bot.platforms.slack.home import SHOWN, Home, PendingApprovalSummary, home_view
+from bot.platforms.slack.home import home_view
 from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal, form_to_modal, note_modal
 from bot.platforms.slack.sending import streams
 from bot.platforms.slack.turns import turn_messages

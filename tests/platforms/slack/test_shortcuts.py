@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from bot.chat.context import NOT_FOR_STRANGERS
+from bot.chat.home_message import Home, PendingApprovalSummary
 from bot.chat.rejection_messages import GONE, UNEXPECTED_ERROR
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import NotFound
 from bot.platforms.slack.context import SlackLookups
-from bot.platforms.slack.home import Home, PendingApprovalSummary
 from tests.fakes.slack import Team
 from tests.platforms.slack.connected_bot import connected_bot
 from tests.platforms.slack.test_action_codec import drawn, waiting
