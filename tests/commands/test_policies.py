@@ -317,7 +317,7 @@ async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> Non
     }
 
 
-async def test_a_call_without_a_ruling_or_of_another_workspace_has_nothing_to_explain() -> None:
+async def test_a_call_without_a_policy_result_or_of_another_workspace_has_nothing_to_explain() -> None:
     held = command_harness()
     held.policies.calls["approval-1"] = (HALL, happened(StepStatus.DONE, None))
     assert "no rule" in facts(await held.ask("mcp policy explain approval-1"))["decided by"]

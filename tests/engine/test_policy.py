@@ -367,7 +367,7 @@ def test_others_can_neither_sign_nor_deny_and_are_told_who_can(verdict: Decision
 
 
 @pytest.mark.parametrize("verdict", list(DecisionType))
-def test_a_signatory_may_say_both_of_anybodys_call(verdict: DecisionType) -> None:
+def test_an_approver_may_approve_and_deny_every_call(verdict: DecisionType) -> None:
     approvers = Approvers(approvers=frozenset({"slack:U1"}))
     assert objection(approvers, Member(ANA), BEN, verdict) == ""
     assert objection(approvers, Member(ANA), ANA, verdict) == ""

@@ -117,7 +117,7 @@ async def test_a_denial_reaches_the_model_with_its_reason(harness: EngineHarness
     assert words(harness.model.requests[1])[-1] == "Ana turned this call down. It was not run. Reason: use INC"
 
 
-async def test_only_a_signatory_may_approve_but_whoever_asked_may_decline(harness: EngineHarness) -> None:
+async def test_only_an_approver_may_approve_but_the_author_may_decline(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("notes__add"))
     harness.model.script = [ask_for(call("notes__add", text="milk")), say("All right.")]
     engine = harness.engine()

@@ -10,12 +10,14 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from bot.app.web import serve_web
-from bot.domain.api_clients import ApiRole
+from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.completions import Completion, ModelRequest
 from bot.errors import SettingsError
 from bot.settings import read_settings
+from bot.web.limits import CallerLimits, CallerShares
 from tests.fakes.parts import ScriptedModel, say, until
 from tests.web.api_server import Api, opened_api, scripted
 from tests.web.streams import Stream, asked, streamed
@@ -169,6 +171,40 @@ async def test_bodies_that_do_not_end_count_as_requests_in_flight(api: Api) -> N
     async with asyncio.timeout(PATIENCE):
         while (await api.get("/api/usage", token=token)).status_code == 429:
             await asyncio.sleep(0.01)
+
+
+async def test_a_request_that_is_one_too_many_does_not_reach_its_route() -> None:
+    """Over HTTP, a route behind a response that was sent already would find a client that has gone."""
+    reached: list[str] = []
+    sent: list[Message] = []
+    finish = asyncio.Event()
+
+    async def route(scope: Scope, _receive: Receive, _send: Send) -> None:
+        reached.append(scope["path"])
+        await finish.wait()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    limits = CallerLimits(route, CallerShares(requests=1))
+
+    async def request(path: str) -> None:
+        state = {"caller": ApiClient("ci", ApiRole.MEMBER), "request_id": "r"}
+        await limits({"type": "http", "method": "DELETE", "path": path, "headers": [], "state": state}, receive, send)
+
+    first = asyncio.create_task(request("/first"))
+    await until(lambda: reached == ["/first"])
+    async with asyncio.timeout(PATIENCE):
+        await request("/second")
+    assert [message["status"] for message in sent if "status" in message] == [429]
+    assert reached == ["/first"]
+    finish.set()
+    await first
+    await request("/third")
+    assert reached == ["/first", "/third"]
 
 
 async def test_where_all_tokens_have_every_stream_a_question_is_still_taken(
