@@ -2,7 +2,7 @@
 
 The same view always gives the same messages. Text stays in its message while the answer grows, so that a longer answer
 edits only its last message. Delete a posted message that is not in the result, for example after a restarted, shorter
-reply, or after an answer became a file.
+reply.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class AnswerLimits:
     """Limits of the messages of an answer.
 
     `room` is that of the text of one message. `weigh_line` returns the weight of a tool line, `format_text` the text in
-    the platform's Markdown. An answer of more than `most_messages` becomes a file; 0 for a platform that takes any
-    number. `latest_calls` is the number of calls in a row that are shown; earlier ones are counted. 0 shows all.
+    the platform's Markdown. An answer of more than `most_messages` ends in a file with all of it, below the messages of
+    its beginning, which stay as they were read; 0 for a platform that takes any number. `latest_calls` is the number of calls in a row that are shown; earlier ones are counted. 0 shows all.
     """
 
     room: SizeLimit
@@ -200,14 +200,13 @@ def _answers(section: TimelineSection, view: TurnView, limits: AnswerLimits, *, 
         for page in pages:
             yield Answer(page.name, _body(page, view, is_complete=is_complete), ending if page.last else ())
         return
+    for page in pages[: limits.most_messages - 1]:
+        yield Answer(page.name, _body(page, view, is_complete=is_complete))
     text = _full_text(section.entries)
     if is_complete:
-        yield Answer(pages[0].name, _body(pages[0], view, is_complete=True))
         in_file, missing = (Caption((notice,)) for notice in _file_notices(text))
         yield Answer(f"{pages[0].name}-file", (in_file,), ending, AnswerFile(FILE_NAME, text, (missing,)))
         return
-    for page in pages[: limits.most_messages - 1]:
-        yield Answer(page.name, _body(page, view, is_complete=False))
     notice = Caption((busy_text(STILL_WRITING.format(len(text))),))
     yield Answer(pages[limits.most_messages - 1].name, (notice,), ending)
 

@@ -81,7 +81,7 @@ FEATURES = (
     ),
     Feature(
         "An answer of any length arrives whole",
-        discord="yes; above 3 messages as a file, because a message holds 2,000 characters",
+        discord="yes; above 10 messages with a file, because a message holds 2,000 characters",
         tests=("test_an_oversize_answer_is_complete_and_a_shorter_one_leaves_nothing_of_it",),
     ),
     Feature("Tables", discord="aligned text, because Discord has no tables", terminal="aligned text"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import replace
 from time import time
 from typing import Any
@@ -38,6 +38,9 @@ from bot.rendering.timeline import StopTurnAction
 _NO_MENTIONS = discord.AllowedMentions.none()
 """Without it an edit would notify all mentioned users."""
 SEARCHED = 300
+"""Messages of a channel that are searched for a lost post, in pages of PAGE."""
+PAGE = 100
+"""Messages of one request; Discord's limit."""
 SKEW = 60.0
 """Seconds by which the clocks of Discord and of the database may differ."""
 OLD_SECONDS = 3600.0
@@ -94,19 +97,31 @@ class DiscordMessages:
         may not read the channel: a duplicate is better than a missing message.
         """
         channel, user = message.place or channel_id_of(turn.conversation), (await self._rest.identity()).user
-        nonce, after = _nonce(turn.id, message.name), discord.Object(_first_id(turn.created_at - SKEW))
+        nonce = _nonce(turn.id, message.name)
         try:
-            async with self._rest.request("read its messages") as client:
-                history = client.get_partial_messageable(int(channel)).history(limit=SEARCHED, after=after)
-                async for posted in history:
-                    ref = str(MessageRef(channel, str(posted.id)))
-                    own = str(posted.author.id) == user and ref not in taken
-                    if own and (str(posted.nonce) == nonce or _is_it(posted, message, turn)):
-                        return ref
+            async for posted in self._posted_after(channel, _first_id(turn.created_at - SKEW)):
+                ref = str(MessageRef(channel, str(posted.id)))
+                own = str(posted.author.id) == user and ref not in taken
+                if own and (str(posted.nonce) == nonce or _is_it(posted, message, turn)):
+                    return ref
         except DiscordApiError as error:
             if not error.permanent:
                 raise
         return ""
+
+    async def _posted_after(self, channel: str, message: int) -> AsyncIterator[discord.Message]:
+        """Yield up to SEARCHED messages of a channel, oldest first. Each page has a time limit of its own."""
+        for _ in range(SEARCHED // PAGE):
+            async with self._rest.request("read its messages", patience=ANSWER_SECONDS) as client:
+                history = client.get_partial_messageable(int(channel)).history(
+                    limit=PAGE, after=discord.Object(message), oldest_first=True
+                )
+                page = [posted async for posted in history]
+            for posted in page:
+                yield posted
+            if len(page) < PAGE:
+                return
+            message = page[-1].id
 
     def digest(self, message: OutgoingMessage) -> str:
         """Return a digest of the content."""

@@ -30,7 +30,7 @@ ANSWER_LIMITS = AnswerLimits(
     SizeLimit(good=1_450, most=1_800, weigh=utf16_length),
     weigh_line=lambda line: utf16_length(caption(line)) + 1,
     format_text=dialect,
-    most_messages=3,
+    most_messages=10,
     latest_calls=10,
 )
 ADDRESS = "https://discord.com/channels"

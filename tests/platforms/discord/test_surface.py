@@ -14,8 +14,10 @@ from bot.domain.messages import FilePart, ImagePart, ToolResult
 from bot.domain.turns import Step, StepStatus, TurnStatus
 from bot.domain.views import Notice, NoticeTarget, TurnView
 from bot.errors import DeliveryFailed
+from bot.platforms.discord import sending
 from bot.platforms.discord.app import TYPING_SECONDS, DiscordSurface
-from tests.fakes.discord import Channel, Fails, Flag, Message, Permission, TooMany
+from bot.platforms.discord.turns import ANSWER_LIMITS
+from tests.fakes.discord import Channel, Fails, Flag, Message, Permission, Slow, TooMany
 from tests.fakes.stored_files import with_kept_files
 from tests.platforms import sample_views
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
@@ -23,6 +25,7 @@ from tests.platforms.sample_views import a_call, a_filing, a_reply, a_view
 
 POST = "POST /channels/{channel}/messages"
 PATCH = "PATCH /channels/{channel}/messages/{message}"
+READ = "GET /channels/{channel}/messages"
 TYPING = "POST /channels/{channel}/typing"
 
 
@@ -83,6 +86,22 @@ async def test_two_files_of_one_name_are_two_also_after_a_crash() -> None:
         assert len(set(refs.values())) == len(place.posted()) == 3
 
 
+async def test_each_page_of_a_search_has_a_time_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "ANSWER_SECONDS", 2.0)
+    async with connected_bot(listening=False) as place:
+        view = placed(place, done("Here."), age=60)
+        for number in range(2 * sending.PAGE):
+            place.discord.say(place.priya, place.channel, f"number {number}")
+        await draw(place, view)
+        place.refs.clear()
+        place.discord.clock.advance(600)
+        place.discord.fail(READ, Slow(0.9), 3)
+        before = len(place.discord.calls.of(READ))
+        await draw(place, view, later(place))
+        assert len(place.discord.calls.of(READ)) == before + 3
+        assert len(place.posted()) == 1
+
+
 async def test_where_the_bot_may_not_read_it_posts_without_a_search() -> None:
     async with connected_bot(listening=False) as place:
         place.channel.forbid(place.discord.bot, Permission.READ_MESSAGE_HISTORY)
@@ -128,14 +147,17 @@ async def test_a_thread_that_stays_archived_is_opened_once_and_no_more() -> None
         assert len(place.discord.calls.of(PATCH)) == 2
 
 
-async def test_a_long_answer_becomes_a_file_and_what_it_was_before_goes() -> None:
+async def test_a_long_answer_ends_in_a_file_and_what_was_read_stays() -> None:
     async with connected_bot(listening=False) as place:
         long = "\n\n".join(f"Paragraph {number}. " + "word " * 200 for number in range(20))
         await draw(place, placed(place, running(long)))
-        assert len(place.posted()) == 3
+        *read, writing = place.posted()
+        assert len(read) == ANSWER_LIMITS.most_messages - 1
         await draw(place, placed(place, done(long)))
-        first, last = place.posted()
-        assert first.content.startswith("Paragraph 0.")
+        *stayed, last = place.posted()
+        assert stayed == read
+        assert writing.deleted
+        assert read[0].content.startswith("Paragraph 0.")
         assert [(file.name, file.content.decode()) for file in last.files] == [("answer.md", long.strip())]
         await draw(place, placed(place, done("Short after all.")))
         (message,) = place.posted()

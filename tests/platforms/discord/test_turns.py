@@ -181,24 +181,35 @@ def test_an_answer_of_three_messages_goes_on_where_it_was_cut_and_opens_its_code
     assert [each for text in said for each in text.split() if each.startswith("word")] == words
 
 
-def test_a_longer_answer_becomes_its_beginning_and_a_file_with_all_of_it() -> None:
-    text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(30))
+def test_a_longer_answer_ends_in_a_file_with_all_of_it() -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(60))
     slots = drawn(a_view(a_reply(0, text), status=TurnStatus.DONE))
-    assert list(slots) == ["answer-0", "answer-0-file"]
+    *beginning, last = slots.values()
+    assert len(slots) == ANSWER_LIMITS.most_messages
     assert slots["answer-0"].content.startswith("Paragraph 0.")
-    last = slots["answer-0-file"]
     assert last.file is not None
-    assert (last.file.name, last.file.data.decode()) == ("answer.md", text.strip())
-    assert "answer.md: 15," in last.content
+    assert (last.name, last.file.name, last.file.data.decode()) == ("answer-0-file", "answer.md", text.strip())
+    assert "answer.md: 30,9" in last.content
     assert labels(last.components) == ["👍", "👎"]
+    assert not any(message.file or message.components for message in beginning)
 
 
-def test_while_it_is_written_a_long_answer_shows_its_beginning_and_how_far_it_is() -> None:
-    text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(30))
-    slots = drawn(a_view(streaming=text))
-    assert list(slots) == ["answer-0", "answer-0-1", "answer-0-2"]
-    assert "Still writing: 15," in slots["answer-0-2"].content
+def test_an_answer_that_people_would_read_needs_no_file() -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 300 for number in range(10))
+    slots = drawn(a_view(a_reply(0, text), status=TurnStatus.DONE))
+    assert len(slots) == ANSWER_LIMITS.most_messages
     assert not any(slot.file for slot in slots.values())
+
+
+def test_while_it_is_written_a_long_answer_shows_what_stays_of_it_and_how_far_it_is() -> None:
+    text = "\n\n".join(f"Paragraph {number}. " + "word " * 100 for number in range(60))
+    *beginning, last = drawn(a_view(streaming=text)).values()
+    assert "Still writing: 30,9" in last.content
+    assert not any(slot.file for slot in (*beginning, last))
+    complete = drawn(a_view(a_reply(0, text), status=TurnStatus.DONE))
+    assert [(slot.name, slot.content) for slot in beginning] == [
+        (slot.name, slot.content) for slot in list(complete.values())[:-1]
+    ]
 
 
 def test_of_very_many_calls_the_last_are_shown_and_the_rest_is_counted() -> None:
