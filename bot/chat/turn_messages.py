@@ -75,7 +75,8 @@ class AnswerLimits:
 
     `room` is that of the text of one message. `weigh_line` returns the weight of a tool line, `format_text` the text in
     the platform's Markdown. An answer of more than `most_messages` ends in a file with all of it, below the messages of
-    its beginning, which stay as they were read; 0 for a platform that takes any number. `latest_calls` is the number of calls in a row that are shown; earlier ones are counted. 0 shows all.
+    its beginning, which stay as they were read; 0 for a platform that takes any number. `latest_calls` is the number of
+    calls in a row that are shown; earlier ones are counted. 0 shows all.
     """
 
     room: SizeLimit

@@ -58,7 +58,7 @@ from bot.errors import DatabaseUnavailable
 from bot.rendering.elicitation_card import ANSWER, DECLINE
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.contracts.test_adapters import PLATFORMS, asking, denied, later, running
-from tests.platforms.sample_views import CREATE, a_booking, a_call, a_view
+from tests.platforms.sample_views import CREATE, a_booking, a_call, a_filing, a_reply, a_view
 from tests.platforms.workspaces import Posted, Workspace, open_workspace
 from tests.rendering.turns import a_form
 
@@ -108,6 +108,17 @@ async def test_an_approval_reaches_the_engine_with_the_user_and_their_rights(lis
     assert member.author.principal == decision.by.principal == f"{listening.platform}:{sam.id}"
     assert member.platform_admin
     assert not member.external
+
+
+async def test_all_calls_of_a_card_are_approved_by_one_press(listening: Workspace) -> None:
+    cards = (CARD, ApprovalRef("4a7f3c2e9b", 1))
+    calls = [a_filing(StepStatus.AWAITING, n=n) for n in (3, 4)]
+    _, card = await delivered(listening, a_view(a_reply(0, "I file both."), *calls, status=TurnStatus.WAITING))
+    assert await listening.press(listening.priya, card, Approve(cards))
+    await listening.fake.until(lambda: len(listening.engine.decisions) == len(cards))
+    decisions = [decision for decision, _ in listening.engine.decisions]
+    assert [ApprovalRef(decision.approval_id, decision.revision) for decision in decisions] == list(cards)
+    assert {decision.type for decision in decisions} == {DecisionType.APPROVE}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import dataclasses
 from bot.chat.argument_editing import DONE
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
-from tests.fakes.discord import Interaction
+from tests.fakes.discord import Answer, Interaction
 from tests.fakes.discord.components import TEXT, walk
 from tests.platforms.discord.connected_bot import connected_bot
 from tests.platforms.discord.test_action_codec import drawn, named
@@ -22,7 +22,9 @@ SCHEMA = {
     },
     "required": ["text"],
 }
-MANY = {f"field_{n}": f"value {n}" for n in range(7)}
+TEN = {f"field_{n}": f"value {n}" for n in range(10)}
+FIELDS_A_MODAL = 5
+"""Top-level components of a modal; Discord's limit."""
 
 
 def waiting(**arguments: str) -> TurnView:
@@ -46,3 +48,22 @@ async def test_in_a_direct_conversation_the_card_stays_where_it_is() -> None:
         await place.discord.until(lambda: sent.messages)
         assert DONE in said(sent)
         assert card.components == before
+
+
+async def test_ten_arguments_are_edited_in_two_modals_with_one_press_between_them_and_nothing_is_typed_twice() -> None:
+    async with connected_bot() as place:
+        discord = place.discord
+        card = await drawn(place, waiting(**TEN))
+        opened = await discord.press(place.priya, card, named(card, "edit"))
+        assert opened.answered is Answer.MODAL
+        assert len(discord.modal(place.priya).drawn["components"]) == FIELDS_A_MODAL
+        first = await discord.submit(place.priya, {f"field_{n}": f'"first {n}"' for n in range(5)})
+        await discord.until(lambda: first.messages)
+        for _ in range(2):  # also after the second modal was closed without being sent
+            again = await discord.press(place.priya, first.messages[-1], "Continue")
+            assert again.answered is Answer.MODAL
+        assert len(discord.modal(place.priya).drawn["components"]) == FIELDS_A_MODAL
+        await discord.submit(place.priya, {f"field_{n}": f'"second {n}"' for n in range(5, 10)})
+        await discord.until(lambda: place.engine.revisions)
+        ((_, _, arguments, _),) = place.engine.revisions
+        assert list(arguments.values()) == [f"first {n}" for n in range(5)] + [f"second {n}" for n in range(5, 10)]
