@@ -360,8 +360,14 @@ class ActionEncoder:
 
     def encode(self, action: PendingAction, others: Container[str] = ()) -> str:
         """Return the text of a button that differs from those of `others`: that of the action, or that of a token."""
+        if isinstance(action, RunPending):
+            return encode(action)
         if self.here and not isinstance(action, OpenForm):
             text = encode(action)
             if len(text) <= self.pending.limit and text not in others:
                 return text
-        return encode(self.pending.store(action, self.conversation, self.user))
+        return encode(self.store(action))
+
+    def store(self, action: PendingAction) -> RunPending:
+        """Store an action of the user in the conversation."""
+        return self.pending.store(action, self.conversation, self.user)

@@ -9,8 +9,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Protocol
 
+from bot.chat.message_model import Message
 from bot.chat.rejection_messages import NOT_SHARED, error_message
-from bot.chat.reply_messages import reply_text
+from bot.chat.reply_messages import reply_message, reply_text
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.errors import CountersignError, DeliveryFailed
@@ -30,18 +31,18 @@ class Responder(Protocol):
     def is_awaited(self) -> bool:
         """True if the user sees that a reply is to come."""
 
-    async def progress(self, reply: Reply) -> None:
+    async def progress(self, reply: Message) -> None:
         """Show a reply that another one may follow. May be skipped."""
 
-    async def finish(self, reply: Reply) -> bool:
+    async def finish(self, reply: Message) -> bool:
         """Show the last reply. Return False if something is omitted, because it exceeds a message."""
 
     async def open_form(self, form: Form) -> bool:
         """Open a form now. Return False if that is impossible."""
 
     async def offer_form(self, form: Form, words: tuple[str, ...]) -> None:
-        """Show, as the last reply, a button that opens a form. `words` are the command that leads to the form, none
-        after an earlier step of it.
+        """Show, as the last reply, a button that opens a form (`form_offer`). `words` are the command that leads to the
+        form, none after an earlier step of it.
         """
 
     async def tell(self, text: str) -> None:
@@ -75,7 +76,7 @@ class CommandRunner:
             last = await self._show_replies(replies, request, responder)
         if last is None:
             return
-        if not await responder.finish(last):
+        if not await responder.finish(reply_message(last)):
             await share_file(responder, ReplyFile(WHOLE_REPLY, reply_text(last), "text/plain"), private=last.private)
         if last.document is not None:
             await share_file(responder, last.document, private=last.private)
@@ -86,7 +87,7 @@ class CommandRunner:
             await self.run(request, responder)
         except (CountersignError, TimeoutError) as error:
             log.warning("command failed: %s", error)
-            await responder.finish(Reply(error_message(error), failed=True))
+            await responder.finish(reply_message(Reply(error_message(error), failed=True)))
 
     async def _show_replies(
         self, replies: AsyncIterator[Reply | Form], request: Invocation | FormSubmission, responder: Responder
@@ -103,7 +104,7 @@ class CommandRunner:
                 if not (reply.private or responder.is_awaited):
                     return None  # the turn shows enough
             last = await self._resolve_mentions(request.conversation, reply)
-            await responder.progress(last)
+            await responder.progress(reply_message(last))
         return last
 
     async def _start_turn(self, message: InboundMessage, responder: Responder) -> None:

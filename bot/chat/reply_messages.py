@@ -1,10 +1,10 @@
-"""Replies to commands as messages, and as text for a file if they exceed a message."""
+"""Replies to commands and offers of forms as messages, and replies as text for a file if they exceed a message."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bot.chat.actions import OpenConfirmation, RunCommand
+from bot.chat.actions import Action, OpenConfirmation, RunCommand
 from bot.chat.message_model import (
     Block,
     Button,
@@ -15,15 +15,20 @@ from bot.chat.message_model import (
     LinkButton,
     Markdown,
     Message,
+    Paragraph,
     Table,
+    Text,
 )
-from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction
+from bot.domain.commands import ActionStyle, Form, PageInfo, Reply, ReplyAction
 from bot.rendering.text_columns import columns
 from bot.rendering.text_safety import open_label, safe_url, single_line, strip_control
 
 NAME_LIMIT = 60
 CELL_LIMIT = 300
+INSTEAD_LIMIT = 500
 DONE = "Done."
+NEEDS_FORM = "This needs a form."
+NOT_YET_RIGHT = "⚠ Not yet right:"
 NO_VALUE = "\N{EN DASH}"
 _STYLES = {
     ActionStyle.PLAIN: ButtonStyle.PLAIN,
@@ -35,6 +40,30 @@ _STYLES = {
 def reply_message(reply: Reply) -> Message:
     """Return a reply as a message. Its text is the bot's own Markdown; cells and details are literal."""
     return Message("reply", tuple(_blocks(reply)))
+
+
+def form_offer(form: Form, action: Action, *, begun: bool) -> Message:
+    """Return a message with a button that opens a form by `action`, and the form's errors. `begun` is True after a step
+    of the form was filled in.
+    """
+    errors = tuple((single_line(field.label, NAME_LIMIT), field.error) for field in form.fields if field.error)
+    blocks: list[Block] = []
+    if form.intro:
+        blocks.append(Paragraph((Text(strip_control(form.intro).strip(), unlinked=True),)))
+    if errors:
+        blocks += [Paragraph((Text(NOT_YET_RIGHT),)), Facts(errors)]
+        label = "Correct it"
+    elif begun:
+        title = Text(single_line(form.title, NAME_LIMIT), bold=True)
+        blocks.append(Paragraph((title, Text(": there is more to fill in."))))
+        label = "Continue"
+    else:
+        blocks.append(Paragraph((Text(NEEDS_FORM),)))
+        if form.instead:
+            command = Text(single_line(form.instead, INSTEAD_LIMIT), code=True)
+            blocks.append(Paragraph((Text("Or on one line: "), command)))
+        label = "Open the form"
+    return Message("form", (*blocks, Buttons((Button(label, action, ButtonStyle.PRIMARY),))))
 
 
 def reply_text(reply: Reply) -> str:

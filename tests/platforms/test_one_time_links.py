@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from bot.chat.reply_messages import reply_message
 from bot.domain.commands import Reply
 from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.platforms.console.plain_output import reply_text
@@ -26,7 +27,7 @@ TOKEN = "-_Ab" * 10 + "x-_"
 def test_the_link_of_a_reply_leads_where_it_should(address: str) -> None:
     url = f"{address}/secret/{TOKEN}"
     reply = Reply(f"`jira` waits for its secret. [Enter the secret]({url}). The link works once.")
-    blocks = command_reply(reply).blocks
+    blocks = command_reply(reply_message(reply)).blocks
     assert {"type": "link", "url": url, "text": "Enter the secret"} in blocks[0]["elements"][0]["elements"]
     # What stands in angle brackets is not unfurled by Discord.
     assert f"[Enter the secret](<{url}>)" in dialect(reply.text)
@@ -43,10 +44,10 @@ async def test_the_link_to_a_sign_in_leads_where_it_should_and_its_address_stand
     )
     reply = await held.ask("mcp connect web-search", OPERATOR)
     url = f"{held.sign_ins.address}&state={1:043d}"
-    blocks = command_reply(reply).blocks
+    blocks = command_reply(reply_message(reply)).blocks
     assert {"type": "link", "url": url, "text": "Sign in to web-search"} in blocks[0]["elements"][0]["elements"]
     assert url in "".join(each["text"] for each in blocks[-2]["elements"][0]["elements"])
-    sheet = discord_sheet(reply)
+    sheet = discord_sheet(reply_message(reply))
     assert f"[Sign in to web-search](<{url}>)" in sheet.text
     assert url in sheet.text.replace("\\", "").partition("whole address")[2]
     assert sheet.is_whole

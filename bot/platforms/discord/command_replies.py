@@ -11,10 +11,20 @@ from typing import Any
 
 import discord
 
-from bot.chat.actions import ActionEncoder, OpenForm
-from bot.chat.message_model import Block, Button, Buttons, ButtonStyle, Caption, Facts, LinkButton, Markdown, Table
-from bot.chat.reply_messages import reply_message
-from bot.domain.commands import Form, Reply
+from bot.chat.actions import ActionEncoder
+from bot.chat.message_model import (
+    Block,
+    Button,
+    Buttons,
+    ButtonStyle,
+    Caption,
+    Facts,
+    LinkButton,
+    Markdown,
+    Message,
+    Paragraph,
+    Table,
+)
 from bot.platforms.discord.components import (
     BUTTON_LABEL,
     BUTTONS_A_ROW,
@@ -24,8 +34,9 @@ from bot.platforms.discord.components import (
     display_length,
     to_custom_id,
 )
-from bot.platforms.discord.markdown import WIDEST_TABLE, dialect, inline_code
+from bot.platforms.discord.markdown import WIDEST_TABLE, dialect
 from bot.platforms.discord.markup import break_links, escape, escape_code_fence, shorten_label, utf16_length
+from bot.platforms.discord.message_layout import content_text
 from bot.rendering.text_columns import columns, widest
 from bot.rendering.text_safety import single_line, strip_control
 
@@ -42,31 +53,23 @@ View = discord.ui.LayoutView
 
 
 @dataclass(frozen=True, slots=True)
-class FormButton:
-    """A button that opens a form."""
-
-    label: str
-    form: Form
-
-
-@dataclass(frozen=True, slots=True)
 class CommandReply:
     """A reply as it is shown, of at most DISPLAYED characters. `is_whole` is False if something is omitted."""
 
     text: str
-    buttons: tuple[Button | LinkButton | FormButton, ...] = ()
+    buttons: tuple[Button | LinkButton, ...] = ()
     is_whole: bool = True
 
 
-def layout(sheet: CommandReply, encoder: ActionEncoder) -> View:
+def layout(reply: CommandReply, encoder: ActionEncoder) -> View:
     """Return a reply as components. The view has no listeners: any process that receives a click decodes it from the
     button.
     """
     view = View(timeout=None)
-    view.add_item(discord.ui.TextDisplay(sheet.text[:DISPLAYED]))
+    view.add_item(discord.ui.TextDisplay(reply.text[:DISPLAYED]))
     texts: list[str] = []
     row: discord.ui.ActionRow[View] = discord.ui.ActionRow()
-    for button in sheet.buttons[: BUTTONS_A_ROW * ROWS]:
+    for button in reply.buttons[: BUTTONS_A_ROW * ROWS]:
         if len(row.children) % BUTTONS_A_ROW == 0:
             row = discord.ui.ActionRow()
             view.add_item(row)
@@ -74,10 +77,9 @@ def layout(sheet: CommandReply, encoder: ActionEncoder) -> View:
         if isinstance(button, LinkButton):
             row.add_item(discord.ui.Button(label=label, url=button.url))
             continue
-        style = discord.ButtonStyle.primary if isinstance(button, FormButton) else _STYLES[button.style]
-        action = OpenForm(button.form) if isinstance(button, FormButton) else button.action
-        texts.append(encoder.encode(action, texts))
-        row.add_item(discord.ui.Button(label=label, style=style, custom_id=to_custom_id(texts[-1])))
+        texts.append(encoder.encode(button.action, texts))
+        custom_id = to_custom_id(texts[-1])
+        row.add_item(discord.ui.Button(label=label, style=_STYLES[button.style], custom_id=custom_id))
     view.stop()
     return view
 
@@ -99,7 +101,6 @@ def message_body(view: View) -> dict[str, Any]:
 ROOM = 3_600
 """Limit of a reply in `display_length`; the rest is for the page number and the count of omitted text."""
 NAME_LIMIT, DETAIL_LIMIT = 60, 900
-NEEDS_FORM = "This needs a form."
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,35 +116,17 @@ class _Piece:
         return f"```\n{text}\n```" if self.fenced else text
 
 
-def command_reply(reply: Reply) -> CommandReply:
-    """Return a reply as a message."""
-    blocks = reply_message(reply).blocks
+def command_reply(message: Message) -> CommandReply:
+    """Return a reply as it is shown."""
+    blocks = message.blocks
     text, omitted = _fitting([piece for block in blocks if (piece := _piece(block)) is not None])
     if omitted:
         text = f"{text}\n-# … {omitted} more characters: see the file"
     captions = (f"-# {escape(line)}" for block in blocks if isinstance(block, Caption) for line in block.lines)
-    is_whole = not omitted and all(len(value) <= DETAIL_LIMIT for _, value in reply.details)
+    values = (value for block in blocks if isinstance(block, Facts) for _, value in block.facts)
+    is_whole = not omitted and all(len(value) <= DETAIL_LIMIT for value in values)
     buttons = tuple(button for block in blocks if isinstance(block, Buttons) for button in _buttons(block))
     return CommandReply("\n".join((text, *captions)), buttons, is_whole)
-
-
-def form_reply(form: Form, *, begun: bool = False) -> CommandReply:
-    """Return a message with a button that opens a form, and the form's errors. `begun` is True after a step of the form
-    was filled in.
-    """
-    wrong = [_fact(field.label, field.error) for field in form.fields if field.error]
-    lines = [break_links(strip_control(form.intro).strip())] if form.intro else []
-    if wrong:
-        lines += ["⚠ Not yet right:", *wrong]
-    elif begun:
-        lines += [f"**{escape(single_line(form.title, NAME_LIMIT))}**: there is more to fill in."]
-    else:
-        lines += [NEEDS_FORM]
-        if form.instead:
-            lines += [f"-# or on one line: {inline_code(single_line(form.instead, 500))}"]
-    label = "Correct it" if wrong else "Continue" if begun else "Open the form"
-    text, _ = _fitting([_Piece(tuple(lines))])
-    return CommandReply(text, (FormButton(label, form),))
 
 
 def _piece(block: Block) -> _Piece | None:
@@ -151,6 +134,8 @@ def _piece(block: Block) -> _Piece | None:
     match block:
         case Markdown(text):
             return _Piece(tuple(dialect(text).split("\n")))
+        case Paragraph():
+            return _Piece(tuple(content_text((block,)).split("\n")))
         case Table(headings, rows):
             return _table(headings, rows)
         case Facts(facts, unlinked):

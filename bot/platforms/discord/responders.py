@@ -24,14 +24,15 @@ import discord
 
 from bot.chat.actions import ActionEncoder, OpenForm, PendingActions
 from bot.chat.command_runner import thread_title
-from bot.domain.commands import Form, Reply, ReplyFile
+from bot.chat.message_model import Message
+from bot.chat.reply_messages import form_offer
+from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import channel_id_of, direct_channel, open_thread
 from bot.platforms.discord.command_replies import (
     CommandReply,
     command_reply,
-    form_reply,
     layout,
     message_body,
     note_layout,
@@ -154,12 +155,12 @@ class DirectMessageResponder:
         self._message = ""
         self._shown: CommandReply | None = None
 
-    async def progress(self, reply: Reply) -> None:
+    async def progress(self, reply: Message) -> None:
         """Show the first progress only, because Discord limits edits by the bot's token."""
         if not self._message:
             await self._show(command_reply(reply))
 
-    async def finish(self, reply: Reply) -> bool:
+    async def finish(self, reply: Message) -> bool:
         """Show the last reply. Return False if something is omitted. Raises DeliveryFailed."""
         return await self.finish_composed(command_reply(reply))
 
@@ -174,7 +175,8 @@ class DirectMessageResponder:
 
     async def offer_form(self, form: Form, words: tuple[str, ...]) -> None:
         """Show a button that opens a form. Raises DeliveryFailed."""
-        await self.finish_composed(form_reply(form, begun=not words))
+        action = self._pending.store(OpenForm(form), self._about, self._user)
+        await self.finish(form_offer(form, action, begun=not words))
 
     async def tell(self, text: str) -> None:
         """Post a sentence. Raises DeliveryFailed."""
@@ -244,7 +246,7 @@ class ChannelResponder:
         self._is_expired = False
         self._is_dismissed = False
 
-    async def progress(self, reply: Reply) -> None:
+    async def progress(self, reply: Message) -> None:
         """Show a reply that another one follows, unless the previous one is too recent."""
         if self._clock() - self._last < APART_SECONDS:
             return
@@ -253,7 +255,7 @@ class ChannelResponder:
         except DeliveryFailed as error:
             log.info("progress of a command not shown: %s", error)
 
-    async def finish(self, reply: Reply) -> bool:
+    async def finish(self, reply: Message) -> bool:
         """Show the last reply. Return False if something is omitted. Raises DeliveryFailed if both ways fail."""
         message = command_reply(reply)
         await self._finish(message)
@@ -266,7 +268,7 @@ class ChannelResponder:
 
     async def offer_form(self, form: Form, words: tuple[str, ...]) -> None:
         """Show a button that opens a form. Raises DeliveryFailed if both ways fail."""
-        await self._finish(form_reply(form, begun=not words))
+        await self._finish(command_reply(form_offer(form, self._encoder.store(OpenForm(form)), begun=not words)))
 
     async def tell(self, text: str) -> None:
         """Show a sentence below the reply. Raises DeliveryFailed."""

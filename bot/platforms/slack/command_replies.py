@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bot.chat.message_model import Block as MessageBlock
-from bot.chat.message_model import Buttons, Caption, Facts, Markdown, Table
-from bot.chat.reply_messages import reply_message
-from bot.domain.commands import Reply
+from bot.chat.message_model import Buttons, Caption, Facts, Markdown, Message, Table
 from bot.platforms.slack.blocks import (
     MESSAGE_WEIGHT,
     Block,
@@ -33,9 +31,9 @@ DETAIL_LIMIT = 1_500
 OMITTED = "… {} more characters: see the file"
 
 
-def command_reply(reply: Reply) -> CommandReply:
-    """Return a reply as one message. Omitted characters are counted."""
-    blocks = reply_message(reply).blocks
+def command_reply(message: Message) -> CommandReply:
+    """Return a reply as one message in Slack. Omitted characters are counted."""
+    blocks = message.blocks
     ending = [block for block in blocks if isinstance(block, Caption | Buttons)]
     shown: list[Block] = []
     used = omitted = 0
@@ -47,7 +45,8 @@ def command_reply(reply: Reply) -> CommandReply:
         shown += piece
         used += text_weight(text)
     note = small(OMITTED.format(omitted)) if omitted else []
-    is_whole = not omitted and all(len(value) <= DETAIL_LIMIT for _, value in reply.details)
+    values = (value for block in blocks if isinstance(block, Facts) for _, value in block.facts)
+    is_whole = not omitted and all(len(value) <= DETAIL_LIMIT for value in values)
     return CommandReply((*shown, *note, *message_blocks(ending)), fallback(fallback_text(shown)), is_whole=is_whole)
 
 

@@ -436,7 +436,7 @@ class _SubmissionResponder(CommandResponder):
         super().__init__(api, target, interaction.open_form)
         self._interaction = interaction
 
-    async def progress(self, reply: Reply) -> None:
+    async def progress(self, reply: Message) -> None:
         """Show progress in the modal."""
         await self._interaction.show_progress(fallback_text(command_reply(reply).blocks))
 

@@ -17,8 +17,11 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from bot.chat.actions import RunCommand
 from bot.chat.command_runner import thread_title
-from bot.domain.commands import ActionStyle, Form, Reply, ReplyAction, ReplyFile
+from bot.chat.message_model import Message
+from bot.chat.reply_messages import form_offer
+from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import InboundMessage
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import CommandReply
@@ -101,11 +104,11 @@ class CommandResponder:
         """True after a slash command or a click, which Slack shows to the user."""
         return bool(self._target.url)
 
-    async def progress(self, reply: Reply) -> None:
+    async def progress(self, reply: Message) -> None:
         """Show a reply that another one may follow."""
         await self._display.progress(command_reply(reply))
 
-    async def finish(self, reply: Reply) -> bool:
+    async def finish(self, reply: Message) -> bool:
         """Show the last reply. Return False if something is omitted. Raises DeliveryFailed."""
         message = command_reply(reply)
         await self._display.finish(message)
@@ -116,10 +119,8 @@ class CommandResponder:
         return await self._open_form(form)
 
     async def offer_form(self, form: Form, words: tuple[str, ...]) -> None:
-        """Show a button that runs the command again. Raises DeliveryFailed."""
-        details = (("or on one line", form.instead),) if form.instead else ()
-        action = ReplyAction("Open the form", words, ActionStyle.PRIMARY)
-        await self.finish(Reply("This needs a form.", details=details, actions=(action,)))
+        """Show a button that runs the command again, which every process can. Raises DeliveryFailed."""
+        await self.finish(form_offer(form, RunCommand(words), begun=False))
 
     async def tell(self, text: str) -> None:
         """Post an ephemeral message. Raises DeliveryFailed."""

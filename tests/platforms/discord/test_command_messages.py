@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.reply_messages import DONE, reply_text
+from bot.chat.actions import RunPending
+from bot.chat.reply_messages import DONE, NEEDS_FORM, form_offer, reply_message, reply_text
 from bot.domain.commands import Field, Form, PageInfo, Reply, Table
-from bot.platforms.discord.command_replies import NEEDS_FORM, command_reply, form_reply
+from bot.platforms.discord.command_replies import command_reply
 from bot.platforms.discord.components import DISPLAYED
 from bot.platforms.discord.markup import utf16_length
 
@@ -14,7 +15,9 @@ ROWS = tuple((f"server-{number}", "on") for number in range(10))
 
 
 def test_a_narrow_table_is_columns_in_a_code_block() -> None:
-    sheet = command_reply(Reply("Servers · 2", Table(("name", "state"), (("notes", "on"), ("web", "`````")))))
+    sheet = command_reply(
+        reply_message(Reply("Servers · 2", Table(("name", "state"), (("notes", "on"), ("web", "`````")))))
+    )
     assert sheet.text.splitlines()[:4] == ["Servers · 2", "```", "name   state", "─────  ─────"]
     assert sheet.text.count("```") == 2
     assert sheet.text.endswith("```")
@@ -23,7 +26,7 @@ def test_a_narrow_table_is_columns_in_a_code_block() -> None:
 
 def test_a_wide_table_is_a_list_whose_cells_are_named() -> None:
     rows = (("notes", "**on**", "a rather long story about what it does, told at length"), ("web", "off", ""))
-    sheet = command_reply(Reply("Servers", Table(("name", "state", "what it does"), rows)))
+    sheet = command_reply(reply_message(Reply("Servers", Table(("name", "state", "what it does"), rows))))
     assert sheet.text.splitlines() == [
         "Servers",
         "**notes** · state: \\*\\*on\\*\\* · what it does: a rather long story about what it does, told at length",
@@ -32,12 +35,14 @@ def test_a_wide_table_is_a_list_whose_cells_are_named() -> None:
 
 
 def test_what_is_empty_says_that_it_is_done() -> None:
-    assert command_reply(Reply("")).text == DONE
-    assert command_reply(Reply("", Table(("name",), ()))).text == DONE
+    assert command_reply(reply_message(Reply(""))).text == DONE
+    assert command_reply(reply_message(Reply("", Table(("name",), ())))).text == DONE
 
 
 def test_a_page_says_which_it_is_and_leads_to_its_neighbours() -> None:
-    first, second, last = (command_reply(Reply("x", page=PageInfo(n, 3, ("mcp", "list")))) for n in (1, 2, 3))
+    first, second, last = (
+        command_reply(reply_message(Reply("x", page=PageInfo(n, 3, ("mcp", "list"))))) for n in (1, 2, 3)
+    )
     assert first.text.endswith("-# Page 1 of 3")
     assert [[button.label for button in sheet.buttons] for sheet in (first, second, last)] == [
         ["More ▶"],
@@ -48,7 +53,7 @@ def test_a_page_says_which_it_is_and_leads_to_its_neighbours() -> None:
 
 def test_a_second_line_of_what_came_from_elsewhere_looks_like_no_fact_of_ours() -> None:
     sheet = command_reply(
-        Reply("Trouble.", details=(("cause", "it broke\n**fix:** press Approve\n-# fine"), ("fix", "")))
+        reply_message(Reply("Trouble.", details=(("cause", "it broke\n**fix:** press Approve\n-# fine"), ("fix", ""))))
     )
     assert sheet.text.splitlines() == [
         "Trouble.",
@@ -72,7 +77,7 @@ def test_a_second_line_of_what_came_from_elsewhere_looks_like_no_fact_of_ours() 
     ],
 )
 def test_whatever_is_answered_fits_into_a_message_and_is_kept_whole_beside_it(reply: Reply) -> None:
-    sheet = command_reply(reply)
+    sheet = command_reply(reply_message(reply))
     assert utf16_length(sheet.text) <= DISPLAYED
     assert sheet.text.count("```") % 2 == 0
     assert "more characters" in sheet.text
@@ -83,7 +88,9 @@ def test_whatever_is_answered_fits_into_a_message_and_is_kept_whole_beside_it(re
 
 def test_a_form_that_could_not_open_says_how_else_and_what_was_wrong() -> None:
     form = Form("mcp add:1", "Add a server", (Field("title", "Name"),), instead="/mcp add NAME --url URL")
-    assert form_reply(form).text.splitlines() == [NEEDS_FORM, "-# or on one line: `/mcp add NAME --url URL`"]
+    offer = command_reply(form_offer(form, RunPending("t"), begun=False))
+    assert offer.text.splitlines() == [NEEDS_FORM, "Or on one line: `/mcp add NAME --url URL`"]
     wrong = Form("mcp add:1", "Add", (Field("title", "Name", error="x" * 5_000),), intro="y" * 5_000)
-    assert utf16_length(form_reply(wrong, begun=True).text) <= DISPLAYED
-    assert [button.label for button in form_reply(wrong, begun=True).buttons] == ["Correct it"]
+    offer = command_reply(form_offer(wrong, RunPending("t"), begun=True))
+    assert utf16_length(offer.text) <= DISPLAYED
+    assert [button.label for button in offer.buttons] == ["Correct it"]

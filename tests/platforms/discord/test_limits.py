@@ -8,6 +8,7 @@ import discord
 import pytest
 
 from bot.chat.actions import OpenConfirmation, RunCommand
+from bot.chat.reply_messages import reply_message
 from bot.chat.turn_messages import SILENT
 from bot.domain.commands import Field, FieldKind, Form, Reply, Table
 from bot.domain.turns import StepStatus, TurnStatus
@@ -44,7 +45,7 @@ def test_a_card_in_any_script_is_one_that_discord_takes(letter: str, calls: int,
 def test_an_answer_to_a_command_in_any_script_is_one_that_discord_takes(letter: str) -> None:
     table = Table(("name", "what"), tuple((f"n{number}", letter * 200) for number in range(60)))
     for reply in (Reply(letter * 9_000), Reply("\n".join([letter * 90] * 200)), Reply("x", table=table)):
-        text = command_reply(reply).text
+        text = command_reply(reply_message(reply)).text
         assert checked_components([{"type": 10, "content": text}], v2=True, attached=set())
         assert len(text.encode()) < MOST_BYTES
 

@@ -45,7 +45,7 @@ async def test_a_form_that_comes_too_late_is_a_button_that_opens_it() -> None:
         typed = await place.discord.command(place.priya, "mcp add", place.channel)
         assert typed.answered is Answer.DEFERRED_MESSAGE
         place.commands.begun.set()
-        await place.reads("or on one line: `/mcp add NAME --url URL`")
+        await place.reads("Or on one line: `/mcp add NAME --url URL`")
         pressed = await place.presses("Open the form")
         assert pressed.answered is Answer.MODAL
         await place.discord.submit(place.priya, {"Name": "x"})

@@ -26,7 +26,6 @@ from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAct
 from bot.chat.message_handler import IncomingMessage, Location, MessageHandler, PlatformFacts
 from bot.chat.message_model import ChannelLink, Message
 from bot.chat.rejection_messages import InteractionRejected
-from bot.chat.reply_messages import reply_message
 from bot.chat.thread_context import EarlierMessages, ThreadMessage
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import WHOLE, ChannelTarget, DirectTarget, Portion
@@ -216,11 +215,11 @@ class TypedCommand:
     async def update_call(self, approval_id: str) -> None:
         return
 
-    async def progress(self, reply: Reply) -> None:
+    async def progress(self, reply: Message) -> None:
         return
 
-    async def finish(self, reply: Reply) -> bool:
-        shown = plain_message(reply_message(reply))
+    async def finish(self, reply: Message) -> bool:
+        shown = plain_message(reply)
         await self._post(shown.text, shown.commands)
         return len(shown.text) < LONGEST_TEXT
 

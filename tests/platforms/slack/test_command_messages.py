@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bot.chat.actions import OpenConfirmation, RunCommand, ViewPendingCall
 from bot.chat.home_message import NOTHING_WAITS, WELCOME, Home, PendingApprovalSummary
+from bot.chat.reply_messages import reply_message
 from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.turns import StepStatus
@@ -22,7 +23,7 @@ from tests.platforms.slack.payload_checks import check_message, check_view, labe
 
 
 def drawn(reply: Reply) -> str:
-    sheet = command_reply(reply)
+    sheet = command_reply(reply_message(reply))
     check_message(sheet.blocks, sheet.text)
     return outline(sheet.blocks)
 
@@ -43,16 +44,16 @@ def test_a_reply_has_its_text_its_table_its_buttons_and_its_page() -> None:
 
 
 def test_its_buttons_say_commands() -> None:
-    sheet = command_reply(LISTING)
+    sheet = command_reply(reply_message(LISTING))
     assert decode(*pressed(sheet.blocks, "Review jira")) == RunCommand(("mcp", "review", "jira"))
     assert decode(*pressed(sheet.blocks, "More ▶")) == RunCommand(("mcp", "list", "--page", "2"))
 
 
 def test_in_the_middle_there_are_pages_on_both_sides() -> None:
-    sheet = command_reply(replace(LISTING, page=PageInfo(2, 3, ("mcp", "list"))))
+    sheet = command_reply(reply_message(replace(LISTING, page=PageInfo(2, 3, ("mcp", "list")))))
     assert decode(*pressed(sheet.blocks, "◀ Back")) == RunCommand(("mcp", "list", "--page", "1"))
     assert "More ▶" in labels(sheet.blocks)
-    last = command_reply(replace(LISTING, page=PageInfo(3, 3, ("mcp", "list"))))
+    last = command_reply(reply_message(replace(LISTING, page=PageInfo(3, 3, ("mcp", "list")))))
     assert "More ▶" not in labels(last.blocks)
 
 
@@ -66,7 +67,7 @@ def test_details_stand_behind_their_names_and_what_needs_confirming_asks_first()
 *policy: *ask
 [Remove jira](danger)"""
     )
-    sheet = command_reply(SHOWN)
+    sheet = command_reply(reply_message(SHOWN))
     assert decode(*pressed(sheet.blocks, "Remove jira")) == OpenConfirmation(
         ("mcp", "remove", "jira"), "jira", "Remove jira"
     )
@@ -88,7 +89,9 @@ def test_an_empty_reply_says_that_it_is_done() -> None:
 
 def test_where_there_is_one_message_what_does_not_fit_is_counted() -> None:
     rows = tuple((f"server-{number}", "x" * 100) for number in range(150))
-    sheet = command_reply(Reply("All:", Table(("name", "about"), rows), actions=(ReplyAction("Add", ("mcp", "add")),)))
+    sheet = command_reply(
+        reply_message(Reply("All:", Table(("name", "about"), rows), actions=(ReplyAction("Add", ("mcp", "add")),)))
+    )
     check_message(sheet.blocks, sheet.text)
     assert "more characters: see the file" in outline(sheet.blocks)
     assert labels(sheet.blocks) == ["Add"]
@@ -117,7 +120,7 @@ def test_whatever_a_reply_holds_slack_takes_it(
     actions: tuple[ReplyAction, ...],
 ) -> None:
     reply = Reply(text, Table(("a", "", "c"), rows), details, actions=actions)
-    sheet = command_reply(reply)
+    sheet = command_reply(reply_message(reply))
     check_message(sheet.blocks, sheet.text)
 
 

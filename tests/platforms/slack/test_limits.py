@@ -11,6 +11,7 @@ import pytest
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, RunCommand
 from bot.chat.home_message import SHOWN, Home, PendingApprovalSummary
+from bot.chat.reply_messages import reply_message
 from bot.domain.commands import Field, FieldKind, Form, Reply, ReplyAction, Table
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.slack.blocks import (
@@ -138,13 +139,13 @@ def test_a_reply_with_endless_details_and_cells_counts_what_one_message_does_not
         details=((LONG, LONG), ("short", "x" * (DETAIL_LIMIT + 7))),
         actions=tuple(ReplyAction(LONG, ("mcp", str(number))) for number in range(60)),
     )
-    sheet = command_reply(reply)
+    sheet = command_reply(reply_message(reply))
     check_message(sheet.blocks, sheet.text)
     assert counted(str(sheet.blocks)) > 10_000
 
 
 def test_a_detail_that_is_too_long_is_counted() -> None:
-    sheet = command_reply(Reply("Here.", details=(("text", "x" * (DETAIL_LIMIT + 7)),)))
+    sheet = command_reply(reply_message(Reply("Here.", details=(("text", "x" * (DETAIL_LIMIT + 7)),))))
     assert counted(str(sheet.blocks)) == 7
 
 
@@ -157,7 +158,7 @@ def test_a_task_of_a_stream_takes_any_title_and_result() -> None:
 
 def test_a_table_too_large_for_slack_keeps_every_row_as_text() -> None:
     rows = tuple((f"row {number}", "x") for number in range(TABLE_ROWS + 20))
-    sheet = command_reply(Reply("All of them:", Table(("a", "b"), rows)))
+    sheet = command_reply(reply_message(Reply("All of them:", Table(("a", "b"), rows))))
     check_message(sheet.blocks, sheet.text)
     assert not [part for part in parts(sheet.blocks) if part.get("type") == "table"]
     assert all(f"row {number}" in str(sheet.blocks) for number in range(len(rows)))
