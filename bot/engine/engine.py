@@ -16,6 +16,7 @@ from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRec
 from bot.domain.views import TurnView
 from bot.engine.approvals import ApprovalService, Reminders
 from bot.engine.elicitation import ElicitationService
+from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.rules import RuleBook
 from bot.engine.prompt.builder import PromptParts
 from bot.engine.prompt.context import NO_INSTRUCTIONS, SystemPrompt
@@ -26,7 +27,7 @@ from bot.engine.scheduler import Job, Scheduler
 from bot.engine.turn_runner import TurnParts, TurnRunner, check_question
 from bot.engine.usage import UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, surface_for
-from bot.engine.worker import Worker
+from bot.engine.worker import MOST_TURNS, Capacity, Worker
 from bot.errors import NotFound
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog, TurnQueue, TurnViews
 
@@ -44,7 +45,7 @@ class Engine:
     expire. `on_change` runs when another process may have changed servers, policies or profiles. `taint` is the mode
     for calls that could send one server's data to another. `refused` holds the tools that model services rejected.
     `tool_search` sets when models search for tools. `observe` takes metrics. `allow` runs before a turn's first model
-    request and raises LimitReached to reject it.
+    request and raises LimitReached to reject it. `most_turns` run at the same time. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class Engine:
         jobs: Sequence[Job] = (),
         observe: MetricSink = null_sink,
         allow: Callable[[Turn], Awaitable[None]] = no_limits,
+        most_turns: int = MOST_TURNS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._queue: TurnQueue = turn_log
         self._views: TurnViews = turn_log
@@ -73,7 +76,9 @@ class Engine:
         self._surfaces = surfaces
         members = MemberLookup(surfaces)
         self._reminders = Reminders(turn_log, surfaces, rules.rules, pause=pause)
-        self._delivery = ViewDelivery(turn_log, surfaces, on_settled=self._wake_turn, observe=observe, pause=pause)
+        self._delivery = ViewDelivery(
+            turn_log, surfaces, on_settled=self._wake_turn, observe=observe, pause=pause, clock=clock
+        )
         estimates = Estimates()
         self._meters = UsageMeters(turn_log, estimates, pause)
         self._parts = TurnParts(
@@ -96,7 +101,9 @@ class Engine:
             self._delivery,
             lambda: tuple(surface.key_prefix for surface in surfaces),
             on_change,
-            pause=pause,
+            Capacity(most_turns),
+            pause,
+            clock,
         )
         self.approvals = ApprovalService(
             turn_log, toolbox, rules, members, wake_turn=self._wake_turn, wake_delivery=self._delivery.wake

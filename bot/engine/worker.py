@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 # -------------------- capacity
 
+MOST_TURNS = 32
 POLL_SECONDS = 1.0
 HEARTBEAT_SECONDS = 4.0
 CLAIM_AT_ONCE = 8
@@ -53,7 +54,7 @@ class Capacity:
     `limit` is the highest number of concurrent turns.
     """
 
-    limit: int = 32
+    limit: int = MOST_TURNS
     others_wait: bool = True
     """True if the last poll left stored turns waiting, and until the first poll has finished."""
     _starting: int = 0

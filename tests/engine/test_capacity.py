@@ -10,8 +10,8 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
 from bot.errors import DatabaseUnavailable
-from tests.engine.conftest import EngineHarness, driven_turns
-from tests.engine.test_receiving import for_ever, looked_round, said
+from tests.engine.conftest import EngineHarness, driven_turns, is_polling, poll, takes_messages
+from tests.engine.test_receiving import for_ever, looked_round, said, without_claims
 from tests.fakes.parts import message, running, say, until
 
 
@@ -19,10 +19,17 @@ async def test_what_an_earlier_process_left_waiting_goes_before_what_comes_in_no
     left = [await harness.log.enqueue(said(n)) for n in range(9)]
     harness.clock[0] += 1
     harness.model.script = [for_ever] * 12
-    engine = harness.engine()
-    engine._worker.room.limit = 9
+    looking, claim = asyncio.Event(), harness.log.claim
+
+    async def noted(*asked: Any) -> Sequence[Claim]:
+        looking.set()
+        return await claim(*asked)
+
+    harness.log.claim = noted  # type: ignore[method-assign, assignment]
+    engine = harness.engine(most_turns=9)
     async with running(engine):
-        await until(lambda: engine._worker._context is not None)
+        async with asyncio.timeout(10):
+            await looking.wait()
         await asyncio.gather(*(engine.receive(said(100 + n)) for n in range(3)))
         await until(lambda: len(driven_turns(engine)) == 9)
         assert set(driven_turns(engine)) == {each.turn_id for each in left}
@@ -47,12 +54,11 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
         return receipt
 
     harness.model.script = [for_ever] * 4
-    engine = harness.engine()
-    engine._worker.room.limit = 1
+    engine = harness.engine(most_turns=1)
     async with running(engine):
         await looked_round(engine)
         harness.log.claim = slow_look  # type: ignore[method-assign, assignment]
-        engine._worker.poll()
+        poll(engine)
         async with asyncio.timeout(10):
             await found_nothing.wait()
         harness.log.claim, harness.log.enqueue = claim, slow_enqueue  # type: ignore[method-assign, assignment]
@@ -61,7 +67,7 @@ async def test_a_look_that_may_have_missed_a_message_lets_no_other_go_before_it(
             await on_disk.wait()
         harness.log.enqueue = enqueue  # type: ignore[method-assign]
         may_end.set()
-        await until(lambda: not engine._worker.room._claiming)
+        await until(lambda: not is_polling(engine))
         harness.clock[0] += 1
         await engine.receive(said(2))
         may_return.set()
@@ -80,14 +86,13 @@ async def test_a_look_that_fails_lets_nobody_go_before_those_that_wait(harness: 
         raise DatabaseUnavailable("The database is away.")
 
     harness.model.script = [for_ever] * 2
-    engine = harness.engine()
-    engine._worker.room.limit = 1
+    engine = harness.engine(most_turns=1)
     async with running(engine):
         await looked_round(engine)
         first = await harness.log.enqueue(said(1))
         harness.log.claim = away  # type: ignore[method-assign, assignment]
-        engine._worker.poll()
-        await until(lambda: failed.is_set() and engine._worker.room.others_wait)
+        poll(engine)
+        await until(lambda: failed.is_set() and not takes_messages(engine))
         harness.clock[0] += 1
         await engine.receive(said(2))
         may_look.set()
@@ -109,7 +114,7 @@ async def test_what_was_found_long_ago_and_has_ended_is_not_given_back_when_the_
     harness.log.release = noted  # type: ignore[method-assign]
 
     async def last(_request: ModelRequest) -> Completion:
-        engine._worker.room.limit = 0  # nothing is looked for any more
+        without_claims(harness)
         return say("Done.")
 
     harness.model.script = [last]

@@ -16,7 +16,7 @@ from bot.domain.turns import Claim, StepStatus, ToolStep, TurnStatus
 from bot.errors import DatabaseUnavailable
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import EngineHarness, driven_turns
+from tests.engine.conftest import EngineHarness, driven_turns, is_suspended
 from tests.fakes.parts import NEWEST, ask_for, call, message, returned, running, say, tool, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -98,7 +98,7 @@ async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(harness: 
     release = asyncio.Event()
 
     async def slow(call: ToolCall, context: CallContext) -> ToolOutcome:
-        await until(lambda: engine._delivery._suspended)
+        await until(lambda: is_suspended(engine))
         seen = len(harness.surface.views)
         context.on_progress("still working")
         await asyncio.sleep(0)
@@ -109,9 +109,8 @@ async def test_nothing_is_drawn_while_nobody_knows_whose_the_turns_are(harness: 
     harness.toolbox.add(tool("s__read", read_only=True), slow)
     harness.allow("s__read")
     harness.model.script = [ask_for(call("s__read")), say("Done.")]
-    engine = harness.engine()
     now = [0.0]
-    engine._worker.clock = lambda: now[0]
+    engine = harness.engine(clock=lambda: now[0])
     harness.log.lease_seconds = 15.0
     renew = harness.log.renew
 
@@ -141,9 +140,8 @@ async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(harness: 
     """Not even that it is away: the heartbeat does not come back."""
     hanging, answered = asyncio.Event(), asyncio.Event()
     harness.model.script = [for_ever]
-    engine = harness.engine()
     now = [0.0]
-    engine._worker.clock = lambda: now[0]
+    engine = harness.engine(clock=lambda: now[0])
     harness.log.lease_seconds = 4.2
     renew = harness.log.renew
 
@@ -158,16 +156,15 @@ async def test_nothing_is_drawn_while_the_database_says_nothing_at_all(harness: 
     async with running(engine):
         await engine.receive(message("go"))
         await asyncio.wait_for(hanging.wait(), 10)
-        await until(lambda: engine._delivery._suspended)
+        await until(lambda: is_suspended(engine))
         answered.set()
-        await until(lambda: not engine._delivery._suspended)
+        await until(lambda: not is_suspended(engine))
 
 
 async def test_a_claim_that_this_process_slept_over_is_not_begun(harness: EngineHarness) -> None:
     """Others may have the turn by now, and its first message must not be posted twice."""
-    engine = harness.engine()
     now = [0.0]
-    engine._worker.clock = lambda: now[0]
+    engine = harness.engine(clock=lambda: now[0])
     harness.log.lease_seconds = 15.0
     claim = harness.log.claim
 
@@ -247,7 +244,7 @@ async def test_leaving_takes_seconds_though_the_database_is_gone(
     task = asyncio.create_task(engine.run())
     await engine.receive(message("one"))
     await engine.receive(message("two", conversation=ELSEWHERE))
-    await until(lambda: len(harness.model.requests) == 2 and bool(engine._delivery._turns))
+    await until(lambda: len(harness.model.requests) == 2)
     gone[0] = True
     task.cancel()
     async with asyncio.timeout(15):

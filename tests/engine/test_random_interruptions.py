@@ -14,7 +14,7 @@ import pytest
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import ModelStep, Receipt, TurnStatus
-from tests.engine.conftest import EngineHarness, driven_turns
+from tests.engine.conftest import EngineHarness, driven_turns, free_slots
 from tests.fakes.parts import ANA, BEN, ScriptedModel, message, running, say, words
 
 MESSAGES, CONVERSATIONS, EVENTS = 24, 5, 60
@@ -62,8 +62,8 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
     chance = random.Random(seed)
     model = Answering(chance)
     harness.model = cast("ScriptedModel", model)
-    engine = harness.engine()
-    engine._worker.room.limit = chance.choice((1, 3, 32))
+    most_turns = chance.choice((1, 3, 32))
+    engine = harness.engine(most_turns=most_turns)
     known: list[str] = []
     tasks: list[asyncio.Task[Receipt]] = []
     for _ in range(4):  # the process leaves and comes back
@@ -95,5 +95,5 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
     await asyncio.wait(tasks, timeout=60)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
     assert driven_turns(engine) == []
-    assert engine._worker.room.available(held=0) == engine._worker.room.limit
+    assert free_slots(engine) == most_turns
     assert harness.log._arriving == set()

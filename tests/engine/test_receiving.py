@@ -10,7 +10,7 @@ from bot.domain.turns import Claim, ModelStep, Receipt, TurnStatus
 from bot.engine.engine import Engine
 from bot.logs import _about, in_context
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import EngineHarness, driven_turns
+from tests.engine.conftest import EngineHarness, driven_turns, takes_messages
 from tests.fakes.parts import ANA, NEWEST, message, running, say, until
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -29,7 +29,7 @@ async def for_ever(*_: object) -> Completion:
 
 async def looked_round(engine: Engine) -> None:
     """Nothing waits here, and messages are taken in."""
-    await until(lambda: not engine._worker.room.others_wait)
+    await until(lambda: takes_messages(engine))
 
 
 def without_claims(harness: EngineHarness) -> None:
@@ -55,8 +55,7 @@ async def test_a_message_is_answered_without_looking_round_for_it(harness: Engin
 
 async def test_what_finds_no_room_waits_until_there_is_some(harness: EngineHarness) -> None:
     harness.model.script = [for_ever, say("Second.")]
-    engine = harness.engine()
-    engine._worker.room.limit = 1
+    engine = harness.engine(most_turns=1)
     async with running(engine):
         await looked_round(engine)
         first, second = await asyncio.gather(
@@ -83,8 +82,7 @@ async def test_what_is_being_claimed_takes_room_too(harness: EngineHarness) -> N
 
     harness.log.claim = slow  # type: ignore[method-assign, assignment]
     harness.model.script = [for_ever, for_ever]
-    engine = harness.engine()
-    engine._worker.room.limit = 1
+    engine = harness.engine(most_turns=1)
     first = await harness.log.enqueue(message("one"))
     async with running(engine):
         async with asyncio.timeout(10):
@@ -106,8 +104,7 @@ async def test_no_message_overtakes_those_that_wait_for_room(harness: EngineHarn
         return await claim(*asked)
 
     harness.model.script = [for_ever] * 4
-    engine = harness.engine()
-    engine._worker.room.limit = 2
+    engine = harness.engine(most_turns=2)
     async with running(engine):
         await looked_round(engine)
         first, second, third = [await engine.receive(said(n)) for n in range(3)]

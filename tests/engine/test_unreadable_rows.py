@@ -5,6 +5,7 @@ turn and no other.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelStep, TurnStatus
 from bot.errors import DatabaseError
-from tests.engine.conftest import EngineHarness
+from tests.engine.conftest import EngineHarness, deliver_stale_views
 from tests.fakes.parts import HALL, ask_for, call, message, running, say, tool, until, words
 
 ELSEWHERE = ConversationKey("test", "w", "elsewhere", "1")
@@ -87,18 +88,28 @@ async def test_an_end_that_cannot_be_read_keeps_no_other_end_undrawn_and_is_trie
         await postpone(turn_id, seconds)
         postponed.append(seconds)
 
+    looks, stale_views = 0, harness.log.stale_views
+
+    async def counted(prefix: str, limit: int) -> Sequence[str]:
+        nonlocal looks
+        found = await stale_views(prefix, limit)
+        looks += 1
+        return found
+
     harness.log.retry_delivery_at = noted  # type: ignore[method-assign]
+    harness.log.stale_views = counted  # type: ignore[method-assign, assignment]
     async with running(engine):
         for tries in range(1, 4):
             await until(lambda tries=tries: len(postponed) == tries)  # type: ignore[misc]
             assert caplog.text.count("cannot be read") == tries
             # Due again after 5, 10 and 20 seconds, and not a second sooner.
             harness.clock[0] += 5 * 2 ** (tries - 1) - 1
-            engine._delivery.wake()
-            await until(lambda: not engine._delivery._look_now.is_set())
-            assert await harness.log.stale_views("test:", 1) == []
+            seen = looks
+            deliver_stale_views(engine)
+            await until(lambda seen=seen: looks > seen)  # type: ignore[misc]
+            assert await stale_views("test:", 1) == []
             harness.clock[0] += 1
-            engine._delivery.wake()
+            deliver_stale_views(engine)
         other = await engine.receive(message("hi", conversation=ELSEWHERE))
         view = await harness.surface.ended(other.turn_id)
     assert view.turn.status is TurnStatus.DONE

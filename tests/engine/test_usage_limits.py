@@ -29,7 +29,7 @@ from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.scheduler import BATCH, DAY_SECONDS, usage_retention
 from bot.engine.usage import LARGE_REQUESTS, LARGE_SECONDS, UsageLimiter
-from bot.engine.worker import Capacity
+from bot.engine.worker import MOST_TURNS
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
 from tests.engine.conftest import EngineHarness
@@ -38,7 +38,6 @@ from tests.fakes.parts import ANA, BEN, HALL, ask_for, call, message, running, s
 NOON = datetime(2026, 8, 31, 12, tzinfo=UTC).timestamp()
 HOUR = 3600.0
 PRICES = PriceList("EUR", (Price("paid", Decimal(3), Decimal(3), Decimal(3), Decimal(15)),))
-LIMIT_OF_TURNS = Capacity().limit
 TOKENS_A_DAY = UsageLimit(LimitScope.PERSON, LimitPeriod.DAY, LimitUnit.TOKENS, 1_000)
 ELSEWHERE = ConversationKey("test", "w", "den", "1")
 
@@ -137,7 +136,7 @@ async def test_questions_of_one_moment_pass_a_limit_once_and_no_further_than_tha
         ]
         views = [await harness.surface.ended(receipt.turn_id) for receipt in receipts]
     answered = sum(view.turn.status is TurnStatus.DONE for view in views)
-    assert 1 <= answered == len(harness.model.requests) <= LIMIT_OF_TURNS
+    assert 1 <= answered == len(harness.model.requests) <= MOST_TURNS
 
 
 async def test_money_is_limited_by_what_the_replies_have_cost(harness: EngineHarness) -> None:

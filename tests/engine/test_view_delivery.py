@@ -11,11 +11,11 @@ from bot.domain.messages import ToolCall, assistant
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
-from bot.engine.view_delivery import ViewDelivery
+from bot.engine.view_delivery import RENEW_SECONDS, ViewDelivery
 from bot.errors import DatabaseUnavailable, DeliveryFailed, LostLease
 from bot.ports import CallContext
 from bot.storage.turn_log import SqlTurnLog
-from tests.engine.conftest import EngineHarness, driven_turns, is_delivered
+from tests.engine.conftest import EngineHarness, driven_turns, is_delivered, remembered_deliveries
 from tests.fakes.parts import (
     ANA,
     NEWEST,
@@ -358,10 +358,12 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
     harness.allow("s__read")
     harness.model.script = [ask_for(call("s__read")), say("Never seen.")]
     harness.log.lease_seconds = 15.0
-    engine = harness.engine()
     now = [0.0]
-    engine._delivery._clock = lambda: now[0]
-    engine._delivery._renewed_at = 0.0
+
+    async def no_heartbeats(seconds: float) -> None:
+        await (asyncio.Event().wait() if seconds >= RENEW_SECONDS else asyncio.sleep(0.01))
+
+    engine = harness.engine(clock=lambda: now[0], pause=no_heartbeats)
     elsewhere = SqlTurnLog(harness.database)
     taking: list[str] = []
     take = harness.log.acquire_delivery
@@ -372,7 +374,7 @@ async def test_a_process_that_slept_past_its_lease_draws_nothing_over_what_the_n
 
     harness.log.acquire_delivery = note  # type: ignore[method-assign]
     # No heartbeat comes before the first drawing after waking up.
-    harness.log.renew = harness.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
+    harness.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
     async with running(engine):
         receipt = await engine.receive(message("go"))
         await asyncio.wait_for(asleep.wait(), 10)
@@ -402,10 +404,8 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
 ) -> None:
     asking, back = asyncio.Event(), asyncio.Event()
     harness.log.lease_seconds = 15.0
-    engine = harness.engine()
     now = [0.0]
-    engine._delivery._clock = lambda: now[0]
-    engine._delivery._renewed_at = 0.0
+    engine = harness.engine(clock=lambda: now[0])
     hold = harness.log.renew_deliveries
 
     async def away(turn_ids: Collection[str]) -> frozenset[str]:
@@ -434,7 +434,14 @@ async def test_what_this_process_can_no_longer_be_sure_of_is_drawn_when_the_data
 async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_that_is_edited(
     harness: EngineHarness,
 ) -> None:
-    posted, awake = asyncio.Event(), asyncio.Event()
+    posted, asleep, awake = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    renewing, renew = asyncio.Lock(), harness.log.renew_deliveries
+
+    async def renew_until_asleep(turn_ids: Collection[str]) -> frozenset[str]:
+        async with renewing:
+            return await (gone() if asleep.is_set() else renew(turn_ids))
+
+    harness.log.renew_deliveries = renew_until_asleep  # type: ignore[method-assign]
     surface = harness.surface
 
     class Sleepy(RecordingSurface):
@@ -452,8 +459,8 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
         receipt = await engine.receive(message("hi"))
         await asyncio.wait_for(posted.wait(), 10)
         await until(lambda: not driven_turns(engine))
-        harness.log.renew_deliveries = gone  # type: ignore[method-assign, assignment]
-        async with engine._delivery._renewal_lock:  # the last heartbeat before the sleep is over
+        asleep.set()
+        async with renewing:
             harness.clock[0] += 20
         await elsewhere.acquire_delivery(receipt.turn_id, NEWEST)
         await elsewhere.save_message_ref(receipt.turn_id, PostedMessage("reply", "the next one's"))
@@ -528,7 +535,7 @@ async def test_a_drawing_that_always_fails_is_tried_ever_more_rarely(harness: En
     async with running(engine):
         await harness.surface.ended(receipt.turn_id)
         await until(lambda: is_delivered(engine))
-        assert engine._delivery._turns == {}
+        assert remembered_deliveries(engine) == []
     assert postponed == [5.0, 10.0, 20.0]
 
 
@@ -536,14 +543,13 @@ async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
     harness: EngineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.surface.min_interval = 0.01
-    engine = harness.engine()
     receipt = await harness.log.enqueue(message("hi"))
     (claim,) = await harness.log.claim(1)
     await harness.log.finish(claim, TurnStatus.DONE, (), "")
     await harness.log.release_delivery(receipt.turn_id)
-    view = await harness.log.get_view(receipt.turn_id)
-    engine._delivery._enqueue(view)
-    (drawing,) = engine._delivery._tasks()
+    before = asyncio.all_tasks()
+    ViewDelivery(harness.log, [harness.surface]).deliver(await harness.log.get_view(receipt.turn_id))
+    (drawing,) = asyncio.all_tasks() - before
     harness.surface.key_prefix = "elsewhere:"
     await asyncio.wait({drawing}, timeout=60)
     assert drawing.exception() is None

@@ -5,7 +5,7 @@ import gc
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
 from bot.storage import sqlite
 from bot.storage.sqlite import SqliteDatabase, open_sqlite
-from tests.fakes.parts import until
 
 
 @pytest.fixture
@@ -24,6 +23,19 @@ async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
     await database.run(lambda connection: connection.exec_driver_sql("create table words (word text unique)"))
     yield database
     await database.close()
+
+
+@pytest.fixture
+def commits(database: SqliteDatabase) -> Iterator[list[int]]:
+    """The commits of every database of this process from now on."""
+    counted: list[int] = []
+
+    def count(_connection: sa.Connection) -> None:
+        counted.append(1)
+
+    sa.event.listen(sa.Engine, "commit", count)
+    yield counted
+    sa.event.remove(sa.Engine, "commit", count)
 
 
 def adding(word: str):  # type: ignore[no-untyped-def]  # noqa: ANN201
@@ -37,9 +49,9 @@ async def words(database: SqliteDatabase) -> list[str]:
     return await database.run(read)
 
 
-async def test_what_has_queued_up_is_committed_together_in_its_order(database: SqliteDatabase) -> None:
-    commits = []
-    sa.event.listen(database._engine, "commit", lambda _connection: commits.append(1))
+async def test_what_has_queued_up_is_committed_together_in_its_order(
+    database: SqliteDatabase, commits: list[int]
+) -> None:
     await asyncio.gather(*(database.run(adding(f"w{n}")) for n in range(200)))
     assert await words(database) == [f"w{n}" for n in range(200)]
     assert len(commits) < 60
@@ -179,9 +191,9 @@ async def test_a_batch_waits_once_for_a_lock_and_not_once_for_each(database: Sql
     assert took < 5
 
 
-async def test_one_mistake_in_a_large_batch_costs_a_few_commits_more(database: SqliteDatabase) -> None:
-    commits = []
-    sa.event.listen(database._engine, "commit", lambda _connection: commits.append(1))
+async def test_one_mistake_in_a_large_batch_costs_a_few_commits_more(
+    database: SqliteDatabase, commits: list[int]
+) -> None:
     held = threading.Event()
     holding = asyncio.create_task(database.run(lambda _connection: held.wait(10)))
     await asyncio.sleep(0)
@@ -339,9 +351,8 @@ async def test_a_disk_with_next_to_no_space_is_full_before_a_write_fails(
 
 async def test_a_long_report_delays_no_transaction(database: SqliteDatabase) -> None:
     await database.run(adding("before"))
-    reading = asyncio.create_task(database.read(_endless))
+    reading = await _begin_endless(database)
     try:
-        await until(lambda: bool(database._reads))
         for n in range(20):
             await asyncio.wait_for(database.run(adding(f"w{n}")), 10)
         assert not reading.done()
@@ -360,8 +371,7 @@ async def test_a_report_sees_what_was_committed_and_changes_nothing(database: Sq
 
 async def test_a_cancelled_report_ends_and_the_next_one_is_read(database: SqliteDatabase) -> None:
     for _ in range(5):
-        reading = asyncio.create_task(database.read(_endless))
-        await until(lambda: bool(database._reads))
+        reading = await _begin_endless(database)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(reading, 10)
@@ -379,8 +389,7 @@ async def test_a_report_that_takes_too_long_counts_as_unavailable(
 
 
 async def test_closing_interrupts_a_report(database: SqliteDatabase) -> None:
-    reading = asyncio.create_task(database.read(_endless))
-    await until(lambda: bool(database._reads))
+    reading = await _begin_endless(database)
     await asyncio.wait_for(database.close(), 10)
     with pytest.raises(DatabaseError):
         await asyncio.wait_for(reading, 10)
@@ -390,6 +399,19 @@ async def test_closing_interrupts_a_report(database: SqliteDatabase) -> None:
 
 def _one(reader: sa.Connection) -> int:
     return int(reader.exec_driver_sql("select 1").scalar_one())
+
+
+async def _begin_endless(database: SqliteDatabase) -> asyncio.Task[int]:
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def read(reader: sa.Connection) -> int:
+        loop.call_soon_threadsafe(begun.set)
+        return _endless(reader)
+
+    reading = asyncio.create_task(database.read(read))
+    await asyncio.wait_for(begun.wait(), 10)
+    return reading
 
 
 def _endless(reader: sa.Connection) -> int:
