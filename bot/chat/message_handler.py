@@ -29,6 +29,7 @@ from bot.chat.thread_context import (
     context_messages,
     describe_files,
     format_lines,
+    prepend_title,
 )
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
@@ -82,10 +83,11 @@ class IncomingMessage:
 
     `keys` identify it in the database, `id` in this process. Messages with the same
     `thread_key` are handled in order.
-    `text` has no outer mention of the bot; `mentions` are the mentioned users. `in_thread` is False if the message is
-    certainly in no thread. `may_notify` is True for exactly one of the events of a message: replies without a row in
-    the database are sent for that event, because other processes may get the other events. `late` messages are read by
-    the backfill: their authors no longer wait. `forwarded` are forwarded texts of others.
+    `text` has no outer mention of the bot, `title` is that of the post that it begins; `mentions` are the mentioned
+    users. `in_thread` is False if the message is certainly in no thread. `may_notify` is True for exactly one of the
+    events of a message: replies without a row in the database are sent for that event, because other processes may get
+    the other events. `late` messages are read by the backfill: their authors no longer wait. `forwarded` are forwarded
+    texts of others.
     """
 
     id: str
@@ -93,6 +95,7 @@ class IncomingMessage:
     thread_key: str
     user: str
     text: str
+    title: str = ""
     mentions_bot: bool = False
     direct: bool = False
     in_thread: bool = False
@@ -372,7 +375,7 @@ class MessageHandler(Generic[M]):
                 await self._platform.run_command(message, location.conversation, words)
                 self._done.add(message.id)
             return
-        text = read.text or _placeholder_text(message)
+        text = prepend_title(message.title, read.text or _placeholder_text(message))
         if text:
             await self._start_turn(message, location, author, text)
         else:

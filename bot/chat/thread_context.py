@@ -85,6 +85,11 @@ def _line(name: str, text: str) -> str:
     return f"{clean_name(name) or _UNNAMED}: {text}".replace("\n", "\n    ")
 
 
+def prepend_title(title: str, text: str) -> str:
+    """Return the text of a message below the title that it was posted under, if any."""
+    return "\n\n".join(filter(None, (title, text)))
+
+
 def append_file_names(text: str, names: Sequence[str]) -> str:
     """Return a message's text with the names of its files."""
     return "\n".join(filter(None, (text, *(f"[file: {single_line(name, 80)}]" for name in names))))

@@ -67,6 +67,7 @@ FEATURES = (
         slack="Slack delivers them again for some minutes",
         terminal="no messages arrive meanwhile",
     ),
+    Feature("A post in a forum is a question under its title", slack="Slack has no forums", terminal=ALONE),
     Feature(
         "*Ask about this* in the menu of a message",
         terminal="it has no menu of messages",

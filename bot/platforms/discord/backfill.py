@@ -92,7 +92,9 @@ class DiscordMissedMessages:
         except CountersignError as error:
             log.info("missed messages of channel %s not loaded: %s", channel.id, error)
             return ()
-        without_thread = [message for message in messages if not message.flags.has_thread]
+        without_thread = [
+            message for message in messages if not message.flags.has_thread or ref.post_title(str(message.id))
+        ]
         return [message for message in await self._parse(without_thread, ref, channel.guild) if message.mentions_bot]
 
     # ------------------------------------------------------------------ threads without a turn

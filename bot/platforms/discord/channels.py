@@ -46,19 +46,24 @@ class MessageRef:
 
 @dataclass(frozen=True, slots=True)
 class ChannelRef:
-    """A channel with a conversation. `server` is empty in a direct conversation, `thread` outside of threads;
-    `opens_threads` is True if the bot may open a thread at a message there and write in it.
+    """A channel with a conversation. `server` is empty in a direct conversation, `thread` and `thread_name` outside of
+    threads; `opens_threads` is True if the bot may open a thread at a message there and write in it.
     """
 
     server: str
     channel: str
     thread: str = ""
     opens_threads: bool = False
+    thread_name: str = ""
 
     @property
     def direct(self) -> bool:
         """True for a direct conversation with the bot."""
         return not self.server
+
+    def post_title(self, message: str) -> str:
+        """Return the title of a post in a forum if this is its first message, which has the id of the thread."""
+        return self.thread_name if message == self.thread else ""
 
     @property
     def place(self) -> str:
@@ -89,7 +94,8 @@ def from_channel(channel: Any) -> ChannelRef | None:
         case discord.DMChannel():
             return ChannelRef("", str(channel.id))
         case discord.Thread():
-            return ChannelRef(str(channel.guild.id), str(channel.parent_id), str(channel.id))
+            name = single_line(channel.name, LONGEST_NAME)
+            return ChannelRef(str(channel.guild.id), str(channel.parent_id), str(channel.id), thread_name=name)
         case discord.TextChannel():
             return ChannelRef(str(channel.guild.id), str(channel.id), opens_threads=_may_open(channel))
         case discord.abc.GuildChannel():

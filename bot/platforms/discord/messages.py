@@ -13,7 +13,7 @@ from typing import Any
 import discord
 
 from bot.chat.message_handler import IncomingMessage, Location, PlatformFacts, RecentKeys, RepliedTo
-from bot.chat.thread_context import EarlierMessages, ThreadMessage, append_file_names
+from bot.chat.thread_context import EarlierMessages, ThreadMessage, append_file_names, prepend_title
 from bot.domain.commands import Invocation
 from bot.domain.conversations import Attachment, ConversationKey, Member
 from bot.errors import DeliveryFailed
@@ -64,6 +64,7 @@ def parse_message(
         thread_key=str(message.channel.id),
         user=str(author.id),
         text=text_of(message, me, guild),
+        title=channel.post_title(str(message.id)) if channel is not None else "",
         mentions_bot=me in mentions or any(mention in message.content for mention in _bot_mentions(me, guild)),
         direct=channel is not None and channel.direct,
         in_thread=channel is None or bool(channel.thread),
@@ -151,6 +152,14 @@ def to_thread_message(message: discord.Message, me: str, guild: discord.Guild | 
     return ThreadMessage(str(message.id), user, name, text, files, own=user == me)
 
 
+def _to_line(earlier: discord.Message, me: str, message: DiscordMessage) -> ThreadMessage | None:
+    """Return an earlier message of a message's thread as a line; the first one of a post in a forum with its title."""
+    line = to_thread_message(earlier, me, message.guild)
+    if line is None or message.channel is None or earlier.type is not discord.MessageType.default:
+        return line
+    return replace(line, text=prepend_title(message.channel.post_title(line.id), line.text))
+
+
 # -------------------- calls
 
 
@@ -227,7 +236,7 @@ class DiscordMessagePlatform:
 
     async def _read_thread(self, message: DiscordMessage, me: str) -> list[ThreadMessage]:
         messages = await self._history(message.channel_id, before=discord.Object(int(message.id)))
-        lines = (to_thread_message(earlier, me, message.guild) for earlier in reversed(messages))
+        lines = (_to_line(earlier, me, message) for earlier in reversed(messages))
         return [line for line in lines if line is not None]
 
     async def _history(self, channel: str, *, before: discord.Object | None = None) -> list[discord.Message]:

@@ -25,9 +25,9 @@ content is empty in events and in what REST gives. `app.commands['']` are the gl
 those of a guild.
 
 **Doing**: `say` (`files`, `reply_to`, `ping`), `reply`, `again` (delivers twice), `edit`, `delete`, `unfurl`, `react`,
-`thread`, `archive`, `remove`, `type`, `reload` return at once. `press`, `choose`, `command`, `shortcut` (context menu),
-`submit` wait for the first answer, three seconds at most, and return the `Interaction` (`answered`, `failed`,
-`messages`, `text`, `modal`); `suggest` returns the choices.
+`thread`, `post` (in a forum), `archive`, `remove`, `type`, `reload` return at once. `press`, `choose`, `command`,
+`shortcut` (context menu), `submit` wait for the first answer, three seconds at most, and return the `Interaction`
+(`answered`, `failed`, `messages`, `text`, `modal`); `suggest` returns the choices.
 
 **Seeing**: `what_user_sees(user, channel)` (`words`, `buttons`, `ephemeral`, `thinking`, `pings`, `previews`, …),
 `posted(channel)`, `threads(channel)`, `modal(user)`, `typing(channel)`, `called(message)` (whom it has notified),
@@ -47,8 +47,8 @@ know (`unknown`), is raised when it closes.
 
 Known from the field, not documented: what buckets hold, how many old edits pass (they are refused with 429, which
 discord.py retries), how long a session can be resumed. Stricter than Discord: unknown fields, parameters and flags are
-refused, and an edit without `allowed_mentions` notifies. Not there: private threads by the app, forums, voice,
-stickers, polls, shards.
+refused, and an edit without `allowed_mentions` notifies. Not there: private threads by the app, posts in forums by
+the app, talk in voice channels, stickers, polls, shards.
 """
 
 from tests.fakes.discord.discord import FakeDiscord

@@ -142,6 +142,10 @@ class FakeDiscord(Factories):
         """Open a thread, on a message or beside all."""
         return self._speaking.thread(user, parent, name, on)
 
+    def post(self, user: User, forum: Channel, title: str, text: str) -> Message:
+        """Post in a forum: a thread with a title; its first message, which has the thread's id."""
+        return self._speaking.post(user, forum, title, text)
+
     def archive(self, thread: Channel, *, locked: bool = False) -> None:
         """Archive a thread, as time does."""
         self._speaking.archive(thread, locked=locked)

@@ -30,11 +30,13 @@ class Kind(IntEnum):
     ANNOUNCEMENT_THREAD = 10
     PUBLIC_THREAD = 11
     PRIVATE_THREAD = 12
+    STAGE = 13
     FORUM = 15
 
 
 THREADS = frozenset({Kind.ANNOUNCEMENT_THREAD, Kind.PUBLIC_THREAD, Kind.PRIVATE_THREAD})
-HOLDS_MESSAGES = frozenset({Kind.TEXT, Kind.DM, Kind.VOICE, Kind.ANNOUNCEMENT}) | THREADS
+VOCAL = frozenset({Kind.VOICE, Kind.STAGE})
+HOLDS_MESSAGES = frozenset({Kind.TEXT, Kind.DM, Kind.ANNOUNCEMENT}) | VOCAL | THREADS
 
 
 @dataclass
@@ -116,12 +118,18 @@ class Channel:
         }
         if self.is_thread:
             return described | self._as_thread(me)
-        return described | {
+        described |= {
             "position": 0,
             "topic": self.topic,
             "nsfw": False,
             "permission_overwrites": [overwrite.described() for overwrite in self.overwrites],
         }
+        if self.kind in VOCAL:
+            return described | {"bitrate": 64_000, "user_limit": 0, "rtc_region": None}
+        if self.kind is Kind.FORUM:
+            of_posts = {"default_reaction_emoji": None, "default_sort_order": None, "default_forum_layout": 0}
+            return described | {"available_tags": [], **of_posts}
+        return described
 
     def _as_thread(self, me: User | None) -> Json:
         joined = iso(moment_of(self.id))

@@ -40,6 +40,16 @@ def open_thread(
     return thread
 
 
+def open_post(world: DiscordState, forum: Channel, title: str, message: Message) -> Message:
+    """Post in a forum: a thread that begins with this message, whose id it has. Nothing is said in the forum itself."""
+    author = message.author
+    thread = Channel(message.id, title, Kind.PUBLIC_THREAD, forum.guild, forum, owner_id=author.id, members=[author.id])
+    world.channels[thread.id] = message.channel = thread
+    forum.last_message_id = thread.id
+    events.thread_created(world, thread)
+    return keep(world, message)
+
+
 def _in_thread(world: DiscordState, thread: Channel, message: Message) -> None:
     thread.message_count += 1
     if message.author.id not in thread.members:

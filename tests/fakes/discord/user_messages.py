@@ -9,8 +9,8 @@ from tests.fakes.discord.mentions import UNSAID, settle
 from tests.fakes.discord.messages import Message, Type
 from tests.fakes.discord.people import User
 from tests.fakes.discord.permissions import Permission
-from tests.fakes.discord.places import Channel
-from tests.fakes.discord.posting import keep, open_thread
+from tests.fakes.discord.places import HOLDS_MESSAGES, Channel, Kind
+from tests.fakes.discord.posting import keep, open_post, open_thread
 from tests.fakes.discord.state import DiscordState
 
 
@@ -32,6 +32,7 @@ class UserMessages:
     ) -> Message:
         """Post a message as a person, another bot or a webhook."""
         world = self._world
+        assert channel.kind in HOLDS_MESSAGES, f"nobody can speak in {channel.name}"
         need = Permission.SEND_MESSAGES_IN_THREADS if channel.is_thread else Permission.SEND_MESSAGES
         may = user.webhook or channel.permissions(user, world.now()) & need
         assert may, f"{user.name} may not speak in {channel.name}"
@@ -72,6 +73,15 @@ class UserMessages:
     def thread(self, user: User, parent: Channel, name: str, on: Message | None) -> Channel:
         """Open a thread as a person."""
         return open_thread(self._world, parent, name, user, on)
+
+    def post(self, user: User, forum: Channel, title: str, text: str) -> Message:
+        """Post in a forum; its first message."""
+        world = self._world
+        assert forum.kind is Kind.FORUM, f"{forum.name} is no forum"
+        assert forum.permissions(user, world.now()) & Permission.SEND_MESSAGES, f"{user.name} may not post there"
+        message = Message(world.ids.new(), forum, user, content=text)
+        settle(message, world.users, UNSAID, world.now())
+        return open_post(world, forum, title, message)
 
     def archive(self, thread: Channel, *, locked: bool) -> None:
         """Archive a thread, as time or a person does."""
