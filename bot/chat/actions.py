@@ -18,7 +18,7 @@ from typing import Any
 
 from bot.domain.commands import Form
 from bot.domain.conversations import ConversationKey
-from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
+from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, RunAgainAction, StopTurnAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,7 @@ Action = (
     | CheckCallAction
     | RunAgainAction
     | StopTurnAction
+    | ContinueTurnAction
     | SendFeedback
     | RunCommand
     | RunCommandInNewReply
@@ -172,7 +173,7 @@ def encode(action: Action) -> str:  # noqa: C901 - one case for each kind of act
             content = approval_id
         case CheckCallAction(turn_id, n) | RunAgainAction(turn_id, n):
             content = f"{turn_id}:{n}"
-        case StopTurnAction(turn_id):
+        case StopTurnAction(turn_id) | ContinueTurnAction(turn_id):
             content = turn_id
         case SendFeedback(turn_id, opinion):
             content = f"{turn_id}:{opinion}"
@@ -275,6 +276,7 @@ _KINDS: Mapping[type[Action], str] = {
     CheckCallAction: "check",
     RunAgainAction: "again",
     StopTurnAction: "stop",
+    ContinueTurnAction: "continue",
     SendFeedback: "rate",
     RunCommand: "run",
     RunCommandInNewReply: "beside",
@@ -292,6 +294,7 @@ _DECODERS: Mapping[str, Callable[[str], Action]] = {
     "check": lambda content: CheckCallAction(*_decode_call(content)),
     "again": lambda content: RunAgainAction(*_decode_call(content)),
     "stop": lambda content: StopTurnAction(*_fields(content, 1)),
+    "continue": lambda content: ContinueTurnAction(*_fields(content, 1)),
     "rate": _decode_feedback,
     "run": lambda content: RunCommand(_decode_words(content)),
     "beside": lambda content: RunCommandInNewReply(_decode_words(content)),

@@ -15,7 +15,7 @@ from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import NotFound, QueueFull
 from bot.ports import EngineApi
 from bot.rendering.approval_card import approval_card, parse_grant_option
-from bot.rendering.timeline import CheckCallAction, Offer, RunAgainAction, StopTurnAction
+from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, Offer, RunAgainAction, StopTurnAction
 
 ENDED = "That has ended already."
 THANKS = "Thank you, noted."
@@ -30,6 +30,8 @@ async def run_turn_action(engine: EngineApi, offer: Offer, by: Author) -> str:
                 return IN_HAND if (await engine.check_outcome(turn_id, n, by)).redelivery else ""
             case RunAgainAction(turn_id, n):
                 return IN_HAND if (await engine.run_again(turn_id, n, by)).redelivery else ""
+            case ContinueTurnAction(turn_id):
+                return IN_HAND if (await engine.continue_turn(turn_id, by)).redelivery else ""
             case StopTurnAction(turn_id):
                 return "" if await engine.stop(turn_id, by) else ENDED
     except NotFound as error:

@@ -65,7 +65,7 @@ from bot.domain.conversations import ConversationKey, InboundMessage, Member
 from bot.domain.turns import StepStatus, ToolStep
 from bot.errors import CountersignError, NotFound
 from bot.rendering.approval_card import approval_card
-from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
+from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, RunAgainAction, StopTurnAction
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ ELSEWHERE = "That belongs to another server or workspace."
 ModalAction = OpenDenyForm | OpenConfirmation | OpenForm
 """An action that opens a form, and that its submission is about."""
 CommandAction = RunCommand | RunCommandInNewReply | Edit
-TurnAction = SendFeedback | CheckCallAction | RunAgainAction | StopTurnAction
+TurnAction = SendFeedback | CheckCallAction | RunAgainAction | StopTurnAction | ContinueTurnAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class InteractionHandler:
                 await self._grant(card, offer, interaction)
             case ViewCall() | ViewPendingCall():
                 await self._show_call(action, interaction)
-            case SendFeedback() | CheckCallAction() | RunAgainAction() | StopTurnAction():
+            case SendFeedback() | CheckCallAction() | RunAgainAction() | StopTurnAction() | ContinueTurnAction():
                 await self._act_on_turn(action, interaction)
 
     async def _run_command_of(

@@ -23,6 +23,8 @@ class StopReason(StrEnum):
     TOOLS = "tools"
     LENGTH = "length"
     REFUSED = "refused"
+    STOPPED = "stopped"
+    """A user stopped the turn while the model wrote."""
 
 
 @dataclass(frozen=True, slots=True)

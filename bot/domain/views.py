@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from bot.domain.turns import Step, StepStatus, ToolStep, Turn
+from bot.domain.turns import Step, StepStatus, ToolStep, Turn, TurnStatus
 
 ReadFile = Callable[[str], Awaitable[bytes]]
 
@@ -68,6 +68,11 @@ class TurnView:
     def asks(self) -> bool:
         """True if a server waits for an answer from a user."""
         return any(step.pending_elicitations for step in self.steps if isinstance(step, ToolStep))
+
+
+def can_continue(view: TurnView) -> bool:
+    """Return True if the turn was stopped at work, so that the model can go on."""
+    return view.turn.status is TurnStatus.CANCELLED and bool(view.steps) and view.turn.question.call is None
 
 
 MessageRefs = Mapping[str, str]

@@ -13,7 +13,7 @@ from bot.domain.policies import TaintMode
 from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.tools import ToolSearch
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
-from bot.domain.views import TurnView
+from bot.domain.views import TurnView, can_continue
 from bot.engine.approvals import ApprovalService, Reminders
 from bot.engine.elicitation import ElicitationService
 from bot.engine.monotonic_clock import monotonic
@@ -32,6 +32,7 @@ from bot.errors import NotFound
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog, TurnQueue, TurnViews
 
 APPROVAL_SECONDS = 1800.0
+CONTINUE_QUESTION = "Go on where you were stopped. Do not repeat what you have written."
 UNCLEAR_ENDS = frozenset({StepStatus.UNKNOWN})
 REPEATABLE_ENDS = frozenset(status for status in StepStatus if status.ended and status is not StepStatus.DONE)
 
@@ -149,6 +150,17 @@ class Engine:
         arguments = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
         text = check_question(step.call.name, arguments)
         return await self.receive(InboundMessage((f"check:{turn_id}:{n}",), turn.conversation, by, text))
+
+    async def continue_turn(self, turn_id: str, by: Author) -> Receipt:
+        """Start a turn in which the model goes on where a turn was stopped. Repeated requests return the same turn.
+        Raises NotFound if that turn was not stopped at work.
+        """
+        view = await self._views.get_view(turn_id)
+        if not can_continue(view):
+            raise NotFound("That was not stopped, or there is nothing to go on with.")
+        return await self.receive(
+            InboundMessage((f"continue:{turn_id}",), view.turn.conversation, by, CONTINUE_QUESTION)
+        )
 
     async def view(self, turn_id: str) -> TurnView:
         """Return the stored view of a turn. Raises NotFound."""

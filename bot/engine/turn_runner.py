@@ -17,7 +17,7 @@ from typing import Any
 
 from bot.domain.completions import Completion, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
-from bot.domain.messages import Message, ToolCall
+from bot.domain.messages import Message, MessageRole, TextPart, ToolCall
 from bot.domain.policies import TaintMode
 from bot.domain.sources import Sources
 from bot.domain.tools import INVALID_ARGUMENTS, ToolSearch, ToolSet
@@ -147,6 +147,15 @@ class TurnRunner:
         """Read the turn's rows again if the turn waits for a decision or an answer."""
         if self._record.is_waiting or self._record.is_awaiting_input:
             self._wakeup.set()
+
+    @property
+    def unfinished_reply(self) -> tuple[ModelStep, ...]:
+        """Reply that the model was writing, if it has text: a stopped turn keeps it."""
+        text = self._streaming.rstrip()
+        if not text:
+            return ()
+        message = Message(MessageRole.ASSISTANT, (TextPart(text),))
+        return (ModelStep(self._record.next_n, message, StopReason.STOPPED, sources=self._prompts.sources),)
 
     async def run(self) -> None:
         """Run until the turn ends or waits for users. Raises LostLease, Stopped and ModelError."""
@@ -341,7 +350,6 @@ class TurnRunner:
             self._meter.entry,
             sources,
         )
-        self._streaming, self._activity = "", ""
         if message.tool_calls:
             author = self._record.turn.author
             authorizer = await self._authorizer(self._taint(sources, offered))
@@ -353,7 +361,9 @@ class TurnRunner:
                 self._toolbox.create_step(i, call, partial(authorize, i))
                 for i, call in enumerate(message.tool_calls, start=n + 1)
             ]
-            self._update(await self._log.append(self._claim, reply, calls))
+            record = await self._log.append(self._claim, reply, calls)
+            self._streaming, self._activity = "", ""
+            self._update(record)
         else:
             await self._finish(TurnStatus.DONE, reply)
         self._meter.drop_attempt()
@@ -383,7 +393,9 @@ class TurnRunner:
     # ------------------------------------------------------------------ views
 
     async def _finish(self, status: TurnStatus, *last: ModelStep, failure: str = "") -> None:
-        self._update(await self._log.finish(self._claim, status, last, failure))
+        record = await self._log.finish(self._claim, status, last, failure)
+        self._streaming, self._activity = "", ""
+        self._update(record)
 
     def _update(self, record: TurnRecord) -> None:
         """Adopt a record unless it is older than the present one, and send a view. Concurrent calls may return their

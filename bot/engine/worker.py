@@ -19,6 +19,7 @@ from bot.domain.turns import (
     Claim,
     ConfigChanged,
     Receipt,
+    Step,
     StopRequested,
     TurnRecord,
     TurnStatus,
@@ -139,6 +140,11 @@ class _Held:
     task: asyncio.Task[None] | None = None
     turn: TurnRunner | None = None
     stopping: bool = False
+
+    @property
+    def unfinished_reply(self) -> Sequence[Step]:
+        """Text that the model had written, as a step."""
+        return self.turn.unfinished_reply if self.turn is not None else ()
 
 
 @dataclass(slots=True)
@@ -309,13 +315,13 @@ class Worker:
             held.turn = self.begin(claim, claim.initial_record or await self.turn_log.resume(claim))
             await held.turn.run()
         except Stopped:
-            await self._end(claim, TurnStatus.CANCELLED, "")
+            await self._end(claim, TurnStatus.CANCELLED, "", held.unfinished_reply)
         except LostLease:
             log.info("turn %s: claimed by another process", claim.turn_id)
             self.shown.forget(claim.turn_id)
         except asyncio.CancelledError:
             if held.stopping:
-                await self._end(claim, TurnStatus.CANCELLED, "")
+                await self._end(claim, TurnStatus.CANCELLED, "", held.unfinished_reply)
             raise
         except DatabaseUnavailable:
             await self._release(claim)
@@ -329,9 +335,9 @@ class Worker:
                 claim, TurnStatus.FAILED, f"Something broke on my end; it is logged as {reference}. Please try again."
             )
 
-    async def _end(self, claim: Claim, status: TurnStatus, failure: str) -> None:
+    async def _end(self, claim: Claim, status: TurnStatus, failure: str, last: Sequence[Step] = ()) -> None:
         try:
-            await self.turn_log.finish(claim, status, (), failure)
+            await self.turn_log.finish(claim, status, last, failure)
         except LostLease:
             self.shown.forget(claim.turn_id)
         except Exception as error:  # noqa: BLE001 - the turn must end in any case

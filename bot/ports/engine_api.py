@@ -90,6 +90,9 @@ class EngineApi(Protocol):
     async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         """Ask the model to check if a call of unknown outcome has run. Raises NotFound."""
 
+    async def continue_turn(self, turn_id: str, by: Author) -> Receipt:
+        """Ask the model to go on where a turn was stopped. Raises NotFound."""
+
     async def view(self, turn_id: str) -> TurnView:
         """Return the stored view of a turn. Raises NotFound."""
 

@@ -18,7 +18,7 @@ from bot.domain.elicitations import Elicitation
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, StoredFile, ToolResult
 from bot.domain.tools import UNSURE
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import BlockingTurn, TurnView
+from bot.domain.views import BlockingTurn, TurnView, can_continue
 from bot.rendering.text_safety import single_line, strip_control
 
 # -------------------- tool calls on one line, and the files that they returned
@@ -212,12 +212,22 @@ class StopTurnAction:
     turn_id: str
 
 
-Offer = CheckCallAction | RunAgainAction | StopTurnAction
+@dataclass(frozen=True, slots=True)
+class ContinueTurnAction:
+    """Ask the model to go on where a turn was stopped."""
+
+    label: ClassVar[str] = "Continue"
+    turn_id: str
+
+
+Offer = CheckCallAction | RunAgainAction | StopTurnAction | ContinueTurnAction
 
 
 def available_actions(view: TurnView) -> tuple[Offer, ...]:
     """Everything to be offered beside this view."""
     of_calls = [offer for step in _calls(view) for offer in offers_of_call(view.turn.id, step)]
+    if can_continue(view):
+        return (ContinueTurnAction(view.turn.id), *of_calls)
     return (*of_calls, *(offers_behind(view.blocker) if view.turn.status is TurnStatus.QUEUED else ()))
 
 
@@ -294,7 +304,7 @@ def _earlier(count: int) -> str:
 NOTE_LIMIT = 500
 REASON_LIMIT = 300
 SECOND_TRY = "It may have run before. Approving runs it again."
-STOPPED = "Okay, I stopped."
+STOPPED = "Stopped."
 FAILED = "Something went wrong."
 
 
@@ -473,7 +483,7 @@ def _ending(view: TurnView) -> Iterator[Entry]:
             if not view.streaming.strip() and (activity := single_line(str(view.activity), NOTE_LIMIT)):
                 yield ActivityLine(activity)
         case TurnStatus.CANCELLED:
-            yield Note(STOPPED)
+            yield Note(single_line(view.turn.failure, NOTE_LIMIT) or STOPPED)
         case TurnStatus.FAILED:
             yield Failure(single_line(view.turn.failure, NOTE_LIMIT) or FAILED, reference(view.turn.id))
         case TurnStatus.DONE:
@@ -548,7 +558,7 @@ def drop_repeats(entries: Iterable[Entry], view: TurnView) -> Iterator[Entry]:
 def offer_label(offer: Offer, view: TurnView) -> str:
     """Return the label of an offer's button, with the call's name if there are several calls."""
     match offer:
-        case StopTurnAction():
+        case StopTurnAction() | ContinueTurnAction():
             return offer.label
         case CheckCallAction(n=n) | RunAgainAction(n=n):
             unsure = [action.n for action in available_actions(view) if isinstance(action, CheckCallAction)]

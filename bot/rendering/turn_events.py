@@ -22,8 +22,9 @@ As JSON they are for programs that read `--json`. Fields are added, never rename
 `arguments` have the label of every stored secret of the called server in its place, if an approval was requested.
 `server` is null for an unknown tool. `mode` is the kind of an elicitation, form or url; the answer is in no event.
 `expires_in` is in seconds, `expires_at` in epoch seconds. `behind` is the turn that blocks the conversation. An offer
-is an action for a user: `offer` (check, run_again, stop), `label`, `turn`, and `step` if it is about a call. Text is as
-the model or the tool wrote it: JSON's escapes make it harmless, and a program that displays it must sanitize it.
+is an action for a user: `offer` (check, run_again, stop, continue), `label`, `turn`, and `step` if it is about a call.
+Text is as the model or the tool wrote it: JSON's escapes make it harmless, and a program that displays it must sanitize
+it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,15 @@ from bot.domain.elicitations import Elicitation, FormMode, UrlMode
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import BlockingTurn, ModelRetry, TurnView
 from bot.rendering.call_arguments import whole_json
-from bot.rendering.timeline import CheckCallAction, Offer, RunAgainAction, StopTurnAction, offers_behind, offers_of_call
+from bot.rendering.timeline import (
+    CheckCallAction,
+    ContinueTurnAction,
+    Offer,
+    RunAgainAction,
+    StopTurnAction,
+    offers_behind,
+    offers_of_call,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +227,8 @@ def _offer(offer: Offer) -> dict[str, Any]:
             return {"offer": "run_again", "label": offer.label, "turn": turn_id, "step": n}
         case StopTurnAction(turn_id):
             return {"offer": "stop", "label": offer.label, "turn": turn_id}
+        case ContinueTurnAction(turn_id):
+            return {"offer": "continue", "label": offer.label, "turn": turn_id}
 
 
 def _call_event(step: ToolStep) -> dict[str, Any]:

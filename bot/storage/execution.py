@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.completions import StopReason
 from bot.domain.messages import ToolResult
 from bot.domain.turns import (
     WAITING,
@@ -170,7 +171,9 @@ class SqlTurnExecution:
         return await self._park(claim)
 
     async def finish(self, claim: Claim, status: TurnStatus, last: Sequence[Step], failure: str) -> TurnRecord:
-        """End the turn with its last steps. A stopped turn ends as cancelled, and no other turn does."""
+        """End the turn with its last steps. A stopped turn ends as cancelled, and no other turn does; it keeps the
+        text that the model wrote.
+        """
         charges = self._charges(last)
         record = self._records.pop(claim)
         written = _raise_if_interrupted(
@@ -331,6 +334,7 @@ class SqlTurnExecution:
                 return turn_records.ended(record, status, failure)
             end_turn(connection, claim.turn_id, status, failure)
         else:
+            _add_steps(connection, claim.turn_id, [step for step in last if isinstance(step, ModelStep)])
             end_turn(connection, claim.turn_id, TurnStatus.CANCELLED, f"Stopped by {owned.stopped_by}.")
         return read_record(connection, claim.turn_id)
 
@@ -355,7 +359,7 @@ class SqlTurnExecution:
         return [
             self._charge(step.use or UsageEntry(uuid.uuid4().hex, step.n, UsageKind.REPLY, step.model, step.usage))
             for step in new
-            if isinstance(step, ModelStep)
+            if isinstance(step, ModelStep) and step.stop is not StopReason.STOPPED  # charged as a broken-off reply
         ]
 
     def _charge(self, use: UsageEntry) -> PricedUsage:

@@ -56,7 +56,7 @@ from bot.domain.turns import StepStatus, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DatabaseUnavailable
 from bot.rendering.elicitation_card import ANSWER, DECLINE
-from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
+from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, RunAgainAction, StopTurnAction
 from tests.contracts.test_adapters import PLATFORMS, asking, denied, later, running
 from tests.platforms.sample_views import CREATE, a_booking, a_call, a_filing, a_reply, a_view
 from tests.platforms.workspaces import Posted, Workspace, open_workspace
@@ -211,6 +211,15 @@ async def test_a_call_of_unknown_outcome_is_checked_or_run_again_once(listening:
     await listening.fake.until(lambda: len(listening.engine.repeated) == 2)
     assert {repeated[:3] for repeated in listening.engine.repeated} == {("check", TURN, 3), ("again", TURN, 3)}
     await listening.press(listening.priya, message, RunAgainAction(TURN, 3))
+    assert await heard(listening, listening.priya, view) == [IN_HAND]
+
+
+async def test_a_stopped_turn_goes_on_once(listening: Workspace) -> None:
+    view, message = await delivered(listening, a_view(a_reply(0, "The pool"), status=TurnStatus.CANCELLED))
+    await listening.press(listening.priya, message, ContinueTurnAction(TURN))
+    await listening.fake.until(lambda: listening.engine.repeated)
+    assert [repeated[:2] for repeated in listening.engine.repeated] == [("continue", TURN)]
+    await listening.press(listening.priya, message, ContinueTurnAction(TURN))
     assert await heard(listening, listening.priya, view) == [IN_HAND]
 
 

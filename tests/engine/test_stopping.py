@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.domain.completions import Completion
+import pytest
+
+from bot.domain.completions import Completion, StopReason
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
+from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
+from bot.errors import NotFound
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness, driven_turns
-from tests.fakes.parts import ANA, BEN, ask_for, call, message, returned, running, say, tool, until, words
+from tests.fakes.parts import ANA, BEN, Unfinished, ask_for, call, message, returned, running, say, tool, until, words
 
 
 async def for_ever(*_: object) -> Completion:
@@ -29,6 +32,26 @@ async def test_a_turn_is_stopped_while_the_model_writes(harness: EngineHarness) 
     assert view.turn.status is TurnStatus.CANCELLED
     assert view.turn.failure == "Stopped by Ana."
     assert "(I was stopped before I had answered.)" in words(harness.model.requests[1])
+
+
+async def test_what_the_model_had_written_stays_and_it_goes_on_from_there(harness: EngineHarness) -> None:
+    harness.model.script = [Unfinished("The pool was"), say("halved.")]
+    engine = harness.engine()
+    async with running(engine):
+        receipt = await engine.receive(message("one"))
+        await until(lambda: any(view.streaming for view in harness.surface.views))
+        assert await engine.stop(receipt.turn_id, ANA)
+        stopped = await harness.surface.ended(receipt.turn_id)
+        again = await engine.continue_turn(receipt.turn_id, BEN)
+        assert (await engine.continue_turn(receipt.turn_id, ANA)).turn_id == again.turn_id
+        view = await harness.surface.ended(again.turn_id)
+        with pytest.raises(NotFound):
+            await engine.continue_turn(again.turn_id, ANA)
+    (reply,) = stopped.steps
+    assert isinstance(reply, ModelStep)
+    assert (reply.message.text, reply.stop) == ("The pool was", StopReason.STOPPED)
+    assert view.turn.author == BEN
+    assert "The pool was\n(I was stopped here.)" in words(harness.model.requests[1])
 
 
 async def test_stopping_again_does_not_cut_the_clean_up_and_the_next_turn_waits_for_it(harness: EngineHarness) -> None:

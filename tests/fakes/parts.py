@@ -61,6 +61,13 @@ def ask_for(*calls: ToolCall, text: str = "") -> Completion:
     return Completion(assistant(text, *calls), StopReason.TOOLS)
 
 
+@dataclass(frozen=True)
+class Unfinished:
+    """A reply that the model begins and never ends."""
+
+    text: str
+
+
 Script = Completion | Exception | Callable[[ModelRequest], Awaitable[Completion]]
 
 
@@ -68,7 +75,7 @@ Script = Completion | Exception | Callable[[ModelRequest], Awaitable[Completion]
 class ScriptedModel:
     """Answers with the next entry of its script and remembers what it was asked."""
 
-    script: list[Script] = field(default_factory=list)
+    script: list[Script | Unfinished] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)
     capabilities: Capabilities = field(default_factory=Capabilities)
     others: dict[str, ScriptedModel] = field(default_factory=dict)
@@ -82,6 +89,10 @@ class ScriptedModel:
         entry = self.script.pop(0)
         if isinstance(entry, Exception):
             raise entry
+        if isinstance(entry, Unfinished):
+            yield TextDelta(entry.text)
+            await asyncio.Event().wait()
+            return
         completion = entry if isinstance(entry, Completion) else await entry(request)
         for word in completion.message.text.split(" "):
             yield TextDelta(word + " ")

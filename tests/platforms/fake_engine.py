@@ -135,6 +135,9 @@ class FakeEngine:
     async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         return self._repeat("check", turn_id, n, by)
 
+    async def continue_turn(self, turn_id: str, by: Author) -> Receipt:
+        return self._repeat("continue", turn_id, 0, by)
+
     async def view(self, turn_id: str) -> TurnView:
         for view in self.views:
             if view.turn.id == turn_id:

@@ -88,6 +88,11 @@ FEATURES = (
     Feature("Tables", discord="aligned text, because Discord has no tables", terminal="aligned text"),
     Feature("Stop, withdraw, check, run again", tests=("test_stop_stops_and_says_so_if_there_was_nothing_to_stop",)),
     Feature(
+        "A stopped answer keeps what was written, says who stopped it, and *Continue* goes on from there",
+        terminal="yes; type “continue”",
+        tests=("test_stop_keeps_what_was_written_says_who_stopped_and_the_model_goes_on_once",),
+    ),
+    Feature(
         "Feedback on an answer",
         terminal="the user is the operator",
         tests=("test_what_people_think_of_an_answer_is_kept",),

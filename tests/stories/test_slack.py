@@ -19,7 +19,7 @@ from tests.stories.team import Talk, never
 
 CREATE = "jira__create_issue"
 FINAL = "AI answer"
-STOPPED = "Okay, I stopped."
+STOPPED = "Stopped by "
 
 
 @pytest.fixture

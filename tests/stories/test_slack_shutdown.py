@@ -157,7 +157,7 @@ async def test_one_process_receives_and_another_that_slack_never_calls_answers_s
                 company.ask(THINK, asked.ts)
                 message = await company.draws(asked.ts, THINK)
                 await slack.press(company.priya, message, "Stop")
-                await company.draws(asked.ts, "Okay, I stopped.")
+                await company.draws(asked.ts, "Stopped by ")
                 assert "\nStop\n" not in f"{company.said(asked.ts)[-1]}\n"
                 assert slack.sockets.ever == 1
                 assert not slack.calls.refused()

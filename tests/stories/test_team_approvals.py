@@ -19,7 +19,7 @@ from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.stories.team import Team
 
 CREATE = "jira__create_issue"
-STOPPED = "Okay, I stopped."
+STOPPED = "Stopped by "
 FINAL = "AI answer"
 
 

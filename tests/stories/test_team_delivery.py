@@ -107,7 +107,7 @@ async def test_somebody_who_has_left_since_the_card_was_sent_to_them_signs_nothi
         await team.until(lambda: len(team.told(ada)) > 1)
         assert "Approve" in str(team.buttons(card))
         await team.press(team.priya, await team.offers(talk, "Stop"), "Stop")
-        await team.reads(talk, "Okay, I stopped.")
+        await team.reads(talk, "Stopped by ")
     assert team.toolbox.calls == []
 
 
@@ -156,7 +156,7 @@ async def test_a_channel_that_closes_while_a_card_waits_there_does_not_keep_the_
         stop = await team.offers(talk, "Stop")
         team.close_channel(approvals)
         await team.press(team.priya, stop, "Stop")
-        await team.reads(talk, "Okay, I stopped.")
+        await team.reads(talk, "Stopped by ")
         await team.reads(talk, "Cancelled. Not run.")
 
 

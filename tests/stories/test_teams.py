@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+from bot.chat.decisions import IN_HAND
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult
 from bot.domain.tools import CallReturned, ToolOutcome
+from bot.engine.engine import CONTINUE_QUESTION
 from bot.ports import CallContext
-from tests.fakes.parts import ask_for, call, returned, say, tool
+from tests.fakes.parts import Unfinished, ask_for, call, returned, say, tool, words
 from tests.stories.team import Team, never, think
 
-STOPPED = "Okay, I stopped."
+STOPPED = "Stopped by "
 FINAL = "AI answer"
 READ = "web__read"
 
@@ -166,6 +168,28 @@ async def test_stop_ends_a_running_turn(team: Team) -> None:
         await team.press(team.priya, message, "Stop")
         await team.reads(talk, STOPPED)
         await team.until(lambda: team.buttons(message) == [])
+    assert team.refused() == []
+
+
+async def test_stop_keeps_what_was_written_says_who_stopped_and_the_model_goes_on_once(team: Team) -> None:
+    team.model.script = [Unfinished("The pool was"), say("halved at 14:05.")]
+    async with team.at_work():
+        talk = team.ask("why?")
+        await team.reads(talk, "The pool was")
+        await team.press(team.sam, await team.offers(talk, "Stop"), "Stop")
+        stopped = await team.offers(talk, "Continue")
+        assert "The pool was" in team.words(stopped)
+        assert "stopped by sam." in team.words(stopped).lower()
+        assert "Stop" not in team.buttons(stopped)
+        await team.press(team.priya, stopped, "Continue")
+        await team.reads(talk, "halved at 14:05.")
+        await team.press(team.sam, stopped, "Continue")
+        await team.hears(team.sam, IN_HAND)
+    written = words(team.model.requests[1])
+    assert any("The pool was\n(I was stopped here.)" in text for text in written)
+    assert CONTINUE_QUESTION in written[-1]
+    assert team.shown(talk).count("The pool was") == 1
+    assert len(team.model.requests) == 2
     assert team.refused() == []
 
 

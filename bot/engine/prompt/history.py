@@ -201,6 +201,8 @@ def _answer(earlier: TurnRecord) -> Message:
             return answer
         case TurnStatus.DONE, _:
             return assistant("(I gave no answer.)")
+        case TurnStatus.CANCELLED, ModelStep(message=written) if written.text.strip():
+            return assistant(f"{written.text}\n(I was stopped here.)")
         case TurnStatus.CANCELLED, _:
             return assistant("(I was stopped before I had answered.)")
         case _:

@@ -269,6 +269,9 @@ class ScriptedEngine:
     async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         return await self._repeat("check", turn_id, n, by, "Check it")
 
+    async def continue_turn(self, turn_id: str, by: Author) -> Receipt:
+        return await self._repeat("continue", turn_id, 0, by, "Go on")
+
     async def view(self, turn_id: str) -> TurnView:
         return self.on_disk[turn_id]
 

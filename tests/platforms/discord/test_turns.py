@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -127,8 +129,11 @@ def test_a_failure_says_why_and_under_which_reference() -> None:
     assert only(sample_views.FAILED) == "I look.\n⚠ The model provider is down. Nothing was run.  `ref 7f3a99c0`"
 
 
-def test_a_stopped_turn_says_so_and_has_no_buttons() -> None:
-    assert only(a_view(a_reply(0, "I be"), status=TurnStatus.CANCELLED)) == "I be\n-# Okay, I stopped."
+def test_a_stopped_turn_keeps_what_was_written_says_who_stopped_it_and_offers_to_go_on() -> None:
+    stopped = a_view(a_reply(0, "I be"), status=TurnStatus.CANCELLED)
+    by_ana = dataclasses.replace(stopped, turn=dataclasses.replace(stopped.turn, failure="Stopped by Ana."))
+    assert only(by_ana) == "I be\n-# Stopped by Ana.\n[Continue]"
+    assert only(a_view(status=TurnStatus.CANCELLED)) == "-# Stopped."
 
 
 def test_two_calls_of_unknown_outcome_can_be_looked_into_or_run_again_and_are_told_apart() -> None:
