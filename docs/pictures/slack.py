@@ -23,6 +23,7 @@ from photographs import photograph  # noqa: E402
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm  # noqa: E402
 from bot.chat.elicitation_forms import ElicitationForms  # noqa: E402
 from bot.chat.home_message import Home, PendingApprovalSummary  # noqa: E402
+from bot.chat.reply_messages import reply_message  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
 from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
@@ -82,7 +83,10 @@ def pictures() -> Mapping[str, str]:
             modal(deny_modal(OpenDenyForm(ApprovalRef("3a7f3c2e9b", 1)), "")), modal(confirm_modal(removal, ""))
         ),
         "command": page(
-            *(message(command_reply(each).blocks, only_you=True) for each in (sample_views.LISTING, sample_views.SHOWN))
+            *(
+                message(command_reply(reply_message(each)).blocks, only_you=True)
+                for each in (sample_views.LISTING, sample_views.SHOWN)
+            )
         ),
         "form": page(modal(form_to_modal(sample_views.ADDING, ""))),
         "home": page(home(home_view(tab))),
@@ -118,7 +122,7 @@ async def alone() -> list[str]:
             case Form() as form:
                 seen.append(modal(form_to_modal(form, "")))
             case Reply() as reply:
-                seen.append(message(command_reply(reply).blocks, only_you=True))
+                seen.append(message(command_reply(reply_message(reply)).blocks, only_you=True))
     return seen
 
 

@@ -86,7 +86,12 @@ SCOPES = (
         ("files.getUploadURLExternal", "files.completeUploadExternal"),
     ),
     Scope("users:read", "names are missing, and administrators and guests are not recognized", ("users.info",)),
-    Scope("usergroups:read", "user groups cannot be admins or approvers", ("usergroups.list",)),
+    Scope(
+        "usergroups:read",
+        "user groups cannot be admins or approvers",
+        ("usergroups.list",),
+        ("subteam_created", "subteam_members_changed", "subteam_updated"),
+    ),
 )
 """Every scope of the bot's token."""
 

@@ -345,6 +345,7 @@ class _Handlers:
         self._access = access
         self._interactions = SlackInteractions(platform, tabs)
         self._api = platform.api
+        self._people = platform.people
         self._messages = MessageHandler[SlackMessage](
             SlackMessagePlatform(platform.api, platform.people, self._interactions.on_text_command),
             platform,
@@ -361,6 +362,7 @@ class _Handlers:
         event = body.get("event")
         if isinstance(event, dict) and event.get("type") not in ("message", "app_mention"):
             self._access.event(event)
+            self._people.on_event(event)
             self._interactions.on_event(event)
             return
         with in_context(request=str(body.get("event_id") or "")):

@@ -1,26 +1,37 @@
 """Users of the workspace: names, rights, user groups, and their mentions in texts.
 
-Names are cached for five minutes; decisions need a fresh lookup. Groups are requested only if settings, profiles or
-rules name some. Bots, guests, users of other organizations and unknown users are marked as such. In sentences of the
-engine and the commands `slack:U1` becomes `@sam`, and `slack-group:S1` becomes `@ops`.
+Names are cached for five minutes. Decisions need a fresh lookup of the user, and groups of at most GROUP_SECONDS:
+Slack allows 20 lists of groups a minute, and reports each change of a group. Groups are requested only if settings,
+profiles or rules name some. A lookup for a decision waits for the rate limit, because a click must not be lost.
+
+Bots, guests, users of other organizations and unknown users are marked as such. In sentences of the engine and the
+commands `slack:U1` becomes `@sam`, and `slack-group:S1` becomes `@ops`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from bot.chat import mentions
 from bot.chat.cache import TtlCache
 from bot.domain.commands import Reply
 from bot.domain.conversations import Author, Member
+from bot.errors import DeliveryFailed
 from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
 from bot.rendering.text_safety import single_line
 
 GROUP = "slack-group:"
+GROUP_SECONDS = 5.0
+LIMITED_SECONDS = 90.0
+"""Seconds that a lookup for a decision waits for the rate limit."""
+GROUP_EVENTS = frozenset({"subteam_created", "subteam_updated", "subteam_members_changed"})
 _UNKNOWN = ("user_not_found", "user_not_visible", "users_not_found")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +65,15 @@ class UserDirectory:
     """
 
     def __init__(
-        self, api: WebApi, groups: frozenset[str] = frozenset(), *, clock: Callable[[], float] = monotonic
+        self,
+        api: WebApi,
+        groups: frozenset[str] = frozenset(),
+        *,
+        clock: Callable[[], float] = monotonic,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._api = api
+        self._pause = pause
         self._group_ids = _ids(groups)
         self._more_groups: Callable[[], Awaitable[frozenset[str]]] = _no_groups
         self._people = TtlCache[str, Person](clock)
@@ -71,11 +88,14 @@ class UserDirectory:
         return await self._people.get(user, lambda: self._request_person(user))
 
     async def member(self, user: str) -> Member:
-        """Return a user with current rights and groups. Raises DeliveryFailed."""
-        person = await self._people.refresh(user, lambda: self._request_person(user))
+        """Return a user with current rights, and groups of at most GROUP_SECONDS. Raises DeliveryFailed."""
+        person = await self._when_allowed(lambda: self._people.refresh(user, lambda: self._request_person(user)))
         if not await self._needs_groups():
             return _member(person, {})
-        return _member(person, await self._groups_cache.refresh("", self._request_groups))
+        groups = await self._when_allowed(
+            lambda: self._groups_cache.get("", self._request_groups, max_age=GROUP_SECONDS)
+        )
+        return _member(person, groups)
 
     async def cached_member(self, user: str) -> Member:
         """Return a user with rights and groups, up to five minutes old, not for decisions. Raises DeliveryFailed."""
@@ -91,6 +111,23 @@ class UserDirectory:
         """Return the name of a user group, cached for five minutes; empty if unknown. Raises DeliveryFailed."""
         groups = await self._cached_groups()
         return groups[group].handle if group in groups else ""
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        """Forget the groups after an event about one."""
+        if event.get("type") in GROUP_EVENTS:
+            self._groups_cache.clear()
+
+    async def _when_allowed(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of a call, repeated for LIMITED_SECONDS while the rate limit does not allow it."""
+        waited = 0.0
+        while True:
+            try:
+                return await call()
+            except DeliveryFailed as error:
+                if error.permanent or error.retry_after is None or waited + error.retry_after > LIMITED_SECONDS:
+                    raise
+                waited += error.retry_after
+                await self._pause(error.retry_after)
 
     async def _needs_groups(self) -> bool:
         return bool(self._group_ids | _ids(await self._more_groups()))

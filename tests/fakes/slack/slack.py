@@ -20,7 +20,7 @@ from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.modals import Modals, View
 from tests.fakes.slack.notifications import called, fetched
 from tests.fakes.slack.pace import Pace
-from tests.fakes.slack.people import Team, User
+from tests.fakes.slack.people import Team, User, UserGroup
 from tests.fakes.slack.places import Channel
 from tests.fakes.slack.responses import ResponseUrls
 from tests.fakes.slack.server import Server
@@ -154,6 +154,23 @@ class FakeSlack(Factories):
         if tab == "home" and home is not None:
             event["view"] = home.described()
         events.tell(self.world, workspace, "app_home_opened", event)
+
+    def change_group(self, group: UserGroup, *users: User) -> None:
+        """Set the users of a user group."""
+        workspace = self.world.workspaces[group.team.id]
+        before, group.users = set(group.users), [user.id for user in users]
+        event: Json = {
+            "type": "subteam_members_changed",
+            "subteam_id": group.id,
+            "team_id": group.team.id,
+            "date_previous_update": 1700000000,
+            "date_update": 1700000001,
+            "added_users": [user for user in group.users if user not in before],
+            "added_users_count": len(set(group.users) - before),
+            "removed_users": sorted(before - set(group.users)),
+            "removed_users_count": len(before - set(group.users)),
+        }
+        events.tell(self.world, workspace, "subteam_members_changed", event)
 
     def stop(self, user: User, channel: Channel, thread_ts: str) -> None:
         """Press Slack's own Stop button of a session. Slack ends the streams in the thread itself.

@@ -32,17 +32,6 @@ def somebody(place: ConnectedBot, name: str, **rights: bool | str) -> User:
     return user
 
 
-async def test_membership_of_a_group_is_asked_for_at_the_press() -> None:
-    async with connected_bot(listening=False) as place:
-        sam = somebody(place, "Sam")
-        group = place.slack.group("ops", sam)
-        people = type(place.people)(place.api, frozenset({f"slack-group:{group.id}"}))
-        assert (await people.member(sam.id)).roles == {f"slack-group:{group.id}"}
-        group.users.remove(sam.id)
-        assert (await people.cached_member(sam.id)).roles == {f"slack-group:{group.id}"}
-        assert (await people.member(sam.id)).roles == frozenset()
-
-
 async def test_a_refusal_names_people_and_groups_and_calls_none_of_them() -> None:
     async with connected_bot() as place:
         sam, group = somebody(place, "Sam"), place.slack.group("ops-approvers")

@@ -9,8 +9,8 @@ import pytest
 from bot.chat.cache import TTL_SECONDS
 from bot.domain.conversations import Author, ConversationKey
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.users import UserDirectory
-from tests.fakes.slack import Fails, Team
+from bot.platforms.slack.users import GROUP_SECONDS, UserDirectory
+from tests.fakes.slack import Fails, Team, TooMany
 from tests.platforms.slack.connected_bot import connected_bot
 
 
@@ -73,13 +73,50 @@ async def test_groups_are_asked_for_from_the_next_decision_on_after_one_was_name
         async def by_profiles() -> frozenset[str]:
             return frozenset(named)
 
-        people = UserDirectory(place.api)
+        now = [0.0]
+        people = UserDirectory(place.api, clock=lambda: now[0])
         people.also_ask_for(by_profiles)
         assert (await people.member(place.priya.id)).roles == frozenset()
         named |= {f"slack-group:{ops.id}", "slack:U1"}
         assert (await people.member(place.priya.id)).roles == {f"slack-group:{others.id}", f"slack-group:{ops.id}"}
         ops.disabled = True
+        now[0] += GROUP_SECONDS
         assert (await people.member(place.priya.id)).roles == {f"slack-group:{others.id}"}
+
+
+async def test_decisions_of_the_same_seconds_share_one_list_of_groups() -> None:
+    async with connected_bot(listening=False) as place:
+        group, now = place.slack.group("ops", place.priya), [0.0]
+        people = UserDirectory(place.api, frozenset({f"slack-group:{group.id}"}), clock=lambda: now[0])
+        await asyncio.gather(*(people.member(place.priya.id) for _ in range(10)))
+        for _ in range(25):
+            now[0] += 1.5
+            assert (await people.member(place.priya.id)).roles == {f"slack-group:{group.id}"}
+        assert len(place.slack.calls.of("usergroups.list")) <= 1 + 25 * 1.5 / GROUP_SECONDS
+
+
+async def test_a_change_of_a_group_counts_from_its_event_on() -> None:
+    async with connected_bot(groups=frozenset({"slack-group:S1"})) as place:
+        group, sam = place.slack.group("ops", place.priya), place.slack.user("Sam")
+        assert (await place.people.member(sam.id)).roles == frozenset()
+        place.slack.change_group(group, sam)
+        await place.settled()
+        assert (await place.people.member(sam.id)).roles == {f"slack-group:{group.id}"}
+        assert (await place.people.member(place.priya.id)).roles == frozenset()
+
+
+async def test_a_decision_waits_for_the_rate_limit_and_is_not_lost() -> None:
+    async with connected_bot(listening=False) as place:
+        waits: list[float] = []
+
+        async def pause(seconds: float) -> None:
+            waits.append(seconds)
+            place.slack.clock.advance(seconds)
+
+        people = UserDirectory(place.api, pause=pause)
+        place.slack.fail("users.info", TooMany(60))
+        assert not (await people.member(place.priya.id)).external
+        assert waits == [pytest.approx(60, abs=1)]
 
 
 async def test_people_from_outside_have_no_groups_whatever_slack_lists() -> None:
