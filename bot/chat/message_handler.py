@@ -1,7 +1,8 @@
 """Messages of users to turns, on every chat platform: who is answered, in which order, and with which context.
 
-The bot answers direct messages, mentions, and in a thread with one of its turns also messages that mention no other
-user, if the audience policy allows their authors. Commands in a message for the bot (`@bot mcp list`) are run, other
+The bot answers direct messages, mentions, and messages in a thread with one of its turns, if the audience policy allows
+their authors. A message that mentions another user, or replies to one, ends that: the thread goes on among people until
+a message mentions the bot or replies to it. Commands in a message for the bot (`@bot mcp list`) are run, other
 messages become turns. A message becomes one turn, however often it arrives, and messages of one thread become turns in
 order of arrival.
 
@@ -33,7 +34,7 @@ from bot.chat.thread_context import (
 )
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
-from bot.ports import Commands, EngineApi
+from bot.ports import Commands
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +85,10 @@ class IncomingMessage:
     `keys` identify it in the database, `id` in this process. Messages with the same
     `thread_key` are handled in order.
     `text` has no outer mention of the bot, `title` is that of the post that it begins; `mentions` are the mentioned
-    users. `in_thread` is False if the message is certainly in no thread. `may_notify` is True for exactly one of the
-    events of a message: replies without a row in the database are sent for that event, because other processes may get
-    the other events. `late` messages are read by the backfill: their authors no longer wait. `forwarded` are forwarded
-    texts of others.
+    users and groups. `in_thread` is False if the message is certainly in no thread. `sent_at` is in epoch seconds.
+    `may_notify` is True for exactly one of the events of a message: replies without a row in the database are sent for
+    that event, because other processes may get the other events. `late` messages are read by the backfill: their
+    authors no longer wait. `forwarded` are forwarded texts of others.
     """
 
     id: str
@@ -96,6 +97,7 @@ class IncomingMessage:
     user: str
     text: str
     title: str = ""
+    sent_at: float = 0.0
     mentions_bot: bool = False
     direct: bool = False
     in_thread: bool = False
@@ -112,11 +114,16 @@ class IncomingMessage:
         return self.direct or self.mentions_bot
 
     @property
+    def replies_to_bot(self) -> bool:
+        """True for a reply to a message of the bot."""
+        return self.replied_to is not None and self.replied_to.is_bot
+
+    @property
     def addresses_other(self) -> bool:
         """True for a mention of another user, or a reply to one."""
         original = self.replied_to
         replies = original is not None and not (original.is_bot or original.user == self.user)
-        return replies or bool(self.mentions)
+        return replies or bool(self.mentions - {self.user})
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,31 +215,6 @@ class RecentKeys:
         return True
 
 
-class ThreadTracker:
-    """Conversations in which the bot has a turn. With `follow_threads` they go on without a mention."""
-
-    def __init__(self, engine: EngineApi, *, follow_threads: bool = True) -> None:
-        self._engine = engine
-        self._follow = follow_threads
-        self._engaged: OrderedDict[ConversationKey, None] = OrderedDict()
-
-    async def is_following(self, conversation: ConversationKey) -> bool:
-        """Return True if the bot answers unmentioned messages in the thread."""
-        if not self._follow:
-            return False
-        # Only a yes is remembered: any process may make it one at any time.
-        if conversation not in self._engaged and await self._engine.recent_turns(conversation, 1):
-            self.follow(conversation)
-        return conversation in self._engaged
-
-    def follow(self, conversation: ConversationKey) -> None:
-        """Add a conversation in which the bot has a turn."""
-        self._engaged[conversation] = None
-        self._engaged.move_to_end(conversation)
-        while len(self._engaged) > REMEMBERED:
-            self._engaged.popitem(last=False)
-
-
 # -------------------- commands in messages
 
 
@@ -284,7 +266,6 @@ class MessageHandler(Generic[M]):
         self._audience = context.audience
         self._background_tasks = context.background_tasks
         self._on_unreadable = on_unreadable
-        self._threads = ThreadTracker(context.engine, follow_threads=context.audience.follow_threads)
         self._locks = KeyedLock()
         self._storing = BackgroundTasks(OF_ALL_AT_ONCE, AT_ONCE)
         self._done = RecentKeys()
@@ -357,14 +338,32 @@ class MessageHandler(Generic[M]):
             if message.addresses_bot and not message.late:
                 self._reject(message, rejection)
             return
+        await self._follow(message, location)
         await self._accept(message, location, author)
 
     async def _is_for_bot(self, message: M, location: Location) -> bool:
         if message.addresses_bot:
             return True
-        if message.addresses_other or not location.in_thread:
+        if not (location.in_thread and self._audience.follow_threads):
             return False
-        return await self._threads.is_following(location.conversation)
+        if message.replies_to_bot and not message.addresses_other:
+            return True
+        if not await self._engine.is_followed(location.conversation, message.sent_at):
+            return False
+        if message.addresses_other:
+            await self._engine.save_addressee(location.conversation, is_bot=False, at=message.sent_at)
+            self._done.add(message.id)
+        return not message.addresses_other
+
+    async def _follow(self, message: M, location: Location) -> None:
+        """Follow a thread again in which a message turns to the bot."""
+        turns_to_bot = message.addresses_bot or message.replies_to_bot
+        if (
+            turns_to_bot
+            and location.in_thread
+            and not await self._engine.is_followed(location.conversation, message.sent_at)
+        ):
+            await self._engine.save_addressee(location.conversation, is_bot=True, at=message.sent_at)
 
     async def _accept(self, message: M, location: Location, author: Member) -> None:
         (read,) = await self._platform.resolve_names([ThreadMessage(message.id, message.user, "", message.text)])
@@ -401,7 +400,6 @@ class MessageHandler(Generic[M]):
                 self._notify_author(message, NOT_STORED)
             raise
         self._done.add(message.id)
-        self._threads.follow(conversation)
 
     async def _conversation(self, message: M, location: Location, text: str) -> ConversationKey:
         """Return the conversation of the answer: that of the message, or a new thread for a mention in a channel. A
@@ -409,8 +407,7 @@ class MessageHandler(Generic[M]):
 
         The thread is opened before the message is stored, so that a retry finds the same thread.
         """
-        replies_to_bot = message.replied_to is not None and message.replied_to.is_bot
-        if location.open_thread is None or replies_to_bot:
+        if location.open_thread is None or message.replies_to_bot:
             return location.conversation
         return replace(location.conversation, thread=await location.open_thread(text))
 
@@ -458,6 +455,6 @@ def _placeholder_text(message: IncomingMessage) -> str:
         return describe_files(message.files)
     if message.forwarded:
         return FORWARDED
-    if message.mentions_bot and message.replied_to is not None and not message.replied_to.is_bot:
+    if message.mentions_bot and message.replied_to is not None and not message.replies_to_bot:
         return WITHOUT_WORDS
     return ""

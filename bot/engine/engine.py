@@ -120,6 +120,14 @@ class Engine:
             self._delivery.wake()
         return receipt
 
+    async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
+        """Return True if a message of this time continues the conversation without a mention."""
+        return await self._queue.is_followed(conversation, at)
+
+    async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
+        """Record that a message sent at `at` addresses the bot or another user."""
+        await self._queue.save_addressee(conversation, is_bot=is_bot, at=at)
+
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn in any state. Return False if it had ended."""
         stopped = await self._queue.stop(turn_id, by)

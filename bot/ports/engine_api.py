@@ -79,6 +79,16 @@ class EngineApi(Protocol):
     async def receive(self, message: InboundMessage) -> Receipt:
         """Store a message and return. The platform's acknowledgement waits only for this."""
 
+    async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
+        """Return True if a message of this time continues the conversation without a mention: the conversation has a
+        turn, and the last message that addressed anybody addressed the bot. False for a message older than that one.
+        """
+
+    async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
+        """Record that a message of a conversation with a turn addresses the bot or another user. `at` is the time of
+        the message: an older one than the last changes nothing.
+        """
+
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn. Return False if it had ended."""
 

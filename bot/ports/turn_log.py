@@ -71,6 +71,12 @@ class TurnQueue(Protocol):
         it.
         """
 
+    async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
+        """See `EngineApi.is_followed`."""
+
+    async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
+        """See `EngineApi.save_addressee`."""
+
     async def stop(self, turn_id: str, by: Author) -> bool:
         """Stop a turn: end it if no process runs it, or request its owner to. Return False if it had ended."""
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 from sqlalchemy.exc import IntegrityError
 
-from bot.domain.conversations import Author, InboundMessage
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.turns import NO_LIMIT, Claim, Receipt, TurnInput, TurnLimits, TurnStatus
 from bot.errors import QueueFull
 from bot.storage import audit
@@ -82,6 +82,16 @@ def _count_query(of_person: sa.ColumnElement[bool]) -> sa.Select[int]:
 _queued_of = _count_query(turns.c.status == TurnStatus.QUEUED)
 _running_of = _count_query(turns.c.status == TurnStatus.RUNNING)
 _lock_person = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(bindparam("person"), _QUEUES)))
+_is_followed = sa.select(conversations.c.followed).where(
+    conversations.c.key == bindparam("k"),
+    conversations.c.last_seq > 0,
+    conversations.c.addressed_at <= bindparam("at", type_=sa.Double()),
+)
+_save_addressee = (
+    conversations.update()
+    .where(conversations.c.key == bindparam("k"), conversations.c.addressed_at <= bindparam("at", type_=sa.Double()))
+    .values(followed=bindparam("is_bot"), addressed_at=bindparam("at"))
+)
 _ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by=bindparam("by"))
 
 
@@ -121,6 +131,18 @@ class SqlTurnQueue:
             return receipt if receipt is not None else await self.enqueue(message), None
         finally:
             self._arriving.discard(turn_id)
+
+    @transaction
+    def is_followed(self, connection: sa.Connection, conversation: ConversationKey, at: float) -> bool:
+        """Return True if a message of this time continues the conversation without a mention."""
+        return bool(connection.execute(_is_followed, {"k": str(conversation), "at": at}).scalar())
+
+    @transaction
+    def save_addressee(
+        self, connection: sa.Connection, conversation: ConversationKey, *, is_bot: bool, at: float
+    ) -> None:
+        """Record that a message sent at `at` addresses the bot or another user, unless a later one is recorded."""
+        connection.execute(_save_addressee, {"k": str(conversation), "is_bot": is_bot, "at": at})
 
     @transaction
     def stop(self, connection: sa.Connection, turn_id: str, by: Author) -> bool:

@@ -137,6 +137,22 @@ async def test_late_messages_become_turns_and_nobody_is_told_late(monkeypatch: p
     assert (platform.commands, platform.notices) == ([], [])
 
 
+async def test_late_messages_between_people_are_not_answered_and_a_second_reading_changes_nothing() -> None:
+    engine, platform = FakeEngine(), Platform()
+    platform.missed = [
+        written(1, "why?", mentions_bot=True, in_thread=True, sent_at=1),
+        written(2, "and since when?", in_thread=True, sent_at=2),
+        written(3, "@ben do you know?", in_thread=True, mentions=frozenset({"ben"}), sent_at=3),
+        written(4, "no idea", "ben", in_thread=True, sent_at=4),
+        written(5, "is that so?", mentions_bot=True, in_thread=True, sent_at=5),
+        written(6, "thanks", in_thread=True, sent_at=6),
+    ]
+    for _ in range(2):
+        await backfilled(platform, engine)
+        assert [message.text for message in engine.received] == ["why?", "and since when?", "is that so?", "thanks"]
+        assert await engine.is_followed(THREAD, 7)
+
+
 async def test_a_conversation_that_cannot_be_read_does_not_end_the_backfill() -> None:
     engine, platform = FakeEngine(), Platform()
     platform.fails = True

@@ -76,14 +76,41 @@ async def test_users_who_talk_to_each_other_get_no_answer(workspace: Workspace) 
     assert workspace.questions == []
 
 
-async def test_a_thread_goes_on_without_mentions_unless_another_user_is_meant(workspace: Workspace) -> None:
+async def test_a_thread_goes_on_without_mentions_until_somebody_turns_to_another_user(workspace: Workspace) -> None:
     sam = workspace.administrator()
     thread = await workspace.question()
     workspace.write(workspace.priya, "and since when?", thread)
+    await workspace.fake.until(lambda: len(workspace.questions) == 2)
     workspace.write(workspace.priya, f"{sam.mention} do you know?", thread)
+    workspace.write(sam, "since the deployment, I think", thread)
+    workspace.write(workspace.priya, f"{workspace.fake.bot.name} would know", thread)
     await workspace.handled(thread)
     assert workspace.questions == ["why?", "and since when?"]
+    workspace.write(sam, f"{workspace.mention} is that so?", thread)
+    await workspace.fake.until(lambda: len(workspace.questions) == 3)
+    workspace.write(workspace.priya, "and who deployed?", thread)
+    await workspace.fake.until(lambda: len(workspace.questions) == 4)
+    assert workspace.questions[2:] == ["is that so?", "and who deployed?"]
     assert {message.conversation for message in workspace.engine.received} == {thread}
+
+
+async def test_a_mention_of_another_user_and_the_bot_is_for_the_bot(workspace: Workspace) -> None:
+    sam = workspace.administrator()
+    thread = await workspace.question()
+    workspace.write(workspace.priya, f"{workspace.mention} tell {sam.mention} why", thread)
+    await workspace.fake.until(lambda: len(workspace.questions) == 2)
+    workspace.write(sam, "thanks, since when?", thread)
+    await workspace.fake.until(lambda: len(workspace.questions) == 3)
+
+
+async def test_a_rejected_mention_does_not_turn_a_thread_to_the_bot(workspace: Workspace) -> None:
+    sam, outsider = workspace.administrator(), workspace.outsider()
+    thread = await workspace.question()
+    workspace.write(workspace.priya, f"{sam.mention} do you know?", thread)
+    workspace.write(outsider, f"{workspace.mention} hi", thread)
+    workspace.write(workspace.priya, "anyone?", thread)
+    await workspace.handled(thread)
+    assert workspace.questions == ["why?"]
 
 
 async def test_a_thread_needs_mentions_where_the_operator_says_so(needs_mentions: Workspace) -> None:

@@ -95,6 +95,7 @@ class Message:
     commands: list[list[str]] = field(default_factory=list)
     nonce: str = ""
     only_for: str = ""
+    sent_at: float = 0.0
     files: list[tuple[str, bytes]] = field(default_factory=list)
     is_deleted: bool = False
 
@@ -457,7 +458,7 @@ class FakePlain:
         return message
 
     def _add(self, message: Message) -> Message:
-        message.id = f"m{len(self.messages) + 1}"
+        message.id, message.sent_at = f"m{len(self.messages) + 1}", self.clock.now()
         self.messages[message.id] = message
         return message
 
@@ -482,6 +483,7 @@ def _message_json(message: Message) -> dict[str, Any]:
         "channel": message.channel.id,
         "direct": message.channel.direct_with is not None,
         "thread": message.thread,
+        "sent_at": message.sent_at,
         "author": message.author.id,
         "name": message.author.name,
         "bot": message.author.is_bot,

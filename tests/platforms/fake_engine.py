@@ -45,6 +45,8 @@ class FakeEngine:
         self.settlements: list[DecisionResult] = []
         self.stops = True
         self.views: list[TurnView] = []
+        self.addressees: dict[ConversationKey, tuple[float, bool]] = {}
+        """Times of the last messages to anybody, and whether that is the bot."""
         self.opened = asyncio.Event()
         self.opened.set()
         self.arrived = 0
@@ -74,6 +76,14 @@ class FakeEngine:
         )
         self.views.append(TurnView(turn, (), 1))
         return Receipt(turn_id)
+
+    async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
+        last, is_bot = self.addressees.get(conversation, (0.0, True))
+        return is_bot and last <= at and bool(await self.recent_turns(conversation, 1))
+
+    async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
+        if at >= self.addressees.get(conversation, (0.0, True))[0]:
+            self.addressees[conversation] = at, is_bot
 
     @property
     def approvals(self) -> FakeEngine:

@@ -38,10 +38,10 @@ FEATURES = (
         tests=("test_a_mention_becomes_one_turn_in_a_thread", "test_a_direct_message_needs_no_mention"),
     ),
     Feature(
-        "A thread goes on without mentions, until another user is meant",
+        "A thread goes on without mentions until a message turns to another user; then the bot waits for a mention",
         discord="yes, with the Message Content intent",
         terminal=ALONE,
-        tests=("test_a_thread_goes_on_without_mentions_unless_another_user_is_meant",),
+        tests=("test_a_thread_goes_on_without_mentions_until_somebody_turns_to_another_user",),
     ),
     Feature(
         "Earlier messages of a thread are context, with their authors",

@@ -66,6 +66,10 @@ class DiscordTeam(Team):
     def go_on(self, talk: Talk, text: str, *, by: User | None = None) -> None:
         self.discord.say(by or self.priya, self._place(talk), text)
 
+    @property
+    def mention(self) -> str:
+        return self.discord.bot.mention
+
     def ask_directly(self, text: str) -> Talk:
         return Talk(self.discord.say(self.priya, self.discord.dm(self.priya), text))
 

@@ -63,6 +63,10 @@ class PlainTeam(Team):
     def go_on(self, talk: Talk, text: str, *, by: User | None = None) -> None:
         self.plain.say(by or self.priya, talk.question.channel, text, _thread(talk))
 
+    @property
+    def mention(self) -> str:
+        return self.plain.bot.mention
+
     def ask_directly(self, text: str) -> Talk:
         return Talk(self.plain.say(self.priya, self.plain.dm(self.priya), text))
 

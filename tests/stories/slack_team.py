@@ -70,6 +70,10 @@ class SlackTeam(Team):
     def go_on(self, talk: Talk, text: str, *, by: User | None = None) -> None:
         self.slack.say(by or self.priya, self._place(talk), text, thread_ts=talk.question.ts)
 
+    @property
+    def mention(self) -> str:
+        return self.slack.bot.mention
+
     def ask_directly(self, text: str) -> Talk:
         return Talk(self.slack.say(self.priya, self.slack.dm(self.priya), text))
 

@@ -178,6 +178,11 @@ class Team(ABC):
     def go_on(self, talk: Talk, text: str, *, by: Any = None) -> None:
         """Say more where the answer is, without a mention."""
 
+    @property
+    @abstractmethod
+    def mention(self) -> str:
+        """The mention of the bot."""
+
     @abstractmethod
     def ask_directly(self, text: str) -> Talk:
         """Priya writes to the bot alone."""

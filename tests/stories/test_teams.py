@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 from bot.chat.decisions import IN_HAND
 from bot.domain.completions import Completion, ModelRequest
@@ -49,6 +50,23 @@ async def test_a_conversation_goes_on_without_a_mention(team: Team) -> None:
         team.go_on(talk, "since when?")
         await team.reads(talk, "Since 14:05.")
     assert len(team.messages(talk)) == 2
+
+
+async def test_people_who_turn_to_each_other_are_left_alone_also_after_a_restart(team: Team) -> None:
+    team.model.script = [say("The pool."), say("Since 14:05.")]
+    async with team.at_work() as engine:
+        talk = team.ask("why?")
+        await team.reads(talk, FINAL)
+        team.go_on(talk, f"{team.sam.mention} do you know since when?")
+        while await engine.is_followed(team.conversation(talk), math.inf):
+            await asyncio.sleep(0.01)
+        team.go_on(talk, "since noon, I think", by=team.sam)
+    async with team.at_work():
+        team.go_on(talk, "are you sure?")
+        team.go_on(talk, f"{team.mention} since when?")
+        await team.reads(talk, "Since 14:05.")
+    assert len(team.model.requests) == 2
+    assert team.model.requests[1].messages[-1].text == "since when?"
 
 
 async def test_who_writes_to_the_bot_alone_gets_a_long_answer_whole(team: Team) -> None:

@@ -65,10 +65,11 @@ def parse_message(
         user=str(author.id),
         text=text_of(message, me, guild),
         title=channel.post_title(str(message.id)) if channel is not None else "",
+        sent_at=message.created_at.timestamp(),
         mentions_bot=me in mentions or any(mention in message.content for mention in _bot_mentions(me, guild)),
         direct=channel is not None and channel.direct,
         in_thread=channel is None or bool(channel.thread),
-        mentions=mentions,
+        mentions=mentions | _role_mentions(message, guild),
         replied_to=_replied_to(message, me),
         files=_attachments(message),
         forwarded=tuple(text for snapshot in message.message_snapshots if (text := _snapshot(snapshot))),
@@ -89,6 +90,12 @@ def _bot_mentions(me: str, guild: discord.Guild | None) -> tuple[str, ...]:
     """Return the mentions of the bot: clients offer its role under the same name."""
     role = guild.self_role if guild is not None else None
     return (f"<@{me}>", f"<@!{me}>", *((f"<@&{role.id}>",) if role is not None else ()))
+
+
+def _role_mentions(message: discord.Message, guild: discord.Guild | None) -> frozenset[str]:
+    """Return the ids of the mentioned roles without the bot's own."""
+    own = guild.self_role.id if guild is not None and guild.self_role is not None else None
+    return frozenset(str(role) for role in message.raw_role_mentions if role != own)
 
 
 def _names(message: discord.Message, guild: discord.Guild | None) -> MentionResolver:

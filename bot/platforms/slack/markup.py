@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 _TOKEN = re.compile(r"<([@#!][^<>\n\s][^<>\n]*|[a-z][a-z0-9+.-]*:[^<>\n]+)>")
 _USER = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
+_GROUP = re.compile(r"<!subteam\^(S[A-Z0-9]+)(?:\|[^<>]*)?>")
 _AT = re.compile(r"(?<![\w.])@(?=\w)")
 _WORD_JOINER = "\N{WORD JOINER}"
 _UNNAMED_CHANNEL = re.compile(r"<#([CGD][A-Z0-9]+)\|?>")
@@ -28,6 +29,11 @@ class MentionResolver:
 def mentioned_people(text: str) -> tuple[str, ...]:
     """Return the ids of the mentioned users, in order."""
     return tuple(dict.fromkeys(_USER.findall(text)))
+
+
+def mentioned_groups(text: str) -> frozenset[str]:
+    """Return the ids of the mentioned user groups."""
+    return frozenset(_GROUP.findall(text))
 
 
 def unnamed_channels(text: str) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from bot.platforms.slack.channels import ChannelRef, conversation, message_keys
 from bot.platforms.slack.files import attachments
 from bot.platforms.slack.markup import (
     MentionResolver,
+    mentioned_groups,
     mentioned_people,
     strip_bot_mention,
     to_plain_text,
@@ -82,16 +83,22 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
         thread_key=f"{channel}:{thread}",
         user=user,
         text=text,
+        sent_at=_sent_at(ts),
         mentions_bot=mentions_bot,
         direct=direct,
         in_thread=thread != ts,
-        mentions=mentions,
+        mentions=mentions | mentioned_groups(text),
         files=attachments(event),
         # A mention in a channel comes as two events.
         may_notify=direct or not mentions_bot or event.get("type") == "app_mention",
         ref=ChannelRef(channel, user, thread),
         conversation=conversation(identity.team, channel, thread),
     )
+
+
+def _sent_at(ts: str) -> float:
+    seconds, micros = _number(ts)
+    return seconds + micros / 1_000_000
 
 
 def _concerns(body: Mapping[str, Any], identity: Identity) -> bool:

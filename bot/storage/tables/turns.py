@@ -29,6 +29,10 @@ conversations = sa.Table(
     sa.Column("last_seq", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("updated_at", sa.Double, nullable=False),
+    # False after a message to another user, until a message addresses the bot. `addressed_at` is the time of the last
+    # such message on its platform.
+    sa.Column("followed", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("addressed_at", sa.Double, nullable=False, server_default="0"),
 )
 # Prefixes of keys are compared byte by byte, independent of the server's collation.
 sa.Index("conversations_key_prefix", conversations.c.key, postgresql_ops={"key": "text_pattern_ops"})

@@ -278,6 +278,12 @@ class ScriptedEngine:
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return [view for view in self.on_disk.values() if view.turn.conversation == conversation]
 
+    async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
+        raise NotImplementedError
+
+    async def save_addressee(self, conversation: ConversationKey, *, is_bot: bool, at: float) -> None:
+        raise NotImplementedError
+
     async def _repeat(self, kind: str, turn_id: str, n: int, by: Author, text: str) -> Receipt:
         before = (kind, turn_id, n) in self.repeated
         self.repeated.append((kind, turn_id, n))

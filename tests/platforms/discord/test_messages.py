@@ -125,17 +125,30 @@ async def test_people_talking_to_each_other_are_left_alone() -> None:
         assert place.texts == []
 
 
-async def test_an_engaged_thread_goes_on_without_a_mention_but_not_when_somebody_else_is_meant() -> None:
+async def test_an_engaged_thread_goes_on_without_a_mention_until_somebody_replies_to_somebody_else() -> None:
     async with connected_bot() as place:
         discord = place.discord
         sam = discord.user("Sam")
         thread = await asked(place)
-        discord.say(place.priya, thread, "and since when?")
-        discord.say(place.priya, thread, f"{sam.mention} do you know?")
-        known = discord.say(sam, thread, "I do")
-        discord.reply(place.priya, known, "and why?", ping=False)
+        known = discord.say(sam, thread, "and since when?")
+        discord.reply(place.priya, known, "since you deployed", ping=False)
+        discord.say(sam, thread, "did I?")
         await place.quiet(thread)
-        assert place.texts == ["why?", "and since when?", "I do"]
+        assert place.texts == ["why?", "and since when?"]
+
+
+async def test_a_reply_to_the_bot_without_a_ping_turns_a_thread_to_it_again() -> None:
+    async with connected_bot() as place:
+        discord = place.discord
+        sam, role = discord.user("Sam"), discord.role("Database")
+        thread = await asked(place)
+        answer = discord.say(discord.bot, thread, "The pool.")
+        discord.say(place.priya, thread, f"{role.mention} who changed it?")
+        discord.say(sam, thread, "I did")
+        discord.reply(place.priya, answer, "and since when?", ping=False)
+        discord.say(place.priya, thread, "and how?")
+        await place.quiet(thread)
+        assert place.texts == ["why?", "and since when?", "and how?"]
         assert {each.conversation for each in place.engine.received} == {place.key(place.channel, thread.id)}
 
 

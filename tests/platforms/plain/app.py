@@ -356,6 +356,7 @@ def parse_message(event: dict[str, Any]) -> IncomingMessage:
         thread_key=f"{event['channel']}:" + ("" if event["direct"] else event["thread"] or event["id"]),
         user=event["author"],
         text=_without_mention(text),
+        sent_at=event["sent_at"],
         mentions_bot=MENTION in text,
         direct=event["direct"],
         in_thread=bool(event["thread"]),
