@@ -12,6 +12,7 @@ grants            permissions for later calls
 jobs              scheduled jobs, each run by one process
 leases            exclusive leases of processes
 quotas            rate limits shared by all processes; a row whose time is over has no effect
+faults 1-n fault_reports   faults that operators are told of, and who reports them
 api_tokens        tokens of the HTTP API, as hashes
 one_time_links    links to enter one secret, for one user; tokens as hashes
 sign_ins          OAuth sign-ins by server and user, encrypted
@@ -30,7 +31,7 @@ from bot.storage.dialect import Json, StorableText, metadata, storable
 from bot.storage.tables.access import api_tokens, one_time_links, pending_sign_ins, sign_ins
 from bot.storage.tables.approvals import approval_views, approvals, decisions, elicitations, grants
 from bot.storage.tables.audit import audit
-from bot.storage.tables.coordination import config_version, jobs, leases, quotas
+from bot.storage.tables.coordination import config_version, fault_reports, faults, jobs, leases, quotas
 from bot.storage.tables.deliveries import deliveries, message_refs
 from bot.storage.tables.rules import policy_rules, profile_bindings, profiles
 from bot.storage.tables.servers import mcp_capabilities, mcp_secrets, mcp_servers, tool_pins
@@ -63,6 +64,8 @@ __all__ = [
     "decisions",
     "deliveries",
     "elicitations",
+    "fault_reports",
+    "faults",
     "feedback",
     "files",
     "grants",
