@@ -27,6 +27,7 @@ from pydantic_settings import (
 )
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import ConversationKey
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
 from bot.domain.servers import ConnectPolicy
@@ -135,6 +136,22 @@ def _pattern(written: str) -> str:
     return f"{provider.lower()}:{name}" if colon else written
 
 
+def _channel(value: Any) -> Any:
+    """`slack:T123:C456`, `discord:GUILD:CHANNEL`; without the workspace if there is only one."""
+    if not isinstance(value, str):
+        return value
+    platform, *ids = value.split(":")
+    if (
+        platform not in ("slack", "discord")
+        or len(ids) not in (1, 2)
+        or not all(re.fullmatch(r"\w+", id_) for id_ in ids)
+    ):
+        raise ValueError(
+            "write PLATFORM:WORKSPACE:CHANNEL, such as slack:T123:C456 or discord:81384:81385, by their ids"
+        )
+    return ConversationKey(platform, ids[0] if len(ids) == 2 else "", ids[-1], "")
+
+
 def _hosts(value: Any) -> Any:
     """A comma-separated list of `host` or `host:port`."""
     hosts = _words(value)
@@ -191,6 +208,7 @@ Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_snowflakes)]
 Arguments = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_arguments)]
 Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_hosts)]
 Networks = Annotated[frozenset[str], NoDecode, BeforeValidator(_networks)]
+Channel = Annotated[ConversationKey | None, NoDecode, BeforeValidator(_channel)]
 Address = Annotated[str, AfterValidator(_address)]
 AnyCase = BeforeValidator(_lower)
 
@@ -283,6 +301,8 @@ class Settings(BaseSettings):
     limits_file: Path = Path("config/limits.toml")
     max_running_turns_per_user: Annotated[int, Field(ge=1, le=10_000)] = 8
     max_queued_turns_per_user: Annotated[int, Field(ge=1, le=100_000)] = 100
+
+    ops_channel: Channel = None
 
     admins: Principals = frozenset()
     approvers: Principals = frozenset()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import ConversationKey
 from bot.domain.servers import ConnectPolicy
 from bot.errors import SettingsError
 from bot.settings import Settings, read_settings
@@ -379,3 +380,23 @@ def test_trusted_proxies_are_addresses_and_networks(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.2,proxy.example")
     with pytest.raises(SettingsError, match=r"'proxy\.example' is not an IP address or a network"):
         read_settings()
+
+
+@pytest.mark.parametrize(
+    ("written", "channel"),
+    [
+        ("slack:T1:C1", ConversationKey("slack", "T1", "C1", "")),
+        ("slack:C0123", ConversationKey("slack", "", "C0123", "")),
+        ("discord:81384:81385", ConversationKey("discord", "81384", "81385", "")),
+    ],
+)
+def test_the_operations_channel_may_be_written_without_its_workspace(
+    written: str, channel: ConversationKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPS_CHANNEL", written)
+    assert read_settings().ops_channel == channel
+
+
+@pytest.mark.parametrize("written", ["C0123", "teams:T1:C1", "slack:T1:C1:17.0", "slack:", "slack:#ops"])
+def test_an_operations_channel_of_another_form_is_refused(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "PLATFORM:WORKSPACE:CHANNEL" in problem(monkeypatch, OPS_CHANNEL=written)

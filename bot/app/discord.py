@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import os
-import secrets
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from bot.domain.health import Check
+from bot.domain.conversations import ConversationKey
+from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
 from bot.settings import Settings
 
@@ -48,6 +46,17 @@ async def examine_discord(settings: Settings) -> AsyncGenerator[Check, None]:
                 yield check
 
 
+async def examine_discord_channel(settings: Settings, channel: ConversationKey) -> Check:
+    """Check that the bot may post in a channel of Discord."""
+    if not is_configured(settings):
+        what = "OPS_CHANNEL is in Discord, which is not configured."
+        return Check("ops channel", CheckStatus.BROKEN, what, "set DISCORD_TOKEN")
+    async with open_discord(settings) as app:
+        examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.discord.diagnostics")
+        check: Check = await examining.diagnose_channel(app.rest, app.people, channel)
+        return check
+
+
 async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> DiscordListener:
     """Build the listener, which receives while no other process holds the gateway lease."""
     context, audience = await asyncio.gather(
@@ -63,10 +72,5 @@ async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) 
             stores.opinions.save, runtime.turn_log.get_approval, stores.archive.active_conversations
         ),
         leases=stores.leases,
-        holder=_this_process(),
+        holder=runtime.services.faults.reporter,
     )
-
-
-def _this_process() -> str:
-    """Return a unique name of this process that an operator recognizes."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -25,6 +25,7 @@ from bot.app.audit import examine_audit
 from bot.app.database import current, open_migrated_database, upgrade
 from bot.app.discord import examine_discord
 from bot.app.models import ModelChoice, select_model
+from bot.app.operations import examine_operations_channel
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.app.slack import examine_slack
@@ -300,6 +301,9 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     async with aclosing(examine_discord(settings)) as of_discord:
         async for check in of_discord:
             yield "discord", check
+    async with aclosing(examine_operations_channel(settings)) as of_operations:
+        async for check in of_operations:
+            yield "operations", check
     async with aclosing(examine_web(settings)) as of_web:
         async for check in of_web:
             yield "web", check

@@ -15,7 +15,7 @@ import asyncio
 import functools
 import importlib
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +28,7 @@ from bot.app.discord import is_configured as discord_is_configured
 from bot.app.discord import open_discord
 from bot.app.health import HealthCheck, SessionCounters
 from bot.app.models import ModelChoice, Models, select_model
+from bot.app.operations import operations_tasks, process_name
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.slack import build_listener as slack_listener_of
@@ -35,6 +36,7 @@ from bot.app.slack import build_lookups, look_up_groups, open_slack, share_limit
 from bot.app.slack import is_configured as slack_is_configured
 from bot.app.web import attach_surface, build_link_service, build_web_dependencies, link_pages, open_surface, serve_web
 from bot.app.web import is_located as web_is_located
+from bot.chat.message_sender import ChannelMessages
 from bot.commands.dependencies import CommandDependencies, Rights
 from bot.commands.registry import CommandRegistry
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
@@ -45,6 +47,7 @@ from bot.domain.servers import ConnectPolicy
 from bot.domain.turns import TurnLimits
 from bot.domain.usage import PriceList
 from bot.engine.engine import Engine
+from bot.engine.faults import FaultReporter
 from bot.engine.policy.rules import Approvers, RuleBook
 from bot.engine.prompt.context import PlatformHint, SystemPrompt, local_today
 from bot.engine.prompt.history import HistoryBudget
@@ -66,6 +69,7 @@ from bot.storage.api_tokens import SqlTokenStore
 from bot.storage.capabilities import SqlPinStore
 from bot.storage.coordination import SqlLeases, SqlQuotas
 from bot.storage.database import Database
+from bot.storage.faults import SqlFaultStore
 from bot.storage.feedback import SqlFeedbackStore
 from bot.storage.grants import SqlGrantStore
 from bot.storage.links import SqlLinkStore
@@ -136,6 +140,7 @@ class Stores:
     tokens: SqlTokenStore
     sign_ins: SqlSignInStore
     usage: SqlUsageStore
+    faults: SqlFaultStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,7 @@ class AppServices:
     health: HealthCheck
     refused: RefusedTools
     spending: UsageLimiter
+    faults: FaultReporter
     takes_writes: Callable[[], bool]
 
 
@@ -232,7 +238,8 @@ async def open_services(
         stores.sign_ins,
     )
     health = HealthCheck(database.check_writable, toolbox.servers)
-    limiter = UsageLimiter(files.limits, stores.usage, files.prices.currency)
+    faults = FaultReporter(stores.faults, process_name())
+    limiter = UsageLimiter(files.limits, stores.usage, files.prices.currency, on_checked=faults.report_limit)
     rights = _rights(approvers, operator)
     links = build_link_service(settings, stores.links)
     dependencies = CommandDependencies(
@@ -273,6 +280,7 @@ async def open_services(
             health,
             refused,
             limiter,
+            faults,
             lambda: database.takes_writes,
         )
 
@@ -287,10 +295,12 @@ async def open_runtime(
     operator: str = "",
     watch_log: WatchLog = lambda turn_log: turn_log,
     observe: MetricSink = null_sink,
+    channels: Mapping[str, ChannelMessages] | None = None,
 ) -> AsyncIterator[Runtime]:
     """Build the components and run them while the block runs. The caller holds the database lock.
 
-    `watch_log` may wrap the turn log; `observe` receives metrics. Raises CountersignError.
+    `watch_log` may wrap the turn log; `observe` receives metrics; `channels` are the platforms on which the bot posts
+    by itself, by name. None means no operations channel. Raises CountersignError.
     """
     files.warn(settings)
     for name in files.unpriced_models(model.names):
@@ -341,6 +351,9 @@ async def open_runtime(
         )
         await stack.enter_async_context(_run_in_background(checkpoints.run(), "audit checkpoints"))
         await stack.enter_async_context(_run_in_background(services.administration.run(), "administration"))
+        if channels is not None:
+            for name, work in operations_tasks(settings, services, database, channels):
+                await stack.enter_async_context(_run_in_background(work, name))
         running = await stack.enter_async_context(_run_in_background(engine.run(), "engine"))
         yield Runtime(engine, services.commands, turn_log, services, running)
 
@@ -366,7 +379,9 @@ async def open_program(
         surfaces = platforms.surfaces if "worker" in parts else []
         surfaces += [api] if "web" in parts else []
         runtime = await stack.enter_async_context(
-            open_runtime(settings, files, choice, surfaces, observe=metrics.observe)
+            open_runtime(
+                settings, files, choice, surfaces, observe=metrics.observe, channels=platforms.channel_messages
+            )
         )
         attach_surface(api, settings, runtime)
         platforms.attach(runtime, settings)
@@ -407,6 +422,7 @@ def build_stores(settings: Settings, database: Database, grants: FindGrants = no
         SqlTokenStore(database),
         SqlSignInStore(database, box),
         SqlUsageStore(database),
+        SqlFaultStore(database),
     )
 
 
@@ -486,6 +502,12 @@ class Platforms:
     def surfaces(self) -> list[Surface]:
         """Surfaces of the configured platforms."""
         return [app.surface for app in (self.slack, self.discord) if app is not None]
+
+    @property
+    def channel_messages(self) -> Mapping[str, ChannelMessages]:
+        """Messages that the bot posts by itself, by platform."""
+        apps = {"slack": self.slack, "discord": self.discord}
+        return {name: app.surface.channel_messages for name, app in apps.items() if app is not None}
 
     def attach(self, runtime: Runtime, settings: Settings) -> None:
         """Attach the platforms to the runtime. Call this before turns are run."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from bot.chat.context import AudiencePolicy
+from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
 from bot.settings import Settings
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bot.platforms.slack.listener import SlackListener
 
 
+SET_TOKEN = "set SLACK_BOT_TOKEN (xoxb-…)"  # noqa: S105
 NO_TOKEN = "Slack can reach the bot, but without the bot's token nothing can be answered."  # noqa: S105
 
 
@@ -57,7 +59,7 @@ async def examine_slack(settings: Settings) -> AsyncGenerator[Check, None]:
     """Check all Slack settings; no checks if none is set."""
     if not is_configured(settings):
         if settings.slack_app_token or settings.slack_signing_secret:
-            yield Check("token", CheckStatus.BROKEN, NO_TOKEN, "set SLACK_BOT_TOKEN (xoxb-…)")
+            yield Check("token", CheckStatus.BROKEN, NO_TOKEN, SET_TOKEN)
         return
     async with open_slack(settings) as workspace:
         examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.diagnostics")
@@ -66,6 +68,16 @@ async def examine_slack(settings: Settings) -> AsyncGenerator[Check, None]:
         async with aclosing(examining.diagnose(workspace.api, **plain)) as checks:
             async for check in checks:
                 yield check
+
+
+async def examine_slack_channel(settings: Settings, channel: ConversationKey) -> Check:
+    """Check that the bot may post in a channel of Slack."""
+    if not is_configured(settings):
+        return Check("ops channel", CheckStatus.BROKEN, "OPS_CHANNEL is in Slack, which is not configured.", SET_TOKEN)
+    async with open_slack(settings) as workspace:
+        examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.diagnostics")
+        check: Check = await examining.diagnose_channel(workspace.api, channel)
+        return check
 
 
 def share_limits(workspace: SlackApp, runtime: Runtime, settings: Settings) -> None:

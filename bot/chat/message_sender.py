@@ -1,4 +1,4 @@
-"""Posts and edits of the messages of turns: each message is posted once and edited afterwards, by any process.
+"""Posts and edits of messages: each message is posted once and edited afterwards, by any process.
 
 A post without a response is looked up before it is repeated. A message that cannot be edited any more is posted again.
 The content that this process has sent is remembered, so that an edit without a change is skipped.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Generic, Protocol, TypeVar
 
-from bot.domain.turns import Turn
+from bot.chat.message_model import Message
+from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
 
 log = logging.getLogger(__name__)
@@ -19,12 +20,33 @@ log = logging.getLogger(__name__)
 MOST_REMEMBERED = 2000
 
 
+class MessageOwner(Protocol):
+    """What messages belong to: a turn, or what the bot posts by itself. Its `id` and the name of a message identify the
+    message in all processes. `created_at` is in epoch seconds.
+    """
+
+    @property
+    def id(self) -> str:
+        """Unique id."""
+        ...
+
+    @property
+    def conversation(self) -> ConversationKey:
+        """Conversation that the messages are posted in."""
+        ...
+
+    @property
+    def created_at(self) -> float:
+        """Time before which no message was posted."""
+        ...
+
+
 class NamedMessage(Protocol):
     """A message in the form of a platform."""
 
     @property
     def name(self) -> str:
-        """Slot of the message in its turn."""
+        """Slot of the message among those of its owner."""
         ...
 
 
@@ -34,13 +56,13 @@ M = TypeVar("M", bound=NamedMessage)
 class MessageApi(Protocol[M]):
     """Posts and edits of one platform. Refs are text. Methods that send raise DeliveryFailed."""
 
-    async def create(self, turn: Turn, message: M, replaced: str) -> str:
+    async def create(self, owner: MessageOwner, message: M, replaced: str) -> str:
         """Post a message, once however often it is called, and return its ref. `replaced` is the ref of the message
         that it replaces, because that one cannot be edited; empty for the first post.
         """
         ...
 
-    async def update(self, turn: Turn, message: M, ref: str) -> None:
+    async def update(self, owner: MessageOwner, message: M, ref: str) -> None:
         """Edit a message."""
         ...
 
@@ -48,7 +70,7 @@ class MessageApi(Protocol[M]):
         """Delete a message, unless it is gone."""
         ...
 
-    async def find(self, turn: Turn, message: M, taken: Collection[str]) -> str:
+    async def find(self, owner: MessageOwner, message: M, taken: Collection[str]) -> str:
         """Return the ref of a message that was posted by any process; empty if it is not found. Refs in `taken` are of
         other messages.
         """
@@ -72,66 +94,68 @@ class MessageApi(Protocol[M]):
 
 
 class MessageSender(Generic[M]):
-    """Sends the messages of turns through one platform's API."""
+    """Sends messages through one platform's API."""
 
     def __init__(self, api: MessageApi[M]) -> None:
         self._api = api
         self._sent: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._unclear: set[tuple[str, str]] = set()
 
-    def is_unchanged(self, turn: Turn, message: M) -> bool:
+    def is_unchanged(self, owner: MessageOwner, message: M) -> bool:
         """Return True if the message already has this content, as far as this process knows."""
-        return self._sent.get((turn.id, message.name)) == self._api.digest(message)
+        return self._sent.get((owner.id, message.name)) == self._api.digest(message)
 
-    async def show(self, turn: Turn, message: M, ref: str, *, search: bool = False, taken: Collection[str] = ()) -> str:
+    async def show(
+        self, owner: MessageOwner, message: M, ref: str, *, search: bool = False, taken: Collection[str] = ()
+    ) -> str:
         """Post a message, or edit the one with this ref if it has changed. Return its ref. Raises DeliveryFailed."""
         if not ref:
-            return await self.post(turn, message, search=search, taken=taken)
-        return ref if self.is_unchanged(turn, message) else await self.edit(turn, message, ref)
+            return await self.post(owner, message, search=search, taken=taken)
+        return ref if self.is_unchanged(owner, message) else await self.edit(owner, message, ref)
 
-    async def post(self, turn: Turn, message: M, *, search: bool = False, taken: Collection[str] = ()) -> str:
+    async def post(self, owner: MessageOwner, message: M, *, search: bool = False, taken: Collection[str] = ()) -> str:
         """Post a message, or find it: if `search` is True, because an earlier process may have posted it, and after a
         post without a response. Raises DeliveryFailed.
         """
-        key = (turn.id, message.name)
+        key = (owner.id, message.name)
         if search or key in self._unclear:
-            ref = await self._api.find(turn, message, taken)
+            ref = await self._api.find(owner, message, taken)
             self._unclear.discard(key)
             if ref:
-                return await self.edit(turn, message, ref)
-        return await self._create(turn, message, "")
+                return await self.edit(owner, message, ref)
+        return await self._create(owner, message, "")
 
-    async def edit(self, turn: Turn, message: M, ref: str) -> str:
+    async def edit(self, owner: MessageOwner, message: M, ref: str) -> str:
         """Edit a message and return the ref of the one that shows it now. Raises DeliveryFailed."""
         try:
             try:
-                await self._api.update(turn, message, ref)
+                await self._api.update(owner, message, ref)
             except DeliveryFailed as error:
-                await self._api.update(turn, self._simpler(message, error), ref)
+                await self._api.update(owner, self._simpler(message, error), ref)
         except DeliveryFailed as error:
             if not self._api.is_gone(error, ref):
                 raise
-            log.info("turn %s: a message cannot be edited, posting it again (%s)", turn.id, error)
-            return await self._create(turn, message, ref)
-        self._remember(turn, message)
+            log.info("%s: a message cannot be edited, posting it again (%s)", owner.id, error)
+            return await self._create(owner, message, ref)
+        self._remember(owner, message)
         return ref
 
-    async def delete(self, turn: Turn, name: str, ref: str) -> None:
-        """Delete a message that no longer belongs to the turn. Raises DeliveryFailed."""
+    async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
+        """Delete a message that no longer belongs to its owner. Raises DeliveryFailed."""
         await self._api.remove(ref)
-        self._sent.pop((turn.id, name), None)
+        self._sent.pop((owner.id, name), None)
 
-    async def _create(self, turn: Turn, message: M, replaced: str) -> str:
+    async def _create(self, owner: MessageOwner, message: M, replaced: str) -> str:
         try:
             try:
-                ref = await self._api.create(turn, message, replaced)
+                ref = await self._api.create(owner, message, replaced)
             except DeliveryFailed as error:
-                ref = await self._api.create(turn, self._simpler(message, error), replaced)
+                ref = await self._api.create(owner, self._simpler(message, error), replaced)
         except DeliveryFailed as error:
             if self._api.is_unclear(error):
-                self._unclear.add((turn.id, message.name))
+                self._unclear.add((owner.id, message.name))
             raise
-        self._remember(turn, message)
+        self._remember(owner, message)
         return ref
 
     def _simpler(self, message: M, error: DeliveryFailed) -> M:
@@ -142,9 +166,40 @@ class MessageSender(Generic[M]):
         log.error("a platform rejected the layout of a message, sending it without (%s)", error)
         return simpler
 
-    def _remember(self, turn: Turn, message: M) -> None:
-        key = (turn.id, message.name)
+    def _remember(self, owner: MessageOwner, message: M) -> None:
+        key = (owner.id, message.name)
         self._sent[key] = self._api.digest(message)
         self._sent.move_to_end(key)
         while len(self._sent) > MOST_REMEMBERED:
             self._sent.popitem(last=False)
+
+
+class ChannelMessages(Protocol):
+    """Messages that the bot posts by itself in channels of one platform."""
+
+    async def show(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
+        """Post a message in the channel of its owner, or edit the one with this ref. Return its ref. If `search` is
+        True, an earlier process may have posted it. Raises DeliveryFailed.
+        """
+        ...
+
+    async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
+        """Delete a message. Raises DeliveryFailed."""
+        ...
+
+
+class ChannelSender(Generic[M]):
+    """Sends messages of the chat layer. `render` returns one in the form of the platform, with its channel."""
+
+    def __init__(self, api: MessageApi[M], render: Callable[[Message, str], M]) -> None:
+        self._sender = MessageSender(api)
+        self._render = render
+
+    async def show(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
+        """Post or edit a message, and return its ref. Raises DeliveryFailed."""
+        native = self._render(message, owner.conversation.channel)
+        return await self._sender.show(owner, native, ref, search=search)
+
+    async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
+        """Delete a message. Raises DeliveryFailed."""
+        await self._sender.delete(owner, name, ref)

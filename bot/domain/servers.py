@@ -298,7 +298,7 @@ class DesiredServer:
 @dataclass(frozen=True, slots=True)
 class ServerSnapshot:
     """Current state of one server. `problem` is a sentence with cause and fix, empty without an error. `own_problem`
-    is the same without text from the server.
+    is the same without text from the server. `is_retrying` is True if the next attempt to connect is planned.
     """
 
     config: ServerConfig
@@ -311,3 +311,4 @@ class ServerSnapshot:
     sync: SyncStatus = SyncStatus.NEVER_SYNCED
     synced_at: float | None = None
     own_problem: str = ""
+    is_retrying: bool = False

@@ -261,8 +261,14 @@ async def no_limits(_turn: Turn) -> None:
     """Accept all turns."""
 
 
+def _ignore_limit(_status: LimitStatus, _owner: str) -> None:
+    """Ignore a limit that is checked."""
+
+
 class UsageLimiter:
-    """Usage limits with their present usage. `clock` is in epoch seconds."""
+    """Usage limits with their present usage. `on_checked` receives every checked limit and its owner; `clock` is in
+    epoch seconds.
+    """
 
     def __init__(
         self,
@@ -270,8 +276,10 @@ class UsageLimiter:
         usage: UsageStore,
         currency: str = "",
         *,
+        on_checked: Callable[[LimitStatus, str], None] = _ignore_limit,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._on_checked = on_checked
         self._limits = limits
         self._usage = usage
         self._currency = currency
@@ -281,8 +289,11 @@ class UsageLimiter:
 
     async def check(self, turn: Turn) -> None:
         """Raise LimitReached if a limit of this turn is used up."""
-        now = self._clock()
-        for status in await self.statuses(UsageOwner.of(turn.author, turn.conversation)):
+        now, owner = self._clock(), UsageOwner.of(turn.author, turn.conversation)
+        statuses = await self.statuses(owner)
+        for status in statuses:
+            self._on_checked(status, limit_owner(status.limit, owner))
+        for status in statuses:
             if status.reached:
                 raise LimitReached(_limit_text(status, now))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bot.ports.coordination import Leases, Quota, QuotaExceeded, QuotaGranted, Quotas
 from bot.ports.engine_api import Approvals, Commands, Elicitations, EngineApi
-from bot.ports.faults import FaultSink, FaultStore
+from bot.ports.faults import FaultStore
 from bot.ports.language_models import LanguageModel, LanguageModels
 from bot.ports.platform import Listener, Surface
 from bot.ports.reporting import (
@@ -69,7 +69,6 @@ __all__ = [
     "ElicitationLog",
     "Elicitations",
     "EngineApi",
-    "FaultSink",
     "FaultStore",
     "Feedback",
     "FeedbackStore",

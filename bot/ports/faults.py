@@ -1,4 +1,4 @@
-"""Faults that operators are told of: where they are stored, and who reports them."""
+"""Store of faults that operators are told of."""
 
 from __future__ import annotations
 
@@ -37,10 +37,3 @@ class FaultStore(Protocol):
 
     async def record_message(self, record: FaultRecord, ref: str) -> None:
         """Record that the message with this reference shows the fault as it is in `record`. Raises DatabaseError."""
-
-
-class FaultSink(Protocol):
-    """Takes faults that last until a known time, from any part of the program."""
-
-    def report(self, fault: Fault, until: float) -> None:
-        """Report a fault until that time (epoch seconds)."""

@@ -31,4 +31,6 @@ def test_what_is_the_same_on_slack_and_discord_is_shown_by_a_test_of_both(featur
     assert [test for test in feature.tests if test not in TESTS] == []
     for test in feature.tests:
         module = TESTS[test].read_text(encoding="utf-8")
-        assert re.search(rf"def {test}\(\s*(workspace|listening|needs_mentions|with_menus|team)\b", module), test
+        assert re.search(
+            rf"def {test}\(\s*(workspace|listening|needs_mentions|with_menus|operations|team)\b", module
+        ), test

@@ -150,6 +150,11 @@ FEATURES = (
             "test_a_call_of_another_workspace_is_neither_decided_nor_shown",
         ),
     ),
+    Feature(
+        "An operations channel with one message about each fault",
+        terminal=NO_CHANNELS,
+        tests=("test_a_fault_is_one_message_that_is_edited_when_it_is_over",),
+    ),
     # Elicitations, commands
     Feature(
         "A server asks its user: a form in steps, or a page",

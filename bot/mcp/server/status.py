@@ -159,6 +159,7 @@ class ServerStatusTracker:
             tool_count=len(capabilities.tools),
             server_version=capabilities.server_version,
             protocol=capabilities.protocol,
+            is_retrying=self._state is State.BACKOFF,
         )
 
     @property

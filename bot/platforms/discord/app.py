@@ -15,7 +15,8 @@ from time import time
 from bot.chat.cache import TtlCache
 from bot.chat.card_messages import NO_MEMBER, remote_approvals
 from bot.chat.context import AudiencePolicy
-from bot.chat.message_sender import MessageSender
+from bot.chat.message_model import Message
+from bot.chat.message_sender import ChannelMessages, ChannelSender, MessageSender
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
@@ -139,6 +140,10 @@ def _file_name(name: str) -> str:
     return single_line(name.replace("/", "_").replace("\\", "_"), LONGEST_FILE_NAME) or "file"
 
 
+def _in_channel(message: Message, channel: str) -> OutgoingMessage:
+    return replace(outgoing_message(message), place=channel)
+
+
 class DiscordSurface:
     """Surface of the guilds of one bot."""
 
@@ -148,6 +153,12 @@ class DiscordSurface:
         self._delivery = TurnDelivery(
             DiscordTurnMessages(rest, people, clock), DiscordMessages(rest, clock), clock=clock
         )
+        self._channel_messages = ChannelSender(DiscordMessages(rest, clock), _in_channel)
+
+    @property
+    def channel_messages(self) -> ChannelMessages:
+        """Messages that the bot posts by itself."""
+        return self._channel_messages
 
     @property
     def key_prefix(self) -> str:

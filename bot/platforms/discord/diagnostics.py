@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from time import monotonic
 from urllib.parse import urlencode
 
+from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError, DeliveryFailed
+from bot.platforms.discord.channels import fetch_channel
 from bot.platforms.discord.rest import Identity, Rest
 from bot.platforms.discord.users import UserDirectory
 
@@ -71,6 +73,8 @@ def invite_link(app: str) -> str:
     return f"{AUTHORIZE}?{urlencode(query)}"
 
 
+_TO_POST = PERMISSIONS[:2]
+OPS_CHANNEL = "ops channel"
 COMMANDS = ("conversations", "mcp", "profile", "usage")
 NAMED = 10
 """Servers that are looked at one by one; the rest is counted."""
@@ -112,6 +116,27 @@ async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, N
         yield await _of_commands(rest, identity)
     except DeliveryFailed as error:
         yield Check("servers", CheckStatus.BROKEN, error.cause, error.fix)
+
+
+async def diagnose_channel(rest: Rest, people: UserDirectory, channel: ConversationKey) -> Check:
+    """Check that the bot may post in the operations channel. Nothing is posted."""
+    began = monotonic()
+    try:
+        identity, place = await rest.identity(), await fetch_channel(rest, channel.channel)
+        if place is None or not place.server or (channel.workspace and channel.workspace != place.server):
+            where = f"of server {channel.workspace}" if channel.workspace else "of a server"
+            return Check(OPS_CHANNEL, CheckStatus.BROKEN, f"It is no channel {where}.", "correct OPS_CHANNEL")
+        guild = await people.server(place.server)
+        async with rest.request("look at the bot's own rights"):
+            me = await guild.fetch_member(int(identity.user))
+            rights = (await guild.fetch_channel(int(channel.channel))).permissions_for(me)
+    except DeliveryFailed as error:
+        return Check(OPS_CHANNEL, CheckStatus.BROKEN, error.cause, error.fix or "correct OPS_CHANNEL")
+    lacking = [permission.name for permission in _TO_POST if not rights.value & permission.value]
+    if lacking:
+        names = " and ".join(lacking)
+        return Check(OPS_CHANNEL, CheckStatus.BROKEN, f"The bot lacks {names} in it.", f"give its role {names} there")
+    return Check(OPS_CHANNEL, CheckStatus.WELL, "The bot may post in it.", seconds=monotonic() - began)
 
 
 def _of_content(identity: Identity) -> Check:

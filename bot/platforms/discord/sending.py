@@ -16,7 +16,7 @@ from typing import Any
 
 import discord
 
-from bot.domain.turns import Turn
+from bot.chat.message_sender import MessageOwner
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import MessageRef, channel_id_of
 from bot.platforms.discord.components import NONCE, OutgoingMessage, custom_ids, encode
@@ -57,12 +57,12 @@ class DiscordMessages:
         self._rest = rest
         self._clock = clock
 
-    async def create(self, turn: Turn, message: OutgoingMessage, replaced: str) -> str:
+    async def create(self, owner: MessageOwner, message: OutgoingMessage, replaced: str) -> str:
         """Post a message. Discord answers a known nonce with the message as it was posted, which is then edited."""
-        channel = message.place or channel_id_of(turn.conversation)
+        channel = message.place or channel_id_of(owner.conversation)
         if replaced:
             message = replace(message, calls="")  # the user whom it notifies was notified by the first one
-        nonce, before = _nonce(turn.id, message.name, *filter(None, [replaced])), MessageRef.parse(replaced)
+        nonce, before = _nonce(owner.id, message.name, *filter(None, [replaced])), MessageRef.parse(replaced)
         answered = before.message if before is not None and before.channel == channel else ""
         try:
             posted = await self._post(channel, message, nonce, answered)
@@ -72,10 +72,10 @@ class DiscordMessages:
             posted = await self._post(channel, message, nonce, "")
         ref = str(MessageRef(channel, str(posted.id)))
         if not _shows(posted, message):
-            await self.update(turn, message, ref)
+            await self.update(owner, message, ref)
         return ref
 
-    async def update(self, turn: Turn, message: OutgoingMessage, ref: str) -> None:  # noqa: ARG002
+    async def update(self, owner: MessageOwner, message: OutgoingMessage, ref: str) -> None:  # noqa: ARG002
         """Edit a message, in an archived thread too. Existing files stay."""
         content: dict[str, Any] = {} if message.laid_out else {"content": message.content}
         await self._change(
@@ -92,17 +92,17 @@ class DiscordMessages:
             if error.code != UNKNOWN_MESSAGE:
                 raise
 
-    async def find(self, turn: Turn, message: OutgoingMessage, taken: Collection[str]) -> str:
+    async def find(self, owner: MessageOwner, message: OutgoingMessage, taken: Collection[str]) -> str:
         """Return the ref of the message among those of the bot since the turn began. It is not found either if the bot
         may not read the channel: a duplicate is better than a missing message.
         """
-        channel, user = message.place or channel_id_of(turn.conversation), (await self._rest.identity()).user
-        nonce = _nonce(turn.id, message.name)
+        channel, user = message.place or channel_id_of(owner.conversation), (await self._rest.identity()).user
+        nonce = _nonce(owner.id, message.name)
         try:
-            async for posted in self._posted_after(channel, _first_id(turn.created_at - SKEW)):
+            async for posted in self._posted_after(channel, _first_id(owner.created_at - SKEW)):
                 ref = str(MessageRef(channel, str(posted.id)))
                 own = str(posted.author.id) == user and ref not in taken
-                if own and (str(posted.nonce) == nonce or _is_it(posted, message, turn)):
+                if own and (str(posted.nonce) == nonce or _is_it(posted, message, owner)):
                     return ref
         except DiscordApiError as error:
             if not error.permanent:
@@ -210,14 +210,14 @@ def _shows(posted: discord.Message, outgoing: OutgoingMessage) -> bool:
     return posted.content == outgoing.content.strip() and _ids_of(posted) == custom_ids(outgoing.components)
 
 
-def _is_it(posted: discord.Message, outgoing: OutgoingMessage, turn: Turn) -> bool:
+def _is_it(posted: discord.Message, outgoing: OutgoingMessage, owner: MessageOwner) -> bool:
     """Return True if a message of the bot is this one: it has the card's buttons, the answer's text, or the turn's stop
     button.
     """
     ids = _ids_of(posted)
     if outgoing.laid_out:
         return bool(ids & custom_ids(outgoing.components))
-    return (outgoing.file is None and encode(StopTurnAction(turn.id)) in ids) or _shows(posted, outgoing)
+    return (outgoing.file is None and encode(StopTurnAction(owner.id)) in ids) or _shows(posted, outgoing)
 
 
 def _ids_of(posted: discord.Message) -> frozenset[str]:

@@ -13,6 +13,8 @@ from time import time
 
 from bot.chat.card_messages import NO_MEMBER, remote_approvals
 from bot.chat.context import AudiencePolicy
+from bot.chat.message_model import Message
+from bot.chat.message_sender import ChannelMessages, ChannelSender
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
@@ -172,6 +174,10 @@ class SlackTurnMessages:
                 return await direct_channel(self._api, user)
 
 
+def _in_channel(message: Message, channel: str) -> OutgoingMessage:
+    return replace(outgoing_message(message), place=channel)
+
+
 class SlackSurface:
     """Surface of a Slack workspace."""
 
@@ -187,6 +193,12 @@ class SlackSurface:
         self._people = people
         self._messages = SlackTurnMessages(api, people, streaming, clock)
         self._delivery = TurnDelivery(self._messages, SlackMessages(api), growing=self._messages, clock=clock)
+        self._channel_messages = ChannelSender(SlackMessages(api), _in_channel)
+
+    @property
+    def channel_messages(self) -> ChannelMessages:
+        """Messages that the bot posts by itself."""
+        return self._channel_messages
 
     @property
     def key_prefix(self) -> str:

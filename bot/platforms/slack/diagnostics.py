@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from time import monotonic
 
+from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError
 from bot.platforms.slack.listener import socket_url
@@ -113,6 +114,8 @@ def missing(granted: Iterable[str]) -> tuple[Scope, ...]:
 
 
 WAYS = "set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP), or run this process with --only worker"
+OPS_CHANNEL = "ops channel"
+INVITE = "type /invite and the bot's name in the channel"
 UNSAID = "Slack did not say what the token may do, so its scopes were not looked at."
 SECRET = "Requests are taken at /slack/events. Whether the secret is the app's shows when the first one comes."  # noqa: S105
 
@@ -136,6 +139,27 @@ async def diagnose(api: WebApi, *, app_token: str = "", signing_secret: str = ""
         yield Check(
             "way in", CheckStatus.BROKEN, "Slack has no way to reach the bot: it can draw, but hears nothing.", WAYS
         )
+
+
+async def diagnose_channel(api: WebApi, channel: ConversationKey) -> Check:
+    """Check that the bot may post in the operations channel. Nothing is posted."""
+    began = monotonic()
+    try:
+        identity = await api.identity()
+        answer = await api.read("conversations.info", channel=channel.channel)
+    except CountersignError as error:
+        return Check(OPS_CHANNEL, CheckStatus.BROKEN, error.cause, f"correct OPS_CHANNEL, or {error.fix or INVITE}")
+    info, fault, fix = answer.get("channel"), "", ""
+    facts = info if isinstance(info, dict) else {}
+    if channel.workspace and channel.workspace != identity.team:
+        fault, fix = f"It is in workspace {channel.workspace}, the bot is in {identity.team}.", "correct OPS_CHANNEL"
+    elif facts.get("is_archived"):
+        fault, fix = "It is archived.", "name another channel in OPS_CHANNEL"
+    elif not (facts.get("is_member") or facts.get("is_im")):
+        fault, fix = "The bot is not in it.", INVITE
+    if fault:
+        return Check(OPS_CHANNEL, CheckStatus.BROKEN, fault, fix)
+    return Check(OPS_CHANNEL, CheckStatus.WELL, "The bot may post in it.", seconds=monotonic() - began)
 
 
 def _of_token(identity: Identity, seconds: float) -> Check:

@@ -20,6 +20,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any
 
+from bot.chat.message_sender import MessageOwner
 from bot.chat.turn_messages import AnswerPage, answer_pages
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
@@ -55,9 +56,9 @@ class SlackMessages:
     def __init__(self, api: WebApi) -> None:
         self._api = api
 
-    async def create(self, turn: Turn, message: OutgoingMessage, replaced: str) -> str:  # noqa: ARG002 - metadata, no nonce
-        """Post a message in the thread of its turn, or in its channel."""
-        conversation = turn.conversation
+    async def create(self, owner: MessageOwner, message: OutgoingMessage, replaced: str) -> str:  # noqa: ARG002 - metadata, no nonce
+        """Post a message in the thread of its owner, or in its channel."""
+        conversation = owner.conversation
         channel, thread = (
             (message.place, None) if message.place else (conversation.channel, conversation.thread or None)
         )
@@ -67,13 +68,13 @@ class SlackMessages:
             thread_ts=thread,
             unfurl_links=False,
             unfurl_media=False,
-            metadata={"event_type": EVENT_TYPE, "event_payload": {"turn": turn.id, "slot": message.name}},
+            metadata={"event_type": EVENT_TYPE, "event_payload": {"turn": owner.id, "slot": message.name}},
             text=_text(message),
             blocks=list(message.blocks) or None,
         )
         return str(MessageRef(str(answer.get("channel") or channel), str(answer.get("ts", ""))))
 
-    async def update(self, turn: Turn, message: OutgoingMessage, ref: str) -> None:  # noqa: ARG002
+    async def update(self, owner: MessageOwner, message: OutgoingMessage, ref: str) -> None:  # noqa: ARG002
         """Edit a message. A stream that this or another process did not finish is stopped first."""
         posted = _parse_ref(ref)
         for _ in range(2):
@@ -102,11 +103,11 @@ class SlackMessages:
             if error.code not in (*_GONE, "cant_delete_message"):
                 raise
 
-    async def find(self, turn: Turn, message: OutgoingMessage, taken: Collection[str]) -> str:  # noqa: ARG002
+    async def find(self, owner: MessageOwner, message: OutgoingMessage, taken: Collection[str]) -> str:  # noqa: ARG002
         """Return the ref of the message with these metadata, in its thread or among the latest of its channel. It is
         not found either if the bot may not read there: a duplicate is better than a missing message.
         """
-        key, conversation = (turn.id, message.name), turn.conversation
+        key, conversation = (owner.id, message.name), owner.conversation
         try:
             if message.place:
                 return await self._find_in_channel(message.place, key)

@@ -25,6 +25,7 @@ from bot.chat.context import AudiencePolicy, ChatContext, Lookups, with_card_for
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
 from bot.chat.message_handler import IncomingMessage, Location, MessageHandler, PlatformFacts
 from bot.chat.message_model import ChannelLink, Message
+from bot.chat.message_sender import ChannelMessages, ChannelSender, MessageOwner
 from bot.chat.rejection_messages import InteractionRejected
 from bot.chat.thread_context import EarlierMessages, ThreadMessage
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
@@ -87,18 +88,18 @@ class PlainMessages:
     def is_token_rejected(self, error: DeliveryFailed) -> bool:
         return isinstance(error, PlainApiError) and error.status == 401
 
-    async def create(self, turn: Turn, message: PlainMessage, replaced: str) -> str:
+    async def create(self, owner: MessageOwner, message: PlainMessage, replaced: str) -> str:
         """Post a message. The service knows every nonce for good, and answers with the first message."""
-        where, nonce = turn.conversation, hashlib.sha256(f"{turn.id} {message.name} {replaced}".encode()).hexdigest()
+        where, nonce = owner.conversation, hashlib.sha256(f"{owner.id} {message.name} {replaced}".encode()).hexdigest()
         channel, thread = (message.channel, "") if message.channel else (where.channel, where.thread)
         path = f"/channels/{channel}/messages"
         posted = await self._api.call("POST", path, thread=thread, nonce=nonce, **message.body)
         ref = f"{channel}:{posted['id']}"
         if posted.get("existed"):
-            await self.update(turn, message, ref)
+            await self.update(owner, message, ref)
         return ref
 
-    async def update(self, _turn: Turn, message: PlainMessage, ref: str) -> None:
+    async def update(self, _owner: MessageOwner, message: PlainMessage, ref: str) -> None:
         await self._api.call("PATCH", f"/messages/{ref.partition(':')[2]}", **message.body)
 
     async def remove(self, ref: str) -> None:
@@ -108,7 +109,7 @@ class PlainMessages:
             if not self.is_gone(error, ref):
                 raise
 
-    async def find(self, _turn: Turn, _message: PlainMessage, _taken: Collection[str]) -> str:
+    async def find(self, _owner: MessageOwner, _message: PlainMessage, _taken: Collection[str]) -> str:
         return ""  # a second post finds it by its nonce
 
     def digest(self, message: PlainMessage) -> str:
@@ -137,6 +138,9 @@ class PlainSurface:
 
     def __init__(self, api: PlainApi) -> None:
         self._api, messages = api, PlainMessages(api)
+        self.channel_messages: ChannelMessages = ChannelSender(
+            messages, lambda message, channel: replace(plain_message(message), channel=channel)
+        )
         self._delivery = TurnDelivery(messages, messages, clock=time)
 
     def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:

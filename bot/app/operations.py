@@ -1,0 +1,240 @@
+"""The operations channel: which faults of this process operators are told of, and where.
+
+Servers, platforms and the operator's files are looked at every few seconds, models and the audit rarely, because their
+checks cost requests and reads. Without OPS_CHANNEL nothing of it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from bot.app.audit import examine_audit
+from bot.app.discord import examine_discord_channel
+from bot.app.operator_files import OperatorFiles
+from bot.app.slack import examine_slack_channel
+from bot.chat.operations_channel import OperationsChannel
+from bot.domain.faults import Fault, FaultKind
+from bot.domain.health import Check, CheckStatus, Health, ListenerStatus
+from bot.engine.faults import ServerFaults, Suspicion
+from bot.errors import CountersignError
+from bot.settings import Settings
+
+if TYPE_CHECKING:
+    from bot.app.runtime import AppServices
+    from bot.chat.message_sender import ChannelMessages
+    from bot.storage.database import Database
+
+log = logging.getLogger(__name__)
+
+DISCONNECTED_SECONDS = 120.0
+"""Seconds without a connection after which a platform has failed. A reconnection takes some."""
+AUDIT_SECONDS = 3600.0
+MODEL_SECONDS = 600.0
+_MOST_ENTRIES = 3
+_GUIDE = "docs/operations.md"
+_DOCTOR = "countersign doctor"
+_NAMES = {"slack": "Slack", "discord": "Discord"}
+
+Task = tuple[str, Coroutine[Any, Any, None]]
+"""Name and work of a background task."""
+
+
+def process_name() -> str:
+    """Return a unique name of this process that an operator recognizes."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def operations_tasks(
+    settings: Settings, services: AppServices, database: Database, channels: Mapping[str, ChannelMessages]
+) -> list[Task]:
+    """Return the background tasks of the operations channel; none without OPS_CHANNEL. `channels` are the configured
+    platforms by name.
+    """
+    channel = settings.ops_channel
+    if channel is None:
+        return []
+    models = OccasionalSource(lambda: _model_faults(settings, services.administration.files), MODEL_SECONDS)
+    audit = OccasionalSource(lambda: _audit_faults(settings, database), AUDIT_SECONDS)
+    for source in (
+        ServerFaults(services.toolbox),
+        HealthFaults(services.health.look),
+        _configuration_source(lambda: services.administration.files),
+        models,
+        audit,
+    ):
+        services.faults.watch(source)
+    tasks = [
+        ("check of the models", models.run()),
+        ("check of the audit", audit.run()),
+        ("report of faults", services.faults.run()),
+    ]
+    messages = channels.get(channel.platform)
+    if messages is None:
+        log.error("OPS_CHANNEL is in %s, which is not configured: nothing is posted", _NAMES[channel.platform])
+        return tasks
+    delivery = OperationsChannel(
+        services.stores.faults, services.stores.leases, messages, channel, services.faults.reporter
+    )
+    return [*tasks, ("operations channel", delivery.run())]
+
+
+class OccasionalSource:
+    """Faults that a check finds, which runs every `seconds`."""
+
+    def __init__(self, check: Callable[[], Awaitable[Sequence[Fault]]], seconds: float) -> None:
+        self._check = check
+        self._seconds = seconds
+        self._found: Sequence[Fault] = ()
+
+    async def __call__(self) -> Iterable[Fault | Suspicion]:
+        """Return the faults of the last check."""
+        return self._found
+
+    async def run(self) -> None:
+        """Check until cancelled."""
+        while True:
+            try:
+                self._found = await self._check()
+            except CountersignError as error:
+                log.debug("check for faults: %s", error)
+            except Exception:
+                log.exception("check for faults")
+            await asyncio.sleep(self._seconds)
+
+
+class HealthFaults:
+    """Faults of platforms whose messages do not arrive, and of checkpoints. `look` returns the health."""
+
+    def __init__(self, look: Callable[[], Awaitable[Health]], *, clock: Callable[[], float] = monotonic) -> None:
+        self._look = look
+        self._clock = clock
+        self._disconnected_since: dict[str, float] = {}
+
+    async def __call__(self) -> Iterable[Fault | Suspicion]:
+        """Return the faults of now."""
+        health, now = await self._look(), self._clock()
+        self._disconnected_since = {
+            name: self._disconnected_since.get(name, now)
+            for name, status in health.platforms.items()
+            if status is ListenerStatus.CONNECTING
+        }
+        faults: list[Fault | Suspicion] = []
+        for name, since in self._disconnected_since.items():
+            fault = _platform_fault(name)
+            faults.append(fault if now - since >= DISCONNECTED_SECONDS else Suspicion(fault.key))
+        return [*faults, *([_CHECKPOINTS] if health.checkpoints_fail else [])]
+
+
+_CHECKPOINTS = Fault(
+    "checkpoints",
+    FaultKind.AUDIT,
+    "Checkpoints of the audit cannot be written",
+    "Checkpoints of the audit are written again",
+    "Without them nobody can prove that rows were cut off at the end. The log names the place and the reason.",
+    "free some space, or set AUDIT_CHECKPOINT_FILE",
+    "countersign audit verify",
+    "docs/audit.md",
+)
+
+
+def _platform_fault(name: str) -> Fault:
+    label = _NAMES.get(name, name)
+    return Fault(
+        f"platform:{name}",
+        FaultKind.PLATFORM,
+        f"{label} is not connected",
+        f"{label} is connected again",
+        f"Messages from {label} do not arrive.",
+        f"check the network, the token and the status page of {label}",
+        _DOCTOR,
+        f"docs/{name}.md",
+    )
+
+
+def _configuration_source(files: Callable[[], OperatorFiles]) -> Callable[[], Awaitable[Iterable[Fault]]]:
+    async def look() -> Iterable[Fault]:
+        return configuration_faults(files())
+
+    return look
+
+
+def configuration_faults(files: OperatorFiles) -> list[Fault]:
+    """Return one fault about all ignored entries of the operator's files."""
+    ignored = [
+        *files.servers.warnings,
+        *files.launches.problems,
+        *(problem.sentence for problem in files.secret_grants.problems),
+        *(f"There are policies for {name!r}, which is no server." for name in files.unknown_servers()),
+        *(f"{rule.id} is about {rule.server!r}, which is no server of the file." for rule in files.unused_rules()),
+    ]
+    if not ignored:
+        return []
+    more = f" And {len(ignored) - _MOST_ENTRIES} more." if len(ignored) > _MOST_ENTRIES else ""
+    count = "One entry of the configuration is" if len(ignored) == 1 else f"{len(ignored)} entries are"
+    return [
+        Fault(
+            "configuration",
+            FaultKind.CONFIGURATION,
+            f"{count} ignored" if len(ignored) == 1 else f"{count} ignored in the configuration",
+            "The configuration has no ignored entries any more",
+            "\n".join(ignored[:_MOST_ENTRIES]) + more,
+            "correct the files, then reload them with /mcp reload, or start again",
+            _DOCTOR,
+            "docs/configuration.md",
+        )
+    ]
+
+
+async def _model_faults(settings: Settings, files: OperatorFiles) -> list[Fault]:
+    from bot.app.doctor import examine_models  # noqa: PLC0415 - imports this module
+
+    async with aclosing(examine_models(settings, files)) as checks:
+        return [
+            Fault(
+                f"model:{check.name}",
+                FaultKind.MODEL,
+                f"Model {check.name} cannot be used",
+                f"Model {check.name} can be used again",
+                check.detail,
+                check.fix,
+                _DOCTOR,
+                "docs/models.md",
+            )
+            async for check in checks
+            if check.finding is CheckStatus.BROKEN
+        ]
+
+
+async def _audit_faults(settings: Settings, database: Database) -> list[Fault]:
+    check = await examine_audit(settings, database)
+    if check.finding is not CheckStatus.BROKEN:
+        return []
+    return [
+        Fault(
+            "audit",
+            FaultKind.AUDIT,
+            "The audit does not verify",
+            "The audit verifies again",
+            check.detail,
+            "compare it with a backup, and find out who has access to the database",
+            "countersign audit verify",
+            "docs/audit.md",
+        )
+    ]
+
+
+async def examine_operations_channel(settings: Settings) -> AsyncGenerator[Check, None]:
+    """Check that the bot may post in the operations channel; no checks without one."""
+    channel = settings.ops_channel
+    if channel is None:
+        return
+    check = await (examine_slack_channel if channel.platform == "slack" else examine_discord_channel)(settings, channel)
+    yield check

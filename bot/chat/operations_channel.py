@@ -1,0 +1,176 @@
+"""The operations channel: one message about each fault, edited when the fault is over.
+
+Every process may deliver; a lease selects one. A post that an earlier process began is looked up before it is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+
+from bot.chat.message_model import (
+    Block,
+    Footer,
+    Heading,
+    Message,
+    Paragraph,
+    Span,
+    Spans,
+    Text,
+    Time,
+    TimeFormat,
+    Tone,
+)
+from bot.chat.message_sender import ChannelMessages
+from bot.domain.conversations import ConversationKey
+from bot.domain.faults import FaultKind, FaultRecord
+from bot.errors import DatabaseError, DeliveryFailed
+from bot.ports import FaultStore, Leases
+from bot.rendering.approval_card import format_duration
+
+log = logging.getLogger(__name__)
+
+LEASE = "operations channel"
+CYCLE_SECONDS = 5.0
+LEASE_SECONDS = 30.0
+GRACE_SECONDS = 60.0
+"""Seconds after the start in which no fault is closed for lack of reports: this process first reports its own."""
+REFUSED_SECONDS = 600.0
+"""Seconds until the next try after a rejection that no retry mends."""
+_WAITS = frozenset({FaultKind.REVIEW, FaultKind.SIGN_IN, FaultKind.USAGE_LIMIT, FaultKind.CONFIGURATION})
+"""Kinds that end by what somebody does, or with time; the others recover."""
+_RECOVERED = {True: "Over after ", False: "Recovered after "}
+
+
+@dataclass(frozen=True, slots=True)
+class FaultMessageOwner:
+    """Owner of the message about a fault."""
+
+    id: str
+    conversation: ConversationKey
+    created_at: float
+
+
+class OperationsChannel:
+    """Delivers the faults of all processes to one channel. `holder` names this process; `clock` is in seconds."""
+
+    def __init__(
+        self,
+        store: FaultStore,
+        leases: Leases,
+        messages: ChannelMessages,
+        channel: ConversationKey,
+        holder: str,
+        *,
+        clock: Callable[[], float] = monotonic,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._messages = messages
+        self._channel = channel
+        self._holder = holder
+        self._clock = clock
+        self._pause = pause
+        self._started_at = clock()
+        self._not_before = clock()
+        self._refusal = ""
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        try:
+            while True:
+                try:
+                    await self.update()
+                except DatabaseError as error:
+                    log.debug("operations channel: %s", error)
+                except Exception:
+                    log.exception("operations channel")
+                await self._pause(CYCLE_SECONDS)
+        finally:
+            await self._release()
+
+    async def update(self) -> None:
+        """Deliver what has changed, if this process holds the lease. Raises DatabaseError."""
+        if not await self._leases.acquire_or_renew(LEASE, self._holder, LEASE_SECONDS):
+            return
+        if self._clock() - self._started_at >= GRACE_SECONDS:
+            await self._store.close_unreported()
+        if self._clock() < self._not_before:
+            return
+        for record in await self._store.undelivered():
+            try:
+                await self._deliver(record)
+            except DeliveryFailed as error:
+                self._wait(error)
+                return
+            self._refusal = ""
+
+    async def _deliver(self, record: FaultRecord) -> None:
+        if record.closed_at is not None and not record.is_attempted:
+            # Over before it was told.
+            await self._store.record_message(record, "")
+            return
+        owner = FaultMessageOwner(f"fault:{record.fault.key}:{record.message}", self._channel, record.first_at)
+        search = record.is_attempted and not record.ref
+        await self._store.begin_message(record)
+        ref = await self._messages.show(owner, fault_message(record), record.ref, search=search)
+        await self._store.record_message(record, ref)
+
+    def _wait(self, error: DeliveryFailed) -> None:
+        seconds = REFUSED_SECONDS if error.permanent else error.retry_after or CYCLE_SECONDS
+        self._not_before = self._clock() + seconds
+        if error.permanent and str(error) != self._refusal:
+            log.error("OPS_CHANNEL (%s) cannot be written to: %s", self._channel.channel, error)
+            self._refusal = str(error)
+
+    async def _release(self) -> None:
+        try:
+            await self._leases.release(LEASE, self._holder)
+        except DatabaseError as error:
+            log.debug("operations channel: lease not released: %s", error)
+
+
+def fault_message(record: FaultRecord) -> Message:
+    """Return the message about a fault. It looks the same whenever it is composed."""
+    fault, is_over = record.fault, record.closed_at is not None
+    blocks: list[Block] = [Heading(fault.over if is_over else fault.title)]
+    if not is_over:
+        blocks += [Paragraph((Text(text),)) for text in (fault.cause, _fix(fault.fix)) if text]
+        if more := _more(fault.command, fault.guide):
+            blocks.append(Paragraph(more))
+    blocks.append(Footer(_times(record)))
+    tone = Tone.SUCCESS if is_over else Tone.PENDING if fault.kind in _WAITS else Tone.DANGER
+    return Message("fault", tuple(blocks), tone)
+
+
+def _fix(fix: str) -> str:
+    return f"Fix: {fix.rstrip('.')}." if fix else ""
+
+
+def _more(command: str, guide: str) -> Spans:
+    if not command:
+        return (Text(f"See {guide}."),) if guide else ()
+    see = (Text(f". See {guide}."),) if guide else (Text("."),)
+    return (Text("Run "), Text(command, code=True), *see)
+
+
+def _times(record: FaultRecord) -> Spans:
+    spans: list[Span] = []
+    if record.closed_at is not None:
+        lasted = format_duration(record.closed_at - record.opened_at)
+        spans.append(Text(f"{_RECOVERED[record.fault.kind in _WAITS]}{lasted} · since "))
+    else:
+        spans.append(Text("Since "))
+    spans.append(_clock_time(record.opened_at))
+    if record.occurrences > 1:
+        spans += [Text(f" · {record.occurrences} times since "), _clock_time(record.first_at)]
+    return tuple(spans)
+
+
+def _clock_time(at: float) -> Time:
+    return Time(at, TimeFormat.CLOCK, datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC"))

@@ -1,0 +1,105 @@
+"""The operations channel of the real program: servers that fail and come back, the doctor's check of the channel."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bot.platforms.discord.diagnostics import PERMISSIONS
+from tests.fakes.discord.permissions import NOTHING
+from tests.fakes.llm import FakeLanguageModel, Reply, Request, Say
+from tests.stories import discord_program, slack_program
+from tests.stories.installation import a_tool, scripted
+from tests.stories.program import PATIENCE
+
+ONE_ATTEMPT = {"MCP_RECONNECTION_MAX_ATTEMPTS": "1", "MCP_RECONNECTION_INITIAL_DELAY_MS": "100"}
+
+
+def _echo(request: Request) -> Reply:
+    return Say(f"You said: {request.question}.")
+
+
+@pytest.fixture
+def model() -> Iterator[FakeLanguageModel]:
+    with FakeLanguageModel("openai", rule=_echo) as model:
+        yield model
+
+
+async def test_operators_read_in_slack_that_a_server_failed_and_that_it_recovered(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    shop = scripted(tmp_path, "shop", a_tool("price"))
+    program = tmp_path / "server.py"
+    entry = {**shop.entry, "args": [str(program), *shop.entry["args"][1:]]}
+    async with slack_program.a_company(tmp_path, model, {"shop": entry}, **ONE_ATTEMPT) as company:
+        slack = company.slack
+        operations = slack.channel("operations", company.sam)
+        company.place.environment["OPS_CHANNEL"] = f"slack:{operations.id}"
+        async with company.bot() as bot:
+            await slack.until(lambda: slack.posted(operations), PATIENCE)
+            (message,) = slack.posted(operations)
+            for text in ("MCP server shop has failed", "/mcp show shop", "docs/servers.md"):
+                assert text in str(message.blocks)
+            shutil.copy(shop.entry["args"][0], program)
+            await slack.command(company.sam, "/mcp", "connect shop", operations)
+            await slack.until(lambda: "MCP server shop recovered" in str(message.blocks), PATIENCE)
+            assert "Recovered after " in str(message.blocks)
+            assert len([each for each in slack.posted(operations) if not each.ephemeral_to]) == 1
+            assert "Traceback" not in bot.log
+        assert not slack.calls.refused()
+
+
+async def test_operators_read_in_discord_that_entries_of_the_configuration_are_ignored(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    policy = '[servers.no-such-server.tools]\nadd = "ASK_USER"\n'
+    async with discord_program.a_company(tmp_path, model, {}) as company:
+        servers = {"mcpServers": {"notes": {"command": "x", "no-such-key": 1, "disabled": True}}}
+        (tmp_path / "config" / "mcp_servers.json").write_text(json.dumps(servers))
+        company.place.rule(policy)
+        operations = company.discord.channel("operations")
+        company.place.environment["OPS_CHANNEL"] = f"discord:{company.discord.guild.id}:{operations.id}"
+        async with company.bot() as bot:
+            message = await company.reads(operations, "ignored", "no-such-server", "countersign doctor")
+            assert len(company.discord.posted(operations)) == 1
+            assert message
+            assert "Traceback" not in bot.log
+
+
+async def test_the_doctor_says_whether_the_channel_can_be_written_to(tmp_path: Path, model: FakeLanguageModel) -> None:
+    async with slack_program.a_company(tmp_path / "slack", model, {}) as company:
+        operations = company.slack.channel("operations", company.sam)
+
+        async def check(channel: str) -> str:
+            company.place.environment["OPS_CHANNEL"] = channel
+            outcome = await asyncio.to_thread(company.place.countersign, "doctor")
+            (line,) = [line for line in outcome.out.splitlines() if "operations · ops channel" in line]
+            return line
+
+        assert (await check(f"slack:{operations.id}")).startswith("✓")
+        assert "the bot is in" in await check(f"slack:T0OTHER:{operations.id}")
+        assert "Fix: correct OPS_CHANNEL, or invite the bot" in await check("slack:C0NOWHERE")
+        operations.archived = True
+        assert "It is archived." in await check(f"slack:{operations.id}")
+        assert "which is not configured" in await check("discord:1:2")
+
+    async with discord_program.a_company(tmp_path / "discord", model, {}) as guild:
+        place = guild.discord.channel("operations")
+
+        async def check_discord(channel: str) -> str:
+            guild.place.environment["OPS_CHANNEL"] = channel
+            outcome = await asyncio.to_thread(guild.place.countersign, "doctor")
+            (line,) = [line for line in outcome.out.splitlines() if "operations · ops channel" in line]
+            return line
+
+        assert (await check_discord(f"discord:{guild.discord.guild.id}:{place.id}")).startswith("✓")
+        assert "It is no channel of server 7." in await check_discord(f"discord:7:{place.id}")
+        guild.discord.guild.everyone.permissions = NOTHING
+        line = await check_discord(f"discord:{place.id}")
+        assert line.startswith("✗")
+        assert PERMISSIONS[0].name in line or "cannot see the channel" in line
