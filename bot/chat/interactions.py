@@ -71,6 +71,7 @@ log = logging.getLogger(__name__)
 
 NO_OUTSIDERS = "Only full members may see that."
 ASKED = "Asked."
+ASKED_DIRECTLY = "Asked. The answer comes as a direct message."
 ELSEWHERE = "That belongs to another server or workspace."
 
 ModalAction = OpenDenyForm | OpenConfirmation | OpenForm
@@ -137,6 +138,8 @@ class MessageQuestion(Protocol):
     id: str
     """Deduplicates the question on its platform."""
     text: str
+    is_answered_directly: bool
+    """True if the answer is a direct message, because the bot is not where the message is."""
 
     async def read_message(self) -> tuple[str, str] | None:
         """Return the name of the message's author and its text, or None if it cannot be read."""
@@ -313,7 +316,7 @@ class InteractionHandler:
                 context=(UNREAD,) if message is None else format_lines([message]),
             )
         )
-        await interaction.tell(ASKED)
+        await interaction.tell(ASKED_DIRECTLY if question.is_answered_directly else ASKED)
 
     async def _decide(
         self, cards: tuple[ApprovalRef, ...], decision: DecisionType, interaction: Interaction, reason: str = ""

@@ -166,6 +166,12 @@ FEATURES = (
         tests=("test_a_command_is_answered_to_the_user_alone_and_without_a_reply_it_is_done",),
     ),
     Feature(
+        "Commands and *Ask about this* where the bot is not",
+        slack="as far as Slack shows its commands there",
+        discord="yes, with User Install",
+        terminal=NO_CHANNELS,
+    ),
+    Feature(
         "Completion of commands and names",
         slack="Slack completes no arguments",
     ),

@@ -39,8 +39,8 @@ HELP = "help"
 SEVERAL = "several with blanks between"
 REGISTER_SECONDS = 60.0
 CHANGED = "This command has changed. Please type it once more; if it is still there as it was, reload Discord."
-_IN_GUILDS = app_commands.AppCommandContext(guild=True, dm_channel=False, private_channel=False)
-_BY_GUILDS = app_commands.AppInstallationType(guild=True, user=False)
+COMPLETION_SECONDS = 2.0
+"""Discord waits three for completions."""
 
 Interaction = discord.Interaction[Any]
 
@@ -195,16 +195,19 @@ def _matching(values: Iterable[str], before: str, typed: str) -> list[str]:
 
 
 # -------------------- registration
-# Commands are global, so that they also exist in guilds that the bot joins later. They are not available in direct
-# conversations, where no guild's rights apply; text commands are. `default_member_permissions` only hides commands:
-# rights are checked when a command is answered.
+# Commands are global, so that they also exist in guilds that the bot joins later, and in direct conversations, where
+# the rights in the user's guild apply. Users may install the app for themselves if its owner has switched that on:
+# Discord rejects commands for an installation that the application does not have. `default_member_permissions` only
+# hides commands in guilds: rights are checked when a command is answered.
 
 
 class CommandTree(app_commands.CommandTree[discord.Client]):
     """Commands of one client. The user is notified of errors."""
 
-    def __init__(self, client: discord.Client, interactions: DiscordInteractions) -> None:
-        super().__init__(client, allowed_contexts=_IN_GUILDS, allowed_installs=_BY_GUILDS)
+    def __init__(self, client: discord.Client, interactions: DiscordInteractions, *, for_users: bool) -> None:
+        contexts = app_commands.AppCommandContext(guild=True, dm_channel=True, private_channel=for_users)
+        installs = app_commands.AppInstallationType(guild=True, user=for_users)
+        super().__init__(client, allowed_contexts=contexts, allowed_installs=installs)
         self._interactions = interactions
 
     async def on_error(self, interaction: Interaction, error: app_commands.AppCommandError, /) -> None:
@@ -217,12 +220,12 @@ class CommandTree(app_commands.CommandTree[discord.Client]):
 
 
 def command_tree(
-    client: discord.Client, verbs: Mapping[str, Sequence[Verb]], interactions: DiscordInteractions
+    client: discord.Client, verbs: Mapping[str, Sequence[Verb]], interactions: DiscordInteractions, *, for_users: bool
 ) -> CommandTree:
-    """Return the command tree of a client. Commands can be added before the registration. Raises ValueError if they
-    exceed Discord's limits.
+    """Return the command tree of a client. Commands can be added before the registration. With `for_users`, users can
+    install the app for themselves. Raises ValueError if the commands exceed Discord's limits.
     """
-    tree = CommandTree(client, interactions)
+    tree = CommandTree(client, interactions, for_users=for_users)
     for name, verbs_of_command in verbs.items():
         tree.add_command(_group(levels(name, verbs_of_command), interactions))
     return tree
@@ -258,8 +261,6 @@ def _group(level: CommandGroup, interactions: DiscordInteractions) -> app_comman
     group = app_commands.Group(
         name=level.name,
         description=level.description,
-        allowed_contexts=_IN_GUILDS,
-        allowed_installs=_BY_GUILDS,
         default_permissions=discord.Permissions(manage_guild=True) if level.for_admins else None,
     )
     for word, verb in level.verbs.items():
@@ -320,8 +321,9 @@ def _signature_parameter(name: str, parameter: Parameter) -> inspect.Parameter:
 def _completing(
     command: str, verb: Verb, parameter: Parameter, interactions: DiscordInteractions
 ) -> Callable[[Interaction, str], Coroutine[Any, Any, list[app_commands.Choice[str]]]]:
-    def complete(interaction: Interaction) -> Sequence[str]:
-        conversation = interactions.conversation_for_completion(interaction)
+    async def complete(interaction: Interaction) -> Sequence[str]:
+        async with asyncio.timeout(COMPLETION_SECONDS):
+            conversation = await interactions.conversation_for_completion(interaction)
         if conversation is None:
             return ()
         given = {name: str(value) for name, value in interaction.namespace}
@@ -329,7 +331,10 @@ def _completing(
 
     async def try_complete(interaction: Interaction, _current: str) -> list[app_commands.Choice[str]]:
         try:
-            values = complete(interaction)
+            values = await complete(interaction)
+        except (DeliveryFailed, TimeoutError) as error:
+            log.info("completions of an option not shown: %s", error)
+            values = ()
         except Exception:
             log.exception("completions of an option failed")
             values = ()

@@ -9,7 +9,7 @@ import discord
 
 from bot.chat.context import ChatContext, Lookups
 from bot.domain.conversations import ConversationKey, Member
-from bot.platforms.discord.channels import ChannelRef, conversation
+from bot.platforms.discord.channels import ChannelRef, conversation, direct_channel
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
 
@@ -32,16 +32,14 @@ class PlatformContext(ChatContext):
     people: UserDirectory
 
     async def member(self, user: discord.Member | discord.User, guild: str) -> Member:
-        """Return the user of an event; looked up if the event has no rights. Raises DeliveryFailed."""
-        if isinstance(user, discord.Member) or not guild:
-            return self.people.from_interaction(user)
-        return await self.people.member(str(user.id), guild)
+        """Return the user of an event with the rights in a guild; looked up if the event is from elsewhere. Raises
+        DeliveryFailed.
+        """
+        return self._known_member(user, guild) or await self.people.member(str(user.id), guild)
 
     async def cached_member(self, user: discord.Member | discord.User, guild: str) -> Member:
         """Return the user with rights up to five minutes old: for replies, not for decisions. Raises DeliveryFailed."""
-        if isinstance(user, discord.Member) or not guild:
-            return self.people.from_interaction(user)
-        return (await self.people.person(str(user.id), guild)).member
+        return self._known_member(user, guild) or (await self.people.person(str(user.id), guild)).member
 
     async def conversation_in(self, channel: ChannelRef, user: str) -> ConversationKey:
         """Return the conversation in a channel. A direct one belongs to the user's guild, empty for an unknown user.
@@ -49,3 +47,19 @@ class PlatformContext(ChatContext):
         """
         guild = channel.server or await self.people.home_of(user)
         return conversation(guild, channel.channel, channel.thread)
+
+    async def direct_conversation(self, user: str) -> ConversationKey:
+        """Return the direct conversation of the bot with a user. One of an unknown user has neither guild nor channel.
+        Raises DeliveryFailed.
+        """
+        guild = await self.people.home_of(user)
+        return conversation(guild, await direct_channel(self.rest, user) if guild else "")
+
+    def _known_member(self, user: discord.Member | discord.User, guild: str) -> Member | None:
+        """Return the user if the event tells the rights in that guild, or if there is none."""
+        if not guild:
+            return self.people.stranger(user)
+        # A member of another guild has other rights there, which count for nothing here.
+        if isinstance(user, discord.Member) and str(user.guild.id) == guild:
+            return self.people.from_interaction(user)
+        return None

@@ -6,6 +6,10 @@ next step of a form, is a button that opens it, because Discord opens no modal a
 
 An interaction contains the user's current roles. Rights count per guild: a click only acts on items of its own guild,
 and a click in a direct conversation acts with the user's rights in the guild of the item.
+
+A user who has installed the app can use it where the bot is not: in other servers, and between people. Such a use is
+one in the direct conversation with the bot, and the rights in that server count for nothing. All its replies are
+ephemeral, by the interaction alone.
 """
 
 from __future__ import annotations
@@ -201,21 +205,36 @@ class DiscordInteractions:
         """Tell the user of a command that it failed. Raises DeliveryFailed."""
         await self._wrap(interaction).tell(text)
 
-    def conversation_for_completion(self, interaction: Interaction) -> ConversationKey | None:
-        """Return the conversation in which an option is completed; None if the bot does not answer the user. Makes no
-        request.
+    async def conversation_for_completion(self, interaction: Interaction) -> ConversationKey | None:
+        """Return the conversation in which an option is completed; None if the bot does not answer the user. Raises
+        DeliveryFailed.
         """
-        channel_ref = from_channel(interaction.channel)
-        member = self._platform.people.from_interaction(interaction.user)
-        if channel_ref is None or self._platform.audience.rejection(member):
+        where = await conversation_of(self._platform, interaction)
+        if where is None or not self._platform.people.serves(where.workspace):
             return None
-        return conversation(channel_ref.server, channel_ref.channel, channel_ref.thread)
+        member = await self._platform.cached_member(interaction.user, where.workspace)
+        return None if self._platform.audience.rejection(member) else where
 
     async def _resolve_mentions(self, where: ConversationKey, reply: Reply) -> Reply:
         return await resolve_reply_mentions(self._platform.people, where.workspace, reply)
 
     def _wrap(self, interaction: Interaction) -> DiscordInteraction:
         return DiscordInteraction(self._platform, self._pending, interaction)
+
+
+def is_outside(interaction: Interaction) -> bool:
+    """Return True if a user has used the app where the bot is not: in a server without it, or between people."""
+    if interaction.guild_id is None:
+        return interaction.context.private_channel
+    return not interaction.is_guild_integration()
+
+
+async def conversation_of(platform: PlatformContext, interaction: Interaction) -> ConversationKey | None:
+    """Return the conversation that an interaction belongs to; None for a channel without one. Raises DeliveryFailed."""
+    if is_outside(interaction):
+        return await platform.direct_conversation(str(interaction.user.id))
+    channel_ref = from_channel(interaction.channel)
+    return None if channel_ref is None else await platform.conversation_in(channel_ref, str(interaction.user.id))
 
 
 class DiscordInteraction:
@@ -226,6 +245,7 @@ class DiscordInteraction:
         self._pending = pending
         self._interaction = interaction
         self._response = InteractionResponse(platform.rest, interaction)
+        self._guild = "" if is_outside(interaction) else str(interaction.guild_id or "")
 
     @property
     def user(self) -> str:
@@ -242,12 +262,12 @@ class DiscordInteraction:
 
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         """Return the member of the item's guild. Raises InteractionRejected and DeliveryFailed."""
-        platform, channel_ref = self._platform, from_channel(self._interaction.channel)
-        if about is None and channel_ref is not None:
-            about = await platform.conversation_in(channel_ref, self.user)
+        platform = self._platform
+        if about is None:
+            about = await conversation_of(platform, self._interaction)
         if about is None or (about.workspace and not platform.people.serves(about.workspace)):
             raise InteractionRejected(NOT_SERVED)
-        if about.platform != PLATFORM or str(self._interaction.guild_id or "") not in ("", about.workspace):
+        if about.platform != PLATFORM or self._guild not in ("", about.workspace):
             raise InteractionRejected(ELSEWHERE)
         return Actor(await platform.member(self._interaction.user, about.workspace), about)
 
@@ -284,7 +304,12 @@ class DiscordInteraction:
         if in_new_message:
             self._response.reply_in_new_message()
         about, channel_ref = actor.conversation, from_channel(self._interaction.channel)
-        here = channel_ref is not None and (channel_ref.channel, channel_ref.thread) == (about.channel, about.thread)
+        outside = is_outside(self._interaction)
+        here = (
+            channel_ref is not None
+            and not outside
+            and (channel_ref.channel, channel_ref.thread) == (about.channel, about.thread)
+        )
         return ChannelResponder(
             self._response,
             ActionEncoder(self._pending, self.user, about, here=here),
@@ -325,8 +350,6 @@ class ShortcutHandler:
                 name=ASK_ABOUT_THIS,
                 callback=self._open,
                 type=discord.AppCommandType.message,
-                allowed_contexts=app_commands.AppCommandContext(guild=True, dm_channel=False, private_channel=False),
-                allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
             )
         )
 
@@ -348,7 +371,9 @@ class ShortcutHandler:
 
 
 class DiscordQuestion:
-    """A question about a message, which is loaded unless it is cached."""
+    """A question about a message, which is loaded unless it is cached. One about a message where the bot is not is
+    answered in the direct conversation with the user.
+    """
 
     def __init__(
         self, platform: PlatformContext, cached: ThreadMessage | None, about: MessageRef, interaction: Interaction
@@ -357,11 +382,14 @@ class DiscordQuestion:
         self._cached = cached
         self._about = about
         self._interaction = interaction
+        self.is_answered_directly = is_outside(interaction)
         self.id = str(interaction.id)
         self.text = read_values(interaction.data or {}).get(QUESTION, "").strip()
 
     async def open_conversation(self, actor: Actor) -> ConversationKey:
         """Return the thread at the message, or its channel if the bot cannot open a thread. Raises DeliveryFailed."""
+        if self.is_answered_directly and self.text:
+            return actor.conversation
         channel_ref = from_channel(self._interaction.channel)
         if channel_ref is None or channel_ref.place != self._about.channel or not self.text:
             raise DeliveryFailed("The question came without what it is about.", permanent=True)
@@ -373,6 +401,8 @@ class DiscordQuestion:
     async def read_message(self) -> tuple[str, str] | None:
         """Return the name of the author and the text, or None if it cannot be read. Raises DeliveryFailed."""
         message = self._cached
+        if message is None and self.is_answered_directly:
+            return None
         if message is None:
             client = await self._platform.rest.client()
             with map_errors("read the message that was asked about"):

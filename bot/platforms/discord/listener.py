@@ -116,7 +116,8 @@ class _GatewayEvents:
 
     async def prepare(self, client: discord.Client) -> None:
         """Add the commands to a client before it connects."""
-        tree = command_tree(client, self._platform.commands.verbs, self._interactions)
+        for_users = await self._platform.rest.is_user_installable()
+        tree = command_tree(client, self._platform.commands.verbs, self._interactions, for_users=for_users)
         self._interactions.add_to(tree)
         self._platform.background_tasks.start(try_register(tree), "discord: commands")
 

@@ -29,6 +29,8 @@ LONGEST_PAUSE = 30.0
 """Seconds of a 429 that are waited out: discord.py's minimum."""
 ANSWER_SECONDS = 45.0
 """Seconds of one call with all retries, less than the engine's 60 seconds for a delivery."""
+USER_INSTALL = "1"
+"""Installation of the app by a user for themselves ("Application Integration Types"); 0 is that in a guild."""
 _LIBRARY = ("discord.client", "discord.gateway", "discord.http", "discord.state", "discord.webhook.async_")
 
 # -------------------- errors
@@ -228,6 +230,11 @@ class Rest:
             public=app.bot_public,
             endpoint=app.interactions_endpoint_url or "",
         )
+
+    async def is_user_installable(self) -> bool:
+        """Return True if users may install the app for themselves. Raises DeliveryFailed."""
+        app = await self.call("GET", "/applications/@me", "look at the application")
+        return USER_INSTALL in (app.get("integration_types_config") or {})
 
     async def call(
         self,

@@ -118,14 +118,12 @@ class UserDirectory:
         person = self._people.peek((server, user))
         return person.name if person is not None else user
 
-    def from_interaction(self, member: discord.Member | discord.User) -> Member:
-        """Return the member of an interaction or a guild's message, with current rights. A user without rights, as in a
-        direct conversation, is a stranger: use `member` instead.
-        """
-        if not isinstance(member, discord.Member):
-            return Person(
-                str(member.id), _name(member.display_name, str(member.id)), external=True, bot=member.bot
-            ).member
+    def stranger(self, user: discord.Member | discord.User) -> Member:
+        """Return a user without any rights: a member of no served guild."""
+        return Person(str(user.id), _name(user.display_name, str(user.id)), external=True, bot=user.bot).member
+
+    def from_interaction(self, member: discord.Member) -> Member:
+        """Return the member of an interaction or a message in a guild, with the current rights there."""
         person = self._person_of(member)
         self._people.put((str(member.guild.id), person.id), person)
         return person.member

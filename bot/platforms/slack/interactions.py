@@ -451,6 +451,7 @@ class SlackQuestion:
         self._ref = ref
         self._about = about
         field = _dict(_dict(_dict(_dict(view, "state"), "values"), QUESTION), QUESTION)
+        self.is_answered_directly = False
         self.id = f"window:{view.get('id')}"
         self.text = str(field.get("value") or "").strip()
 

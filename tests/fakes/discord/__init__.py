@@ -15,13 +15,14 @@ discord.py is pointed at it by `Route.BASE = discord.url`; the gateway's address
 `discord.world.gateway_url`. Ids are texts of digits.
 
 **People and places**: `guild` is the first server, `another_guild` adds one. `user(name, *roles)` (`admin`, `owner`,
-`pending`, `stranger`), `role(name, *members)` (`permissions`, `mentionable`), `other_bot`, `webhook`,
-`channel(name, *only)` (`kind`, `with_bot`), `dm`, `thread`, `bot_role`. Permissions are bits: take
-`discord.guild.everyone.permissions &= ~Permission.CREATE_PUBLIC_THREADS`, or `channel.forbid(discord.bot,
+`pending`, `stranger`), `role(name, *members)` (`permissions`, `mentionable`), `other_bot`, `webhook`, `channel(name,
+*only)` (`kind`, `with_bot`), `dm`, `private` (of users among themselves), `thread`, `bot_role`. Permissions are bits:
+take `discord.guild.everyone.permissions &= ~Permission.CREATE_PUBLIC_THREADS`, or `channel.forbid(discord.bot,
 Permission.SEND_MESSAGES)` and `channel.permit`. Later: `join`, `leave`, `give`, `take`, `time_out`, `invite`, `expel`.
 
 **The app**: `app.message_content`, `app.guild_members`, `app.presences` are the portal's switches; without the first,
-content is empty in events and in what REST gives. `app.commands['']` are the global commands, `app.commands[guild.id]`
+content is empty in events and in what REST gives. With `app.user_install`, `install(user)` lets a user take the app
+along, where it answers by the interaction alone. `app.commands['']` are the global commands, `app.commands[guild.id]`
 those of a guild.
 
 **Doing**: `say` (`files`, `reply_to`, `ping`), `reply`, `again` (delivers twice), `edit`, `delete`, `unfurl`, `react`,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from tests.fakes.discord.people import User
 from tests.fakes.discord.refusals import Json
 
+GUILD_INSTALL, USER_INSTALL = 0, 1
 PRESENCE, MEMBERS, CONTENT = 1 << 12, 1 << 14, 1 << 18
 """The application's flags for privileged intents; of an app in fewer than a hundred servers each is the next bit."""
 
@@ -28,6 +29,10 @@ class App:
     endpoint: str | None = None
     """The Interactions Endpoint URL of the portal. Nothing is posted to it."""
     owner: User | None = None
+    user_install: bool = False
+    """The portal's switch for installations by users, beside those in guilds."""
+    installed_by: set[str] = field(default_factory=set)
+    """Ids of the users who have installed it for themselves."""
     commands: dict[str, list[Json]] = field(default_factory=dict)
     """Registered commands: under '' the global ones, under a guild's id those of the guild."""
 
@@ -36,6 +41,11 @@ class App:
         """The application's flags."""
         switches = ((self.presences, PRESENCE), (self.guild_members, MEMBERS), (self.message_content, CONTENT))
         return sum(flag if self.large else flag << 1 for on, flag in switches if on)
+
+    @property
+    def installations(self) -> tuple[int, ...]:
+        """Kinds of installation that the portal allows."""
+        return (GUILD_INSTALL, USER_INSTALL) if self.user_install else (GUILD_INSTALL,)
 
     def described(self) -> Json:
         """The application object."""
@@ -54,5 +64,5 @@ class App:
             "flags": self.flags,
             "bot": self.bot.described(),
             "interactions_endpoint_url": self.endpoint,
-            "integration_types_config": {"0": {}},
+            "integration_types_config": {str(kind): {} for kind in self.installations},
         }

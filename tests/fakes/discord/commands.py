@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from tests.fakes.discord.apps import USER_INSTALL, App
 from tests.fakes.discord.checks import choice, number, objects, only, text, unlike
 from tests.fakes.discord.refusals import Json, Refused, invalid
 
 CHAT, USER, MESSAGE = 1, 2, 3
+IN_GUILD, IN_DM, IN_PRIVATE = 0, 1, 2
+"""Contexts: in a guild, in the direct conversation with the bot, in conversations of users among themselves."""
 SUBCOMMAND, GROUP = 1, 2
 NAME = re.compile(r"^[-_'\w\u0900-\u097F\u0E00-\u0E7F]{1,32}$")
 MOST = {CHAT: 100, USER: 15, MESSAGE: 15}
@@ -28,8 +31,8 @@ BOUNDS = ("options", "channel_types", "min_value", "max_value", "min_length", "m
 VALUES: dict[int, type | tuple[type, ...]] = {3: str, 4: int, 5: bool, 10: (int, float)}
 
 
-def checked_commands(given: Any) -> list[Json]:
-    """A whole set of commands.
+def checked_commands(given: Any, app: App, guild: str) -> list[Json]:
+    """A whole set of commands, of a guild or global.
 
     Raises:
         Refused: 50035, or 30032 for too many.
@@ -38,6 +41,7 @@ def checked_commands(given: Any) -> list[Json]:
         raise invalid("", "LIST_TYPE_CONVERT", "Only iterables may be used in a ListType")
     for n, command in enumerate(given):
         _check(str(n), command)
+        _check_places(str(n), command, app, guild)
     for kind, most in MOST.items():
         same = [command["name"] for command in given if command.get("type", CHAT) == kind]
         if len(same) > most:
@@ -63,6 +67,25 @@ def _check(where: str, command: Json) -> None:
     if (size := sum(len(piece) for piece in _texts(command))) > MOST_CHARACTERS:
         message = f"Command exceeds maximum size ({size} > {MOST_CHARACTERS})"
         raise invalid(where, "APPLICATION_COMMAND_TOO_LARGE", message)
+
+
+def _check_places(where: str, command: Json, app: App, guild: str) -> None:
+    """Where it may be used: with installations that the portal allows, and between users only if they install it."""
+    for name, values in (("integration_types", app.installations), ("contexts", (IN_GUILD, IN_DM, IN_PRIVATE))):
+        given = command.get(name)
+        if given is None:
+            continue
+        place = f"{where}.{name}"
+        if guild:
+            raise invalid(place, "APPLICATION_COMMAND_GUILD_ONLY", f"Commands of a guild have no {name}.")
+        if not isinstance(given, list) or not given:
+            raise invalid(place, "BASE_TYPE_BAD_LENGTH", "Must be between 1 and 3 in length.")
+        for n, value in enumerate(given):
+            choice(f"{place}.{n}", value, values)
+        unlike(place, given, "SET_TYPE_ALREADY_CONTAINS_VALUE", "The set already contains this value")
+    if IN_PRIVATE in (command.get("contexts") or ()) and USER_INSTALL not in (command.get("integration_types") or ()):
+        what = "Only commands that users install are there in their conversations."
+        raise invalid(f"{where}.contexts", "APPLICATION_COMMAND_CONTEXT_INVALID", what)
 
 
 def _name(where: str, given: Json) -> None:

@@ -13,6 +13,8 @@ from tests.fakes.discord.state import DiscordState
 
 def sees(world: DiscordState, channel: Channel) -> bool:
     """Does the app see this channel?"""
+    if channel.guild is None and len(channel.recipients) != 1:
+        return False
     if channel.guild is not None and not channel.guild.with_bot:
         return False
     return world.may(channel, Permission.VIEW_CHANNEL)

@@ -127,6 +127,17 @@ class Factories:
         events.channel_told(self.world, "CHANNEL_CREATE", channel)
         return channel
 
+    def install(self, user: User) -> None:
+        """Install the app as a user, which the portal must allow."""
+        assert self.app.user_install, "the portal does not allow it"
+        self.app.installed_by.add(user.id)
+
+    def private(self, *users: User) -> Channel:
+        """A direct conversation of users among themselves, without the app."""
+        channel = Channel(self.world.ids.new(), "", Kind.DM, recipients=list(users))
+        self.world.channels[channel.id] = channel
+        return channel
+
     def dm(self, user: User) -> Channel:
         """The direct conversation of somebody with the app."""
         return self.world.dm(user)

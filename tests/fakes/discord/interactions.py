@@ -100,14 +100,18 @@ class Interaction:
         """The content of everything posted in answer."""
         return "\n".join(message.content for message in self.messages)
 
+    @property
+    def is_outside(self) -> bool:
+        """Was the app used where only its user has installed it?"""
+        return list(self.payload["authorizing_integration_owners"]) == ["1"]
+
     def metadata(self) -> Json:
         """The `interaction_metadata` of messages posted in answer."""
-        guild = self.channel.guild
         described: Json = {
             "id": self.id,
             "type": int(self.kind),
             "user": self.user.described(),
-            "authorizing_integration_owners": {"0": guild.id if guild else "0"},
+            "authorizing_integration_owners": self.payload["authorizing_integration_owners"],
         }
         if self.kind is Asked.COMPONENT and self.message is not None:
             described["interacted_message_id"] = self.message.id

@@ -79,7 +79,8 @@ class Channel:
     def permissions(self, user: User, now: float) -> Permission:
         """Permissions of this user here; none for a user who is not a member."""
         if self.guild is None:
-            return IN_A_DM if user.bot or user in self.recipients else Permission(0)
+            is_there = user in self.recipients or (user.bot and len(self.recipients) == 1)
+            return IN_A_DM if is_there else Permission(0)
         member = self.guild.members.get(user.id)
         if member is None:
             return Permission(0)

@@ -21,6 +21,7 @@ KNOWN: dict[int, tuple[int, str]] = {
     30034: (400, "Max number of daily application command creates has been reached (200)"),
     30046: (429, "Maximum number of edits to messages older than 1 hour reached. Try again later."),
     40005: (413, "Request entity too large"),
+    40094: (400, "This interaction has reached the maximum number of follow up messages."),
     40060: (400, "Interaction has already been acknowledged."),
     50001: (403, "Missing Access"),
     50003: (400, "Cannot execute action on a DM channel"),

@@ -93,6 +93,8 @@ class DiscordState:
         found = self.channels.get(channel)
         if found is None or found.deleted or (found.guild is not None and not found.guild.with_bot):
             raise Refused(10003)
+        if found.guild is None and len(found.recipients) != 1:
+            raise Refused(50001)
         return found
 
     def guild(self, guild: str) -> Guild:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.fakes.discord.commands import CHAT, GROUP, MESSAGE, SUBCOMMAND
+from tests.fakes.discord.apps import GUILD_INSTALL, USER_INSTALL
+from tests.fakes.discord.commands import CHAT, GROUP, IN_DM, IN_GUILD, IN_PRIVATE, MESSAGE, SUBCOMMAND
 from tests.fakes.discord.components import BUTTON, SELECT, SELECTS, walk
 from tests.fakes.discord.files import StoredFile
 from tests.fakes.discord.interactions import Asked, Interaction, Modal
@@ -133,17 +134,21 @@ class UserActions:
         return interaction
 
     def _where(self, user: User, channel: Channel, granted: Permission) -> Json:
-        if channel.guild is None:
-            owners = {"0": "0"}
-            return {"user": user.described(), "context": 1, "authorizing_integration_owners": owners}
+        owners = {"1": user.id} if user.id in self._world.app.installed_by else {}
         guild = channel.guild
+        if guild is None:
+            context = _context_of(channel)
+            owners = {"0": "0"} | owners if context == IN_DM else owners
+            return {"user": user.described(), "context": context, "authorizing_integration_owners": owners}
+        if guild.with_bot:
+            owners = {"0": guild.id} | owners
         return {
             "member": guild.members[user.id].described(permissions=granted),
             "guild_id": guild.id,
             "guild": {"id": guild.id, "locale": "en-US", "features": guild.features},
             "guild_locale": "en-US",
-            "context": 0,
-            "authorizing_integration_owners": {"0": guild.id},
+            "context": IN_GUILD,
+            "authorizing_integration_owners": owners,
         }
 
     async def _done(self, interaction: Interaction) -> Interaction:
@@ -190,11 +195,14 @@ class UserActions:
         return command
 
     def _offered(self, user: User, command: Json, channel: Channel) -> bool:
-        contexts = command.get("contexts")
-        if channel.guild is None:
-            return contexts is None or 1 in contexts
-        if (contexts is not None and 0 not in contexts) or not channel.guild.with_bot:
+        contexts, installations = command.get("contexts"), command["integration_types"]
+        by_user = USER_INSTALL in installations and user.id in self._world.app.installed_by
+        context = _context_of(channel)
+        if contexts is not None and context not in contexts:
             return False
+        with_bot = context == IN_DM if channel.guild is None else channel.guild.with_bot
+        if channel.guild is None or not with_bot or GUILD_INSTALL not in installations:
+            return by_user or (with_bot and GUILD_INSTALL in installations)
         granted = channel.permissions(user, self._world.now())
         needed = command.get("default_member_permissions")
         if not granted & Permission.USE_APPLICATION_COMMANDS:
@@ -232,6 +240,12 @@ class UserActions:
             described = member.described(with_user=False, permissions=granted)
             resolved.setdefault("members", {})[value.id] = described
         return str(value.id)
+
+
+def _context_of(channel: Channel) -> int:
+    if channel.guild is not None:
+        return IN_GUILD
+    return IN_DM if len(channel.recipients) == 1 else IN_PRIVATE
 
 
 def _nested(path: list[Json], options: list[Json]) -> list[Json]:

@@ -98,12 +98,16 @@ class CommandBot:
 
 @asynccontextmanager
 async def command_bot(
-    *answers: Sequence[Reply | Form], audience: AudiencePolicy | None = None, servers: frozenset[str] = frozenset()
+    *answers: Sequence[Reply | Form],
+    audience: AudiencePolicy | None = None,
+    servers: frozenset[str] = frozenset(),
+    user_install: bool = False,
 ) -> AsyncIterator[CommandBot]:
     """A server with Priya and Sam in #incidents; the listener is connected and its commands are registered."""
     async with AsyncExitStack() as stack:
         discord = await stack.enter_async_context(FakeDiscord())
         discord.pace.strict = False
+        discord.app.user_install = user_install
         priya, sam = discord.user("Priya", admin=True), discord.user("Sam")
         channel = discord.channel("incidents")
         rest = await stack.enter_async_context(Rest(discord.token, url=discord.url))

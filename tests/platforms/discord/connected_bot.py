@@ -161,12 +161,14 @@ async def connected_bot(
     answers: Sequence[Sequence[object]] = (),
     records: DiscordLookups | None = None,
     message_content: bool = True,
+    user_install: bool = False,
     lease_seconds: float = LEASE_SECONDS,
 ) -> AsyncIterator[ConnectedBot]:
     """A server with Priya in #incidents; the listener holds the gateway."""
     async with AsyncExitStack() as stack:
         discord = await stack.enter_async_context(FakeDiscord(message_content=message_content))
         discord.pace.strict = False
+        discord.app.user_install = user_install
         priya, channel = discord.user("Priya"), discord.channel("incidents")
         rest = await stack.enter_async_context(Rest(discord.token, url=discord.url))
         people = UserDirectory(rest)

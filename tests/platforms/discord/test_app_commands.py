@@ -39,12 +39,15 @@ NOBODY: Any = object()
 """Answers nothing."""
 
 
-def a_tree(verbs: Mapping[str, Sequence[Verb]] = VERBS, client: discord.Client | None = None) -> CommandTree:
-    return command_tree(client or discord.Client(intents=discord.Intents.none()), verbs, NOBODY)
+def a_tree(
+    verbs: Mapping[str, Sequence[Verb]] = VERBS, client: discord.Client | None = None, *, for_users: bool = False
+) -> CommandTree:
+    client = client or discord.Client(intents=discord.Intents.none())
+    return command_tree(client, verbs, NOBODY, for_users=for_users)
 
 
-def drawn(verbs: Mapping[str, Sequence[Verb]] = VERBS) -> dict[str, dict[str, Any]]:
-    tree = a_tree(verbs)
+def drawn(verbs: Mapping[str, Sequence[Verb]] = VERBS, *, for_users: bool = False) -> dict[str, dict[str, Any]]:
+    tree = a_tree(verbs, for_users=for_users)
     return {command.name: command.to_dict(tree) for command in tree.get_commands()}
 
 
@@ -118,10 +121,18 @@ async def test_options_say_what_they_are_and_needed_ones_come_first() -> None:
     assert [each["name"] for each in drawn({"y": (backwards,)})["y"]["options"][0]["options"]] == ["must", "maybe"]
 
 
-async def test_commands_are_for_servers_and_hidden_only_where_they_are_for_admins_alone() -> None:
+@pytest.mark.parametrize(("for_users", "contexts", "installs"), [(False, [0, 1], [0]), (True, [0, 1, 2], [0, 1])])
+async def test_commands_are_there_also_in_direct_messages_and_with_users_who_may_install_them(
+    for_users: bool, contexts: list[int], installs: list[int]
+) -> None:
+    commands = drawn(for_users=for_users)
+    assert all(command["contexts"] == contexts for command in commands.values())
+    assert all(command["integration_types"] == installs for command in commands.values())
+
+
+async def test_commands_are_hidden_only_where_they_are_for_admins_alone() -> None:
     only_admins = {"only": (Verb("clear", "clears"), Verb("help", "this list", who=RequiredRole.EVERYONE))}
     commands = drawn({**VERBS, **only_admins})
-    assert all(command["contexts"] == [0] and command["integration_types"] == [0] for command in commands.values())
     hidden = {name: command["default_member_permissions"] for name, command in commands.items()}
     manage = discord.Permissions(manage_guild=True).value
     assert hidden == {"mcp": None, "profile": None, "conversations": None, "usage": None, "only": manage}

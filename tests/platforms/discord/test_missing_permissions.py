@@ -31,11 +31,11 @@ async def test_a_long_answer_that_cannot_be_attached_is_begun_and_said_to_be_cut
         place.channel.forbid(place.discord.bot, Permission.ATTACH_FILES)
         view = a_view(a_reply(0, "word " * 5_000), status=TurnStatus.DONE)
         await place.draw(place.engine.knows(view, place.key(place.channel, thread.id)))
-        first, second = place.posted(thread)
+        first, *_, last = place.posted(thread)
         assert first.content.startswith("word")
-        assert NOT_ATTACHED.format(24_999) in second.content
-        assert second.files == []
-        assert "answer.md" not in second.content
+        assert NOT_ATTACHED.format(24_999) in last.content
+        assert last.files == []
+        assert "answer.md" not in last.content
 
 
 async def test_a_message_that_is_too_old_to_be_edited_is_posted_anew_where_nothing_can_be_replied_to() -> None:

@@ -79,7 +79,7 @@ def _kept(request: Request) -> list[Json]:
 def _replaced(request: Request) -> list[Json]:
     world, guild = request.world, _own(request)
     before = {(command["type"], command["name"]): command["id"] for command in _kept(request)}
-    given = checked_commands(request.body)
+    given = checked_commands(request.body, world.app, guild)
     fresh = [command for command in given if (command.get("type", CHAT), command["name"]) not in before]
     today = [moment for moment in world.created if moment > world.now() - DAY]
     if len(today) + len(fresh) > world.limits.commands_a_day:

@@ -29,6 +29,8 @@ def follow_up(request: Request) -> Json:
         body = {name: value for name, value in request.body.items() if name != "flags"}
         flags = Flag(request.body.get("flags") or 0) & ~Flag.EPHEMERAL
         return _edited(world, original, Draft(body | ({"flags": int(flags)} if flags else {}), request.uploads))
+    if interaction.is_outside and len(interaction.followups) >= world.limits.followups_outside:
+        raise Refused(40094)
     message = posted_answer(world, interaction, request.draft)
     interaction.followups.append(message)
     return message.described()
