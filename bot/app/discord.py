@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from bot.app.lease_holders import end_check
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
@@ -73,4 +74,5 @@ async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) 
         ),
         leases=stores.leases,
         holder=runtime.services.faults.reporter,
+        has_ended=end_check(settings.database_url),
     )

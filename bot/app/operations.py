@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import secrets
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from time import monotonic
@@ -45,11 +42,6 @@ _NAMES = {"slack": "Slack", "discord": "Discord"}
 
 Task = tuple[str, Coroutine[Any, Any, None]]
 """Name and work of a background task."""
-
-
-def process_name() -> str:
-    """Return a unique name of this process that an operator recognizes."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def operations_tasks(

@@ -27,8 +27,9 @@ from bot.app.discord import build_listener as discord_listener_of
 from bot.app.discord import is_configured as discord_is_configured
 from bot.app.discord import open_discord
 from bot.app.health import HealthCheck, SessionCounters
+from bot.app.lease_holders import name_of_this_process
 from bot.app.models import ModelChoice, Models, select_model
-from bot.app.operations import operations_tasks, process_name
+from bot.app.operations import operations_tasks
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.slack import build_listener as slack_listener_of
@@ -238,7 +239,7 @@ async def open_services(
         stores.sign_ins,
     )
     health = HealthCheck(database.check_writable, toolbox.servers)
-    faults = FaultReporter(stores.faults, process_name())
+    faults = FaultReporter(stores.faults, name_of_this_process())
     limiter = UsageLimiter(files.limits, stores.usage, files.prices.currency, on_checked=faults.report_limit)
     rights = _rights(approvers, operator)
     links = build_link_service(settings, stores.links)

@@ -1,7 +1,8 @@
 """Lease on receiving from a platform that delivers every event to each connection.
 
 One process at a time holds the lease, in the database. It is renewed after a third of its duration; a process that
-cannot renew it stops receiving before it expires.
+cannot renew it stops receiving before it expires. The lease of a process that is known to have ended is taken over at
+once.
 """
 
 from __future__ import annotations
@@ -16,20 +17,32 @@ from bot.ports import Leases
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 30.0
-"""A process that dies without releasing its lease is followed by another after so long."""
+"""A process that dies without releasing its lease is followed by one on another machine after so long."""
 SAFE_SHARE = 5 / 6
 """Share of a lease that is used without a renewal: stopping takes a moment."""
 
 
 class ListenerLease:
-    """Lease of the process `holder`. `seconds` is its duration. `platform` is for the log."""
+    """Lease of the process `holder`. `seconds` is its duration. `platform` is for the log. `has_ended` returns True for
+    another holder that has certainly ended.
+    """
 
-    def __init__(self, leases: Leases, name: str, holder: str, platform: str, *, seconds: float) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        name: str,
+        holder: str,
+        platform: str,
+        *,
+        seconds: float,
+        has_ended: Callable[[str], bool] = lambda _holder: False,
+    ) -> None:
         self._leases = leases
         self._name = name
         self._holder = holder
         self._platform = platform
         self._seconds = seconds
+        self._has_ended = has_ended
         self.is_standby = False
         """True while another process has the lease."""
 
@@ -49,17 +62,34 @@ class ListenerLease:
         """Wait for the lease and return its end, in the loop's time."""
         while True:
             try:
-                until = await self._acquire_or_renew()
+                until = await self._acquire_or_renew() or await self._take_over()
             except CountersignError as error:
                 log.warning("lease on receiving from %s not acquired: %s", self._platform, error)
             else:
                 if until is not None:
                     self.is_standby = False
                     return until
-                if not self.is_standby:
-                    log.info("another process receives from %s; this one stands by", self._platform)
-                    self.is_standby = True
+                self.is_standby = True
             await asyncio.sleep(self._seconds / 3)
+
+    async def _take_over(self) -> float | None:
+        """Acquire the lease of a process that has ended, and return its end. Return None if another process has it."""
+        holder = await self._leases.find_holder(self._name)
+        if holder is None:
+            return await self._acquire_or_renew()
+        if self._has_ended(holder):
+            log.info("the process that received from %s has ended (%s), this one takes over", self._platform, holder)
+            await self._leases.release(self._name, holder)
+            return await self._acquire_or_renew()
+        if not self.is_standby:
+            log.info(
+                "process %s holds the lease on receiving from %s, this one stands by; if that process has ended, the"
+                " lease expires in at most %.0f s",
+                holder,
+                self._platform,
+                self._seconds,
+            )
+        return None
 
     async def _run_until_lost(self, work: Callable[[], Awaitable[None]], until: float) -> bool:
         """Run the work while the lease is renewed. Return True if the work ended by itself."""

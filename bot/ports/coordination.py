@@ -59,5 +59,8 @@ class Leases(Protocol):
         `seconds` have passed if the database is unreachable.
         """
 
+    async def find_holder(self, name: str) -> str | None:
+        """Return the holder of a lease that has not expired, or None. Raises DatabaseError."""
+
     async def release(self, name: str, holder: str) -> None:
         """Release a lease at once; no effect on another holder's. Raises DatabaseError."""

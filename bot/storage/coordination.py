@@ -97,6 +97,7 @@ _hold = Upsert(
         .returning(leases.c.name)
     )
 )
+_holder = sa.select(leases.c.holder).where(leases.c.name == bindparam("lease"), leases.c.expires_at > now())
 _release = leases.delete().where(leases.c.name == bindparam("lease"), leases.c.holder == bindparam("me"))
 
 
@@ -114,6 +115,12 @@ class SqlLeases:
             return connection.execute(_hold.on(connection), given).first() is not None
 
         return await self._database.run(acquire, retry_seconds=seconds / 3, urgent=True)
+
+    @transaction(retry_seconds=RETRY_SECONDS, urgent=True)
+    def find_holder(self, connection: sa.Connection, name: str) -> str | None:
+        """Return the holder of a lease that has not expired, or None."""
+        holder: str | None = connection.execute(_holder, {"lease": name}).scalar()
+        return holder
 
     @transaction(retry_seconds=RETRY_SECONDS, urgent=True)
     def release(self, connection: sa.Connection, name: str, holder: str) -> None:

@@ -55,6 +55,14 @@ async def test_what_is_released_is_free_at_once(leases: Leases) -> None:
     assert await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
+async def test_the_holder_is_known_until_the_lease_expires(leases: Leases, harness: Harness) -> None:
+    assert await leases.find_holder(GATEWAY) is None
+    await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
+    assert await leases.find_holder(GATEWAY) == "one"
+    harness.time += SECONDS
+    assert await leases.find_holder(GATEWAY) is None
+
+
 async def test_only_the_holder_releases(leases: Leases) -> None:
     await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
     await leases.release(GATEWAY, "other")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bot.chat.listener_lease import LEASE_SECONDS
 from bot.platforms.discord.diagnostics import PERMISSIONS, invite_link
 from tests.fakes.discord.permissions import NOTHING
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
@@ -134,7 +136,7 @@ async def test_when_the_process_that_receives_is_killed_another_goes_on_and_answ
     async with a_company(tmp_path, model, NOTES, DATABASE_URL=address) as company:
         discord, priya, sam = company.discord, company.priya, company.sam
         async with company.bot() as first, a_bot(company.place) as second:
-            await second.logs("another process receives from Discord; this one stands by")
+            await second.logs("holds the lease on receiving from Discord, this one stands by")
             signing = await company.thread(company.ask(KEEP_IT))
             card = await company.reads(signing, "Approve: Add a note")
             private = discord.dm(priya)
@@ -149,8 +151,9 @@ async def test_when_the_process_that_receives_is_killed_another_goes_on_and_answ
             discord.say(priya, private, "are you there?")
             discord.say(priya, signing, "and the time?")
             clerk.gate.open()
-            await asyncio.to_thread(end_leases, address, first.owner)
+            await second.logs("the process that received from Discord has ended .*, this one takes over")
             await discord.until(lambda: discord.gateway.identified == 2, 30)
+            await asyncio.to_thread(end_leases, address, first.owner)
 
             await company.reads(private, "You said: are you there?.", FINAL)
             await company.reads(thinking, f"You said: {THINK}.", FINAL)
@@ -167,6 +170,24 @@ async def test_when_the_process_that_receives_is_killed_another_goes_on_and_answ
                 assert sum(answer in word for word in company.words(place)) == 1
             assert not discord.calls.refused()
             assert "Traceback" not in second.log
+
+
+async def test_a_process_that_follows_a_killed_one_receives_at_once(tmp_path: Path, model: FakeLanguageModel) -> None:
+    async with a_company(tmp_path, model, {}) as company:
+        discord, private = company.discord, company.discord.dm(company.priya)
+        async with company.bot() as first:
+            discord.say(company.priya, private, "hello")
+            await company.reads(private, "You said: hello.", FINAL)
+            await first.dies()
+        await discord.gateway.disconnected()
+        discord.say(company.priya, private, "are you there?")
+        began = time.monotonic()
+        async with company.bot() as second:
+            # company.bot() waits for the gateway.
+            assert time.monotonic() - began < LEASE_SECONDS / 2
+            await company.reads(private, "You said: are you there?.", FINAL)
+            assert "the process that received from Discord has ended" in second.log
+            assert "stands by" not in second.log
 
 
 async def test_the_doctor_says_what_discord_lets_the_bot_do_and_what_is_missing(

@@ -208,13 +208,16 @@ class DiscordApp:
         *,
         leases: Leases,
         holder: str,
+        has_ended: Callable[[str], bool] = lambda _holder: False,
         audience: AudiencePolicy | None = None,
         records: DiscordLookups | None = None,
     ) -> DiscordListener:
         """Return the listener, which receives in one process at a time. `leases` selects the process, `holder` names
-        this one.
+        this one. `has_ended` returns True for another one that has certainly ended.
         """
-        return DiscordListener(self.rest, self.people, leases, holder, audience=audience, records=records)
+        return DiscordListener(
+            self.rest, self.people, leases, holder, audience=audience, records=records, has_ended=has_ended
+        )
 
 
 @asynccontextmanager

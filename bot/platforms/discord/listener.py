@@ -36,8 +36,9 @@ log = logging.getLogger(__name__)
 
 
 class DiscordListener:
-    """Receives from Discord. `holder` names this process among those with the same database; a process that dies
-    without a word is followed by another after `lease_seconds`.
+    """Receives from Discord. `holder` names this process among those with the same database. A process that dies
+    without releasing its lease is followed by another one at once if `has_ended` returns True for its name, else after
+    `lease_seconds`.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class DiscordListener:
         *,
         audience: AudiencePolicy | None = None,
         records: DiscordLookups | None = None,
+        has_ended: Callable[[str], bool] = lambda _holder: False,
         lease_seconds: float = LEASE_SECONDS,
         clock: Callable[[], float] = time,
     ) -> None:
@@ -58,6 +60,7 @@ class DiscordListener:
         self._holder = holder
         self._audience = audience or AudiencePolicy()
         self._records = records or DiscordLookups()
+        self._has_ended = has_ended
         self._lease_seconds = lease_seconds
         self._clock = clock
         self._lease: ListenerLease | None = None
@@ -89,7 +92,12 @@ class DiscordListener:
                 await asyncio.gather(events.close(), platform.background_tasks.close())
 
         self._lease = ListenerLease(
-            self._leases, f"discord-gateway:{identity.app}", self._holder, "Discord", seconds=self._lease_seconds
+            self._leases,
+            f"discord-gateway:{identity.app}",
+            self._holder,
+            "Discord",
+            seconds=self._lease_seconds,
+            has_ended=self._has_ended,
         )
         await self._lease.run_while_held(receive)
 

@@ -41,6 +41,9 @@ class Alone:
     async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
         return True
 
+    async def find_holder(self, name: str) -> str | None:
+        return None
+
     async def release(self, name: str, holder: str) -> None:
         return
 

@@ -39,6 +39,10 @@ class SharedLeases:
         self.held[name] = (holder, now + seconds)
         return True
 
+    async def find_holder(self, name: str) -> str | None:
+        owner, until = self.held.get(name, ("", 0.0))
+        return owner if until > asyncio.get_running_loop().time() else None
+
     async def release(self, name: str, holder: str) -> None:
         if self.held.get(name, ("", 0.0))[0] == holder:
             del self.held[name]
