@@ -41,8 +41,13 @@ class CountersignError(Exception):
         self.cause = cause
         self.fix = fix
 
+    @property
+    def detailed_cause(self) -> str:
+        """The cause for operators."""
+        return self.cause
+
     def __str__(self) -> str:
-        return f"{self.cause} Fix: {self.fix}" if self.fix else self.cause
+        return f"{self.detailed_cause} Fix: {self.fix}" if self.fix else self.detailed_cause
 
 
 class SettingsError(CountersignError):
@@ -148,12 +153,28 @@ class ModelBarred(ModelRejected):
 
 
 class DeliveryFailed(CountersignError):
-    """A platform did not take a drawing: try again after `retry_after` seconds, or never if `permanent`."""
+    """A platform rejected a request: try again after `retry_after` seconds, or never if `permanent`. `details` are the
+    vendor's words: the log and the doctor have them, texts for users do not.
+    """
 
-    def __init__(self, cause: str, fix: str = "", *, retry_after: float | None = None, permanent: bool = False) -> None:
+    def __init__(
+        self,
+        cause: str,
+        fix: str = "",
+        *,
+        retry_after: float | None = None,
+        permanent: bool = False,
+        details: str = "",
+    ) -> None:
         super().__init__(cause, fix)
         self.retry_after = retry_after
         self.permanent = permanent
+        self.details = details
+
+    @property
+    def detailed_cause(self) -> str:
+        """The cause with the vendor's words."""
+        return f"{self.cause} ({self.details})" if self.details else self.cause
 
 
 class TurnInterrupted(CountersignError):

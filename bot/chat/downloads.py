@@ -48,7 +48,7 @@ async def download(session: aiohttp.ClientSession, url: str, attachment: Attachm
             if response.status in (403, 404):
                 raise NotFound(f"{name} is gone.")
             if response.status != 200:
-                raise DeliveryFailed(f"{platform} did not hand out {name} (HTTP {response.status}).")
+                raise DeliveryFailed(f"{platform} did not hand out {name}.", details=f"HTTP {response.status}")
             if response.content_type == "text/html" and attachment.mime_type != "text/html":
                 # A sign-in page instead of the file, as Slack sends it to an app without the scope.
                 raise DeliveryFailed(f"{platform} did not hand out {name}.", source.fix, permanent=True)
@@ -59,7 +59,7 @@ async def download(session: aiohttp.ClientSession, url: str, attachment: Attachm
                     raise NotFound(f"{name} is larger than {LARGEST_FILE // 2**20} MB.")
             return bytes(body)
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise DeliveryFailed(f"{platform} did not hand out {name} ({type(error).__name__}).") from error
+        raise DeliveryFailed(f"{platform} did not hand out {name}.", details=type(error).__name__) from error
 
 
 def is_trusted_url(url: str, hosts: tuple[str, ...], api_url: str) -> bool:

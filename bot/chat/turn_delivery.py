@@ -133,7 +133,9 @@ class TurnDelivery(Generic[M]):
         except DeliveryFailed as error:
             if not self._messages.is_token_rejected(error):
                 raise
-            raise DeliveryFailed(error.cause, error.fix, retry_after=TOKEN_REJECTED_SECONDS) from error
+            raise DeliveryFailed(
+                error.cause, error.fix, retry_after=TOKEN_REJECTED_SECONDS, details=error.details
+            ) from error
 
     async def _deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         search = view.turn.id not in self._known and view.turn.created_at < self._started_at
@@ -235,7 +237,8 @@ class TurnDelivery(Generic[M]):
                     posted[name] = ref
                     yield PostedMessage(name, ref)
             if failure is not None and not is_posted:
-                raise DeliveryFailed(NOT_THERE.format(failure.cause), failure.fix, permanent=True) from failure
+                cause = NOT_THERE.format(failure.cause)
+                raise DeliveryFailed(cause, failure.fix, permanent=True, details=failure.details) from failure
             for name in missed:
                 posted[name] = UNREACHED
                 yield PostedMessage(name, UNREACHED)

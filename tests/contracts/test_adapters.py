@@ -179,14 +179,16 @@ async def test_a_short_rate_limit_is_waited_for(workspace: Workspace) -> None:
     assert len(workspace.posted(view.turn.conversation)) == 1
 
 
-async def test_a_permanent_failure_names_its_cause(workspace: Workspace) -> None:
-    for cause, fault in workspace.permanent.items():
-        view = workspace.ask(done("No."), turn=f"t{cause}")
+async def test_a_permanent_failure_names_the_code_of_the_platform_to_operators_only(workspace: Workspace) -> None:
+    for code, fault in workspace.permanent.items():
+        view = workspace.ask(done("No."), turn=f"t{code}")
         workspace.fail(workspace.post, fault)
         with pytest.raises(DeliveryFailed) as failure:
             await workspace.deliver(view)
         assert failure.value.permanent
-        assert cause in failure.value.cause
+        assert code in str(failure.value)
+        assert code in failure.value.detailed_cause
+        assert code not in failure.value.cause
 
 
 async def test_a_rejected_token_delays_the_delivery(workspace: Workspace) -> None:

@@ -98,7 +98,7 @@ async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, N
     try:
         identity = await rest.identity()
     except CountersignError as error:
-        yield Check("token", CheckStatus.BROKEN, error.cause, error.fix)
+        yield Check("token", CheckStatus.BROKEN, error.detailed_cause, error.fix)
         return
     said = f"It is {identity.name}, application {identity.app}."
     yield Check("token", CheckStatus.WELL, said, seconds=monotonic() - began)
@@ -115,7 +115,7 @@ async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, N
             yield Check("servers", CheckStatus.SKIPPED, f"{len(servers) - NAMED} more were not looked at.")
         yield await _of_commands(rest, identity)
     except DeliveryFailed as error:
-        yield Check("servers", CheckStatus.BROKEN, error.cause, error.fix)
+        yield Check("servers", CheckStatus.BROKEN, error.detailed_cause, error.fix)
 
 
 async def diagnose_channel(rest: Rest, people: UserDirectory, channel: ConversationKey) -> Check:
@@ -168,7 +168,7 @@ async def _of_server(server: str, rest: Rest, people: UserDirectory, identity: I
         async with rest.request("look at the bot's own rights"):
             me = await guild.fetch_member(int(identity.user))
     except DeliveryFailed as error:
-        return Check(f"server {server}", CheckStatus.BROKEN, error.cause, error.fix)
+        return Check(f"server {server}", CheckStatus.BROKEN, error.detailed_cause, error.fix)
     lacking = missing(me.guild_permissions.value)
     if not lacking:
         return Check(f"server {guild.name}", CheckStatus.WELL, "The bot may do there what it needs.")

@@ -98,8 +98,9 @@ class DiscordApiError(DeliveryFailed):
         status: int = 400,
         retry_after: float | None = None,
         permanent: bool = False,
+        details: str = "",
     ) -> None:
-        super().__init__(cause, fix, retry_after=retry_after, permanent=permanent)
+        super().__init__(cause, fix, retry_after=retry_after, permanent=permanent, details=details)
         self.code = code
         self.status = status
 
@@ -121,7 +122,7 @@ def map_errors(what: str) -> Iterator[None]:
         raise DiscordApiError(0, PAUSE.format(what), status=429, retry_after=error.retry_after) from error
     except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
         raise DiscordConnectionError(
-            f"Discord did not answer the request to {what} ({type(error).__name__}).", STATUS_PAGE
+            f"Discord did not answer the request to {what}.", STATUS_PAGE, details=type(error).__name__
         ) from error
 
 
@@ -136,10 +137,11 @@ def _refused(what: str, error: discord.HTTPException) -> DeliveryFailed:
         return DiscordConnectionError(f"Discord answered the request to {what} with HTTP {status}.", STATUS_PAGE)
     if status == 429:
         # What discord.py has not waited for by itself: a ban of the whole address, or five refusals in a row.
-        cause = f"Discord does not let the bot {what} for now ({code})." if code else PAUSE.format(what)
-        return DiscordApiError(code, cause, status=status, retry_after=_pause(error))
+        cause = f"Discord does not let the bot {what} for now." if code else PAUSE.format(what)
+        return DiscordApiError(code, cause, status=status, retry_after=_pause(error), details=str(code or ""))
     cause, fix = _FOR_GOOD.get(code) or _BY_STATUS.get(status, ("Discord does not take the request.", ""))
-    return DiscordApiError(code, f"{cause} (to {what}: {code or status})", fix, status=status, permanent=True)
+    details = f"to {what}: {code or status}"
+    return DiscordApiError(code, cause, fix, status=status, permanent=True, details=details)
 
 
 def _pause(error: discord.HTTPException) -> float | None:

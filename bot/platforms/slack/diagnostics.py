@@ -126,7 +126,7 @@ async def diagnose(api: WebApi, *, app_token: str = "", signing_secret: str = ""
     try:
         identity = await api.identity()
     except CountersignError as error:
-        yield Check("token", CheckStatus.BROKEN, error.cause, error.fix)
+        yield Check("token", CheckStatus.BROKEN, error.detailed_cause, error.fix)
     else:
         yield _of_token(identity, monotonic() - began)
         for check in _of_scopes(identity):
@@ -190,5 +190,5 @@ async def _of_socket(api: WebApi, app_token: str) -> Check:
     try:
         await socket_url(api, app_token)
     except CountersignError as error:
-        return Check("Socket Mode", CheckStatus.BROKEN, error.cause, error.fix)
+        return Check("Socket Mode", CheckStatus.BROKEN, error.detailed_cause, error.fix)
     return Check("Socket Mode", CheckStatus.WELL, "Slack offers a connection.", seconds=monotonic() - began)

@@ -269,7 +269,7 @@ class RateLimiter:
             case None:
                 wait = gate.opens(now) - now
         if isinstance(answer, QuotaExceeded) or wait > PATIENCE:
-            raise DeliveryFailed(f"Slack takes no more {method} for now.", retry_after=wait)
+            raise DeliveryFailed("Slack's rate limit is reached for now.", retry_after=wait, details=method)
         gate.take(now + wait)
         return wait
 

@@ -128,8 +128,8 @@ class SlackMessages:
         if not isinstance(error, SlackWebApiError) or error.code not in _TOO_MUCH:
             return None
         if message.asks:
-            cause = f"Slack did not take the layout of an approval card ({error.code})."
-            raise SlackWebApiError(error.code, cause, permanent=True) from error
+            cause = "Slack did not take the layout of an approval card."
+            raise SlackWebApiError(error.code, cause, permanent=True, details=error.code) from error
         return replace(message, blocks=())
 
     def is_gone(self, error: DeliveryFailed, ref: str) -> bool:  # noqa: ARG002

@@ -81,12 +81,19 @@ LOCKED_OUT = frozenset(
 
 
 class SlackWebApiError(DeliveryFailed):
-    """Slack answered, and it was no. `code` is Slack's own word for why."""
+    """Slack rejected the request. `code` is Slack's error code."""
 
     def __init__(
-        self, code: str, cause: str, fix: str = "", *, retry_after: float | None = None, permanent: bool = False
+        self,
+        code: str,
+        cause: str,
+        fix: str = "",
+        *,
+        retry_after: float | None = None,
+        permanent: bool = False,
+        details: str = "",
     ) -> None:
-        super().__init__(cause, fix, retry_after=retry_after, permanent=permanent)
+        super().__init__(cause, fix, retry_after=retry_after, permanent=permanent, details=details)
         self.code = code
 
 
@@ -100,15 +107,13 @@ def api_error(method: str, answer: Mapping[str, Any], retry_after: float | None 
     if code == "missing_scope":
         needed = str(answer.get("needed") or "")[:200]
         fix = f"add the scope {needed} to the app and install it again" if needed else REINSTALL
-        return SlackWebApiError(code, f"The app lacks a scope for {method}.", fix, permanent=True)
+        return SlackWebApiError(code, "The app lacks a scope.", fix, permanent=True, details=method)
     if code in _FOR_GOOD:
         cause, fix = _FOR_GOOD[code]
-        return SlackWebApiError(code, f"{cause} ({method}: {code})", fix, permanent=True)
+        return SlackWebApiError(code, cause, fix, permanent=True, details=f"{method}: {code}")
     if code in ("ratelimited", "rate_limited"):
-        return SlackWebApiError(
-            "ratelimited", f"Slack asks for a pause before the next {method}.", retry_after=retry_after
-        )
-    return SlackWebApiError(code, f"Slack answered {method} with {code}.", retry_after=retry_after)
+        return SlackWebApiError("ratelimited", "Slack asks for a pause.", retry_after=retry_after, details=method)
+    return SlackWebApiError(code, "Slack rejected the request.", retry_after=retry_after, details=f"{method}: {code}")
 
 
 API_URL = "https://slack.com/api/"
@@ -300,7 +305,9 @@ def _map_errors(method: str) -> Iterator[None]:
         raise _refused(method, error) from error
     except (aiohttp.ClientError, SlackClientError, TimeoutError, OSError, ValueError) as error:
         raise SlackConnectionError(
-            f"Slack gave no answer to {method} ({type(error).__name__}).", "check the network and status.slack.com"
+            "Slack does not answer.",
+            "check the network and status.slack.com",
+            details=f"{method}: {type(error).__name__}",
         ) from error
 
 
@@ -313,7 +320,9 @@ def _refused(method: str, error: SlackApiError) -> DeliveryFailed:
     if status == 429:
         return api_error(method, {"error": "ratelimited"}, _retry_after(headers))
     if not answer.get("error"):
-        return SlackConnectionError(f"Slack answered {method} with HTTP {status}.", "check status.slack.com")
+        return SlackConnectionError(
+            "Slack does not answer.", "check status.slack.com", details=f"{method}: HTTP {status}"
+        )
     return api_error(method, answer, _retry_after(headers))
 
 

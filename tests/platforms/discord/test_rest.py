@@ -64,7 +64,7 @@ async def test_what_goes_wrong_is_for_good_or_for_now(fault: object, permanent: 
         with pytest.raises(DeliveryFailed) as failure:
             await look(place.rest, place.channel.id)
         assert failure.value.permanent is permanent
-        assert "look at a channel" in failure.value.cause
+        assert "look at a channel" in failure.value.detailed_cause
 
 
 async def test_an_answer_that_never_comes_is_not_waited_for_for_ever() -> None:

@@ -24,7 +24,8 @@ class PlainApiError(DeliveryFailed):
 
     def __init__(self, status: int, code: str, retry_after: float | None = None) -> None:
         fix = "set PLAIN_TOKEN" if status == 401 else ""
-        super().__init__(f"The service said {code}.", fix, retry_after=retry_after, permanent=status not in TEMPORARY)
+        is_permanent = status not in TEMPORARY
+        super().__init__("The service refuses.", fix, retry_after=retry_after, permanent=is_permanent, details=code)
         self.status, self.code = status, code
 
 
