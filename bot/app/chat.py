@@ -56,7 +56,9 @@ class ChatOptions:
 async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog = lambda turn_log: turn_log) -> int:
     """Run a chat in this terminal until the user leaves. Return the exit code. Raises CountersignError."""
     check_operator_secrets(settings)
-    choice = select_model(settings, options.model)
+    if options.model:
+        settings = settings.model_copy(update={"bot_model": options.model})
+    choice = select_model(settings)
     files = read_operator_files(settings)
     streams = process_streams()
     person = LocalUser(options.user or login_name(), operator=not options.user)

@@ -137,6 +137,11 @@ def _one(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
     return _hosted_choice(written.lower(), provider, name or provider.model, settings, names)
 
 
+def is_demo(settings: Settings) -> bool:
+    """Return True if the demo model alone answers, because it was chosen or because there is no key."""
+    return (settings.bot_model or _by_key(settings)).strip(", ").lower() == "demo"
+
+
 def _by_key(settings: Settings) -> str:
     if settings.anthropic_api_key:
         return "anthropic"

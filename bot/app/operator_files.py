@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bot.app.models import is_demo
 from bot.domain.completions import Usage
 from bot.domain.policies import Rule
 from bot.domain.secret_binding import SecretGrants
@@ -78,7 +79,7 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
     return OperatorFiles(
         _policies(settings),
         _text(settings.system_prompt_file, "SYSTEM_PROMPT_FILE"),
-        load_servers(settings.mcp_servers_file, read_environment()) if settings.mcp_enabled else ServersFile(),
+        load_servers(settings.mcp_servers_file, _environment(settings)) if settings.mcp_enabled else ServersFile(),
         load_templates(settings.mcp_launch_templates_file) if settings.mcp_enabled else TemplatesFile(),
         prices,
         read_limits(_text(settings.limits_file, "LIMITS_FILE"), str(settings.limits_file), prices.currency),
@@ -86,6 +87,16 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
             _text(settings.mcp_secret_grants_file, "MCP_SECRET_GRANTS_FILE"), str(settings.mcp_secret_grants_file)
         ),
     )
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """Return the variables for the servers' file. Unless the operator says otherwise, invented weather may stand in for
+    an outage of the service only where the demo model answers: a real one would present it as true.
+    """
+    environment = read_environment()
+    if is_demo(settings) and not environment.get("WEATHER_SAMPLE"):
+        environment["WEATHER_SAMPLE"] = "auto"
+    return environment
 
 
 def _policies(settings: Settings) -> Policies:

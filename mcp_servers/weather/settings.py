@@ -27,7 +27,7 @@ class Settings:
     """Settings of the server. `base_url` has no slash at its end."""
 
     base_url: str = DEFAULT_BASE_URL
-    sample: SampleMode = SampleMode.AUTO
+    sample: SampleMode = SampleMode.NEVER
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -38,7 +38,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
             f"WEATHER_BASE_URL is {base_url[:100]!r}, which is not an http or https address; "
             f"unset it for {DEFAULT_BASE_URL}, or give one such as http://127.0.0.1:8000."
         )
-    sample = environment.get("WEATHER_SAMPLE", "").strip().lower() or SampleMode.AUTO
+    sample = environment.get("WEATHER_SAMPLE", "").strip().lower() or SampleMode.NEVER
     if sample not in list(SampleMode):
         raise InvalidSetting(
             f"WEATHER_SAMPLE is {sample[:100]!r}; use auto (sample data when the service does not answer), "

@@ -40,22 +40,22 @@ async def test_the_policy_names_tools_that_exist_and_lets_only_readers_run_unask
         assert POLICY["servers"][name]["tools"] == dict.fromkeys(readers, "ALWAYS_ALLOW")
 
 
-async def test_a_tool_that_is_asked_every_question_is_one_that_may_be() -> None:
-    (name,) = (name for name in BUNDLED if "auto_context_tool" in SERVERS[name])
-    asked = SERVERS[name]["auto_context_tool"]
+async def test_the_search_of_documents_may_be_asked_every_question_but_no_server_is_unless_the_operator_says_so() -> (
+    None
+):
     async with Client(knowledge(Library(SAMPLE, None))) as client:
-        (tool,) = (each for each in (await client.list_tools()).tools if each.name == asked)
-    assert name == "knowledge"
-    assert SERVERS[name]["trusted"] is True
-    assert POLICY["servers"][name]["tools"][asked] == "ALWAYS_ALLOW"
+        (tool,) = (each for each in (await client.list_tools()).tools if each.name == "search")
+    assert [name for name in BUNDLED if "auto_context_tool" in SERVERS[name]] == []
+    assert SERVERS["knowledge"]["trusted"] is True
+    assert POLICY["servers"]["knowledge"]["tools"]["search"] == "ALWAYS_ALLOW"
     assert tool.annotations is not None
     assert tool.annotations.read_only_hint
     (wanted,) = tool.input_schema["required"]
     assert tool.input_schema["properties"][wanted]["type"] == "string"
 
 
-def test_only_the_server_that_waits_for_a_folder_is_switched_off() -> None:
-    assert {name for name in BUNDLED if SERVERS[name].get("disabled")} == {"knowledge"}
+def test_no_bundled_server_is_switched_off() -> None:
+    assert [name for name in BUNDLED if SERVERS[name].get("disabled")] == []
 
 
 def test_every_variable_handed_to_a_server_has_a_default() -> None:

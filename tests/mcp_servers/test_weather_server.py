@@ -167,7 +167,7 @@ async def test_without_sample_the_same_is_an_error(behaviour: Behaviour, reason:
 
 async def test_a_refused_connection_gives_a_sample_that_starts_today_in_text_and_structure() -> None:
     with refusing() as address:
-        async with process("weather", {"WEATHER_BASE_URL": address}) as client:
+        async with process("weather", {"WEATHER_BASE_URL": address, "WEATHER_SAMPLE": "auto"}) as client:
             forecast = await client.call_tool("forecast", {"area": "Tokyo", "days": 7})
             overview = await client.call_tool("overview", {"area": "Osaka"})
             areas = structured(await client.call_tool("find_area", {"name": "Naha"}))

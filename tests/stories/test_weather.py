@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bot.platforms.console.theme import PROMPT
 from tests.fakes.jma import FakeJma, Status, refusing
+from tests.fakes.llm import Call, FakeLanguageModel, Request, Say
 from tests.stories.installation import Installation
 
 SAMPLE = "SAMPLE DATA, not a real forecast"
@@ -43,6 +44,33 @@ def test_without_a_network_and_without_samples_it_is_said_that_there_is_no_forec
     assert "could not be reached" in said.out
     assert "✗ weather.forecast" in said.err
     assert "°C" not in said.out
+
+
+def test_with_a_real_model_an_outage_is_an_error_and_no_figures_are_invented(tmp_path: Path) -> None:
+    def forecasting(request: Request) -> Say:
+        return Say("It failed.") if request.results else Say(calls=(Call("weather__forecast", {"area": "Tokyo"}),))
+
+    with refusing() as address, FakeLanguageModel("openai", rule=forecasting) as model:
+        said = Installation(tmp_path, model=model, WEATHER_BASE_URL=address).chat("-m", "weather in Tokyo?")
+    assert said.code == 0, said.err
+    assert "✗ weather.forecast" in said.err
+    (result,) = model.requests[-1].results
+    assert "could not be reached" in result
+    assert "°C" not in result
+
+
+def test_the_model_that_the_command_line_names_decides_about_samples(tmp_path: Path) -> None:
+    with refusing() as address, FakeLanguageModel("openai") as model:
+        place = Installation(tmp_path, model=model, WEATHER_BASE_URL=address)
+        said = place.chat("--model", "demo", "-m", "weather in Tokyo?")
+    assert SAMPLE in said.out
+
+
+def test_a_question_about_this_assistant_is_answered_from_its_own_guides(tmp_path: Path) -> None:
+    said = Installation(tmp_path).chat("-m", "How do I add a server?")
+    assert said.code == 0, said.err
+    assert "✓ knowledge.search" in said.err
+    assert "mcp_servers.json" in said.out
 
 
 def test_samples_can_be_had_without_a_network_at_all(tmp_path: Path) -> None:
