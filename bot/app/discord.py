@@ -73,6 +73,7 @@ async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) 
             stores.opinions.save, runtime.turn_log.get_approval, stores.archive.active_conversations
         ),
         leases=stores.leases,
+        quotas=stores.quotas,
         holder=runtime.services.faults.reporter,
         has_ended=end_check(settings.database_url),
     )

@@ -74,7 +74,7 @@ class ListenerLease:
 
     async def _take_over(self) -> float | None:
         """Acquire the lease of a process that has ended, and return its end. Return None if another process has it."""
-        holder = await self._leases.find_holder(self._name)
+        holder = (await self._leases.find_holders(self._name)).get(self._name)
         if holder is None:
             return await self._acquire_or_renew()
         if self._has_ended(holder):

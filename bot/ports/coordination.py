@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,8 +60,10 @@ class Leases(Protocol):
         `seconds` have passed if the database is unreachable.
         """
 
-    async def find_holder(self, name: str) -> str | None:
-        """Return the holder of a lease that has not expired, or None. Raises DatabaseError."""
+    async def find_holders(self, prefix: str) -> Mapping[str, str]:
+        """Return the holders of the leases that have not expired and whose names begin with the prefix, by name. Raises
+        DatabaseError.
+        """
 
     async def release(self, name: str, holder: str) -> None:
         """Release a lease at once; no effect on another holder's. Raises DatabaseError."""

@@ -7,6 +7,8 @@ at once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
@@ -97,7 +99,10 @@ _hold = Upsert(
         .returning(leases.c.name)
     )
 )
-_holder = sa.select(leases.c.holder).where(leases.c.name == bindparam("lease"), leases.c.expires_at > now())
+_holders = sa.select(leases.c.name, leases.c.holder).where(
+    sa.func.substr(leases.c.name, 1, sa.func.length(bindparam("prefix", type_=sa.Text()))) == bindparam("prefix"),
+    leases.c.expires_at > now(),
+)
 _release = leases.delete().where(leases.c.name == bindparam("lease"), leases.c.holder == bindparam("me"))
 
 
@@ -117,10 +122,9 @@ class SqlLeases:
         return await self._database.run(acquire, retry_seconds=seconds / 3, urgent=True)
 
     @transaction(retry_seconds=RETRY_SECONDS, urgent=True)
-    def find_holder(self, connection: sa.Connection, name: str) -> str | None:
-        """Return the holder of a lease that has not expired, or None."""
-        holder: str | None = connection.execute(_holder, {"lease": name}).scalar()
-        return holder
+    def find_holders(self, connection: sa.Connection, prefix: str) -> Mapping[str, str]:
+        """Return the holders of the unexpired leases whose names begin with the prefix, by name."""
+        return {row.name: row.holder for row in connection.execute(_holders, {"prefix": prefix})}
 
     @transaction(retry_seconds=RETRY_SECONDS, urgent=True)
     def release(self, connection: sa.Connection, name: str, holder: str) -> None:

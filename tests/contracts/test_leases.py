@@ -55,12 +55,16 @@ async def test_what_is_released_is_free_at_once(leases: Leases) -> None:
     assert await leases.acquire_or_renew(GATEWAY, "other", SECONDS)
 
 
-async def test_the_holder_is_known_until_the_lease_expires(leases: Leases, harness: Harness) -> None:
-    assert await leases.find_holder(GATEWAY) is None
-    await leases.acquire_or_renew(GATEWAY, "one", SECONDS)
-    assert await leases.find_holder(GATEWAY) == "one"
+async def test_the_holders_of_leases_are_known_by_the_beginning_of_their_names(
+    leases: Leases, harness: Harness
+) -> None:
+    await leases.acquire_or_renew("discord:1", "one", SECONDS)
+    await leases.acquire_or_renew("discord:%", "two", 2 * SECONDS)
+    await leases.acquire_or_renew("elsewhere", "one", SECONDS)
+    assert await leases.find_holders("discord:") == {"discord:1": "one", "discord:%": "two"}
+    assert await leases.find_holders("discord:%") == {"discord:%": "two"}
     harness.time += SECONDS
-    assert await leases.find_holder(GATEWAY) is None
+    assert await leases.find_holders("discord:") == {"discord:%": "two"}
 
 
 async def test_only_the_holder_releases(leases: Leases) -> None:

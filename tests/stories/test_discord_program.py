@@ -12,13 +12,15 @@ import pytest
 
 from bot.chat.listener_lease import LEASE_SECONDS
 from bot.platforms.discord.diagnostics import PERMISSIONS, invite_link
+from bot.platforms.discord.gateway import shard_of
+from tests.fakes.discord import Channel
 from tests.fakes.discord.permissions import NOTHING
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.postgres import Server, end_leases
 from tests.stories.discord_program import a_company
 from tests.stories.installation import KEY, Outcome
-from tests.stories.program import a_bot
+from tests.stories.program import PATIENCE, a_bot
 
 KEEP_IT = "note that the deploy is at noon"
 LOOK_UP = "look it up"
@@ -188,6 +190,44 @@ async def test_a_process_that_follows_a_killed_one_receives_at_once(tmp_path: Pa
             await company.reads(private, "You said: are you there?.", FINAL)
             assert "the process that received from Discord has ended" in second.log
             assert "stands by" not in second.log
+
+
+async def test_processes_share_the_shards_of_a_large_bot_and_one_that_is_killed_is_followed_by_the_other(
+    tmp_path: Path, model: FakeLanguageModel, postgres: Server
+) -> None:
+    shards, address = 4, await asyncio.to_thread(postgres.fresh)
+    async with a_company(tmp_path, model, {}, DATABASE_URL=address) as company:
+        discord, priya = company.discord, company.priya
+        discord.limits.shards = discord.limits.fewest_shards = shards
+        discord.limits.max_concurrency = 16
+        channels: dict[int, Channel] = {}
+        while len(channels) < shards:
+            discord.clock.advance(0.001)
+            guild = discord.another_guild(f"Guild {len(channels)}")
+            discord.join(priya, guild)
+            channels.setdefault(shard_of(guild.id, shards), discord.channel("incidents", guild=guild))
+
+        async def all_answered(text: str) -> None:
+            for number, channel in channels.items():
+                asked = discord.say(priya, channel, f"{discord.bot.mention} {text} {number}")
+                await company.reads(await company.thread(asked), f"You said: {text} {number}.", FINAL)
+
+        def connected() -> list[tuple[int, int]]:
+            return sorted(session.shard for session in discord.gateway.live)
+
+        everything = [(number, shards) for number in range(shards)]
+        async with company.bot() as first, a_bot(company.place) as second:
+            await discord.until(
+                lambda: connected() == everything and second.log.count("receiving from Discord as") == 2, PATIENCE
+            )
+            await all_answered("why")
+
+            await first.dies()
+            await discord.until(lambda: len(connected()) == 2)
+            await discord.until(lambda: connected() == everything, PATIENCE)
+            await all_answered("and since when")
+            assert not discord.calls.refused()
+            assert "Traceback" not in second.log
 
 
 async def test_the_doctor_says_what_discord_lets_the_bot_do_and_what_is_missing(

@@ -36,7 +36,7 @@ from bot.platforms.discord.rest import API_URL, DiscordApiError, FileUpload, Res
 from bot.platforms.discord.sending import DiscordMessages
 from bot.platforms.discord.turns import remote_cards, turn_messages
 from bot.platforms.discord.users import UserDirectory
-from bot.ports import Leases
+from bot.ports import Leases, Quotas
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ToolFile
 
@@ -209,14 +209,23 @@ class DiscordApp:
         leases: Leases,
         holder: str,
         has_ended: Callable[[str], bool] = lambda _holder: False,
+        quotas: Quotas | None = None,
         audience: AudiencePolicy | None = None,
         records: DiscordLookups | None = None,
     ) -> DiscordListener:
-        """Return the listener, which receives in one process at a time. `leases` selects the process, `holder` names
-        this one. `has_ended` returns True for another one that has certainly ended.
+        """Return the listener, which receives each shard in one process at a time. `leases` select the process,
+        `holder` names this one. `has_ended` returns True for another one that has certainly ended. `quotas` keep the
+        sessions of several shards apart.
         """
         return DiscordListener(
-            self.rest, self.people, leases, holder, audience=audience, records=records, has_ended=has_ended
+            self.rest,
+            self.people,
+            leases,
+            holder,
+            audience=audience,
+            records=records,
+            has_ended=has_ended,
+            quotas=quotas,
         )
 
 

@@ -2,7 +2,8 @@
 
 A resumed session misses nothing; a new one does not include earlier messages (Discord, "Gateway"). Missed mentions are
 in channels, and threads without a turn, that have messages since the last turn, and in the first messages of threads
-that the bot opened without a turn. Channels and messages of each are limited.
+that the bot opened without a turn. Channels and messages of each are limited. A session has the guilds of its shard;
+that of the first shard has all direct conversations.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import discord
 from discord.utils import time_snowflake
 
 from bot.chat.backfill import MOST_CONVERSATIONS, MOST_MESSAGES, MissedPeriod
+from bot.chat.shard_leases import ONLY_SHARD, Shard
 from bot.domain.conversations import ConversationKey
 from bot.errors import CountersignError
-from bot.platforms.discord.channels import ChannelRef, channel_id_of, conversation, from_channel
+from bot.platforms.discord.channels import ChannelRef, channel_id_of, conversation, fetch_channel, from_channel
 from bot.platforms.discord.context import PlatformContext
+from bot.platforms.discord.gateway import shard_of
 from bot.platforms.discord.messages import DiscordMessage, parse_message
 from bot.platforms.discord.rest import map_errors
 
@@ -34,16 +37,32 @@ Channel = discord.TextChannel | discord.VoiceChannel | discord.StageChannel | di
 class DiscordMissedMessages:
     """Loads the messages that a client's new session has missed."""
 
-    def __init__(self, platform: PlatformContext, client: discord.Client) -> None:
+    def __init__(self, platform: PlatformContext, client: discord.Client, shard: Shard = ONLY_SHARD) -> None:
         self._platform = platform
         self._client = client
+        self._shard = shard
+
+    async def active_conversations(self, prefix: str, seconds: float, limit: int) -> Sequence[ConversationKey]:
+        """Return conversations as `DiscordLookups.engaged`: those in guilds of this shard, then, for the first shard,
+        others that may be direct conversations. Raises CountersignError.
+        """
+        if self._platform.records.engaged is None:
+            return ()
+        found = await self._platform.records.engaged(prefix, seconds, limit * self._shard.count)
+        own = [conversation for conversation in found if self._is_in_shard(conversation)]
+        direct = [] if self._shard.number else [other for other in found if other not in own and not other.thread]
+        return [*own[:limit], *direct[:limit]]
 
     async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[DiscordMessage]:
         """Return the messages of a conversation; none if it is asleep or gone, as writing in a thread wakes it up.
         Raises DeliveryFailed.
         """
+        if not self._platform.people.serves(conversation.workspace):
+            return ()
+        if not self._is_in_shard(conversation):
+            return await self._read_direct(conversation, time_snowflake(since))
         guild = self._client.get_guild(int(conversation.workspace))
-        if guild is None or not self._platform.people.serves(conversation.workspace):
+        if guild is None:
             return ()
         channel = guild.get_channel_or_thread(int(channel_id_of(conversation)))
         if conversation.thread and channel is None:
@@ -70,6 +89,16 @@ class DiscordMissedMessages:
         for channel in self._active_channels(time_snowflake(period.since), known):
             for message in await self._read_mentions(channel, time_snowflake(period.since)):
                 yield message
+
+    def _is_in_shard(self, conversation: ConversationKey) -> bool:
+        return shard_of(conversation.workspace, self._shard.count) == self._shard.number
+
+    async def _read_direct(self, conversation: ConversationKey, after: int) -> Sequence[DiscordMessage]:
+        """Return the messages of a direct conversation whose guild is in another shard. Raises DeliveryFailed."""
+        ref = await fetch_channel(self._platform.rest, conversation.channel)
+        if ref is None or not ref.direct:
+            return ()
+        return await self._parse(await self._read(int(conversation.channel), after), ref, None)
 
     # ------------------------------------------------------------------ mentions in channels
 
@@ -150,7 +179,7 @@ class DiscordMissedMessages:
             return [message async for message in history]
 
     async def _parse(
-        self, messages: Sequence[discord.Message], ref: ChannelRef, guild: discord.Guild
+        self, messages: Sequence[discord.Message], ref: ChannelRef, guild: discord.Guild | None
     ) -> Sequence[DiscordMessage]:
         """Return the messages of users."""
         me = await self._bot_user()

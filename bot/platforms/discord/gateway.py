@@ -4,6 +4,9 @@ discord.py reconnects and resumes by itself. After an error that ends the client
 pause. A permanent error is a DeliveryFailed with a fix. The only privileged intent is Message Content, if the
 application has it. Without it mentions, direct messages and replies with a ping still have their content ("You might
 not need a privileged intent", Discord's docs).
+
+A bot on many servers receives in shards, each over a connection of its own ("Sharding"). discord.py's client for
+several shards is not used: it resumes fewer sessions than one client for each.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import random
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import time
 from typing import Any, Protocol
 
@@ -22,10 +26,12 @@ import yarl
 from discord.gateway import DiscordWebSocket, KeepAliveHandler
 from discord.http import Route
 
-from bot.errors import DeliveryFailed
+from bot.chat.shard_leases import ONLY_SHARD, Shard
+from bot.errors import CountersignError, DeliveryFailed
 from bot.logs import in_context
 from bot.platforms.discord.rest import LONGEST_PAUSE as LONGEST_WAIT
 from bot.platforms.discord.rest import NEW_TOKEN, Rest, map_errors
+from bot.ports import Quota, QuotaExceeded, Quotas
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +42,10 @@ STARTS_KEPT = 10
 """Discord takes a thousand sessions a day and then withdraws the token ("Session Start Limit"): so many are left."""
 IDENTIFY_SECONDS = 5.0
 """So far apart Discord takes new sessions ("Rate Limiting" of the gateway)."""
+TURN_SECONDS = 6.0
+"""Between the turns of several shards: a connection takes a moment from its turn to its new session."""
+LONGEST_TURN = 3600.0
+"""Seconds that the next turn in beginning a session may be away."""
 HASTY = 3
 """New sessions one after the other, each begun within STEADY_SECONDS of the one before, until a pause is made."""
 GOODBYE_SECONDS = 5.0
@@ -74,7 +84,9 @@ class GatewayHandler(Protocol):
 
 
 class Gateway:
-    """Connects and receives. `prepare` adds the commands to each new client before it connects."""
+    """Connects and receives one shard. `prepare` adds the commands to each new client before it connects.
+    `identify_turns` keep new sessions of several shards apart.
+    """
 
     def __init__(
         self,
@@ -82,8 +94,12 @@ class Gateway:
         handler: GatewayHandler,
         prepare: Callable[[discord.Client], Awaitable[None]],
         *,
+        shard: Shard = ONLY_SHARD,
+        identify_turns: IdentifyTurns | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
+        self._shard = shard
+        self._turns = identify_turns
         self._rest = rest
         self._handler = handler
         self._prepare = prepare
@@ -114,14 +130,19 @@ class Gateway:
     async def _session(self) -> None:
         """Run one client from its connection to its failure. Raises DeliveryFailed."""
         plan = await self._plan()
-        client = _client(self._handler, plan, self._clock)
+        wait_for_turn = self._turns_of(plan)
+        client = _client(self._handler, plan, self._shard, wait_for_turn, self._clock)
         self._handler.on_connecting(client, reads_all=plan.reads_all)
         self._client = client
         try:
             with map_errors("sign in"):
                 await client.login(self._rest.token)
             await self._prepare(client)
-            log.info("connecting to Discord%s", "" if plan.reads_all else ", without the Message Content intent")
+            shard = f", {self._shard}" if self._shard.count > 1 else ""
+            intent = "" if plan.reads_all else ", without the Message Content intent"
+            log.info("connecting to Discord%s%s", shard, intent)
+            if wait_for_turn is not None:
+                await wait_for_turn()
             await self._connected(client)
         finally:
             self._client = None
@@ -132,6 +153,12 @@ class Gateway:
                     await client.close()
             except TimeoutError:
                 log.warning("Discord's gateway closed without a close frame")
+
+    def _turns_of(self, plan: _Plan) -> Callable[[], Awaitable[None]] | None:
+        """Return a function that waits until a session may begin; None if this shard is the only one."""
+        if self._turns is None or self._shard.count == 1:
+            return None
+        return partial(self._turns.wait, self._shard.number % plan.concurrency)
 
     async def _connected(self, client: discord.Client) -> None:
         connected = asyncio.create_task(client.connect(), name="discord: connection")
@@ -172,7 +199,7 @@ class Gateway:
         async with self._rest.request("ask what the application may do") as client:
             flags = (await client.application_info()).flags
         reads_all = bool(flags.value & _READS_ALL) and not self._refused_content
-        return _Plan(str(answer["url"]), int(answer.get("shards") or 1), reads_all)
+        return _Plan(str(answer["url"]), max(int(limit.get("max_concurrency") or 1), 1), reads_all)
 
 
 async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
@@ -196,24 +223,32 @@ async def _hang_up(client: discord.Client) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Connection parameters: the URL, the number of shards, and the Message Content intent."""
+    """Connection parameters: the URL, how many sessions may begin at a time, and the Message Content intent."""
 
     url: str
-    shards: int
+    concurrency: int
     reads_all: bool
 
 
 class _Client(discord.Client):
     """Client that passes on events until it is detached."""
 
-    def __init__(self, handler: GatewayHandler, clock: Callable[[], float], **options: Any) -> None:
+    def __init__(
+        self,
+        handler: GatewayHandler,
+        wait_for_turn: Callable[[], Awaitable[None]] | None,
+        clock: Callable[[], float],
+        **options: Any,
+    ) -> None:
         super().__init__(**options)
+        self._wait_for_turn = wait_for_turn
         self._handler = handler
         self._clock = clock
         self.receiving = False
         self._left = False
         self._began = clock()
-        self._sessions: dict[int | None, tuple[float, int]] = {}
+        self._last_session = float("-inf")
+        self._hasty = 0
 
     def leave(self) -> None:
         """Stop passing on events."""
@@ -224,18 +259,17 @@ class _Client(discord.Client):
         if not self._left:
             super().dispatch(event, *args, **kwargs)
 
-    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:  # noqa: ARG002
         """Count session starts before discord.py begins one, because Discord allows a thousand a day. The client gives
         up after HASTY in a row. Raises DeliveryFailed.
         """
         if not initial:
-            await asyncio.sleep(IDENTIFY_SECONDS)
+            await (self._wait_for_turn() if self._wait_for_turn is not None else asyncio.sleep(IDENTIFY_SECONDS))
         now = asyncio.get_running_loop().time()
-        last, hasty = self._sessions.get(shard_id, (float("-inf"), 0))
-        hasty = hasty + 1 if now - last < STEADY_SECONDS else 0
-        if hasty > HASTY:
+        self._hasty = self._hasty + 1 if now - self._last_session < STEADY_SECONDS else 0
+        if self._hasty > HASTY:
             raise DeliveryFailed("Discord ends every new session at once.")
-        self._sessions[shard_id] = (now, hasty)
+        self._last_session = now
 
     async def on_connect(self) -> None:
         self._began = self._clock()
@@ -272,13 +306,13 @@ class _Client(discord.Client):
         log.error("event from Discord not processed (%s)", event_method, exc_info=True)  # noqa: LOG014
 
 
-class _Sharded(_Client, discord.AutoShardedClient):
-    """Client with several shards, which Discord requires above 2,500 guilds. It resumes fewer sessions than a client
-    with one connection, which is preferred where possible.
-    """
-
-
-def _client(handler: GatewayHandler, plan: _Plan, clock: Callable[[], float]) -> _Client:
+def _client(
+    handler: GatewayHandler,
+    plan: _Plan,
+    shard: Shard,
+    wait_for_turn: Callable[[], Awaitable[None]] | None,
+    clock: Callable[[], float],
+) -> _Client:
     # Like the API's address, the gateway's belongs to the library's class: one process speaks to one Discord.
     DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(plan.url)
     intents = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=plan.reads_all)
@@ -290,7 +324,46 @@ def _client(handler: GatewayHandler, plan: _Plan, clock: Callable[[], float]) ->
         "max_messages": KEPT_MESSAGES,
         "max_ratelimit_timeout": LONGEST_WAIT,
     }
-    return (_Sharded if plan.shards > 1 else _Client)(handler, clock, **options)
+    if shard.count > 1:
+        options |= {"shard_id": shard.number, "shard_count": shard.count}
+    return _Client(handler, wait_for_turn, clock, **options)
+
+
+# -------------------- shards
+
+
+async def recommended_shards(rest: Rest) -> int:
+    """Return the number of shards that Discord recommends. Raises DeliveryFailed."""
+    answer = await rest.call("GET", "/gateway/bot", "ask for the number of connections")
+    return max(int(answer.get("shards") or 1), 1)
+
+
+def shard_of(guild: str, count: int) -> int:
+    """Return the number of the shard with the events of a guild ("Sharding"). Those of direct conversations are in the
+    first one.
+    """
+    return (int(guild) >> 22) % count
+
+
+class IdentifyTurns:
+    """Turns of all processes of an application in beginning sessions, which Discord takes only so far apart."""
+
+    def __init__(self, quotas: Quotas, app: str) -> None:
+        self._quotas = quotas
+        self._app = app
+
+    async def wait(self, bucket: int) -> None:
+        """Wait until a session of a bucket may begin (Discord's `rate_limit_key`). Without the database, wait for the
+        time of one turn.
+        """
+        try:
+            turn = await self._quotas.acquire(
+                f"discord-identify:{self._app}:{bucket}", Quota(1, TURN_SECONDS), LONGEST_TURN
+            )
+        except CountersignError as error:
+            log.warning("turn to begin a session with Discord is unknown: %s", error)
+            turn = QuotaExceeded(TURN_SECONDS)
+        await asyncio.sleep(turn.wait)
 
 
 def _next_pause(failures: int) -> float:

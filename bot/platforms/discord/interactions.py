@@ -52,7 +52,6 @@ from bot.platforms.discord.channels import (
     open_thread,
 )
 from bot.platforms.discord.components import (
-    ACTION_LENGTH,
     PREFIX,
     Item,
     button_view,
@@ -150,11 +149,13 @@ def _buttons(step: ToolStep, block: Block) -> Iterator[Item]:
 
 
 class DiscordInteractions:
-    """Dispatches clicks, commands and submitted modals to the handler of interactions."""
+    """Dispatches clicks, commands and submitted modals to the handler of interactions. `pending` are the actions of all
+    shards of this process: a button of a guild may be pressed in a direct conversation, in another shard.
+    """
 
-    def __init__(self, platform: PlatformContext) -> None:
+    def __init__(self, platform: PlatformContext, pending: PendingActions) -> None:
         self._platform = platform
-        self._pending = PendingActions(ACTION_LENGTH)
+        self._pending = pending
         self._shortcuts = ShortcutHandler(platform)
         self._commands = CommandRunner(platform.commands, platform.engine, self._resolve_mentions)
         self._handler = InteractionHandler(
@@ -386,13 +387,17 @@ class DiscordQuestion:
         self.id = str(interaction.id)
         self.text = read_values(interaction.data or {}).get(QUESTION, "").strip()
 
-    async def open_conversation(self, actor: Actor, announcement: str) -> ConversationKey:
-        """Return the thread at the message, or its channel if the bot cannot open a thread. Post the announcement
-        there. Raises DeliveryFailed.
-        """
-        where = await self._find_conversation(actor)
-        await post_notice(self._platform.rest, channel_id_of(where), announcement, once=self.id)
-        return where
+    async def open_conversation(self, actor: Actor) -> ConversationKey:
+        """Return the thread at the message, or its channel if the bot cannot open a thread. Raises DeliveryFailed."""
+        if self.is_answered_directly and self.text:
+            return actor.conversation
+        channel_ref = from_channel(self._interaction.channel)
+        if channel_ref is None or channel_ref.place != self._about.channel or not self.text:
+            raise DeliveryFailed("The question came without what it is about.", permanent=True)
+        if not channel_ref.opens_threads:
+            return actor.conversation
+        thread = await open_thread(self._platform.rest, channel_ref.channel, self._about.message, self.text)
+        return conversation(actor.conversation.workspace, actor.conversation.channel, thread)
 
     async def read_message(self) -> tuple[str, str] | None:
         """Return the name of the author and the text, or None if it cannot be read. Raises DeliveryFailed."""
@@ -407,13 +412,6 @@ class DiscordQuestion:
             message = to_thread_message(loaded, (await self._platform.rest.identity()).user, None)
         return None if message is None else message.entry
 
-    async def _find_conversation(self, actor: Actor) -> ConversationKey:
-        if self.is_answered_directly and self.text:
-            return actor.conversation
-        channel_ref = from_channel(self._interaction.channel)
-        if channel_ref is None or channel_ref.place != self._about.channel or not self.text:
-            raise DeliveryFailed("The question came without what it is about.", permanent=True)
-        if not channel_ref.opens_threads:
-            return actor.conversation
-        thread = await open_thread(self._platform.rest, channel_ref.channel, self._about.message, self.text)
-        return conversation(actor.conversation.workspace, actor.conversation.channel, thread)
+    async def announce(self, where: ConversationKey, text: str) -> None:
+        """Post a sentence in the thread. Raises DeliveryFailed."""
+        await post_notice(self._platform.rest, channel_id_of(where), text, once=self.id)

@@ -1,7 +1,7 @@
 """Discord listener: messages, interactions and commands from the gateway.
 
-One process with the bot's token receives at a time (`ListenerLease`); its tasks end with the lease. Discord needs no
-acknowledgement of messages and sends none twice: `messages` stores them, `backfill` reads those that were missed.
+One process with the bot's token receives a shard at a time (`ShardLeases`); its tasks end with the lease. Discord needs
+no acknowledgement of messages and sends none twice: `messages` stores them, `backfill` reads those that were missed.
 Interactions and commands are acknowledged at once.
 """
 
@@ -15,22 +15,25 @@ from typing import Any
 
 import discord
 
+from bot.chat.actions import PendingActions
 from bot.chat.backfill import Backfill
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.context import AudiencePolicy, with_card_forms
-from bot.chat.listener_lease import LEASE_SECONDS, ListenerLease
+from bot.chat.listener_lease import LEASE_SECONDS
 from bot.chat.message_handler import MessageHandler
+from bot.chat.shard_leases import Shard, ShardLeases
 from bot.domain.health import ListenerStatus
 from bot.platforms.discord.app_commands import command_tree, try_register
 from bot.platforms.discord.backfill import DiscordMissedMessages
 from bot.platforms.discord.channels import PLATFORM, from_channel
+from bot.platforms.discord.components import ACTION_LENGTH
 from bot.platforms.discord.context import DiscordLookups, PlatformContext
-from bot.platforms.discord.gateway import Gateway
+from bot.platforms.discord.gateway import Gateway, IdentifyTurns, recommended_shards
 from bot.platforms.discord.interactions import DiscordInteractions
 from bot.platforms.discord.messages import DiscordMessage, DiscordMessagePlatform, parse_message
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
-from bot.ports import Commands, EngineApi, Leases
+from bot.ports import Commands, EngineApi, Leases, Quotas
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +41,7 @@ log = logging.getLogger(__name__)
 class DiscordListener:
     """Receives from Discord. `holder` names this process among those with the same database. A process that dies
     without releasing its lease is followed by another one at once if `has_ended` returns True for its name, else after
-    `lease_seconds`.
+    `lease_seconds`. `quotas` keep the sessions of several shards apart.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class DiscordListener:
         audience: AudiencePolicy | None = None,
         records: DiscordLookups | None = None,
         has_ended: Callable[[str], bool] = lambda _holder: False,
+        quotas: Quotas | None = None,
         lease_seconds: float = LEASE_SECONDS,
         clock: Callable[[], float] = time,
     ) -> None:
@@ -61,18 +65,22 @@ class DiscordListener:
         self._audience = audience or AudiencePolicy()
         self._records = records or DiscordLookups()
         self._has_ended = has_ended
+        self._quotas = quotas
         self._lease_seconds = lease_seconds
         self._clock = clock
-        self._lease: ListenerLease | None = None
-        self._gateway: Gateway | None = None
+        self._shards: ShardLeases | None = None
+        self._gateways: dict[Shard, Gateway] = {}
+        self._pending = PendingActions(ACTION_LENGTH)
 
     async def run(self, engine: EngineApi, commands: Commands) -> None:
-        """Receive until cancelled, while no other process does; tasks in progress get a short time to finish. Raises
-        DeliveryFailed if Discord rejects the token.
+        """Receive this process's share of the shards until cancelled; tasks in progress get a short time to finish.
+        Raises DeliveryFailed if Discord rejects the token.
         """
         identity = await retry_until_available(self._rest.identity, "Discord")
+        recommended = await retry_until_available(lambda: recommended_shards(self._rest), "Discord")
+        turns = IdentifyTurns(self._quotas, identity.app) if self._quotas is not None else None
 
-        async def receive() -> None:
+        async def receive(shard: Shard) -> None:
             platform = PlatformContext(
                 engine=engine,
                 commands=with_card_forms(engine, commands),
@@ -82,39 +90,44 @@ class DiscordListener:
                 rest=self._rest,
                 people=self._people,
             )
-            events = _GatewayEvents(platform)
+            events = _GatewayEvents(platform, shard, self._pending)
             try:
-                log.info("receiving from Discord as %s", identity.name)
-                self._gateway = Gateway(self._rest, events, events.prepare, clock=self._clock)
-                await self._gateway.run()
+                log.info("receiving from Discord as %s%s", identity.name, f", {shard}" if shard.count > 1 else "")
+                gateway = Gateway(
+                    self._rest, events, events.prepare, shard=shard, identify_turns=turns, clock=self._clock
+                )
+                self._gateways[shard] = gateway
+                await gateway.run()
             finally:
-                self._gateway = None
+                self._gateways.pop(shard, None)
                 await asyncio.gather(events.close(), platform.background_tasks.close())
 
-        self._lease = ListenerLease(
+        self._shards = ShardLeases(
             self._leases,
             f"discord-gateway:{identity.app}",
             self._holder,
             "Discord",
             seconds=self._lease_seconds,
             has_ended=self._has_ended,
+            recommended=recommended,
         )
-        await self._lease.run_while_held(receive)
+        await self._shards.run_while_held(receive)
 
     async def listening(self) -> ListenerStatus:
-        """Status of the listener, in this process or the one with the lease."""
-        if self._gateway is not None and self._gateway.receiving:
+        """Status of the listener: of the shards of this process, or standby if others receive all of them."""
+        if self._gateways and all(gateway.receiving for gateway in self._gateways.values()):
             return ListenerStatus.CONNECTED
-        is_standby = self._lease is not None and self._lease.is_standby
+        is_standby = self._shards is not None and self._shards.is_standby
         return ListenerStatus.STANDBY if is_standby else ListenerStatus.CONNECTING
 
 
 class _GatewayEvents:
-    """Dispatches gateway events to their handlers."""
+    """Dispatches the gateway events of a shard to their handlers."""
 
-    def __init__(self, platform: PlatformContext) -> None:
+    def __init__(self, platform: PlatformContext, shard: Shard, pending: PendingActions) -> None:
         self._platform = platform
-        self._interactions = DiscordInteractions(platform)
+        self._shard = shard
+        self._interactions = DiscordInteractions(platform, pending)
         self._message_platform = DiscordMessagePlatform(platform, self._interactions.on_text_command)
         self._messages = MessageHandler[DiscordMessage](
             self._message_platform,
@@ -127,7 +140,8 @@ class _GatewayEvents:
         for_users = await self._platform.rest.is_user_installable()
         tree = command_tree(client, self._platform.commands.verbs, self._interactions, for_users=for_users)
         self._interactions.add_to(tree)
-        self._platform.background_tasks.start(try_register(tree), "discord: commands")
+        if self._shard.number == 0:
+            self._platform.background_tasks.start(try_register(tree), "discord: commands")
 
     def on_connecting(self, _client: discord.Client, *, reads_all: bool) -> None:
         """Prepare for a client that is about to connect."""
@@ -136,8 +150,8 @@ class _GatewayEvents:
     def on_session_start(self, client: discord.Client, at: float) -> None:
         """Handle a new session."""
         platform = self._platform
-        missed = DiscordMissedMessages(platform, client)
-        backfill = Backfill(PLATFORM, missed, self._messages, platform.engine, platform.records.engaged)
+        missed = DiscordMissedMessages(platform, client, self._shard)
+        backfill = Backfill(PLATFORM, missed, self._messages, platform.engine, missed.active_conversations)
         platform.background_tasks.start(backfill.run(at), "discord: backfill")
 
     async def close(self) -> None:

@@ -33,7 +33,7 @@ those of a guild.
 **Seeing**: `what_user_sees(user, channel)` (`words`, `buttons`, `ephemeral`, `thinking`, `pings`, `previews`, …),
 `posted(channel)`, `threads(channel)`, `modal(user)`, `typing(channel)`, `called(message)` (whom it has notified),
 `fetched(message)`, `message.past`, `calls` (`calls.of("PATCH /channels/{channel}/messages/{message}")`,
-`calls.refused()`, `calls.invalid()`), `interactions`, `gateway.identified`, `gateway.live[0].intents`,
+`calls.refused()`, `calls.invalid()`), `interactions`, `gateway.identified`, `gateway.live[0].intents`, `.shard`,
 `until(condition)`.
 
 **Trouble**: `fail(route, Fails(50013) | Answers(502) | TooMany(0.2) | Hangs() | Cut() | Lost() | Slow(1.0), times)`;
@@ -49,7 +49,7 @@ know (`unknown`), is raised when it closes.
 Known from the field, not documented: what buckets hold, how many old edits pass (they are refused with 429, which
 discord.py retries), how long a session can be resumed. Stricter than Discord: unknown fields, parameters and flags are
 refused, and an edit without `allowed_mentions` notifies. Not there: private threads by the app, posts in forums by
-the app, talk in voice channels, stickers, polls, shards.
+the app, talk in voice channels, stickers, polls.
 """
 
 from tests.fakes.discord.discord import FakeDiscord

@@ -18,20 +18,26 @@ from tests.fakes.discord.sessions import Connection, Session
 from tests.fakes.discord.state import DiscordState
 
 LONGEST = 4096
+OF_GUILDS = frozenset({"GUILD_CREATE", "GUILD_UPDATE", "GUILD_DELETE"})
 IDENTIFY = frozenset({"token", "properties", "compress", "large_threshold", "shard", "presence", "intents"})
 
 
 @dataclass
 class Gateway:
-    """All connections and sessions of the app. Counters: `opened` connections, `identified` and `resumed` sessions."""
+    """All connections and sessions of the app. Counters: `opened` connections, `identified` and `resumed` sessions,
+    `hasty` IDENTIFYs that came too soon after another.
+    """
 
     world: DiscordState
     connections: list[Connection] = field(default_factory=list)
     sessions: dict[str, Session] = field(default_factory=dict)
     opened: int = 0
     resumed: int = 0
+    hasty: int = 0
     refuses: bool = False
     """Refuse to upgrade, as when the gateway is down."""
+    _identified_at: dict[int, float] = field(default_factory=dict)
+    """By bucket."""
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     @property
@@ -47,7 +53,10 @@ class Gateway:
     def tell(self, event: str, data: Json, intent: Intent | None, bare: Json | None) -> None:
         """Send an event to every session that asked for it; `bare` to those without Message Content."""
         self._forget()
+        guild = str(data.get("guild_id") or (data["id"] if event in OF_GUILDS else ""))
         for session in self.sessions.values():
+            if not session.receives(guild):
+                continue
             if intent is None or session.intents & intent:
                 seen = bare is None or session.intents & Intent.MESSAGE_CONTENT
                 session.tell(event, data if seen or bare is None else bare)
@@ -178,11 +187,22 @@ class Gateway:
         code = self._refusal(connection, data)
         if code:
             return code
+        number, count = data.get("shard", (0, 1))
+        if self._too_soon(number):
+            self.hasty += 1
+            connection.put(9, False)
+            return 0
         self.world.identified += 1
-        session = Session(uuid.uuid4().hex, data["intents"], connection)
+        session = Session(uuid.uuid4().hex, data["intents"], connection, (number, count))
         self.sessions[session.id] = connection.session = session
         self._greet(session)
         return 0
+
+    def _too_soon(self, number: int) -> bool:
+        bucket, now = number % self.world.limits.max_concurrency, self.world.now()
+        last = self._identified_at.get(bucket, float("-inf"))
+        self._identified_at[bucket] = now
+        return now < last + self.world.limits.identify_every
 
     def _refusal(self, connection: Connection, data: Json) -> int:
         """The code with which Discord refuses to begin a session, or 0."""
@@ -195,12 +215,14 @@ class Gateway:
             4004: data.get("token") != self.world.app.token,
             4013: not sound,
             4014: sound and disallowed(data["intents"], self.world.app),
+            4010: _shards(data) == 0,
+            4011: _shards(data) < self.world.limits.fewest_shards,
         }
         return next((code for code, holds in reasons.items() if holds), 0)
 
     def _greet(self, session: Session) -> None:
         world = self.world
-        guilds = [guild for guild in world.guilds.values() if guild.with_bot]
+        guilds = [guild for guild in world.guilds.values() if guild.with_bot and session.receives(guild.id)]
         session.tell(
             "READY",
             {
@@ -214,7 +236,7 @@ class Gateway:
                 "private_channels": [],
                 "relationships": [],
                 "user_settings": {},
-                "shard": [0, 1],
+                "shard": list(session.shard),
             },
         )
         if session.intents & Intent.GUILDS:
@@ -278,6 +300,15 @@ class Gateway:
     async def _tell_of_change(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def _shards(identify: Json) -> int:
+    """The number of shards in an IDENTIFY, 0 if its shard is none of them."""
+    match identify.get("shard", [0, 1]):
+        case [int(number), int(count)] if 0 <= number < count:
+            return count
+        case _:
+            return 0
 
 
 def _parsed(text: str) -> Json | None:

@@ -24,6 +24,14 @@ class Limits:
     resume_within: float = 180
     """Seconds in which a session can be resumed; not documented."""
     identifies_a_day: int = 1000
+    identify_every: float = 0
+    """Seconds between two IDENTIFYs of a bucket; an earlier one gets an invalid session. Discord has 5; 0 lifts it."""
+    max_concurrency: int = 1
+    """Buckets of IDENTIFYs; a shard's is the rest of its number."""
+    shards: int = 1
+    """Recommended number of shards."""
+    fewest_shards: int = 1
+    """With fewer shards no session begins (4011)."""
     commands_a_day: int = 200
     """Number of new commands that may be registered; counted for all guilds together."""
     gateway_sends: int = 120

@@ -67,9 +67,16 @@ class Session:
     id: str
     intents: int
     connection: Connection | None
+    shard: tuple[int, int] = (0, 1)
+    """Number and count."""
     seq: int = 0
     left_at: float = 0.0
     _sent: list[tuple[str, Json]] = field(default_factory=list)
+
+    def receives(self, guild: str) -> bool:
+        """Are a guild's events in its shard? Those of no guild are in the first one."""
+        number, count = self.shard
+        return (int(guild or 0) >> 22) % count == number
 
     def tell(self, event: str, data: Json) -> None:
         """Send one event, now or when the session is taken up again."""

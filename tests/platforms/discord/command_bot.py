@@ -41,8 +41,8 @@ class Alone:
     async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
         return True
 
-    async def find_holder(self, name: str) -> str | None:
-        return None
+    async def find_holders(self, prefix: str) -> dict[str, str]:
+        return {}
 
     async def release(self, name: str, holder: str) -> None:
         return

@@ -16,6 +16,7 @@ from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.rest import Rest
 from bot.platforms.discord.users import UserDirectory
+from bot.ports import Quota, QuotaExceeded, QuotaGranted
 from tests.fakes.discord import Channel, FakeDiscord, Message, User
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 
@@ -39,13 +40,32 @@ class SharedLeases:
         self.held[name] = (holder, now + seconds)
         return True
 
-    async def find_holder(self, name: str) -> str | None:
-        owner, until = self.held.get(name, ("", 0.0))
-        return owner if until > asyncio.get_running_loop().time() else None
+    async def find_holders(self, prefix: str) -> dict[str, str]:
+        now = asyncio.get_running_loop().time()
+        return {name: owner for name, (owner, until) in self.held.items() if name.startswith(prefix) and until > now}
 
     async def release(self, name: str, holder: str) -> None:
         if self.held.get(name, ("", 0.0))[0] == holder:
             del self.held[name]
+
+
+class SharedQuotas:
+    """Rate limits as several processes see them, by the loop's clock."""
+
+    def __init__(self) -> None:
+        self.due: dict[str, float] = {}
+
+    async def acquire(self, name: str, quota: Quota, _most_wait: float) -> QuotaGranted | QuotaExceeded:
+        now = asyncio.get_running_loop().time()
+        start = max(now, self.due.get(name, now))
+        self.due[name] = start + quota.interval
+        return QuotaGranted(start - now, 0)
+
+    async def pause(self, name: str, _quota: Quota, seconds: float) -> None:
+        self.due[name] = asyncio.get_running_loop().time() + seconds
+
+    async def forget_idle(self, _limit: int) -> int:
+        return 0
 
 
 @dataclass
@@ -61,6 +81,7 @@ class ConnectedBot:
     priya: User
     channel: Channel
     leases: SharedLeases
+    quotas: SharedQuotas = field(default_factory=SharedQuotas)
     audience: AudiencePolicy | None = None
     engaged: list[ConversationKey] = field(default_factory=list)
     """Conversations in which the bot takes part, by the database."""
@@ -121,6 +142,7 @@ class ConnectedBot:
             holder,
             audience=self.audience,
             records=replace(self.records, engaged=self._engaged),
+            quotas=self.quotas,
             lease_seconds=self.lease_seconds,
             clock=self.discord.clock.now,
         )

@@ -64,5 +64,7 @@ def gateway(request: Request) -> Json:
 def gateway_bot(request: Request) -> Json:
     """Return the gateway's address, and the number of IDENTIFYs left."""
     total = request.world.limits.identifies_a_day
+    limits = request.world.limits
     limit = {"total": total, "remaining": max(0, total - request.world.identified), "reset_after": 86_400_000}
-    return {"url": request.world.gateway_url, "shards": 1, "session_start_limit": limit | {"max_concurrency": 1}}
+    limit |= {"max_concurrency": limits.max_concurrency}
+    return {"url": request.world.gateway_url, "shards": limits.shards, "session_start_limit": limit}

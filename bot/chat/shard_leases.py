@@ -1,0 +1,190 @@
+"""Leases on the shards of a platform that splits its events, shared out fairly among the processes of a bot.
+
+Each process has a lease that says that it is there, and takes its share of the shards; one with more than its share
+gives shards back. All of them use the number of shards of the process that came first, because two numbers at a time
+would deliver events twice. A platform without shards has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import count, islice
+
+from bot.chat.listener_lease import ListenerLease
+from bot.errors import CountersignError
+from bot.ports import Leases
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of `count` parts of a platform's events, numbered from 0."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"shard {self.number + 1} of {self.count}"
+
+
+ONLY_SHARD = Shard(0, 1)
+
+
+def share_of(process: str, shards: int, processes: Collection[str], holders: Mapping[int, str]) -> frozenset[int]:
+    """Return the shards that a process should hold, among the living `processes`, of which it is one. Shards change
+    their holder only if that makes the shares more equal. A process without a share waits for a shard of another one.
+    """
+    held = {other: [number for number in range(shards) if holders.get(number) == other] for other in processes}
+    ranked = sorted(held, key=lambda other: (-len(held[other]), other))
+    least, more = divmod(shards, len(ranked))
+    sizes = {other: least + (rank < more) for rank, other in enumerate(ranked)}
+    kept = {other: held[other][: sizes[other]] for other in ranked}
+    free = iter(sorted(set(range(shards)).difference(*kept.values())))
+    shares = {other: [*kept[other], *islice(free, sizes[other] - len(kept[other]))] for other in ranked}
+    return frozenset(shares[process] or [ranked.index(process) % shards])
+
+
+class ShardLeases:
+    """Leases of the process `holder` on its share of the shards. Their names begin with `name`, `seconds` is their
+    duration, `platform` is for the log. `recommended` is the number of shards if no other process has set one.
+    `has_ended` returns True for another process that has certainly ended.
+    """
+
+    def __init__(
+        self,
+        leases: Leases,
+        name: str,
+        holder: str,
+        platform: str,
+        *,
+        seconds: float,
+        recommended: int,
+        has_ended: Callable[[str], bool] = lambda _holder: False,
+    ) -> None:
+        self._leases = leases
+        self._name = name
+        self._holder = holder
+        self._platform = platform
+        self._seconds = seconds
+        self._recommended = recommended
+        self._has_ended = has_ended
+        self._place = ""
+        self._count = ""
+        self._is_alone = False
+        self._waiting: dict[Shard, ListenerLease] = {}
+        self._tasks: dict[Shard, asyncio.Task[None]] = {}
+
+    @property
+    def is_standby(self) -> bool:
+        """True while other processes have the leases of all shards that this one would receive."""
+        return bool(self._waiting) and all(lease.is_standby for lease in self._waiting.values())
+
+    async def run_while_held(self, work: Callable[[Shard], Awaitable[None]]) -> None:
+        """Run the work of each shard while its lease is held, until cancelled. Return when the work of a shard ends;
+        its errors are raised. The work is cancelled when the lease is lost, or when another process is to have it.
+        """
+        try:
+            while True:
+                try:
+                    await self._adjust(await self._find_share(), work)
+                except CountersignError as error:
+                    log.warning("shares of %s not determined, retrying: %s", self._platform, error)
+                if await self._wait(self._seconds / 3):
+                    return
+        finally:
+            await self._stop(self._tasks)
+            await self._leave()
+
+    async def _find_share(self) -> frozenset[Shard]:
+        """Return the shards that this process should receive. Raises DatabaseError."""
+        held = await self._leases.find_holders(self._name)
+        await self._announce(held)
+        shards = await self._agree_on_count(held)
+        present = {holder for name, holder in held.items() if name.startswith(self._place_name(""))}
+        others = {holder for holder in present - {self._holder} if not self._has_ended(holder)}
+        self._is_alone = not others
+        numbers = {number: held[name] for number in range(shards) if (name := self._lease_name(number)) in held}
+        share = share_of(self._holder, shards, others | {self._holder}, numbers)
+        return frozenset(Shard(number, shards) for number in share)
+
+    async def _announce(self, held: Mapping[str, str]) -> None:
+        """Hold a lease that says that this process is there: the first free one, so that their number is limited."""
+        if self._place and await self._acquire(self._place, self._holder):
+            return
+        free = (name for number in count() if (name := self._place_name(str(number))) not in held)
+        self._place = next(free)
+        while not await self._acquire(self._place, self._holder):
+            self._place = next(free)
+
+    async def _agree_on_count(self, held: Mapping[str, str]) -> int:
+        """Return the number of shards, which is the holder of a lease that all processes renew."""
+        name = self._count_name
+        self._count = held.get(name, self._count or str(self._recommended))
+        if not await self._acquire(name, self._count):
+            self._count = (await self._leases.find_holders(name)).get(name, self._count)
+        return int(self._count)
+
+    async def _acquire(self, name: str, holder: str) -> bool:
+        return await self._leases.acquire_or_renew(name, holder, self._seconds)
+
+    async def _wait(self, seconds: float) -> bool:
+        """Wait for the next check. Return True if the work of a shard has ended by then; its errors are raised."""
+        if not self._tasks:
+            await asyncio.sleep(seconds)
+            return False
+        done, _ = await asyncio.wait(self._tasks.values(), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        return bool(done)
+
+    async def _adjust(self, share: frozenset[Shard], work: Callable[[Shard], Awaitable[None]]) -> None:
+        """Stop the work of shards outside the share before that of new ones begins."""
+        await self._stop(self._tasks.keys() - share)
+        for shard in sorted(share - self._tasks.keys(), key=lambda shard: shard.number):
+            platform = self._platform if shard == ONLY_SHARD else f"{self._platform} ({shard})"
+            lease = ListenerLease(
+                self._leases,
+                self._lease_name(shard.number),
+                self._holder,
+                platform,
+                seconds=self._seconds,
+                has_ended=self._has_ended,
+            )
+            self._waiting[shard] = lease
+            self._tasks[shard] = asyncio.create_task(_run(lease, shard, work), name=f"{self._platform}: {shard}")
+
+    async def _stop(self, shards: Collection[Shard]) -> None:
+        stopping = {shard: self._tasks.pop(shard) for shard in list(shards)}
+        for shard, task in stopping.items():
+            del self._waiting[shard]
+            task.cancel()
+        await asyncio.gather(*stopping.values(), return_exceptions=True)
+
+    async def _leave(self) -> None:
+        """Release the lease that says that this process is there, and the number of shards with the last process."""
+        try:
+            async with asyncio.timeout(self._seconds / 3):
+                if self._place:
+                    await self._leases.release(self._place, self._holder)
+                if self._is_alone:
+                    await self._leases.release(self._count_name, self._count)
+        except (CountersignError, TimeoutError) as error:
+            log.warning("presence of this process for %s not released, it will expire: %s", self._platform, error)
+
+    @property
+    def _count_name(self) -> str:
+        return f"{self._name}:count"
+
+    def _lease_name(self, number: int) -> str:
+        return f"{self._name}:{number}" if number else self._name
+
+    def _place_name(self, place: str) -> str:
+        return f"{self._name}:process:{place}"
+
+
+async def _run(lease: ListenerLease, shard: Shard, work: Callable[[Shard], Awaitable[None]]) -> None:
+    await lease.run_while_held(lambda: work(shard))

@@ -1,0 +1,165 @@
+"""Receiving in shards: each over a session of its own, shared out among the processes of the bot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bot.chat import backfill
+from bot.domain.conversations import ConversationKey
+from bot.domain.health import ListenerStatus
+from bot.errors import DeliveryFailed
+from bot.platforms.discord import gateway
+from bot.platforms.discord.gateway import shard_of
+from bot.platforms.discord.interactions import ASK_ABOUT_THIS
+from tests.fakes.discord import Answer, Channel, FakeDiscord
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot, ended
+
+SHARDS = 4
+COMMANDS = "PUT /applications/{application}/commands"
+LEASE_SECONDS = 1.5
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions may begin soon one after the other."""
+    monkeypatch.setattr(gateway, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(gateway, "TURN_SECONDS", 0.4)
+
+
+@asynccontextmanager
+async def a_large_bot() -> AsyncIterator[tuple[ConnectedBot, list[Channel]]]:
+    """A bot for which Discord recommends shards, and a channel in a guild of each shard, with Priya in it."""
+    async with connected_bot(listening=False, lease_seconds=LEASE_SECONDS) as place:
+        discord = place.discord
+        discord.limits.shards = discord.limits.fewest_shards = SHARDS
+        discord.limits.identify_every = 0.1
+        channels: dict[int, Channel] = {}
+        while len(channels) < SHARDS:
+            discord.clock.advance(0.001)
+            guild = discord.another_guild(f"Guild {len(channels)}")
+            discord.join(place.priya, guild)
+            channels.setdefault(shard_of(guild.id, SHARDS), discord.channel("incidents", guild=guild))
+        yield place, [channels[number] for number in range(SHARDS)]
+
+
+@asynccontextmanager
+async def a_process(place: ConnectedBot, name: str) -> AsyncIterator[asyncio.Task[None]]:
+    listening = asyncio.create_task(place.listener(name).run(place.engine, place.commands))
+    try:
+        yield listening
+    finally:
+        await ended(listening)
+
+
+def holders(place: ConnectedBot) -> list[str]:
+    """The holders of the shards, in their order."""
+    name = f"discord-gateway:{place.discord.app.id}"
+    names = [name, *(f"{name}:{number}" for number in range(1, SHARDS))]
+    return [place.leases.held.get(lease, ("", 0.0))[0] for lease in names]
+
+
+def connected(discord: FakeDiscord) -> list[tuple[int, int]]:
+    return sorted(session.shard for session in discord.gateway.live)
+
+
+async def all_connected(place: ConnectedBot, **shares: int) -> None:
+    """Wait until every shard is connected once, and the processes have so many each."""
+    everything = [(number, SHARDS) for number in range(SHARDS)]
+    await place.discord.until(
+        lambda: (
+            connected(place.discord) == everything and {name: holders(place).count(name) for name in shares} == shares
+        )
+    )
+
+
+async def asked_everywhere(place: ConnectedBot, channels: list[Channel], text: str) -> None:
+    """Priya asks in a guild of each shard and directly; every question is received once."""
+    discord = place.discord
+    before = len(place.engine.received)
+    for number, channel in enumerate(channels):
+        discord.say(place.priya, channel, f"{discord.bot.mention} {text} {number}")
+    discord.say(place.priya, discord.dm(place.priya), f"{text} directly")
+    await place.received(before + SHARDS + 1)
+    await asyncio.sleep(0.2)
+    wanted = [f"{text} {number}" for number in range(SHARDS)] + [f"{text} directly"]
+    assert sorted(place.texts[before:]) == sorted(wanted)
+
+
+async def test_one_process_receives_all_shards_and_begins_their_sessions_apart() -> None:
+    async with a_large_bot() as (place, channels), a_process(place, "one"):
+        await all_connected(place, one=SHARDS)
+        await asked_everywhere(place, channels, "why")
+        discord = place.discord
+        assert discord.gateway.hasty == 0
+        for channel in channels:
+            said = discord.say(place.priya, channel, "checkout is broken")
+            assert (await discord.shortcut(place.priya, ASK_ABOUT_THIS, said)).answered is Answer.MODAL
+        assert len(discord.calls.of(COMMANDS)) == 1
+
+
+async def test_two_processes_share_the_shards_and_one_that_stops_leaves_its_own() -> None:
+    async with a_large_bot() as (place, channels):
+        async with a_process(place, "one") as first:
+            await all_connected(place, one=SHARDS)
+            async with a_process(place, "two"):
+                await all_connected(place, one=2, two=2)
+                await asked_everywhere(place, channels, "why")
+                await ended(first)
+                await all_connected(place, two=SHARDS)
+                await asked_everywhere(place, channels, "and since when")
+        assert place.leases.held == {}
+        assert place.discord.gateway.hasty == 0
+
+
+async def test_all_processes_use_the_number_of_shards_of_the_first() -> None:
+    async with a_large_bot() as (place, _), a_process(place, "one"):
+        await all_connected(place, one=SHARDS)
+        place.discord.limits.shards = 2 * SHARDS
+        async with a_process(place, "two"):
+            await all_connected(place, one=2, two=2)
+
+
+async def test_too_few_shards_end_the_listener_with_a_fix() -> None:
+    async with a_large_bot() as (place, _):
+        place.discord.limits.fewest_shards = 2 * SHARDS
+        with pytest.raises(DeliveryFailed) as failure:
+            await place.listener().run(place.engine, place.commands)
+        assert failure.value.permanent
+        assert "restart" in failure.value.fix
+
+
+async def test_a_process_without_a_shard_stands_by() -> None:
+    async with connected_bot(lease_seconds=LEASE_SECONDS) as place:
+        listener = place.listener("two")
+        listening = asyncio.create_task(listener.run(place.engine, place.commands))
+        async with asyncio.timeout(30):
+            while await listener.listening() is not ListenerStatus.STANDBY:
+                await asyncio.sleep(0.01)
+        (identify,) = [payload["d"] for payload in place.discord.gateway.connections[0].heard if payload["op"] == 2]
+        assert "shard" not in identify
+        await ended(listening)
+
+
+async def test_what_was_missed_is_read_by_the_shard_that_missed_it() -> None:
+    async with a_large_bot() as (place, channels):
+        discord = place.discord
+        dm = discord.dm(place.priya)
+        async with a_process(place, "one"):
+            await all_connected(place, one=SHARDS)
+            await asked_everywhere(place, channels, "why")
+        place.engaged += [message.conversation for message in place.engine.received]
+        discord.clock.advance(2 * backfill.CLOCKS_DIFFER.total_seconds())
+        for channel in channels:
+            discord.say(place.priya, channel, f"{discord.bot.mention} anybody?")
+        discord.say(place.priya, dm, "hello?")
+        async with a_process(place, "two"):
+            await place.received(2 * (SHARDS + 1))
+            assert sorted(place.texts[SHARDS + 1 :]) == ["anybody?"] * SHARDS + ["hello?"]
+            where: dict[str, ConversationKey] = {
+                message.text: message.conversation for message in place.engine.received
+            }
+            assert where["hello?"].channel == dm.id
