@@ -331,11 +331,16 @@ def _decided_call(step: ToolStep, approval: Approval, card: ApprovalCard, view: 
     )
     at = approval.decided_at
     decided = (_SEPARATOR, Time(at, TimeFormat.CLOCK, _in_utc(at))) if at else ()
-    rest = [span for part in outcome_parts(step, view) for span in (_SEPARATOR, Text(part, limit=RESULT))]
+    rest = [span for part in outcome_parts(_under_way(step), view) for span in (_SEPARATOR, Text(part, limit=RESULT))]
     outcome = Text(card.outcome, limit=OUTCOME)
     yield Paragraph((*first, Text("\n"), outcome, *decided, *rest, _SEPARATOR, Text(card.short_id, code=True)))
     if step.status is StepStatus.EXPIRED and view.turn.status.ended:
         yield Buttons((Button("Ask again", RunAgainAction(view.turn.id, step.n)),))
+
+
+def _under_way(step: ToolStep) -> ToolStep:
+    """Return an approved call as sent, because a card is not edited again when it is."""
+    return replace(step, status=StepStatus.STARTED) if step.status is StepStatus.READY else step
 
 
 def _in_utc(at: float) -> str:

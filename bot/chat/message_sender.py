@@ -106,14 +106,31 @@ class MessageSender(Generic[M]):
         return self._sent.get((owner.id, message.name)) == self._api.digest(message)
 
     async def show(
-        self, owner: MessageOwner, message: M, ref: str, *, search: bool = False, taken: Collection[str] = ()
+        self,
+        owner: MessageOwner,
+        message: M,
+        ref: str,
+        *,
+        search: bool = False,
+        taken: Collection[str] = (),
+        replaced: str = "",
     ) -> str:
-        """Post a message, or edit the one with this ref if it has changed. Return its ref. Raises DeliveryFailed."""
+        """Post a message, or edit the one with this ref if it has changed. Return its ref. `replaced` is the ref of its
+        deleted predecessor. Raises DeliveryFailed.
+        """
         if not ref:
-            return await self.post(owner, message, search=search, taken=taken)
+            return await self.post(owner, message, search=search, taken=taken, replaced=replaced)
         return ref if self.is_unchanged(owner, message) else await self.edit(owner, message, ref)
 
-    async def post(self, owner: MessageOwner, message: M, *, search: bool = False, taken: Collection[str] = ()) -> str:
+    async def post(
+        self,
+        owner: MessageOwner,
+        message: M,
+        *,
+        search: bool = False,
+        taken: Collection[str] = (),
+        replaced: str = "",
+    ) -> str:
         """Post a message, or find it: if `search` is True, because an earlier process may have posted it, and after a
         post without a response. Raises DeliveryFailed.
         """
@@ -123,7 +140,7 @@ class MessageSender(Generic[M]):
             self._unclear.discard(key)
             if ref:
                 return await self.edit(owner, message, ref)
-        return await self._create(owner, message, "")
+        return await self._create(owner, message, replaced)
 
     async def edit(self, owner: MessageOwner, message: M, ref: str) -> str:
         """Edit a message and return the ref of the one that shows it now. Raises DeliveryFailed."""

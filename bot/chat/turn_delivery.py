@@ -20,6 +20,7 @@ from typing import Generic, Protocol, TypeVar
 
 from bot.chat.card_messages import NOT_THERE, UNREACHED, is_remote_slot
 from bot.chat.message_sender import MessageApi, MessageSender, NamedMessage
+from bot.chat.turn_messages import REMOVED, split_mark, unfinished_mark
 from bot.domain.approvals import Destination
 from bot.domain.turns import Turn
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
@@ -28,8 +29,6 @@ from bot.rendering.timeline import FILE_PREFIX, LEFT_OUT, ToolFile, returned_fil
 
 log = logging.getLogger(__name__)
 
-REMOVED = "-"
-"""Ref of a message that a turn had and has no more."""
 TOKEN_REJECTED_SECONDS = 60.0
 """Seconds until the next try with a rejected token: the operator may set a new one."""
 MOST_REMEMBERED_TURNS = 2000
@@ -64,7 +63,9 @@ class TurnMessages(Protocol[M]):
     """Maximum size of a tool's file, in bytes."""
 
     async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[M]:
-        """Return the messages of a turn in its conversation, in order. Unposted cards expire counted from `now`."""
+        """Return the messages of a turn in its conversation, in order. Unposted cards expire counted from `now`. `refs`
+        are as they are stored, with their marks.
+        """
         ...
 
     async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[M]]:
@@ -95,8 +96,12 @@ class TurnMessages(Protocol[M]):
 class GrowingMessages(Protocol[M_contra]):
     """Optional: streams unfinished messages, or edits them less often."""
 
-    async def show_growing(self, view: TurnView, message: M_contra, ref: str, *, is_last: bool) -> str:
-        """Stream a message, or let it wait. Return its ref, empty if it is to be posted or edited now."""
+    async def show_growing(
+        self, view: TurnView, message: M_contra, ref: str, *, refs: MessageRefs, is_last: bool
+    ) -> str:
+        """Stream a message, or let it wait. Return its ref, empty if it is to be posted or edited now. `refs` are those
+        of the turn, as they are stored.
+        """
         ...
 
     async def stop_growing(self, turn: Turn, name: str) -> None:
@@ -164,33 +169,36 @@ class TurnDelivery(Generic[M]):
         self, view: TurnView, posted: dict[str, str], since: float, *, search: bool
     ) -> AsyncGenerator[PostedMessage, None]:
         """Deliver the messages of the turn's own conversation. `posted` are all refs, also those of remote cards."""
-        turn, taken = view.turn, set(posted.values())
+        turn, taken = view.turn, {split_mark(ref)[1] for ref in posted.values()}
         messages = await self._messages.render(view, since, posted)
         for number, message in enumerate(messages, start=1):
-            known = posted.get(message.name, "")
-            ref = "" if known == REMOVED else known
-            ref = await self._show(view, message, ref, is_last=number == len(messages), search=search, taken=taken)
+            mark, ref = split_mark(posted.get(message.name, ""))
+            replaced = ""
+            if mark == REMOVED or not ref:
+                mark, ref, replaced = unfinished_mark(view, message.name), "", ref
+            growing = await self._grow(view, message, ref, posted, is_last=number == len(messages))
+            ref = growing or await self._sender.show(turn, message, ref, search=search, taken=taken, replaced=replaced)
             taken.add(ref)
-            yield PostedMessage(message.name, ref)
+            yield PostedMessage(message.name, f"{mark}{ref}")
         for file in returned_files(view, self._messages.largest_file):
             ref = posted.get(file.slot) or await self._share(turn, file, search=search, taken=taken)
             taken.add(ref)
             yield PostedMessage(file.slot, ref)
         for name in posted.keys() - {message.name for message in messages}:
-            if posted[name] != REMOVED and not name.startswith(FILE_PREFIX) and not is_remote_slot(name):
+            mark, ref = split_mark(posted[name])
+            if mark != REMOVED and not name.startswith(FILE_PREFIX) and not is_remote_slot(name):
                 if self._growing is not None:
                     await self._growing.stop_growing(turn, name)
-                await self._sender.delete(turn, name, posted[name])
-                yield PostedMessage(name, REMOVED)
+                await self._sender.delete(turn, name, ref)
+                yield PostedMessage(name, f"{REMOVED}{ref}")
 
-    async def _show(
-        self, view: TurnView, message: M, ref: str, *, is_last: bool, search: bool, taken: Collection[str]
-    ) -> str:
-        """Post a message of the conversation, or edit it if it has changed."""
+    async def _grow(self, view: TurnView, message: M, ref: str, refs: MessageRefs, *, is_last: bool) -> str:
+        """Stream a message. Return its ref, empty if it is to be posted or edited."""
         if ref and self._sender.is_unchanged(view.turn, message):
             return ref
-        growing = await self._growing.show_growing(view, message, ref, is_last=is_last) if self._growing else ""
-        return growing or await self._sender.show(view.turn, message, ref, search=search, taken=taken)
+        if self._growing is None:
+            return ""
+        return await self._growing.show_growing(view, message, ref, refs=refs, is_last=is_last)
 
     async def _show_remote(
         self, turn: Turn, remote: RemoteMessage[M], ref: str, *, search: bool = False, taken: Collection[str] = ()

@@ -1,8 +1,14 @@
 """Messages of a turn in its conversation: answers, approval cards and elicitations, composed once for all platforms.
 
-The same view always gives the same messages. Text stays in its message while the answer grows, so that a longer answer
-edits only its last message. Delete a posted message that is not in the result, for example after a restarted, shorter
-reply.
+The same view with the same refs always gives the same messages. Text stays in its message while the answer grows, so
+that a longer answer edits only its last message. Delete a posted message that is not in the result, for example after a
+restarted, shorter reply.
+
+Platforms notify when a message is posted, not when it is edited. So an answer begins a message of its own if earlier
+messages of its turn are posted already: `answer-N` is the first message of section N, `reply-N` has the text that came
+after it was posted, and `final-N` the last reply after further calls. In the first seconds (`TurnView.early`) nothing
+is posted unless a user must act, so that a quick answer is one message, posted once. The ref of a message that was
+posted unfinished begins with a mark, which decides alike in every process.
 """
 
 from __future__ import annotations
@@ -27,9 +33,9 @@ from bot.chat.message_model import (
     Text,
 )
 from bot.domain.turns import TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.views import MessageRefs, TurnView
 from bot.rendering.markdown import SizeLimit, split_once
-from bot.rendering.text_safety import strip_control
+from bot.rendering.text_safety import single_line, strip_control
 from bot.rendering.timeline import (
     AI_NOTICE,
     MARKS,
@@ -67,6 +73,14 @@ NOT_ATTACHED = (
     "the file is too large."
 )
 FILE_NAME = "answer.md"
+WORKING_ON = "Working on “{}”. "
+QUESTION_LIMIT = 80
+REMOVED = "-"
+"""Mark of the ref of a message that a turn had and has no more."""
+WITHOUT_TEXT, WITH_TEXT = "~", "+"
+"""Marks of refs of messages that were posted before the turn had ended: before their text began, or with text."""
+NO_REFS: MessageRefs = {}
+_ANSWERS = (ReplyText, ToolOutput)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +111,29 @@ class AnswerFile:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One message of an answer: running text in `body`, and the buttons and the notice at its end."""
+    """One message of an answer: running text in `body`, and the buttons and the notice at its end. `alert` begins the
+    text of its notification while there is no text of the answer.
+    """
 
     name: str
     body: tuple[Block, ...]
     ending: tuple[Block, ...] = ()
     file: AnswerFile | None = None
+    alert: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSegment:
+    """Entries of a section that begin with a message of their own. `is_last` is True for the end of the section."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    is_last: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerPage:
-    """Entries of a section in one message. `last` is False if the section continues in another message."""
+    """Entries of a segment in one message. `last` is False if the section continues in another message."""
 
     name: str
     number: int
@@ -116,10 +142,18 @@ class AnswerPage:
 
 
 def turn_messages(
-    view: TurnView, now: float, limits: AnswerLimits, calls_a_card: int, address: CardAddress
+    view: TurnView,
+    now: float,
+    limits: AnswerLimits,
+    calls_a_card: int,
+    address: CardAddress,
+    *,
+    refs: MessageRefs = NO_REFS,
+    streams: bool = False,
 ) -> Iterator[Message | Answer]:
     """Yield all messages of a turn in its conversation, in order. The expiry of unposted cards counts from `now` (epoch
-    seconds). `address` returns the URL of a posted remote card.
+    seconds). `address` returns the URL of a posted remote card. `refs` are those of the turn, as they are stored. If
+    `streams` is True, the first words are shown at once.
     """
     sequence = timeline(view)
     last = max(number for number, entry in enumerate(sequence) if isinstance(entry, TimelineSection))
@@ -130,26 +164,96 @@ def turn_messages(
             case ElicitationEntry():
                 yield from elicitation_messages(entry, view, now)
             case TimelineSection():
-                yield from _answers(entry, view, limits, ends=number == last)
+                for segment in answer_segments(entry, view, refs, ends=number == last):
+                    if _is_due(segment, view, refs, streams=streams):
+                        ending = _ending(entry, view) if segment.is_last and number == last else ()
+                        is_complete = view.turn.status.ended or number != last or not segment.is_last
+                        yield from _answers(segment, view, limits, ending, is_complete=is_complete)
 
 
-def answer_pages(section: TimelineSection, limits: AnswerLimits) -> tuple[AnswerPage, ...]:
-    """Split a section into one or more messages."""
-    pages = [*_pages(section, limits)]
+def answer_segments(
+    section: TimelineSection, view: TurnView, refs: MessageRefs, *, ends: bool
+) -> tuple[AnswerSegment, ...]:
+    """Split a section where a message of its own begins. `ends` is True for the last section of the turn."""
+    first, reply, final = (f"{kind}-{section.number}" for kind in ("answer", "reply", "final"))
+    entries, name, parts = section.entries, first, list[tuple[str, tuple[Entry, ...]]]()
+    begin = next((n for n, entry in enumerate(entries) if isinstance(entry, _ANSWERS)), None)
+    if begin is not None and _mark(refs, first) == WITHOUT_TEXT:
+        parts.append((first, entries[:begin]))
+        entries, name = entries[begin:], reply
+    cut = _begin_of_last_reply(entries) if ends and _is_answered(view) and _mark(refs, name) else len(entries)
+    parts += ((name, entries[:cut]), (final, entries[cut:]))
+    filled = [(name, part) for name, part in parts if part] or [(first, ())]
+    return tuple(AnswerSegment(name, part, n == len(filled)) for n, (name, part) in enumerate(filled, start=1))
+
+
+def _begin_of_last_reply(entries: Sequence[Entry]) -> int:
+    """Return the number of the entry with which a message about the end of the turn begins: a failure, or the last
+    reply if calls precede it. It is the number of entries if there is none.
+    """
+    for n in range(len(entries) - 1, -1, -1):
+        match entries[n]:
+            case Failure():
+                return n
+            case ReplyText() | ToolOutput():
+                return n if any(isinstance(entry, CallLine) for entry in entries[:n]) else len(entries)
+            case _:
+                pass
+    return len(entries)
+
+
+def _is_answered(view: TurnView) -> bool:
+    return view.turn.status in (TurnStatus.DONE, TurnStatus.FAILED)
+
+
+def _is_due(segment: AnswerSegment, view: TurnView, refs: MessageRefs, *, streams: bool) -> bool:
+    """Return True if the segment is posted, or is to be posted now."""
+    if view.turn.status.ended or view.awaiting or view.asks or not view.early:
+        return True
+    is_posted = not refs.get(segment.name, REMOVED).startswith(REMOVED)
+    return is_posted or (streams and any(isinstance(entry, ReplyText) for entry in segment.entries))
+
+
+def unfinished_mark(view: TurnView, name: str) -> str:
+    """Return the mark for the ref of a message of this name that is posted now; empty for a message that has none."""
+    kind, _, number = name.partition("-")
+    if view.turn.status.ended or kind not in ("answer", "reply") or not number.isdecimal():
+        return ""
+    sections = (entry for entry in timeline(view) if isinstance(entry, TimelineSection))
+    section = next((entry for entry in sections if entry.number == int(number)), None)
+    has_text = section is not None and any(isinstance(entry, _ANSWERS) for entry in section.entries)
+    return WITH_TEXT if has_text else WITHOUT_TEXT
+
+
+def split_mark(ref: str) -> tuple[str, str]:
+    """Return the mark of a stored ref, empty if it has none, and the ref as the platform knows it."""
+    return (ref[0], ref[1:]) if ref.startswith((REMOVED, WITHOUT_TEXT, WITH_TEXT)) else ("", ref)
+
+
+def _mark(refs: MessageRefs, name: str) -> str:
+    """Return the mark of a posted message. One that was removed had no text left."""
+    mark, _ = split_mark(refs.get(name, ""))
+    return WITHOUT_TEXT if mark == REMOVED else mark
+
+
+def answer_pages(segment: AnswerSegment, limits: AnswerLimits) -> tuple[AnswerPage, ...]:
+    """Split a segment into one or more messages."""
+    pages = [*_pages(segment, limits)]
     return tuple(
-        AnswerPage(_page_name(section, number), number, entries, number == len(pages) - 1)
+        AnswerPage(
+            f"{segment.name}-{number}" if number else segment.name,
+            number,
+            entries,
+            segment.is_last and number == len(pages) - 1,
+        )
         for number, entries in enumerate(pages)
     )
 
 
-def _page_name(section: TimelineSection, number: int) -> str:
-    return f"answer-{section.number}" + (f"-{number}" if number else "")
-
-
-def _pages(section: TimelineSection, limits: AnswerLimits) -> Iterator[tuple[Entry, ...]]:
+def _pages(segment: AnswerSegment, limits: AnswerLimits) -> Iterator[tuple[Entry, ...]]:
     page: list[Entry] = []
     used = 0
-    for entry in _count_earlier_calls(section.entries, limits.latest_calls):
+    for entry in _count_earlier_calls(segment.entries, limits.latest_calls):
         if page and (len(page) >= MOST_ENTRIES or used + _weight(entry, limits) > limits.room.most):
             yield tuple(page)
             page, used = [], 0
@@ -193,23 +297,29 @@ def _weight(entry: Entry, limits: AnswerLimits) -> int:
             return limits.room.weigh(entry.text)
 
 
-def _answers(section: TimelineSection, view: TurnView, limits: AnswerLimits, *, ends: bool) -> Iterator[Answer]:
-    pages = answer_pages(section, limits)
-    is_complete = view.turn.status.ended or not ends
-    ending = _ending(section, view) if ends else ()
+def _answers(
+    segment: AnswerSegment, view: TurnView, limits: AnswerLimits, ending: tuple[Block, ...], *, is_complete: bool
+) -> Iterator[Answer]:
+    pages = answer_pages(segment, limits)
+    alert = "" if is_complete else WORKING_ON.format(single_line(view.turn.question.text, QUESTION_LIMIT))
     if not limits.most_messages or len(pages) <= limits.most_messages:
         for page in pages:
-            yield Answer(page.name, _body(page, view, is_complete=is_complete), ending if page.last else ())
+            yield Answer(
+                page.name,
+                _body(page, view, is_complete=is_complete),
+                ending if page is pages[-1] else (),
+                alert=alert,
+            )
         return
     for page in pages[: limits.most_messages - 1]:
-        yield Answer(page.name, _body(page, view, is_complete=is_complete))
-    text = _full_text(section.entries)
+        yield Answer(page.name, _body(page, view, is_complete=is_complete), alert=alert)
+    text = _full_text(segment.entries)
     if is_complete:
         in_file, missing = (Caption((notice,)) for notice in _file_notices(text))
         yield Answer(f"{pages[0].name}-file", (in_file,), ending, AnswerFile(FILE_NAME, text, (missing,)))
         return
     notice = Caption((busy_text(STILL_WRITING.format(len(text))),))
-    yield Answer(pages[limits.most_messages - 1].name, (notice,), ending)
+    yield Answer(pages[limits.most_messages - 1].name, (notice,), ending, alert=alert)
 
 
 def _file_notices(text: str) -> tuple[str, str]:
@@ -224,7 +334,7 @@ def _full_text(entries: Sequence[Entry]) -> str:
 
 def _body(page: AnswerPage, view: TurnView, *, is_complete: bool) -> tuple[Block, ...]:
     blocks: list[Block] = []
-    for kind, group in groupby(drop_repeats(page.entries, view), key=type):
+    for kind, group in groupby(drop_repeats(page.entries, view, is_settled=is_complete), key=type):
         if kind is CallLine:
             blocks.append(Caption(tuple(tool_text(entry.line) for entry in group if isinstance(entry, CallLine))))
         else:
@@ -256,7 +366,7 @@ def _ending(section: TimelineSection, view: TurnView) -> tuple[Block, ...]:
     """Return the buttons and the notice at the end of a turn."""
     turn = view.turn
     offers = tuple(Button(offer_label(offer, view), offer) for offer in available_actions(view)[:MOST_OFFERS])
-    if turn.status is TurnStatus.QUEUED:
+    if turn.status is TurnStatus.QUEUED and not turn.begun:
         return (Buttons((*offers, Button("Withdraw", StopTurnAction(turn.id)))),)
     if not turn.status.ended:
         return (Buttons((Button("Stop", StopTurnAction(turn.id)),)),)

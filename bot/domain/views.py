@@ -43,9 +43,10 @@ class TurnView:
 
     `steps` are stored up to `revision`. The other fields are temporary: `streaming` is the partial reply, `running` are
     the calls in progress (step numbers), `progress` are their progress messages, `activity` is the bot's current
-    activity as text. For a queued turn, `ahead` is the number of turns before it, in its conversation and in the queue
-    of all turns. `blocker` is the turn of its conversation that it waits for. `read` returns the bytes of a file from
-    one of the turn's tools, by its id (`StoredFile`), or raises NotFound.
+    activity as text. `early` is True in the first seconds of work, in which users need no message about it. For a
+    queued turn, `ahead` is the number of turns before it, in its conversation and in the queue of all turns. `blocker`
+    is the turn of its conversation that it waits for. `read` returns the bytes of a file from one of the turn's tools,
+    by its id (`StoredFile`), or raises NotFound.
     """
 
     turn: Turn
@@ -55,6 +56,7 @@ class TurnView:
     running: frozenset[int] = frozenset()
     progress: Mapping[int, str] = field(default_factory=dict)
     activity: str | ModelRetry = ""
+    early: bool = False
     ahead: int = 0
     blocker: BlockingTurn | None = None
     read: ReadFile | None = field(default=None, compare=False, repr=False)

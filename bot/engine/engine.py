@@ -24,7 +24,7 @@ from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.prompt.token_estimates import Estimates
 from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, Scheduler
-from bot.engine.turn_runner import TurnParts, TurnRunner, check_question
+from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner, check_question
 from bot.engine.usage import UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, surface_for
 from bot.engine.worker import MOST_TURNS, Capacity, Worker
@@ -68,6 +68,7 @@ class Engine:
         observe: MetricSink = null_sink,
         allow: Callable[[Turn], Awaitable[None]] = no_limits,
         most_turns: int = MOST_TURNS,
+        early_seconds: float = EARLY_SECONDS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -95,6 +96,7 @@ class Engine:
             taint,
             allow=allow,
             tool_search=tool_search,
+            early_seconds=early_seconds,
         )
         self._worker = Worker(
             turn_log,

@@ -55,6 +55,8 @@ MOST_CORRECTIONS = 2
 GAVE_UP = "Stopped using tools: the model kept requesting invalid calls."
 MAX_ROUNDS = 10
 MAX_RECOVERIES = 3
+EARLY_SECONDS = 4.0
+"""Seconds of work in which users need no message about it."""
 
 
 def check_question(name: str, arguments: Mapping[str, Any]) -> str:
@@ -110,6 +112,7 @@ class TurnParts:
     allow: Callable[[Turn], Awaitable[None]] = no_limits
     tool_search: ToolSearch = ToolSearch.AUTO
     tool_indexes: ToolIndexes = field(default_factory=ToolIndexes)
+    early_seconds: float = EARLY_SECONDS
 
 
 class TurnRunner:
@@ -125,6 +128,7 @@ class TurnRunner:
         self._streaming = ""
         self._activity: str | ModelRetry = ""
         self._progress: dict[int, str] = {}
+        self._early = True
         self._elicitations = PendingElicitations(claim, parts.log, parts.approval_seconds, self._update)
         self._elicitations.update(record)
         fetch = partial(parts.fetch, record.turn.conversation)
@@ -159,11 +163,19 @@ class TurnRunner:
 
     async def run(self) -> None:
         """Run until the turn ends or waits for users. Raises LostLease, Stopped and ModelError."""
+        end_early = asyncio.create_task(self._end_early(), name=f"early:{self._claim.turn_id}")
         try:
             await self._run()
         finally:
+            end_early.cancel()
             # Services charge for broken-off replies, too.
             await self._meter.settle()
+
+    async def _end_early(self) -> None:
+        """Show what the turn does once it takes longer than EARLY_SECONDS."""
+        await asyncio.sleep(self._parts.early_seconds)
+        self._early = False
+        self._send_view()
 
     async def _run(self) -> None:
         if self._claim.recoveries > MAX_RECOVERIES:
@@ -425,6 +437,7 @@ class TurnRunner:
                 running=running,
                 progress={n: text for n, text in self._progress.items() if n in running},
                 activity=self._activity,
+                early=self._early,
             )
         )
 

@@ -512,6 +512,7 @@ def _call_entries(step: ToolStep, view: TurnView) -> Iterator[Entry | ToolStep |
 WORKING = "Working"
 AI_NOTICE = "AI answer. Check before acting."
 RETURNED_LIMIT = 3_000
+ON_ITS_CARD = "see its card"
 MARKS = {
     StatusIcon.WAITING: "◇",
     StatusIcon.RUNNING: "◌",
@@ -545,12 +546,15 @@ def truncate_output(text: str) -> str:
     return f"{text[:RETURNED_LIMIT].rstrip()}\n… {len(text) - RETURNED_LIMIT} more characters"
 
 
-def drop_repeats(entries: Iterable[Entry], view: TurnView) -> Iterator[Entry]:
-    """Drop results that stand on a card already, because the call's line shows only the status."""
+def drop_repeats(entries: Iterable[Entry], view: TurnView, *, is_settled: bool) -> Iterator[Entry]:
+    """Drop what stands on a card already: results, and the status of a call while its turn is at work, because each
+    change of it would be one more edit.
+    """
     with_card = {step.n for step in view.steps if isinstance(step, ToolStep) and _has_card(step)}
     for entry in entries:
         if isinstance(entry, CallLine) and entry.n in with_card:
-            yield replace(entry, line=replace(entry.line, summary="", more=""))
+            line = replace(entry.line, summary="", more="")
+            yield replace(entry, line=line if is_settled else ToolStatus(StatusIcon.WAITING, line.name, ON_ITS_CARD))
         else:
             yield entry
 

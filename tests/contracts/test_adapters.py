@@ -11,7 +11,7 @@ import pytest
 from bot.chat.card_messages import UNREACHED
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.messages import FilePart, ImagePart, ToolResult
-from bot.domain.turns import Step, StepStatus, TurnStatus
+from bot.domain.turns import Step, StepStatus, ToolStep, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
 from bot.rendering.timeline import LEFT_OUT
@@ -83,6 +83,114 @@ async def test_a_reply_is_one_message_from_its_first_word_to_its_last(workspace:
     (message,) = workspace.posted(view.turn.conversation)
     assert "The pool is too small." in message.content
     assert not workspace.fake.calls.refused()
+
+
+def looked(status: StepStatus = StepStatus.DONE) -> ToolStep:
+    return a_call(1, LOGS, status, result="2 errors" if status is StepStatus.DONE else "")
+
+
+async def test_a_quick_answer_is_posted_once_and_never_edited(workspace: Workspace) -> None:
+    view = workspace.ask(running())
+    for early in (running(), running("", looked(StepStatus.STARTED)), running("The", looked())):
+        await workspace.deliver(later(view, replace(early, early=True)))
+    assert workspace.posted(view.turn.conversation) == []
+    answered = a_view(looked(), a_reply(2, "The pool is too small."), status=TurnStatus.DONE)
+    await workspace.deliver(later(view, answered))
+    (message,) = workspace.posted(view.turn.conversation)
+    assert "The pool is too small." in message.content
+    assert "2 errors" in message.content
+    assert len(workspace.fake.calls.of(workspace.post)) == 1
+    assert not workspace.fake.calls.of(workspace.edit)
+
+
+async def test_a_card_is_posted_at_once(workspace: Workspace) -> None:
+    view = workspace.ask(replace(asking(), early=True))
+    await workspace.deliver(view)
+    (_, card) = workspace.posted(view.turn.conversation)
+    assert "jira" in card.content
+
+
+@pytest.mark.parametrize("with_call", [True, False])
+async def test_an_answer_after_a_working_message_is_a_message_of_its_own(workspace: Workspace, with_call: bool) -> None:
+    steps = (looked(),) if with_call else ()
+    view = workspace.ask(running())
+    await workspace.deliver(later(view, running()))
+    (working,) = workspace.posted(view.turn.conversation)
+    for text in ("", "The pool", "The pool is too"):
+        await workspace.deliver(later(view, running(text, *steps)))
+    answered = a_view(*steps, a_reply(2, "The pool is too small."), status=TurnStatus.DONE)
+    for _ in range(2):
+        await workspace.deliver(later(view, answered))
+        workspace.take_over()
+    *before, answer = workspace.posted(view.turn.conversation)
+    assert "The pool is too small." in answer.content
+    assert "2 errors" not in answer.content
+    assert ids(before) == ([working.id] if with_call else [])
+    assert all("2 errors" in message.content and "Stop" not in message.content for message in before)
+    assert len(workspace.fake.calls.of(workspace.post)) == 2
+
+
+async def test_the_last_reply_after_further_calls_is_a_message_of_its_own(workspace: Workspace) -> None:
+    view, said = workspace.ask(running()), a_reply(0, "I look.")
+    for text, steps in (("I look.", ()), ("", (said, looked())), ("It is the", (said, looked()))):
+        await workspace.deliver(later(view, running(text, *steps)))
+    assert len(workspace.posted(view.turn.conversation)) == 1
+    answered = a_view(said, looked(), a_reply(2, "It is the pool."), status=TurnStatus.DONE)
+    for _ in range(2):
+        await workspace.deliver(later(view, answered))
+        workspace.take_over()
+    (first, last) = workspace.posted(view.turn.conversation)
+    assert "I look." in first.content
+    assert "It is the" not in first.content
+    assert "It is the pool." in last.content
+
+
+async def test_a_failure_after_a_working_message_is_a_message_of_its_own(workspace: Workspace) -> None:
+    view = workspace.ask(running())
+    await workspace.deliver(view)
+    (working,) = workspace.posted(view.turn.conversation)
+    failed = later(view, a_view(status=TurnStatus.FAILED))
+    await workspace.deliver(replace(failed, turn=replace(failed.turn, failure="The model is down.")))
+    (message,) = workspace.posted(view.turn.conversation)
+    assert message.id != working.id
+    assert "The model is down." in message.content
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("at", range(4))
+async def test_a_process_that_dies_between_a_working_message_and_the_answer_leaves_nothing_twice(
+    workspace: Workspace, at: int, stored: bool
+) -> None:
+    views = [
+        running(),
+        running("", looked()),
+        running("The pool", looked()),
+        a_view(looked(), a_reply(2, "The pool is too small."), status=TurnStatus.DONE),
+    ]
+    view = workspace.ask(running())
+    for number, next_view in enumerate(views):
+        stored_before = dict(workspace.refs.get(view.turn.id, {}))
+        await workspace.deliver(later(view, next_view))
+        if number == at:
+            if not stored:
+                workspace.refs[view.turn.id] = stored_before
+            workspace.take_over()
+            await workspace.deliver(later(view, next_view))
+    (calls, answer) = workspace.posted(view.turn.conversation)
+    assert "2 errors" in calls.content
+    assert "2 errors" not in answer.content
+    assert "The pool is too small." in answer.content
+    assert "Stop" not in calls.content + answer.content
+
+
+async def test_a_working_message_that_no_ref_was_stored_of_becomes_the_answer(workspace: Workspace) -> None:
+    view = workspace.ask(running())
+    await workspace.deliver(view)
+    workspace.take_over(refs=False)
+    for _ in range(2):
+        await workspace.deliver(later(view, done("The pool is too small.")))
+    (answer,) = workspace.posted(view.turn.conversation)
+    assert "The pool is too small." in answer.content
 
 
 async def test_a_view_that_is_delivered_twice_needs_no_second_call(workspace: Workspace) -> None:

@@ -75,6 +75,16 @@ FEATURES = (
     ),
     # Turns
     Feature(
+        "A quick answer is posted once; a slow one is a new message that notifies with its first words",
+        discord="yes; a quick one begins with its calls",
+        terminal="it notifies of nothing",
+        tests=(
+            "test_a_quick_answer_is_posted_once_and_never_edited",
+            "test_an_answer_after_a_working_message_is_a_message_of_its_own",
+            "test_a_slow_answer_of_another_process_is_a_new_message_and_nothing_is_there_twice",
+        ),
+    ),
+    Feature(
         "An answer grows in one message, with its tool calls",
         slack="yes; streamed in direct messages",
         discord="yes; edited, because Discord has no streams",

@@ -82,6 +82,8 @@ class Team(ABC):
     approvers: Approvers = Approvers()
     rules: tuple[Rule, ...] = ()
     approval_seconds: float = 1800.0
+    early_seconds: float = 4.0
+    """Seconds in which a turn posts nothing unless a user must act."""
     pause: Callable[[float], Awaitable[None]] = briskly
     commands: Commands = field(default_factory=ScriptedCommands)
     server: str = ""
@@ -102,6 +104,7 @@ class Team(ABC):
                 [surface] if drawing else [],
                 rules=RuleBook(self._policies(), self.approvers),
                 approval_seconds=self.approval_seconds,
+                early_seconds=self.early_seconds,
                 pause=self.pause,
             )
             tasks = [asyncio.create_task(engine.run())]

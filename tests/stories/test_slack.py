@@ -114,3 +114,19 @@ async def test_the_two_events_of_a_mention_are_one_question_in_whichever_order_t
     assert len(team.model.requests) == 1
     assert len(team.messages(talk)) == 1
     assert team.refused() == []
+
+
+async def test_an_approval_turn_takes_three_posts_and_at_most_three_edits(team: SlackTeam) -> None:
+    team.early_seconds, team.pause = 60.0, asyncio.sleep
+    team.toolbox.add(tool(CREATE))
+    team.model.script = [ask_for(call(CREATE, summary="502s"), text="I file it."), say("Filed. " * 50)]
+    async with team.at_work():
+        talk = team.ask("file it")
+        await team.press(team.sam, await team.card(talk), "Approve")
+        await team.reads(talk, FINAL)
+        await asyncio.sleep(1.5)
+    posts, edits = (len(team.slack.calls.of(method)) for method in ("chat.postMessage", "chat.update"))
+    assert posts == 3
+    assert edits <= 3
+    assert "✓ jira.create_issue" in team.shown(talk)
+    assert team.refused() == []

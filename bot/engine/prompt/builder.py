@@ -63,7 +63,7 @@ _MAX_MODEL_CHANGES = 3
 """Changes to models of other capabilities in one request, so that a loop over unavailable models ends."""
 Offer = Callable[[str, Capabilities], ToolSet]
 """Select the tools for a model, by its name and capabilities (`tool_selection.select_tools`)."""
-_THINKING = "Thinking"
+_THINKING = "Asking the model"
 _SHORTENING = "That was too long for the model: asking again with a shorter request"
 
 

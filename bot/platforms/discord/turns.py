@@ -13,7 +13,7 @@ from bot.chat import card_messages as chat_cards
 from bot.chat import turn_messages as chat_turns
 from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteCard
 from bot.chat.message_model import ChannelLink, Text
-from bot.chat.turn_messages import Answer, AnswerLimits
+from bot.chat.turn_messages import NO_REFS, Answer, AnswerLimits
 from bot.domain.conversations import ConversationKey
 from bot.domain.views import MessageRefs, TurnView
 from bot.platforms.discord.channels import MessageRef, channel_id_of
@@ -34,7 +34,6 @@ ANSWER_LIMITS = AnswerLimits(
     latest_calls=10,
 )
 ADDRESS = "https://discord.com/channels"
-NO_REFS: MessageRefs = {}
 
 
 def remote_cards(view: TurnView, now: float, *, direct: bool) -> Iterator[RemoteCard]:
@@ -60,7 +59,9 @@ def turn_messages(view: TurnView, now: float, refs: MessageRefs = NO_REFS) -> tu
     """Return all messages of a turn in its conversation, in order. The expiry of unposted cards counts from `now`
     (epoch seconds); `refs` are of all posted messages, including remote cards.
     """
-    messages = chat_turns.turn_messages(view, now, ANSWER_LIMITS, CALLS_A_CARD, partial(_address_of, view, refs))
+    messages = chat_turns.turn_messages(
+        view, now, ANSWER_LIMITS, CALLS_A_CARD, partial(_address_of, view, refs), refs=refs
+    )
     return tuple(
         answer_message(message) if isinstance(message, Answer) else outgoing_message(message) for message in messages
     )

@@ -68,7 +68,7 @@ class SlackTurnMessages:
     async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[OutgoingMessage]:
         """Return the messages of a turn in its thread, in order."""
         posted = SentCards((await self._api.identity()).url, dict(refs)) if remote_approvals(view) else SentCards()
-        return turn_messages(view, now, posted)
+        return turn_messages(view, now, posted, refs, streams=self._live.wanted(view.turn.conversation))
 
     async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[OutgoingMessage]]:
         """Return the cards of a turn in other channels."""
@@ -83,10 +83,12 @@ class SlackTurnMessages:
         channel = await self._channel_of(remote.place) if posted is None else posted.channel
         return replace(remote.message, place=channel)
 
-    async def show_growing(self, view: TurnView, message: OutgoingMessage, ref: str, *, is_last: bool) -> str:
+    async def show_growing(
+        self, view: TurnView, message: OutgoingMessage, ref: str, *, refs: MessageRefs, is_last: bool
+    ) -> str:
         """Stream a message, or let an unfinished one wait for its share of the rate limit."""
         posted = MessageRef.parse(ref)
-        growing = next((stream for stream in streams(view) if stream.open), None) if is_last else None
+        growing = next((stream for stream in streams(view, refs) if stream.open), None) if is_last else None
         streamed = await self._streamed(view, message, growing, posted)
         is_active = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
         if streamed is None and posted is not None:
@@ -150,7 +152,7 @@ class SlackTurnMessages:
             waits = view.awaiting or view.asks
             await self._live.stop(turn.id, message.name, StreamSession.SUSPENDED if waits else StreamSession.ACTIVE)
             return None
-        if posted is None and stream is not None:
+        if posted is None and stream is not None and (stream.text or stream.tasks):
             return await self._live.start(turn, stream)
         return None
 

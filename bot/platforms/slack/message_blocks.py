@@ -81,8 +81,16 @@ def outgoing_message(message: Message) -> OutgoingMessage:
 
 def answer_message(answer: Answer) -> OutgoingMessage:
     """Return a message of an answer as it should be in Slack."""
-    body = message_blocks(answer.body)
-    return OutgoingMessage(answer.name, (*body, *message_blocks(answer.ending)), fallback(fallback_text(body)))
+    text = _answer_text(answer)
+    return OutgoingMessage(answer.name, tuple(message_blocks((*answer.body, *answer.ending))), fallback(text))
+
+
+def _answer_text(answer: Answer) -> str:
+    """Return the text of an answer for notifications: the words of the answer first, then its tool calls."""
+    texts = [block for block in answer.body if isinstance(block, Markdown | Code | Paragraph)]
+    others = [block for block in answer.body if block not in texts]
+    first, then = fallback_text(message_blocks(texts)), fallback_text(message_blocks(others))
+    return "\n".join(filter(None, (first or answer.alert, then)))
 
 
 def message_blocks(blocks: Iterable[MessageBlock]) -> list[Block]:  # noqa: C901 - one case for each kind of block

@@ -21,10 +21,10 @@ from time import monotonic
 from typing import Any
 
 from bot.chat.message_sender import MessageOwner
-from bot.chat.turn_messages import AnswerPage, answer_pages
+from bot.chat.turn_messages import NO_REFS, AnswerPage, answer_pages, answer_segments
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.views import MessageRefs, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import TASK_TEXT, OutgoingMessage
 from bot.platforms.slack.channels import MessageRef
@@ -281,9 +281,10 @@ _TITLES = {
 WAITS_FOR_AN_ANSWER = "Waiting for an answer"
 
 
-def streams(view: TurnView) -> tuple[Stream, ...]:
-    """Return every answer message of a turn, in order."""
+def streams(view: TurnView, refs: MessageRefs = NO_REFS) -> tuple[Stream, ...]:
+    """Return every answer message of a turn, in order. `refs` are those of the turn, as they are stored."""
     sequence = timeline(view)
+    last = max(number for number, entry in enumerate(sequence) if isinstance(entry, TimelineSection))
     steps = {step.n: last_state(step, view) for step in view.steps if isinstance(step, ToolStep)}
     going_on = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
     return tuple(
@@ -296,7 +297,8 @@ def streams(view: TurnView) -> tuple[Stream, ...]:
         )
         for number, passage in enumerate(sequence)
         if isinstance(passage, TimelineSection)
-        for part in answer_pages(passage, ANSWER_LIMITS)
+        for segment in answer_segments(passage, view, refs, ends=number == last)
+        for part in answer_pages(segment, ANSWER_LIMITS)
     )
 
 

@@ -64,11 +64,21 @@ def _origin(conversation: ConversationKey, url: str) -> Span:
 NO_CARDS = SentCards()
 
 
-def turn_messages(view: TurnView, now: float, sent: SentCards = NO_CARDS) -> tuple[OutgoingMessage, ...]:
+def turn_messages(
+    view: TurnView,
+    now: float,
+    sent: SentCards = NO_CARDS,
+    refs: MessageRefs = chat_turns.NO_REFS,
+    *,
+    streams: bool = False,
+) -> tuple[OutgoingMessage, ...]:
     """Return all messages of a turn in its conversation, in order. The expiry of unposted cards counts from `now`
-    (epoch seconds); `sent` are the posted remote cards.
+    (epoch seconds); `sent` are the posted remote cards, `refs` those of all messages. If `streams` is True, the first
+    words are shown at once.
     """
-    messages = chat_turns.turn_messages(view, now, ANSWER_LIMITS, CALLS_A_CARD, sent.address)
+    messages = chat_turns.turn_messages(
+        view, now, ANSWER_LIMITS, CALLS_A_CARD, sent.address, refs=refs, streams=streams
+    )
     return tuple(
         answer_message(message) if isinstance(message, Answer) else outgoing_message(message) for message in messages
     )

@@ -58,8 +58,8 @@ class PlainMessages:
     def __init__(self, api: PlainApi) -> None:
         self._api = api
 
-    async def render(self, view: TurnView, now: float, _refs: MessageRefs) -> Sequence[PlainMessage]:
-        messages = chat_turns.turn_messages(view, now, ANSWER_LIMITS, CALLS_A_CARD, without_address)
+    async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[PlainMessage]:
+        messages = chat_turns.turn_messages(view, now, ANSWER_LIMITS, CALLS_A_CARD, without_address, refs=refs)
         return [plain_message(_as_message(message)) for message in messages]
 
     async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[PlainMessage]]:

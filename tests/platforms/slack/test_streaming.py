@@ -34,7 +34,8 @@ def shown(place: ConnectedBot) -> str:
 async def test_a_direct_reply_grows_as_a_stream_and_ends_as_one_complete_message() -> None:
     async with connected_bot(listening=False) as place:
         thread = ask(place)
-        for view in (running(), running("The pool"), running("The pool is too"), done("The pool is too small.")):
+        early = dataclasses.replace(running(), early=True)
+        for view in (early, running("The pool"), running("The pool is too"), done("The pool is too small.")):
             await place.draw(in_dm(place, view, thread))
         methods = place.slack.calls.methods()
         assert methods.count("chat.startStream") == methods.count("chat.stopStream") == 1

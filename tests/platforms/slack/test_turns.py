@@ -94,6 +94,15 @@ def test_a_turn_that_has_nothing_to_show_yet_says_that_it_works() -> None:
     assert only(a_view(activity="Thinking")) == "  . ◌ Thinking\n[Stop]"
 
 
+def test_a_notification_begins_with_the_words_of_the_answer_or_says_what_is_worked_on() -> None:
+    calls = a_call(1, sample_views.DEPLOYS, StepStatus.DONE, "2 deploys")
+    (working,) = turn_messages(a_view(calls), sample_views.NOW)
+    assert working.text.startswith("Working on “why did checkout 502 after the deploy?”. ✓ github.list_deploys")
+    answered = a_view(calls, a_reply(2, "The **pool** is too small."), status=TurnStatus.DONE)
+    (answer,) = turn_messages(answered, sample_views.NOW)
+    assert answer.text == "The pool is too small. ✓ github.list_deploys 2 deploys"
+
+
 def test_a_reply_that_is_being_written_is_drawn_as_far_as_it_is() -> None:
     assert only(a_view(streaming="**Half** a sent", activity="")) == "*Half* a sent\n[Stop]"
 
