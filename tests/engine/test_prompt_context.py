@@ -282,7 +282,7 @@ def test_what_a_provider_needs_back_goes_along_with_its_answer() -> None:
     ("earlier", "words"),
     [
         (record(status=TurnStatus.CANCELLED), "(I was stopped before I had answered.)"),
-        (record(said(1, "Half an ans"), status=TurnStatus.CANCELLED), "(I was stopped before I had answered.)"),
+        (record(said(1, "Half an ans"), status=TurnStatus.CANCELLED), "Half an ans\n(I was stopped here.)"),
         (record(status=TurnStatus.FAILED), "(I could not answer.)"),
         (record(said(1, " \n"), status=TurnStatus.DONE), "(I gave no answer.)"),
         (record(said(1, ""), status=TurnStatus.DONE), "(I gave no answer.)"),

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest
+from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import ModelStep, Receipt, TurnStatus
 from tests.engine.conftest import EngineHarness, driven_turns, free_slots
@@ -90,8 +90,12 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
     assert len(everything) == MESSAGES
     assert model.twice == set()
     for view in views:
-        replies = [step for step in view.steps if isinstance(step, ModelStep)]
-        assert (view.turn.status, len(replies)) in ((TurnStatus.DONE, 1), (TurnStatus.CANCELLED, 0))
+        stops = [step.stop is StopReason.STOPPED for step in view.steps if isinstance(step, ModelStep)]
+        assert (view.turn.status, stops) in (
+            (TurnStatus.DONE, [False]),
+            (TurnStatus.CANCELLED, []),
+            (TurnStatus.CANCELLED, [True]),
+        )
     await asyncio.wait(tasks, timeout=60)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
     assert driven_turns(engine) == []

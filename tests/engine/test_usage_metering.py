@@ -24,7 +24,7 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import assistant
 from bot.domain.metrics import null_sink
-from bot.domain.turns import Claim, TurnStatus
+from bot.domain.turns import Claim, ModelStep, TurnStatus
 from bot.domain.usage import (
     LimitPeriod,
     LimitScope,
@@ -250,7 +250,9 @@ async def test_a_finished_reply_that_is_stopped_in_the_same_moment_counts_as_its
         await gate.reached.wait()
         await engine.stop(receipt.turn_id, BEN)
         view = await harness.surface.ended(receipt.turn_id)
-    assert (view.turn.status, view.steps) == (TurnStatus.CANCELLED, ())
+    (written,) = view.steps
+    assert isinstance(written, ModelStep)
+    assert (view.turn.status, written.message.text) == (TurnStatus.CANCELLED, "Done.")
     assert await spent(harness) == UsageTotal(1, REAL, unpriced=1)
 
 

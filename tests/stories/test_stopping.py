@@ -37,7 +37,7 @@ async def test_ctrl_c_stops_a_reply_and_a_tool_and_the_next_message_works_and_a_
 
             await terminal.asks("are you there?")
             await terminal.shows("Yes, still here.")
-            assert "stopped before I had answered" in str(model.requests[1].messages)
+            assert "(I was stopped here.)" in str(model.requests[1].messages)
 
             await terminal.asks("print the report")
             await becomes(lambda: office.calls == [("print_report", {})], "the tool was called")
