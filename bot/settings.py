@@ -26,6 +26,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.pins import ReviewPolicy
@@ -292,6 +293,7 @@ class Settings(BaseSettings):
     tool_search: Annotated[ToolSearch, AnyCase] = ToolSearch.AUTO
     mcp_approval_default_policy: Annotated[ApprovalPolicy | None, BeforeValidator(_upper)] = None
     mcp_approval_timeout: Duration = 1800.0
+    approval_notice: Annotated[ApprovalNotice, AnyCase] = ApprovalNotice.MENTION
     policy_file: Path = Path("config/policy.toml")
     system_prompt_file: Path = Path("config/system_prompt.md")
     context_tokens: Windows = ()

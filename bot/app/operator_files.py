@@ -63,8 +63,8 @@ class OperatorFiles:
         for rule in self.unused_rules():
             log.warning("%s is about %r, which is no enabled server", rule.id, rule.server)
         for rule in self.policies.rules:
-            if groups := undeliverable_targets(rule):
-                log.warning("%s: %s cannot be written to, so the card stays in the thread", rule.id, ", ".join(groups))
+            if undeliverable_targets(rule):
+                log.warning("%s: all members cannot be written to, so the card stays in the thread", rule.id)
         for problem in self.secret_grants.problems:
             log.warning("%s: %s", self.secret_grants.source, problem.sentence)
         for warning in (*self.servers.warnings, *self.launches.problems, *self.launches.warnings):

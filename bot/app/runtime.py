@@ -340,6 +340,7 @@ async def open_runtime(
             surfaces,
             rules=services.rules,
             approval_seconds=settings.mcp_approval_timeout,
+            approval_notice=settings.approval_notice,
             instructions=SystemPrompt(files.system_prompt, platform_hint, local_today),
             memory=HistoryBudget(settings.history_tokens, settings.history_tool_steps),
             taint=settings.taint_mode,

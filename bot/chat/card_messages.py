@@ -7,7 +7,7 @@ card. A remote card stands in its channel; a line in the conversation links to i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -23,6 +23,7 @@ from bot.chat.message_model import (
     Confirmation,
     Details,
     Footer,
+    GroupMention,
     Heading,
     Link,
     Mention,
@@ -38,27 +39,32 @@ from bot.chat.message_model import (
     TimeFormat,
     Tone,
 )
-from bot.domain.approvals import Approval, ChannelTarget, Destination, DirectTarget, approval_targets
+from bot.domain.approval_requirements import ApprovalNotice
+from bot.domain.approvals import Approval, Approver, ChannelTarget, Destination, DirectTarget, approval_targets
 from bot.domain.conversations import Author
 from bot.domain.elicitations import Elicitation, ElicitationAction
 from bot.domain.secret_detection import redact
 from bot.domain.turns import StepStatus, ToolStep
 from bot.domain.views import TurnView
 from bot.rendering.approval_card import (
+    APPROVERS_LIMIT,
     ICONS,
     RISKS,
     VIEW_TO_APPROVE,
     ApprovalCard,
     approval_card,
+    approved_by_text,
+    approver_name,
     call_title,
     can_edit,
     earliest_expiry,
     edit_lines,
+    excluded_text,
     format_duration,
     grant_offers,
     headline,
     outcome_parts,
-    signatures,
+    required_approvers_text,
     summary_line,
     withheld_text,
 )
@@ -69,6 +75,10 @@ from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, RunAgainActi
 TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE, FIELDS, WARNING = 180, 70, 400, 240, 120, 120, 700, 300
 """Maximum lengths on a platform with small messages, so that the calls of one card leave room for their arguments."""
 PRIVATE_ANSWER = "the answer is private"
+OPEN_CARD = "Open the card"
+STAYS_HERE = "The approvers get no card of their own: {}."
+MOST_NAMES = 3
+"""Names at the beginning of a notification."""
 DIRECT_CONVERSATION = "a direct conversation"
 _NOT_RUN = frozenset({StepStatus.DENIED, StepStatus.EXPIRED, StepStatus.CANCELLED})
 _WENT_WRONG = frozenset({StepStatus.FAILED, StepStatus.UNKNOWN})
@@ -104,8 +114,9 @@ def approval_messages(
 
     The expiry of an unposted card counts from `now` (epoch seconds).
     """
+    notified: set[str] = set()
     for group in _group_by_target(asking):
-        cards = _cards(group, view, now, calls_a_card)
+        cards = _cards(group, view, now, calls_a_card, notified)
         if _targets_of(group) and _is_pending(group):
             yield _remote_line(cards[0].name, group, view, address)
         else:
@@ -113,13 +124,30 @@ def approval_messages(
 
 
 def remote_cards(view: TurnView, now: float, origin: Span, *, calls_a_card: int) -> Iterator[RemoteCard]:
-    """Yield the remote cards of a turn by channel; `origin` links to its conversation."""
+    """Yield the remote cards of a turn by channel; `origin` links to its conversation. Of several channels the first
+    one notifies. A direct message needs no mention.
+    """
     asked_in = Footer((Text("Asked in "), origin))
     for asking in remote_approvals(view):
-        for card in _cards(asking, view, now, calls_a_card):
+        targets = _targets_of(asking)
+        loudest = next((target for target in targets if isinstance(target, ChannelTarget)), None)
+        for card in _cards(asking, view, now, calls_a_card, set()):
             whole = replace(card, blocks=(*card.blocks, asked_in))
-            for place in _targets_of(asking):
-                yield RemoteCard(card.name, place, replace(whole, name=remote_slot(card.name, place)))
+            for place in targets:
+                notifies = card.notifies if place is loudest else frozenset[str]()
+                yield RemoteCard(
+                    card.name, place, replace(whole, name=remote_slot(card.name, place), notifies=notifies)
+                )
+
+
+def card_slots(view: TurnView, approval_id: str, calls_a_card: int) -> tuple[str, ...]:
+    """Return the slots of the cards of a call, in all of its places; empty if it has none."""
+    entries = [entry for entry in timeline(view) if isinstance(entry, ApprovalEntry)]
+    for group in (group for entry in entries for group in _group_by_target(entry)):
+        for name, calls in _pages(group, calls_a_card):
+            if any(step.approval is not None and step.approval.id == approval_id for step in calls):
+                return tuple(remote_slot(name, target) for target in _targets_of(group)) or (name,)
+    return ()
 
 
 def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) -> Iterator[Message]:
@@ -130,7 +158,9 @@ def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) ->
         if card.offers:
             author = view.turn.author
             blocks = (*open_elicitation(card, author, now), elicitation_buttons(card.offers))
-            yield Message(name, blocks, Tone.PENDING, alert="Answer needed: ", notifies=(author,), asks=True)
+            yield Message(
+                name, blocks, Tone.PENDING, alert="Answer needed: ", notifies=frozenset({author.principal}), asks=True
+            )
         else:
             yield _closed_elicitation(name, card, elicitation)
 
@@ -257,12 +287,33 @@ def elicitation_buttons(offers: Sequence[ElicitationButton]) -> Buttons:
     )
 
 
-def _cards(asking: ApprovalEntry, view: TurnView, now: float, calls_a_card: int) -> tuple[Message, ...]:
-    """Return the cards of calls that were requested together, at most `calls_a_card` in each."""
-    pages = [asking.calls[start : start + calls_a_card] for start in range(0, len(asking.calls), calls_a_card)]
-    return tuple(
-        _card(f"card-{asking.number}" + (f"-{number}" if number else ""), calls, asking.reason, view, now)
-        for number, calls in enumerate(pages)
+def _cards(
+    asking: ApprovalEntry, view: TurnView, now: float, calls_a_card: int, notified: set[str]
+) -> tuple[Message, ...]:
+    """Return the cards of calls that were requested together, at most `calls_a_card` in each. A card notifies the
+    approvers who are not in `notified` yet, and adds them.
+    """
+    cards: list[Message] = []
+    for name, calls in _pages(asking, calls_a_card):
+        notifies = _mentioned(calls) - notified
+        notified |= notifies
+        cards.append(replace(_card(name, calls, asking.reason, view, now), notifies=notifies))
+    return tuple(cards)
+
+
+def _pages(asking: ApprovalEntry, calls_a_card: int) -> Iterator[tuple[str, Sequence[ToolStep]]]:
+    """Yield the name and the calls of each card."""
+    for number, start in enumerate(range(0, len(asking.calls), calls_a_card)):
+        yield f"card-{asking.number}" + (f"-{number}" if number else ""), asking.calls[start : start + calls_a_card]
+
+
+def _mentioned(calls: Sequence[ToolStep]) -> frozenset[str]:
+    """Return the approvers to be mentioned for these calls, whether the calls are decided by now or not."""
+    return frozenset(
+        approver.principal
+        for step in calls
+        if step.approval is not None
+        for approver in step.approval.possible_approvers.with_notice(ApprovalNotice.MENTION)
     )
 
 
@@ -285,7 +336,7 @@ def _card(name: str, calls: Sequence[ToolStep], reason: str, view: TurnView, now
             blocks += _decided_call(step, step.approval, card, view)
     if about and several:
         blocks += [Rule(), *about, *_approve_all(waiting)]
-    alert = "Approval needed: " if waiting else ""
+    alert = f"{_alert(waiting)}: " if waiting else ""
     return Message(name, tuple(blocks), _tone(calls, waiting), alert=alert, asks=bool(waiting))
 
 
@@ -351,12 +402,76 @@ def _requirements(waiting: Sequence[ToolStep], reason: str, now: float) -> tuple
     """Return the model's reason, the requester, the required approvers, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
     why = Text(f"Reason given by the model: “{redact(reason)}”", italic=True, limit=REASON)
-    lines = signatures(approvals)
-    needs = (_SEPARATOR, Text(" · ".join(lines), limit=OUTCOME)) if lines else ()
-    ids = [span for each in approvals for span in (Text(", "), Text(single_line(each.id, 200)[:8], code=True))][1:]
+    needs = _approver_lines(approvals)
+    ids = [span for approval in approvals for span in (Text(", "), Text(single_line(approval.id, 200)[:8], code=True))][
+        1:
+    ]
     asked = (Text("Asked by "), Mention(approvals[0].requested_for))
-    footer = Footer((*asked, *needs, _SEPARATOR, *_expiry(approvals, now), _SEPARATOR, *ids))
-    return (Paragraph((why,)), footer) if reason else (footer,)
+    lines = [span for line in needs for span in (_SEPARATOR, *line)]
+    footer = Footer((*asked, *lines, _SEPARATOR, *_expiry(approvals, now), _SEPARATOR, *ids))
+    notes = dict.fromkeys(approval.possible_approvers.note for approval in approvals)
+    stays = (Footer((Text(STAYS_HERE.format(note), limit=OUTCOME),)) for note in notes if note)
+    return (Paragraph((why,)), footer, *stays) if reason else (footer, *stays)
+
+
+def _approver_lines(approvals: Sequence[Approval]) -> list[Spans]:
+    """Return the required approvers and the approvers so far, each once."""
+    named: dict[Spans, None] = {}
+    texts: dict[str, None] = {}
+    for approval in approvals:
+        if sets := approval.possible_approvers.sets:
+            named[_required_approvers(approval, sets)] = None
+        else:
+            texts[required_approvers_text(approval)] = None
+        texts[approved_by_text(approval)] = None
+    text = " · ".join(filter(None, texts))
+    return [*named, (Text(text, limit=OUTCOME),)] if text else list(named)
+
+
+def _required_approvers(approval: Approval, sets: Sequence[Sequence[Approver]]) -> Spans:
+    requirements = approval.requirements
+    lead = f"needs {requirements.quorum} of " if requirements.say_who else "can be approved by "
+    spans: list[Span] = [Text(lead)]
+    for number, approvers in enumerate(sets):
+        spans += [Text(" and of ")] if number else []
+        spans += _any_of(approvers, approval.requested_for.platform)
+    excluded = excluded_text(approval)
+    return (*spans, Text(excluded)) if excluded else tuple(spans)
+
+
+def _any_of(approvers: Sequence[Approver], platform: str) -> Iterator[Span]:
+    """Yield approvers, those who are notified first; without them at most APPROVERS_LIMIT."""
+    ordered = sorted(approvers, key=lambda approver: approver.notice is ApprovalNotice.NONE)
+    count = max(APPROVERS_LIMIT, sum(approver.notice is not ApprovalNotice.NONE for approver in ordered))
+    for number, approver in enumerate(ordered[:count]):
+        if number:
+            yield Text(" or ")
+        yield _approver_span(approver, platform)
+    if more := len(ordered) - count:
+        yield Text(f" or {more} more" if more > 0 else "")
+
+
+def _approver_span(approver: Approver, platform: str) -> Span:
+    kind, colon, user = approver.principal.partition(":")
+    if not colon:
+        return Text(approver_name(approver))
+    if kind == platform:
+        return Mention(Author(platform, user, approver.name))
+    return GroupMention(approver.principal, approver.name)
+
+
+def _alert(waiting: Sequence[ToolStep]) -> str:
+    """Return the beginning of a notification: who is needed. The call follows it."""
+    approvers = [
+        approver
+        for step in waiting
+        if step.approval is not None
+        for approver in step.approval.possible_approvers.all
+        if approver.principal != step.approval.requested_for.principal
+    ]
+    names = list(dict.fromkeys(map(approver_name, approvers)))
+    more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
+    return f"Approval needed from {' or '.join([*names[:MOST_NAMES], *more])}" if names else "Approval needed"
 
 
 def _expiry(approvals: Sequence[Approval], now: float) -> Spans:
@@ -389,7 +504,14 @@ def _closed_elicitation(name: str, card: ElicitationCard, elicitation: Elicitati
 
 def _remote_line(name: str, asking: ApprovalEntry, view: TurnView, address: CardAddress) -> Message:
     """Return one line for each call: its remote card, or its outcome."""
-    places = _places(name, _targets_of(asking), view.turn.conversation.platform, address)
+    approvers = [
+        approver
+        for step in asking.calls
+        if step.approval is not None
+        for approver in step.approval.possible_approvers.all
+    ]
+    names = {approver.principal.partition(":")[2]: approver.name for approver in approvers}
+    places = _places(name, _targets_of(asking), view.turn.conversation.platform, address, names)
     lines = (Paragraph(_call_line(step, view, places)) for step in asking.calls)
     return Message(name, tuple(lines))
 
@@ -399,7 +521,10 @@ def _call_line(step: ToolStep, view: TurnView, places: Spans) -> Spans:
     return (line, *places) if step.status is StepStatus.AWAITING else (line,)
 
 
-def _places(card: str, places: Sequence[Destination], platform: str, address: CardAddress) -> Spans:
+def _places(
+    card: str, places: Sequence[Destination], platform: str, address: CardAddress, names: Mapping[str, str]
+) -> Spans:
+    """Return where a card is. `names` are those of users by id."""
     spans: list[Span] = []
     for number, place in enumerate(places):
         spans.append(Text(", " if number else " "))
@@ -409,5 +534,5 @@ def _places(card: str, places: Sequence[Destination], platform: str, address: Ca
                 if url := address(remote_slot(card, place)):
                     spans += [Text(" ("), Link(url, "card"), Text(")")]
             case DirectTarget(user):
-                spans += [Text("by "), Mention(Author(platform, user, ""))]
+                spans += [Text("by "), Mention(Author(platform, user, names.get(user, "")))]
     return tuple(spans)

@@ -31,11 +31,19 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A user: a mention where the platform knows the id, the name elsewhere. It notifies only if `Message.notifies` has
-    the user.
+    """A user: a mention if `Message.notifies` has the user, or if it can be shown without a notification; otherwise the
+    name.
     """
 
     user: Author
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMention:
+    """A group or role of users, by its principal. It is shown as `Mention` is."""
+
+    principal: str
+    name: str
 
 
 class TimeFormat(Enum):
@@ -71,7 +79,7 @@ class ChannelLink:
     channel: str
 
 
-Span = Text | Mention | Time | Link | ChannelLink
+Span = Text | Mention | GroupMention | Time | Link | ChannelLink
 Spans = tuple[Span, ...]
 
 
@@ -264,13 +272,13 @@ class Message:
     """One message.
 
     `name` is the same in every delivery of its turn. `tone` is None for a message without a frame. `alert` begins the
-    text of its notification. `notifies` are the users who are notified when it is posted. If `asks` is True, it has
-    buttons that a user needs, so it must not be posted without them.
+    text of its notification. `notifies` are the principals of users and groups who are notified when it is posted, and
+    by no later edit. If `asks` is True, it has buttons that a user needs, so it must not be posted without them.
     """
 
     name: str
     blocks: tuple[Block, ...]
     tone: Tone | None = None
     alert: str = ""
-    notifies: tuple[Author, ...] = ()
+    notifies: frozenset[str] = frozenset()
     asks: bool = False

@@ -466,11 +466,7 @@ class ServerPolicies:
 
 def _undeliverable_warning(rule: Rule) -> str:
     """Return the warning about a card that cannot be sent."""
-    return (
-        " Groups and roles cannot be written to, so the card stays in the thread."
-        if undeliverable_targets(rule)
-        else ""
-    )
+    return " All members cannot be written to, so the card stays in the thread." if undeliverable_targets(rule) else ""
 
 
 def _about(server: VisibleServer | None, tool: str) -> str:

@@ -18,6 +18,16 @@ THREAD = "thread"
 """Destination of the card: the conversation itself."""
 APPROVERS = "approvers"
 """Destination of the card: a direct message to each permitted approver."""
+ADMINISTRATOR = "administrator"
+"""Possible approver of a call for which no approver is named."""
+
+
+class ApprovalNotice(StrEnum):
+    """How a possible approver learns of a call: by a mention on its card, by a direct message, or not at all."""
+
+    MENTION = "mention"
+    PRIVATE = "private"
+    NONE = "none"
 
 
 class OnTimeout(StrEnum):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
+from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalNotice, ApprovalRequirements
 from bot.domain.conversations import Author
 from bot.domain.grants import Scope
 from bot.domain.secret_detection import StoredSecret
@@ -34,6 +34,39 @@ class DecisionType(StrEnum):
 
     APPROVE = "approve"
     DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Approver:
+    """User or group that may approve a call, for display and notices: a principal, MEMBERS or ADMINISTRATOR. `notice`
+    is how the approver learns of the call.
+    """
+
+    principal: str
+    name: str = ""
+    notice: ApprovalNotice = ApprovalNotice.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleApprovers:
+    """Approvers of a call as of its request. One has to be in each of `sets`. `note` is the reason why the card stays
+    in the conversation although the approvers were to get it; empty otherwise.
+    """
+
+    sets: tuple[tuple[Approver, ...], ...] = ()
+    note: str = ""
+
+    @property
+    def all(self) -> tuple[Approver, ...]:
+        """Approvers of all sets, each once."""
+        return tuple({approver.principal: approver for approvers in self.sets for approver in approvers}.values())
+
+    def with_notice(self, notice: ApprovalNotice) -> tuple[Approver, ...]:
+        """Return the approvers who learn of the call in this way."""
+        return tuple(approver for approver in self.all if approver.notice is notice)
+
+
+UNKNOWN_APPROVERS = PossibleApprovers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +94,7 @@ class Approval:
     """Principals of all users that have revised the arguments."""
     requirements: ApprovalRequirements = NO_REQUIREMENTS
     """Requirements as of the request. Later rules can only add to them."""
+    possible_approvers: PossibleApprovers = UNKNOWN_APPROVERS
     approver_names: tuple[str, ...] = ()
     """Names of the users that have approved this revision, in order."""
     remind_in: float | None = None

@@ -100,6 +100,7 @@ class NoticeTarget:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Text to post outside a turn."""
+    """Text to post outside a turn. `card_url` is a link to the card that it is about, empty without one."""
 
     text: str
+    card_url: str = ""

@@ -1,11 +1,12 @@
-"""Approvals: decisions, grants, edits and whole views of calls that await one, and reminders.
+"""Approvals: decisions, grants, edits and whole views of calls that await one, and notices to approvers.
 
 Each operation checks the rights of the member. Possible approvers and the author may edit a call's arguments before its
 approval: they could as well request another call. Guests, external users and bots may not. An edit approves nothing:
 all approvals start again, and under four eyes an editor cannot approve.
 
-An approval gets one reminder, at half of its time, if its requirements want it. Every process that delivers polls for
-due reminders. The database assigns each to one process, at most once: after a crash a reminder is lost, not repeated.
+Approvers are mentioned on the card, or notified in private once it is posted. An approval gets one reminder, at half of
+its time, if its requirements want it. Every process that delivers polls for due notices. The database assigns each to
+one process, at most once: after a crash a notice is lost, not repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
+from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalNotice, ApprovalRequirements
 from bot.domain.approvals import (
     IN_A_FORM,
     WHOLE,
@@ -60,11 +61,12 @@ from bot.domain.secret_detection import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.domain.views import Notice, NoticeTarget
-from bot.engine.policy.authorization import MAX_NOTIFIED_APPROVERS, named_people
 from bot.engine.policy.rules import RuleBook, Rules, check_approver
+from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, named_people
 from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.ports import ApprovalLog, Surface, Toolbox
+from bot.ports.platform import ApproverDirectory
 
 log = logging.getLogger(__name__)
 
@@ -391,8 +393,8 @@ def _invalid_arguments(
     return None
 
 
-class Reminders:
-    """Background loop that sends due reminders to approvers."""
+class ApproverNotices:
+    """Background loop that notifies approvers in private, if they are to be told so, and sends due reminders."""
 
     def __init__(
         self,
@@ -411,18 +413,45 @@ class Reminders:
         """Poll and send until cancelled."""
         while True:
             try:
+                await self.notify()
                 await self.remind()
             except DatabaseUnavailable:
                 pass  # logged by the database
             except Exception:  # an error must not stop later reminders
-                log.exception("due reminders were not sent")
+                log.exception("due notices to approvers were not sent")
             await self._pause(POLL_SECONDS * random.uniform(0.8, 1))  # noqa: S311 - jitter is no secret
+
+    async def notify(self) -> None:
+        """Notify the approvers of posted calls who are to be told in private."""
+        key_prefixes = [surface.key_prefix for surface in self._surfaces]
+        for turn, step in await self._log.take_private_notices(key_prefixes, BATCH) if key_prefixes else ():
+            await self._notify_approvers(turn, step)
 
     async def remind(self) -> None:
         """Send the reminders that are due."""
         key_prefixes = [surface.key_prefix for surface in self._surfaces]
         for turn, step in await self._log.take_reminders(key_prefixes, BATCH) if key_prefixes else ():
             await self._remind_approvers(turn, step)
+
+    async def _notify_approvers(self, turn: Turn, step: ToolStep) -> None:
+        surface = surface_for(self._surfaces, turn.conversation)
+        if surface is None or step.approval is None:
+            return
+        url = await self._card_url(surface, turn, step.approval.id)
+        notice = Notice(_request_text(step, step.approval), url)
+        for approver in step.approval.possible_approvers.with_notice(ApprovalNotice.PRIVATE):
+            target = NoticeTarget(str(turn.conversation), approver.principal.partition(":")[2], private=True)
+            await self._send(surface, target, notice, step.approval)
+
+    async def _card_url(self, surface: object, turn: Turn, approval_id: str) -> str:
+        if not isinstance(surface, ApproverDirectory):
+            return ""
+        view, refs = await self._log.get_view(turn.id), await self._log.get_message_refs(turn.id)
+        try:
+            return await surface.card_url(view, approval_id, refs)
+        except DeliveryFailed as error:
+            log.warning("the card of approval %s has no link: %s", approval_id, error)
+            return ""
 
     async def _remind_approvers(self, turn: Turn, step: ToolStep) -> None:
         surface = surface_for(self._surfaces, turn.conversation)
@@ -436,11 +465,14 @@ class Reminders:
         notice = Notice(_reminder_text(step, step.approval.requested_for, approvers.needed(terms)))
         # Approvers without user ids are groups: remind all users in the card's channels.
         for target in targets or _card_channels(step.approval, turn.conversation):
-            try:
-                async with asyncio.timeout(NOTICE_SECONDS):
-                    await surface.post_notice(target, notice)
-            except (DeliveryFailed, TimeoutError) as error:
-                log.warning("reminder for approval %s was not sent: %s", step.approval.id, error)
+            await self._send(surface, target, notice, step.approval)
+
+    async def _send(self, surface: Surface, target: NoticeTarget, notice: Notice, approval: Approval) -> None:
+        try:
+            async with asyncio.timeout(NOTICE_SECONDS):
+                await surface.post_notice(target, notice)
+        except (DeliveryFailed, TimeoutError) as error:
+            log.warning("notice to an approver of approval %s was not sent: %s", approval.id, error)
 
 
 def _approving_users(approvers: Iterable[frozenset[str]], approval: Approval) -> list[str]:
@@ -455,6 +487,11 @@ def _card_channels(approval: Approval, conversation: ConversationKey) -> list[No
     channels = [target.id for target in approval_targets(approval) if isinstance(target, ChannelTarget)]
     conversations = [replace(conversation, channel=channel, thread="") for channel in channels]
     return [NoticeTarget(str(target)) for target in conversations or [conversation]]
+
+
+def _request_text(step: ToolStep, approval: Approval) -> str:
+    call_name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
+    return f"{approval.requested_for.name} asks for approval of {call_name} ({approval.id[:8]})."
 
 
 def _reminder_text(step: ToolStep, asker: Author, needed: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
+from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import TaintMode
@@ -14,10 +15,11 @@ from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.tools import ToolSearch
 from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView, can_continue
-from bot.engine.approvals import ApprovalService, Reminders
+from bot.engine.approvals import ApprovalService, ApproverNotices
 from bot.engine.elicitation import ElicitationService
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.rules import RuleBook
+from bot.engine.possible_approvers import ApproverResolver
 from bot.engine.prompt.builder import PromptParts
 from bot.engine.prompt.context import NO_INSTRUCTIONS, SystemPrompt
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
@@ -43,10 +45,11 @@ class Engine:
 
     The database row is the state and a wakeup only a hint: every operation writes first and wakes afterwards.
     `instructions` is the system prompt, `memory` the history budget. `approval_seconds` is None if approvals never
-    expire. `on_change` runs when another process may have changed servers, policies or profiles. `taint` is the mode
-    for calls that could send one server's data to another. `refused` holds the tools that model services rejected.
-    `tool_search` sets when models search for tools. `observe` takes metrics. `allow` runs before a turn's first model
-    request and raises LimitReached to reject it. `most_turns` run at the same time. `clock` is monotonic, in seconds.
+    expire; `approval_notice` is how approvers learn of a call. `on_change` runs when another process may have changed
+    servers, policies or profiles. `taint` is the mode for calls that could send one server's data to another. `refused`
+    holds the tools that model services rejected. `tool_search` sets when models search for tools. `observe` takes
+    metrics. `allow` runs before a turn's first model request and raises LimitReached to reject it. `most_turns` run at
+    the same time. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Engine:
         instructions: SystemPrompt = NO_INSTRUCTIONS,
         memory: HistoryBudget = USUAL_MEMORY,
         taint: TaintMode = TaintMode.OFF,
+        approval_notice: ApprovalNotice = ApprovalNotice.MENTION,
         refused: RefusedTools | None = None,
         tool_search: ToolSearch = ToolSearch.AUTO,
         on_change: Callable[[], None] = lambda: None,
@@ -77,7 +81,7 @@ class Engine:
         self._scheduler = Scheduler(turn_log, jobs, pause=pause)
         self._surfaces = surfaces
         members = MemberLookup(surfaces)
-        self._reminders = Reminders(turn_log, surfaces, rules.rules, pause=pause)
+        self._notices = ApproverNotices(turn_log, surfaces, rules.rules, pause=pause)
         self._delivery = ViewDelivery(
             turn_log, surfaces, on_settled=self._wake_turn, observe=observe, pause=pause, clock=clock
         )
@@ -93,6 +97,7 @@ class Engine:
             self._fetch,
             PromptParts(turn_log, pause, self._meters, estimates, instructions, memory, refused or RefusedTools()),
             members.find,
+            ApproverResolver(surfaces, members, approval_notice).resolve,
             taint,
             allow=allow,
             tool_search=tool_search,
@@ -199,7 +204,7 @@ class Engine:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._worker.run(), name="worker")
             group.create_task(self._scheduler.run(), name="schedule")
-            group.create_task(self._reminders.run(), name="reminders")
+            group.create_task(self._notices.run(), name="notices")
             group.create_task(self._meters.run(), name="meters")
 
     async def _ended_call(self, turn_id: str, n: int, ends: Collection[StepStatus]) -> tuple[Turn, ToolStep]:

@@ -108,6 +108,7 @@ class TurnParts:
     fetch: Callable[[ConversationKey, Attachment], Awaitable[bytes]]
     prompts: PromptParts
     member: Callable[[Author, ConversationKey], Awaitable[Member | None]]
+    resolve_approvers: Callable[[ToolStep, Rules], Awaitable[ToolStep]]
     taint: TaintMode = TaintMode.OFF
     allow: Callable[[Turn], Awaitable[None]] = no_limits
     tool_search: ToolSearch = ToolSearch.AUTO
@@ -270,9 +271,9 @@ class TurnRunner:
         turn = self._record.turn
         offered = await self._offer()
         authorizer = await self._authorizer()
-        if turn.question.again:
-            return authorizer.authorize_rerun(1, call, offered, turn.author)
-        return authorizer.authorize(1, call, offered, turn.author)
+        authorize = authorizer.authorize_rerun if turn.question.again else authorizer.authorize
+        step = authorize(1, call, offered, turn.author)
+        return await self._parts.resolve_approvers(step, authorizer.rules)
 
     async def _run_calls(self) -> None:
         """Run all ready calls concurrently. A call approved meanwhile starts at once."""
@@ -373,7 +374,8 @@ class TurnRunner:
                 self._toolbox.create_step(i, call, partial(authorize, i))
                 for i, call in enumerate(message.tool_calls, start=n + 1)
             ]
-            record = await self._log.append(self._claim, reply, calls)
+            resolved = await asyncio.gather(*(self._parts.resolve_approvers(call, authorizer.rules) for call in calls))
+            record = await self._log.append(self._claim, reply, resolved)
             self._streaming, self._activity = "", ""
             self._update(record)
         else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.health import ListenerStatus
@@ -48,3 +49,28 @@ class Surface(Protocol):
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Return the bytes of an attachment."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    """A user or group as its platform knows it now. `members` are the principals of a group's users; None for a user,
+    and for a group whose members the platform does not tell.
+    """
+
+    name: str
+    members: frozenset[str] | None = None
+
+
+@runtime_checkable
+class ApproverDirectory(Protocol):
+    """Optional half of a Surface: it knows the users and groups that rules name, and links to approval cards."""
+
+    async def find_approver(self, principal: str, conversation: ConversationKey) -> DirectoryEntry | None:
+        """Return a user or group by its principal, up to some minutes old. None if it is gone, and for users who may
+        approve nothing: guests, external users and bots. Raises DeliveryFailed.
+        """
+        ...
+
+    async def card_url(self, view: TurnView, approval_id: str, refs: MessageRefs) -> str:
+        """Return the URL of a call's posted card; empty if it has none. Raises DeliveryFailed."""
+        ...

@@ -47,6 +47,9 @@ class TurnViews(Protocol):
     async def get_view(self, turn_id: str) -> TurnView:
         """Return the stored view of a turn. Raises NotFound."""
 
+    async def get_message_refs(self, turn_id: str) -> MessageRefs:
+        """Return the references of the posted messages of a turn."""
+
     async def get_file(self, turn_id: str, file_id: str) -> bytes:
         """Return the bytes of a file that a tool returned in a turn (`StoredFile.id`). Raises NotFound."""
 
@@ -118,6 +121,9 @@ class ApprovalLog(TurnViews, Protocol):
         """Return calls whose approvers are due for a reminder, in conversations with a prefix in `reaches`. Each call
         is returned once, to one process.
         """
+
+    async def take_private_notices(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
+        """Return calls with a posted card whose approvers are to be notified in private, as above."""
 
 
 class ElicitationLog(Protocol):

@@ -8,12 +8,12 @@ as safe to show as those of the card itself. The button of a grant carries only 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.domain.approval_requirements import ASKER, MEMBERS
-from bot.domain.approvals import Approval
+from bot.domain.approval_requirements import ADMINISTRATOR, ASKER, MEMBERS
+from bot.domain.approvals import Approval, Approver
 from bot.domain.argument_edits import ArgumentChange, changed_names
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, Scope, ThreadScope
 from bot.domain.tools import canonical_json
@@ -205,9 +205,27 @@ def required_approvers_text(approval: Approval) -> str:
     asker = single_line(approval.requested_for.name, 60)
     sets = [_one_of([_signer(entry, asker) for entry in sorted(entries)]) for entries in requirements.approvers]
     who = " and of ".join(sets) or "the approvers"
-    editor = single_line(approval.revised_by, 60)
-    others = dict.fromkeys(name for name in (asker, editor) if name) if requirements.four_eyes else {}
-    return f"needs {requirements.quorum} of {who}{', not ' if others else ''}{' or '.join(others)}"
+    return f"needs {requirements.quorum} of {who}{excluded_text(approval)}"
+
+
+def excluded_text(approval: Approval) -> str:
+    """Return the users who may not approve, as the end of the required approvers: `, not Ana`; empty without any."""
+    if not approval.requirements.four_eyes:
+        return ""
+    names = (single_line(name, 60) for name in (approval.requested_for.name, approval.revised_by))
+    others = dict.fromkeys(filter(None, names))
+    return f", not {' or '.join(others)}" if others else ""
+
+
+def approver_name(approver: Approver) -> str:
+    """Return the name of a possible approver."""
+    match approver.principal:
+        case principal if principal == MEMBERS:
+            return "the members here"
+        case principal if principal == ADMINISTRATOR:
+            return "an administrator"
+        case principal:
+            return single_line(approver.name, 60) or single_line(principal.partition(":")[2], 60)
 
 
 def remaining_approvals_text(more: int) -> str:
@@ -221,18 +239,6 @@ def approved_by_text(approval: Approval) -> str:
         return ""
     names = " and ".join(single_line(name, 60) for name in approval.approver_names)
     return f"{len(approval.approver_names)} of {approval.requirements.quorum} approved by {names}"
-
-
-def signatures(approvals: Iterable[Approval]) -> list[str]:
-    """Return the approver lines of cards in one message, each line once."""
-    return list(
-        dict.fromkeys(
-            line
-            for approval in approvals
-            for line in (required_approvers_text(approval), approved_by_text(approval))
-            if line
-        )
-    )
 
 
 def headline(step: ToolStep, card: ApprovalCard) -> str:

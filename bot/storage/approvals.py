@@ -167,6 +167,25 @@ _claim_reminder = (
     .values(reminded_at=now())
     .returning(approvals.c.id)
 )
+_due_notices = (
+    sa.select(approvals.c.id, turns.c.conversation)
+    .join(steps, sa.and_(steps.c.turn_id == approvals.c.turn_id, steps.c.n == approvals.c.n))
+    .join(turns, turns.c.id == approvals.c.turn_id)
+    .where(
+        approvals.c.notify_privately,
+        approvals.c.notified_at.is_(None),
+        approvals.c.posted_at.is_not(None),
+        sa.or_(approvals.c.expires_at.is_(None), approvals.c.expires_at > now()),
+        steps.c.status == StepStatus.AWAITING,
+    )
+    .order_by(approvals.c.posted_at)
+)
+_claim_notice = (
+    approvals.update()
+    .where(approvals.c.id == bindparam("a"), approvals.c.notified_at.is_(None))
+    .values(notified_at=now())
+    .returning(approvals.c.id)
+)
 
 
 class SqlApprovalLog:
@@ -336,21 +355,32 @@ class SqlApprovalLog:
         """Claim the calls whose approvers are due for a reminder, in conversations with one of the prefixes `reaches`.
         Each call is claimed by one process only.
         """
-        due = [
-            row.id for row in connection.execute(_due_reminders) if f"{row.conversation}:".startswith(tuple(reaches))
-        ]
-        # Sorted, because two transactions that claim the same rows could deadlock.
-        claimed = [
-            approval_id
-            for approval_id in sorted(due[:limit])
-            if connection.execute(_claim_reminder, {"a": approval_id}).first() is not None
-        ]
-        return [reminder for approval_id in claimed if (reminder := read_approval(connection, approval_id)) is not None]
+        return _claim_due(connection, _due_reminders, _claim_reminder, reaches, limit)
+
+    @transaction
+    def take_private_notices(
+        self, connection: sa.Connection, reaches: Sequence[str], limit: int
+    ) -> Sequence[tuple[Turn, ToolStep]]:
+        """Claim the posted calls whose approvers are to be notified in private, by the same rule."""
+        return _claim_due(connection, _due_notices, _claim_notice, reaches, limit)
 
     @transaction
     def get_approval(self, connection: sa.Connection, approval_id: str) -> tuple[Turn, ToolStep] | None:
         """Return the turn and the step of an approval."""
         return read_approval(connection, approval_id)
+
+
+def _claim_due(
+    connection: sa.Connection, due: sa.Select[Any], claim: sa.UpdateBase, reaches: Sequence[str], limit: int
+) -> Sequence[tuple[Turn, ToolStep]]:
+    ids = [row.id for row in connection.execute(due) if f"{row.conversation}:".startswith(tuple(reaches))]
+    # Sorted, because two transactions that claim the same rows could deadlock.
+    claimed = [
+        approval_id
+        for approval_id in sorted(ids[:limit])
+        if connection.execute(claim, {"a": approval_id}).first() is not None
+    ]
+    return [call for approval_id in claimed if (call := read_approval(connection, approval_id)) is not None]
 
 
 def _has_viewed(connection: sa.Connection, decision: Decision) -> bool:

@@ -298,6 +298,11 @@ class SqlDeliveryQueue:
         return _read_view(connection, turn_id)
 
     @transaction
+    def get_message_refs(self, connection: sa.Connection, turn_id: str) -> MessageRefs:
+        """Return the references of the posted messages of a turn."""
+        return {row.slot: row.ref for row in connection.execute(_refs, {"turn_id": turn_id})}
+
+    @transaction
     def recent_turns(self, connection: sa.Connection, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         """Return the last turns of a conversation, oldest first."""
         turn_ids = connection.execute(_recent, {"conversation": str(conversation), "limit": limit}).scalars().all()

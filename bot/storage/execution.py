@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.completions import StopReason
 from bot.domain.messages import ToolResult
 from bot.domain.turns import (
@@ -80,6 +81,8 @@ _add_approval = Upsert(
             expires_in=bindparam("expires_in"),
             requirements=bindparam("requirements"),
             remind_in=bindparam("remind_in"),
+            possible_approvers=bindparam("possible_approvers"),
+            notify_privately=bindparam("notify_privately"),
             proposed_secrets=bindparam("proposed_secrets"),
             view_revision=sa.select(deliveries.c.revision + 1)
             .where(deliveries.c.turn_id == bindparam("turn_id"))
@@ -419,6 +422,8 @@ def _approval_row(turn_id: str, step: ToolStep) -> dict[str, Any]:
         "requirements": encode(approval.requirements),
         "proposed_secrets": converter.unstructure(approval.secrets),
         "remind_in": approval.remind_in,
+        "possible_approvers": encode(approval.possible_approvers),
+        "notify_privately": bool(approval.possible_approvers.with_notice(ApprovalNotice.PRIVATE)),
     }
 
 

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.approval_requirements import ApprovalRequirements
-from bot.domain.approvals import Approval
+from bot.domain.approvals import UNKNOWN_APPROVERS, Approval, PossibleApprovers
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import parse_scope
 from bot.domain.messages import ToolResult
@@ -252,6 +252,11 @@ def _read_approval(row: Any, platform: str) -> Approval:
         revised_by=row.approval_revised_by,
         editors=frozenset(row.approval_editors or ()),
         requirements=decode(ApprovalRequirements, row.approval_requirements),
+        possible_approvers=(
+            UNKNOWN_APPROVERS
+            if row.approval_possible_approvers is None
+            else decode(PossibleApprovers, row.approval_possible_approvers)
+        ),
         approver_names=tuple(row.approval_approver_names or ()),
         remind_in=row.approval_remind_in,
         granted=parse_scope(row.granted_scope or "", row.granted_seconds),

@@ -11,8 +11,8 @@ from bot.domain.approvals import Approval, ApprovalPolicy, ChannelTarget, Direct
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import Rule
 from bot.domain.policy_syntax import parse_rule, rule_to_table
-from bot.engine.policy.authorization import MAX_NOTIFIED_APPROVERS, route_approval
 from bot.engine.policy.rules import Approvers
+from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, route_approval
 
 WHERE = ConversationKey("slack", "T1", "C1", "1.1")
 ANA = Author("slack", "U1", "Ana")
@@ -22,7 +22,8 @@ BEN, ZOE = "slack:U2", "slack:U3"
 def going(*deliver: str, configured: Approvers | None = None, **terms: object) -> frozenset[str]:
     """Return the targets of the card of a call that Ana asks for."""
     approval_requirements = ApprovalRequirements(deliver=frozenset(deliver), **terms)  # type: ignore[arg-type]
-    return route_approval(approval_requirements, configured or Approvers(), WHERE, ANA).deliver
+    routed, _ = route_approval(approval_requirements, configured or Approvers(), WHERE, ANA)
+    return routed.deliver
 
 
 def signed_by(*approvers: str) -> tuple[frozenset[str], ...]:

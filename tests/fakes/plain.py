@@ -6,9 +6,9 @@
         asked = plain.say(priya, incidents, f"{plain.bot.mention} why 502?")
         await plain.until(lambda: plain.posted(incidents, asked.id))
 
-Messages are literal text of at most 4,000 characters, apart from mentions (`@<id>`), and carry at most 24 commands:
-texts that the client offers to type. A thread is named by its first message. A nonce makes a post happen once in a
-channel, for good. Events wait until a poll acknowledges them; one that is not acknowledged soon is delivered
+Messages are literal text of at most 4,000 characters, apart from mentions (`@<id>`, `@<&group>`), and carry at most 24
+commands: texts that the client offers to type. A thread is named by its first message. A nonce makes a post happen once
+in a channel, for good. Events wait until a poll acknowledges them; one that is not acknowledged soon is delivered
 again. `fail(route, Fails("code") | TooMany(3) | Answers(500) | Cut() | Lost(), times)` is for trouble.
 """
 
@@ -177,6 +177,7 @@ class FakePlain:
                 web.post("/channels/{channel}/files", self._route(SHARE, self._share)),
                 web.get("/channels/{channel}/messages", self._route("GET /channels/{channel}/messages", self._history)),
                 web.get("/users/{user}", self._route("GET /users/{user}", self._user)),
+                web.get("/groups/{group}", self._route("GET /groups/{group}", self._group)),
                 web.post("/users/{user}/direct", self._route("POST /users/{user}/direct", self._direct)),
                 web.get("/files/{file}", self._route("GET /files/{file}", self._file)),
                 web.post("/events", self._poll),
@@ -397,6 +398,10 @@ class FakePlain:
             "bot": user.is_bot,
             "groups": sorted(user.groups),
         }
+
+    def _group(self, request: web.Request, _body: Json) -> Json:
+        name = request.match_info["group"]
+        return {"name": name, "members": [user.id for user in self.users.values() if name in user.groups]}
 
     def _direct(self, request: web.Request, _body: Json) -> Json:
         user = self.users.get(request.match_info["user"])

@@ -12,7 +12,7 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author
 from bot.domain.turns import StepStatus, ToolRef
-from bot.rendering.approval_card import ApprovalCard, approval_card, format_duration, headline, signatures
+from bot.rendering.approval_card import ApprovalCard, approval_card, format_duration, headline
 from bot.rendering.call_arguments import VALUE_LIMIT, VALUE_LINES, CardArgument
 from bot.rendering.text_safety import strip_control
 from tests.rendering.turns import a_step, an_approval
@@ -197,8 +197,3 @@ def test_a_card_says_who_has_signed_so_far_as_long_as_it_waits() -> None:
     done = drawn(approval, StepStatus.DONE)
     assert (done.signed, done.outcome) == ("", "Approved by Ben and Zoe and Kim")
     assert drawn(an_approval(requirements=ApprovalRequirements(quorum=3))).signed == ""
-
-
-def test_cards_that_are_drawn_together_say_each_line_once() -> None:
-    both = an_approval(requirements=ApprovalRequirements(quorum=2), approver_names=("Ben",))
-    assert signatures([both, both, an_approval()]) == ["needs 2 of the approvers", "1 of 2 approved by Ben"]

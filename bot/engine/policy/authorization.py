@@ -1,7 +1,7 @@
-"""Call authorization: decides if a call runs at once, needs an approval, or is rejected, and who gets its card.
+"""Call authorization: decides if a call runs at once, needs an approval, or is rejected.
 
-The rules are read once per completion, and the result is stored with the call. So is the route: the conversations and
-users that get a remote approval card. Delivery needs no rules.
+The rules are read once per completion, and the result is stored with the call. Who is named and notified is resolved
+afterwards (`bot.engine.possible_approvers`).
 """
 
 from __future__ import annotations
@@ -10,27 +10,24 @@ import dataclasses
 import difflib
 import heapq
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from bot.domain.approval_requirements import APPROVERS, ASKER, NO_REQUIREMENTS, ApprovalRequirements, OnTimeout
+from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements, OnTimeout
 from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
-from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.conversations import Author, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.policies import PolicyResult
-from bot.domain.policy_syntax import is_person
 from bot.domain.secret_detection import stored_secrets
 from bot.domain.secrets import SecretSpan
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep
-from bot.engine.policy.rules import Approvers, Rules
+from bot.engine.policy.rules import Rules
 from bot.engine.policy.taint import UNTAINTED, Taint
 
 APPROVAL_ID_BYTES = 12
 """Random bytes of an approval id. The button that approves all calls of a card has their ids in 100 characters."""
-MAX_NOTIFIED_APPROVERS = 20
-"""Most users who get a remote card. Above that, the card stays in the conversation."""
 
 _MAX_SUGGESTIONS = 3
 _MAX_TOOLS = 1_000
@@ -43,45 +40,6 @@ NOT_ENABLED = "{} is not enabled in this conversation's profile."
 BARRED = "the operator's settings exclude the server of {}. An administrator sees in `/mcp list` which setting."
 WITHHELD = "{} is new or has changed, and an admin has to review it first."
 _SHOWN_OF_UNREADABLE = 500
-
-
-def route_approval(
-    terms: ApprovalRequirements, approvers: Approvers, conversation: ConversationKey, asker: Author
-) -> ApprovalRequirements:
-    """Return the requirements with the targets of remote cards: of the same workspace, without the present channel.
-    Without targets the card stays in the conversation.
-    """
-    if not terms.deliver:
-        return terms
-    channel = f"{conversation.workspace_key}:{conversation.channel}"
-    workspace = f"{conversation.workspace_key}:"
-    channels = {target for target in terms.deliver if target.startswith(workspace) and target != channel}
-    people = _card_recipients(terms, approvers, asker) if APPROVERS in terms.deliver else frozenset()
-    return replace(terms, deliver=frozenset(channels | people))
-
-
-def named_people(
-    approvers: Iterable[frozenset[str]], asker: Author, excluded: frozenset[str] = frozenset()
-) -> list[str]:
-    """Return the users of the author's platform among the approvers, as principals, sorted."""
-    entries = _of_platform(approvers, asker)
-    return sorted(entry for entry in entries - excluded if is_person(entry))
-
-
-def _card_recipients(terms: ApprovalRequirements, approvers: Approvers, asker: Author) -> frozenset[str]:
-    """Return all possible approvers; none if some are not named as users and would never see the card."""
-    approver_sets = terms.approvers or (approvers.approvers | approvers.admins,)
-    people = named_people(approver_sets, asker, frozenset({asker.principal}) if terms.four_eyes else frozenset())
-    if not all(map(is_person, _of_platform(approver_sets, asker))) or not 0 < len(people) <= MAX_NOTIFIED_APPROVERS:
-        return frozenset()
-    return frozenset() if people == [asker.principal] else frozenset(people)
-
-
-def _of_platform(approvers: Iterable[frozenset[str]], asker: Author) -> set[str]:
-    """Return the entries that a user of the author's platform may match, groups and roles included."""
-    entries = {asker.principal if entry == ASKER else entry for entries in approvers for entry in entries}
-    platform = asker.platform
-    return {entry for entry in entries if ":" not in entry or entry.startswith((f"{platform}:", f"{platform}-"))}
 
 
 # -------------------- tool suggestions
@@ -213,7 +171,7 @@ class CallAuthorizer:
             fingerprint=fingerprint(tool, call.arguments),
             requested_for=author,
             expires_in=None if terms.on_timeout is OnTimeout.KEEP else seconds,
-            requirements=route_approval(terms, self.rules.approvers, self.rules.conversation, author),
+            requirements=terms,
             remind_in=seconds / 2 if terms.remind and seconds is not None else None,
             secrets=stored_secrets(call.arguments, partial(self.secret_spans, tool.server_id)),
         )

@@ -2,7 +2,7 @@
 
 Three layers of rules are evaluated together (`bot.engine.policy.evaluation`): those of the operator's file, of the
 admins and of the profile. If none matches, the file's default applies. Rules without effect are found too: a misspelled
-pattern gives a false sense of safety, and a group cannot get a remote card.
+pattern gives a false sense of safety, and all members cannot get a remote card.
 
 `check_approver` runs on every decision, with a freshly looked up member. The data of a button is not trusted. The
 evidence is stored with the decision. `can_approve` is a preview for displays and grants nothing.
@@ -29,7 +29,6 @@ from bot.domain.policies import (
     matches_pattern,
     no_hosts_read,
 )
-from bot.domain.policy_syntax import is_person
 from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
@@ -169,11 +168,13 @@ def unknown_servers(rules: Iterable[Rule], servers: Iterable[str]) -> list[Rule]
 
 
 def undeliverable_targets(rule: Rule) -> list[str]:
-    """Return the approvers that cannot get the remote card that the rule asks for: groups, roles and all members."""
+    """Return the approvers that cannot get the remote card that the rule asks for: all members. The members of a group
+    are known only when the call is requested (`bot.engine.possible_approvers`).
+    """
     if APPROVERS not in rule.requirements.deliver:
         return []
     entries = {approver for approvers in rule.requirements.approvers for approver in approvers}
-    return sorted(entry for entry in entries if entry != ASKER and not is_person(entry))
+    return sorted(entries & {MEMBERS})
 
 
 @dataclass(frozen=True, slots=True)

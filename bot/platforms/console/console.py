@@ -162,7 +162,7 @@ class ConsoleSurface:
         if not audience.conversation.startswith(self._user.reach):
             raise DeliveryFailed("That conversation is not in this terminal.", permanent=True)
         try:
-            self._drawing.notice(notice.text)
+            self._drawing.notice(f"{notice.text} {notice.card_url}".rstrip())
         except OSError as error:
             raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
 

@@ -15,6 +15,7 @@ from bot.chat.message_model import (
     ChannelLink,
     Details,
     Footer,
+    GroupMention,
     Heading,
     Link,
     Mention,
@@ -124,6 +125,8 @@ def _span_text(span: Span) -> str:
             return text.translate(_SIGNS)
         case Mention(user):
             return user.name or user.id
+        case GroupMention(principal, name):
+            return name or principal
         case Time():
             return span.fallback
         case Link(url, text):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from time import time
 
 from bot.chat.cache import TtlCache
-from bot.chat.card_messages import NO_MEMBER, remote_approvals
+from bot.chat.card_messages import NO_MEMBER, card_slots, remote_approvals
 from bot.chat.context import AudiencePolicy
 from bot.chat.message_model import Message
 from bot.chat.message_sender import ChannelMessages, ChannelSender, MessageSender
@@ -31,12 +31,13 @@ from bot.platforms.discord.files import fetch_file
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.markup import escape_to_limit
 from bot.platforms.discord.message_layout import outgoing_message
-from bot.platforms.discord.responders import post_notice
+from bot.platforms.discord.responders import notify_directly, post_notice
 from bot.platforms.discord.rest import API_URL, DiscordApiError, FileUpload, Rest
 from bot.platforms.discord.sending import DiscordMessages
-from bot.platforms.discord.turns import remote_cards, turn_messages
+from bot.platforms.discord.turns import CALLS_A_CARD, address_of, remote_cards, turn_messages
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Leases, Quotas
+from bot.ports.platform import DirectoryEntry
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ToolFile
 
@@ -181,14 +182,25 @@ class DiscordSurface:
         where = ConversationKey.parse(audience.conversation)
         if where.platform != PLATFORM:
             raise DeliveryFailed("That conversation is not in Discord.", permanent=True)
-        place = await direct_channel(self._rest, audience.person) if audience.person else channel_id_of(where)
-        await post_notice(self._rest, place, notice.text)
+        if audience.person:
+            await notify_directly(self._rest, audience.person, notice)
+        else:
+            await post_notice(self._rest, channel_id_of(where), notice.text)
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user with current rights and roles. Raises DeliveryFailed."""
         if author.platform != PLATFORM or conversation.platform != PLATFORM:
             return Member(author, external=True)
         return await self._people.member(author.id, conversation.workspace)
+
+    async def find_approver(self, principal: str, conversation: ConversationKey) -> DirectoryEntry | None:
+        """Return a user or role by its principal; None if it may approve nothing. Raises DeliveryFailed."""
+        return await self._people.find_approver(principal, conversation.workspace)
+
+    async def card_url(self, view: TurnView, approval_id: str, refs: MessageRefs) -> str:
+        """Return the URL of a call's card; empty if it is not posted."""
+        slots = card_slots(view, approval_id, CALLS_A_CARD)
+        return next(filter(None, (address_of(view, refs, slot) for slot in slots)), "")
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Download an attached file. Raises NotFound and DeliveryFailed."""

@@ -24,6 +24,7 @@ from bot.chat.message_model import (
     Details,
     Feedback,
     Footer,
+    GroupMention,
     Heading,
     Link,
     Markdown,
@@ -41,7 +42,7 @@ from bot.chat.message_model import (
 )
 from bot.chat.turn_messages import Answer
 from bot.domain.conversations import Author
-from bot.platforms.discord.channels import PLATFORM
+from bot.platforms.discord.channels import PLATFORM, ROLE
 from bot.platforms.discord.components import (
     DISPLAYED,
     Item,
@@ -74,13 +75,12 @@ _BUTTON_STYLES = {
 
 
 def outgoing_message(message: Message) -> OutgoingMessage:
-    """Return a message as it should be in Discord. It notifies the first user of `notifies` whose id is known."""
+    """Return a message as it should be in Discord. It notifies the users and roles of `notifies`."""
     inside = message_components(message.blocks)
     layout: list[Item] = inside
     if message.tone is not None:
         layout = [discord.ui.Container(*inside, accent_colour=_COLORS[message.tone])]
-    notified = next((user.id for user in message.notifies if _is_known(user)), "")
-    return OutgoingMessage(message.name, items=tuple(layout), asks=message.asks, calls=notified)
+    return OutgoingMessage(message.name, items=tuple(layout), asks=message.asks, calls=message.notifies)
 
 
 def answer_message(answer: Answer) -> OutgoingMessage:
@@ -217,6 +217,9 @@ def _span(span: Span) -> str:
             return _styled(span)
         case Mention(user):
             return mention(user)
+        case GroupMention(principal, name):
+            role = principal.removeprefix(ROLE)
+            return f"<@&{role}>" if role.isdecimal() else escape_to_limit(name or role, NAME)
         case Time(at, time_format):
             return f"<t:{int(at)}:{_TIME_FORMATS[time_format]}>"
         case Link(url, text):

@@ -23,11 +23,13 @@ from typing import Any
 import discord
 
 from bot.chat.actions import ActionEncoder, OpenForm, PendingActions
+from bot.chat.card_messages import OPEN_CARD
 from bot.chat.command_runner import thread_title
 from bot.chat.message_model import Message
 from bot.chat.reply_messages import form_offer
 from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
+from bot.domain.views import Notice
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import channel_id_of, direct_channel, open_thread
 from bot.platforms.discord.command_replies import (
@@ -90,6 +92,18 @@ async def _post_notice(rest: Rest, channel: str, text: str, nonce: str, answerin
             silent=True,
             allowed_mentions=_NOBODY,
             **options,
+        )
+
+
+async def notify_directly(rest: Rest, user: str, notice: Notice) -> None:
+    """Send a notice to a user, with a notification, and with a link to the card that it is about. Raises
+    DeliveryFailed.
+    """
+    channel, text = await direct_channel(rest, user), truncate(escape(notice.text), LONGEST)
+    link = f" [{OPEN_CARD}](<{notice.card_url}>)" if notice.card_url else ""
+    async with rest.request("post a message") as client:
+        await client.get_partial_messageable(int(channel)).send(
+            f"{text}{link}", nonce=_new_nonce(), suppress_embeds=True, allowed_mentions=_NOBODY
         )
 
 

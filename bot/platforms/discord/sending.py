@@ -1,6 +1,6 @@
 """Posts and edits of a turn's messages.
 
-Messages unfurl no links and notify no user, except for the user in `OutgoingMessage.calls` at the first post. The nonce
+Messages unfurl no links and notify no user, except for those in `OutgoingMessage.calls` at the first post. The nonce
 of a post is derived from its turn and name; Discord rejects duplicates within minutes ("Create Message",
 `enforce_nonce`). After that, the channel is searched.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from time import time
 from typing import Any
@@ -18,7 +18,7 @@ import discord
 
 from bot.chat.message_sender import MessageOwner
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.channels import MessageRef, channel_id_of
+from bot.platforms.discord.channels import PLATFORM, ROLE, MessageRef, channel_id_of
 from bot.platforms.discord.components import NONCE, OutgoingMessage, custom_ids, encode
 from bot.platforms.discord.rest import (
     ANSWER_SECONDS,
@@ -61,7 +61,7 @@ class DiscordMessages:
         """Post a message. Discord answers a known nonce with the message as it was posted, which is then edited."""
         channel = message.place or channel_id_of(owner.conversation)
         if replaced:
-            message = replace(message, calls="")  # the user whom it notifies was notified by the first one
+            message = replace(message, calls=frozenset())  # the first one has notified them
         nonce, before = _nonce(owner.id, message.name, *filter(None, [replaced])), MessageRef.parse(replaced)
         answered = before.message if before is not None and before.channel == channel else ""
         try:
@@ -154,12 +154,7 @@ class DiscordMessages:
 
     async def _post(self, channel: str, message: OutgoingMessage, nonce: str, answered: str) -> discord.Message:
         """Post a message, as a reply to the message `answered` if it is given."""
-        options: dict[str, Any] = {"allowed_mentions": _NO_MENTIONS}
-        if message.calls:
-            users = [discord.Object(int(message.calls))]
-            options["allowed_mentions"] = discord.AllowedMentions(
-                everyone=False, users=users, roles=False, replied_user=False
-            )
+        options: dict[str, Any] = {"allowed_mentions": _allowed_mentions(message.calls)}
         if (view := message.view()) is not None:
             options["view"] = view
         if answered:
@@ -195,6 +190,20 @@ class DiscordMessages:
 
     def _is_old(self, ref: MessageRef) -> bool:
         return self._clock() - _made_at(ref.message) > OLD_SECONDS
+
+
+def _allowed_mentions(principals: Iterable[str]) -> discord.AllowedMentions:
+    """Return a permission to notify exactly these users and roles."""
+    users, roles = (
+        [discord.Object(int(number)) for kind, number in map(_split, principals) if kind == wanted]
+        for wanted in (f"{PLATFORM}:", ROLE)
+    )
+    return discord.AllowedMentions(everyone=False, users=users, roles=roles, replied_user=False)
+
+
+def _split(principal: str) -> tuple[str, str]:
+    kind, colon, number = principal.partition(":")
+    return (f"{kind}{colon}", number) if number.isdecimal() else ("", "")
 
 
 def _parse_ref(ref: str) -> MessageRef:

@@ -49,7 +49,7 @@ def message_address(conversation: ConversationKey, ref: MessageRef) -> str:
     return f"{ADDRESS}/{conversation.workspace}/{ref.channel}/{ref.message}"
 
 
-def _address_of(view: TurnView, refs: MessageRefs, slot: str) -> str:
+def address_of(view: TurnView, refs: MessageRefs, slot: str) -> str:
     """Return the URL of a posted message; empty if it is not posted."""
     ref = MessageRef.parse(refs.get(slot, ""))
     return message_address(view.turn.conversation, ref) if ref is not None else ""
@@ -60,7 +60,7 @@ def turn_messages(view: TurnView, now: float, refs: MessageRefs = NO_REFS) -> tu
     (epoch seconds); `refs` are of all posted messages, including remote cards.
     """
     messages = chat_turns.turn_messages(
-        view, now, ANSWER_LIMITS, CALLS_A_CARD, partial(_address_of, view, refs), refs=refs
+        view, now, ANSWER_LIMITS, CALLS_A_CARD, partial(address_of, view, refs), refs=refs
     )
     return tuple(
         answer_message(message) if isinstance(message, Answer) else outgoing_message(message) for message in messages

@@ -22,10 +22,14 @@ from bot.domain.conversations import Author, Member
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import PLATFORM, ROLE
 from bot.platforms.discord.rest import DiscordApiError, Rest
+from bot.ports.platform import DirectoryEntry
 from bot.rendering.text_safety import single_line
 
 NAME_LIMIT = 80
 SERVERS_A_PAGE = 200
+MEMBERS_A_PAGE = 1_000
+MOST_MEMBERS = 10_000
+"""Members of a guild that are listed to find those of a role."""
 RIGHTS = discord.Permissions(administrator=True, manage_guild=True)
 """Permissions that make a member an administrator."""
 
@@ -73,6 +77,7 @@ class UserDirectory:
         self._servers = TtlCache[str, discord.Guild](clock)
         self._homes = TtlCache[str, str](clock)
         self._joined = TtlCache[str, tuple[str, ...]](clock)
+        self._members = TtlCache[str, tuple[Person, ...] | None](clock)
 
     # ------------------------------------------------------------------ servers
 
@@ -128,6 +133,25 @@ class UserDirectory:
         self._people.put((str(member.guild.id), person.id), person)
         return person.member
 
+    async def find_approver(self, principal: str, server: str) -> DirectoryEntry | None:
+        """Return a user or role by its principal, up to five minutes old. None if it is gone, and for users who may
+        approve nothing. The members of a role are known with the Server Members intent, in guilds of up to MOST_MEMBERS
+        members. Raises DeliveryFailed.
+        """
+        if principal.startswith(ROLE):
+            role = principal.removeprefix(ROLE)
+            name = await self.role_name(role, server)
+            return DirectoryEntry(name, await self._members_of(role, server)) if name else None
+        person = await self.person(principal.partition(":")[2], server)
+        return None if person.external or person.bot else DirectoryEntry(person.name)
+
+    async def _members_of(self, role: str, server: str) -> frozenset[str] | None:
+        """Return the principals of a role's members, None if Discord does not tell. Bots are no members here."""
+        members = await self._members.get(server, lambda: self._ask_for_members(server))
+        if members is None:
+            return None
+        return frozenset(person.author.principal for person in members if role in person.roles and not person.external)
+
     # ------------------------------------------------------------------ asking
 
     async def _ask_for_servers(self) -> tuple[str, ...]:
@@ -138,6 +162,23 @@ class UserDirectory:
     async def _ask_for_server(self, server: str) -> discord.Guild:
         async with self._rest.request("look at the server") as client:
             return await client.fetch_guild(int(server), with_counts=False)
+
+    async def _ask_for_members(self, server: str) -> tuple[Person, ...] | None:
+        """Return the members of a guild; None without the intent, and for a large guild."""
+        guild = await self.server(server)
+        members: list[discord.Member] = []
+        try:
+            async with self._rest.request("list the members of a server") as client:
+                for _ in range(MOST_MEMBERS // MEMBERS_A_PAGE):
+                    after = members[-1].id if members else 0
+                    page = await client.http.get_members(guild.id, MEMBERS_A_PAGE, after)
+                    members += (discord.Member(data=entry, guild=guild, state=guild._state) for entry in page)  # noqa: SLF001
+                    if len(page) < MEMBERS_A_PAGE:
+                        return tuple(map(self._person_of, members))
+        except DiscordApiError as error:
+            if not error.permanent:
+                raise
+        return None
 
     async def _ask_for_person(self, user: str, server: str) -> Person:
         if not user.isdecimal():

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from time import time
 
-from bot.chat.card_messages import NO_MEMBER, remote_approvals
+from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, card_slots, remote_approvals
 from bot.chat.context import AudiencePolicy
 from bot.chat.message_model import Message
 from bot.chat.message_sender import ChannelMessages, ChannelSender
@@ -31,10 +31,11 @@ from bot.platforms.slack.markup import defuse_mentions, escape
 from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.sending import SlackMessages, Stream, Streaming, StreamManager, StreamSession, streams
-from bot.platforms.slack.turns import SentCards, remote_cards, turn_messages
+from bot.platforms.slack.turns import CALLS_A_CARD, SentCards, remote_cards, turn_messages
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
 from bot.ports import Quotas
+from bot.ports.platform import DirectoryEntry
 from bot.rendering.timeline import ToolFile
 
 LARGEST_FILE = 20 * 1024 * 1024
@@ -222,6 +223,8 @@ class SlackSurface:
         if where.platform != PLATFORM:
             raise DeliveryFailed("That conversation is not in Slack.", permanent=True)
         text = escape(defuse_mentions(notice.text))
+        if notice.card_url:
+            text = f"{text} <{notice.card_url}|{OPEN_CARD}>"
         quiet = {"unfurl_links": False, "unfurl_media": False}
         thread = where.thread or None
         if audience.person and audience.private:
@@ -239,6 +242,15 @@ class SlackSurface:
         if author.platform != PLATFORM or conversation.platform != PLATFORM:
             return Member(author, external=True)
         return await self._people.member(author.id)
+
+    async def find_approver(self, principal: str, conversation: ConversationKey) -> DirectoryEntry | None:  # noqa: ARG002 - one workspace
+        """Return a user or group by its principal; None if it may approve nothing. Raises DeliveryFailed."""
+        return await self._people.find_approver(principal)
+
+    async def card_url(self, view: TurnView, approval_id: str, refs: MessageRefs) -> str:
+        """Return the permalink of a call's card; empty if it is not posted. Raises DeliveryFailed."""
+        sent = SentCards((await self._api.identity()).url, dict(refs))
+        return next(filter(None, map(sent.address, card_slots(view, approval_id, CALLS_A_CARD))), "")
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Download an attached file. Raises NotFound and DeliveryFailed."""

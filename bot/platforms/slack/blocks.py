@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -68,7 +68,8 @@ class OutgoingMessage:
     """One message of a turn. `name` is the same in every delivery of the turn; `text` is the escaped text of
     notifications and screen readers. Messages are listed in their order in Slack. If `asks` is True, the message has
     buttons that a user needs: it must not be posted without its layout. `place` is its channel, empty for the
-    conversation's.
+    conversation's. `silent` are the blocks without mentions, for a message that replaces another one; empty if there
+    is no difference.
     """
 
     name: str
@@ -76,6 +77,7 @@ class OutgoingMessage:
     text: str
     asks: bool = False
     place: str = ""
+    silent: tuple[Block, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +260,13 @@ def person(user_id: str, name: str = "") -> Element:
     return {"type": "user", "user_id": user_id} if USER_ID.fullmatch(user_id) else words(name or user_id)
 
 
+def user_group(group_id: str, name: str = "") -> Element:
+    """Return a mention of a user group in rich text. An invalid id is shown as text."""
+    if GROUP_ID.fullmatch(group_id):
+        return {"type": "usergroup", "usergroup_id": group_id}
+    return words(name or group_id)
+
+
 def channel(channel_id: str) -> Element:
     """Return a channel link, which shows the name only to users with access."""
     return {"type": "channel", "channel_id": channel_id}
@@ -269,6 +278,7 @@ def link(address: str, text: str) -> Element:
 
 
 USER_ID = re.compile(r"[UW][A-Z0-9]{1,20}")
+GROUP_ID = re.compile(r"S[A-Z0-9]{1,20}")
 
 
 def moment(at: float, fmt: str, otherwise: str) -> Element:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import groupby
 
 from bot.chat.message_model import (
@@ -16,6 +16,7 @@ from bot.chat.message_model import (
     Details,
     Feedback,
     Footer,
+    GroupMention,
     Heading,
     Link,
     Markdown,
@@ -56,13 +57,17 @@ from bot.platforms.slack.blocks import (
     rich_section,
     rich_text,
     small,
+    user_group,
     words,
 )
 from bot.platforms.slack.rich_text import RichTextBuilder
+from bot.platforms.slack.users import GROUP
 from bot.rendering.approval_card import argument_lines
+from bot.rendering.text_safety import single_line
 
 ARGUMENTS_WEIGHT = 5_000
 """Characters of arguments in one message; the calls in it share them."""
+NAME = 80
 _TIME_FORMATS = {TimeFormat.CLOCK: "{time}", TimeFormat.EXPIRY: "{date_short_pretty} at {time}"}
 _BUTTON_STYLES = {
     ButtonStyle.PLAIN: "",
@@ -74,9 +79,9 @@ _BUTTON_STYLES = {
 
 def outgoing_message(message: Message) -> OutgoingMessage:
     """Return a message as it should be in Slack."""
-    blocks = tuple(message_blocks(message.blocks))
-    text = fallback(f"{message.alert}{fallback_text(blocks)}")
-    return OutgoingMessage(message.name, blocks, text, asks=message.asks)
+    blocks, silent = (tuple(message_blocks(message.blocks, who)) for who in (message.notifies, frozenset[str]()))
+    text = fallback(f"{message.alert}{fallback_text(silent)}")
+    return OutgoingMessage(message.name, blocks, text, asks=message.asks, silent=silent)
 
 
 def answer_message(answer: Answer) -> OutgoingMessage:
@@ -93,14 +98,18 @@ def _answer_text(answer: Answer) -> str:
     return "\n".join(filter(None, (first or answer.alert, then)))
 
 
-def message_blocks(blocks: Iterable[MessageBlock]) -> list[Block]:  # noqa: C901 - one case for each kind of block
-    """Return the blocks of a message. Adjacent texts share one rich text block."""
+def message_blocks(  # noqa: C901 - one case for each kind of block
+    blocks: Iterable[MessageBlock], notifies: Container[str] = frozenset()
+) -> list[Block]:
+    """Return the blocks of a message, which mention the principals in `notifies`. Adjacent texts share one rich text
+    block.
+    """
     blocks = tuple(blocks)
     room = ARGUMENTS_WEIGHT // max(sum(isinstance(block, Arguments) for block in blocks), 1)
     builder = RichTextBuilder()
     for is_text, group in groupby(blocks, key=lambda block: isinstance(block, _TEXTS)):
         if is_text:
-            if elements := [element for block in group for element in _elements(block, room)]:
+            if elements := [element for block in group for element in _elements(block, room, notifies)]:
                 builder.block(rich_text(*elements))
             continue
         for block in group:
@@ -122,12 +131,12 @@ def message_blocks(blocks: Iterable[MessageBlock]) -> list[Block]:  # noqa: C901
     return builder.blocks
 
 
-def _elements(block: MessageBlock, arguments_room: int) -> Iterable[Element]:
+def _elements(block: MessageBlock, arguments_room: int, notifies: Container[str]) -> Iterable[Element]:
     match block:
         case Heading(text):
             yield rich_section(words(text, bold=True))
         case Paragraph(spans) | Footer(spans):
-            yield rich_section(*map(span_element, spans))
+            yield rich_section(*(span_element(span, notifies) for span in spans))
         case Details(lines):
             yield rich_section(words("\n".join(lines), italic=True))
         case Quote(text):
@@ -139,14 +148,20 @@ def _elements(block: MessageBlock, arguments_room: int) -> Iterable[Element]:
             return
 
 
-def span_element(span: Span) -> Element:
-    """Return a span as an element of rich text."""
+def span_element(span: Span, notifies: Container[str] = frozenset()) -> Element:
+    """Return a span as an element of rich text. Slack notifies everybody whom a message mentions, so only those in
+    `notifies` are mentioned, and users without a name.
+    """
     match span:
         case Text(text):
             styles = {"bold": span.bold, "italic": span.italic, "strike": span.strike, "code": span.code}
             return words(text, **{name: True for name, chosen in styles.items() if chosen})
         case Mention(user):
-            return person(user.id, user.name)
+            is_mention = user.principal in notifies or not user.name
+            return person(user.id, user.name) if is_mention else words(single_line(user.name, NAME))
+        case GroupMention(principal, name):
+            group = principal.removeprefix(GROUP)
+            return user_group(group, name) if principal in notifies else words(f"@{single_line(name or group, NAME)}")
         case Time(at, time_format, otherwise):
             return moment(at, _TIME_FORMATS[time_format], otherwise)
         case Link(url, text):

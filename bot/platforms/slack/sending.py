@@ -56,8 +56,9 @@ class SlackMessages:
     def __init__(self, api: WebApi) -> None:
         self._api = api
 
-    async def create(self, owner: MessageOwner, message: OutgoingMessage, replaced: str) -> str:  # noqa: ARG002 - metadata, no nonce
-        """Post a message in the thread of its owner, or in its channel."""
+    async def create(self, owner: MessageOwner, message: OutgoingMessage, replaced: str) -> str:
+        """Post a message in the thread of its owner, or in its channel. One that replaces another notifies nobody."""
+        blocks = message.silent if replaced and message.silent else message.blocks
         conversation = owner.conversation
         channel, thread = (
             (message.place, None) if message.place else (conversation.channel, conversation.thread or None)
@@ -70,7 +71,7 @@ class SlackMessages:
             unfurl_media=False,
             metadata={"event_type": EVENT_TYPE, "event_payload": {"turn": owner.id, "slot": message.name}},
             text=_text(message),
-            blocks=list(message.blocks) or None,
+            blocks=list(blocks) or None,
         )
         return str(MessageRef(str(answer.get("channel") or channel), str(answer.get("ts", ""))))
 

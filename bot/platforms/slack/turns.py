@@ -1,7 +1,6 @@
 """Turns as Slack messages: answers, approval cards, elicitations, and cards in other channels.
 
-The card of an elicitation mentions the user who must answer, because Slack notifies when a message with a mention is
-posted, not when it is edited.
+Slack notifies the users whom a message mentions when it is posted, not when it is edited.
 """
 
 from __future__ import annotations

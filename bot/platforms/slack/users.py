@@ -21,7 +21,9 @@ from bot.chat.cache import TtlCache
 from bot.domain.commands import Reply
 from bot.domain.conversations import Author, Member
 from bot.errors import DeliveryFailed
+from bot.platforms.slack.channels import PLATFORM
 from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
+from bot.ports.platform import DirectoryEntry
 from bot.rendering.text_safety import single_line
 
 GROUP = "slack-group:"
@@ -48,7 +50,7 @@ class Person:
     @property
     def author(self) -> Author:
         """Author of messages, as the engine names users."""
-        return Author("slack", self.id, self.name)
+        return Author(PLATFORM, self.id, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,16 @@ class UserDirectory:
                 waited += error.retry_after
                 await self._pause(error.retry_after)
 
+    async def find_approver(self, principal: str) -> DirectoryEntry | None:
+        """Return a user or group by its principal, up to five minutes old. None if it is gone, and for users who may
+        approve nothing. Raises DeliveryFailed.
+        """
+        if principal.startswith(GROUP):
+            group = (await self._cached_groups()).get(principal.removeprefix(GROUP))
+            return None if group is None else DirectoryEntry(group.handle, _principals(group.users))
+        person = await self.person(principal.partition(":")[2])
+        return None if person.guest or person.external or person.bot else DirectoryEntry(person.name)
+
     async def _needs_groups(self) -> bool:
         return bool(self._group_ids | _ids(await self._more_groups()))
 
@@ -152,6 +164,10 @@ class UserDirectory:
 
 def _ids(groups: frozenset[str]) -> frozenset[str]:
     return frozenset(group.removeprefix(GROUP) for group in groups if group.startswith(GROUP))
+
+
+def _principals(users: frozenset[str]) -> frozenset[str]:
+    return frozenset(f"{PLATFORM}:{user}" for user in users)
 
 
 async def _no_groups() -> frozenset[str]:

@@ -31,6 +31,9 @@ approvals = sa.Table(
     sa.Column("requirements", Json, nullable=False),
     sa.Column("remind_in", sa.Double),
     sa.Column("reminded_at", sa.Double),
+    sa.Column("possible_approvers", Json),
+    sa.Column("notify_privately", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("notified_at", sa.Double),
     sa.Column("editors", Json),
     sa.Column("approver_names", Json),
     # Positions and labels of stored secrets in `proposed` and `revised`, never their values.
@@ -41,6 +44,8 @@ approvals = sa.Table(
 )
 _to_remind = sa.text("remind_in is not null and reminded_at is null")
 sa.Index("approvals_to_remind", approvals.c.posted_at, sqlite_where=_to_remind, postgresql_where=_to_remind)
+_to_notify = sa.text("notify_privately and notified_at is null")
+sa.Index("approvals_to_notify", approvals.c.posted_at, sqlite_where=_to_notify, postgresql_where=_to_notify)
 
 decisions = sa.Table(
     "decisions",

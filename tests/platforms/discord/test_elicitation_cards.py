@@ -78,7 +78,7 @@ def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
 > How many, and in which class?
 -# For <@1001> alone · the answer is private · expires <t:1800001800:R>"""
     )
-    assert (slot.asks, slot.calls, colour(slot)) == (True, PRIYA.id, ORANGE)
+    assert (slot.asks, slot.calls, colour(slot)) == (True, frozenset({PRIYA.principal}), ORANGE)
 
 
 def test_its_buttons_say_what_was_asked_and_no_more() -> None:
@@ -131,7 +131,7 @@ def test_afterwards_the_card_says_how_it_ended_calls_nobody_and_has_no_buttons(
 ) -> None:
     slot = only(sample_views.HEARD[name])
     assert (read_out(slot), colour(slot)) == (lines, edge)
-    assert (slot.asks, slot.calls) == (False, "")
+    assert (slot.asks, slot.calls) == (False, frozenset())
     assert slot.name == only(sample_views.INQUIRED).name
 
 

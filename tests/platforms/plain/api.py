@@ -11,6 +11,7 @@ import aiohttp
 
 from bot.domain.conversations import Author, Member
 from bot.errors import DeliveryFailed
+from bot.ports.platform import DirectoryEntry
 
 PLATFORM = "plain"
 GROUP = "plain-group:"
@@ -63,6 +64,11 @@ class PlainApi:
         external = found["external"] or found["bot"]
         groups = frozenset(f"{GROUP}{group}" for group in found["groups"] if not external)
         return Member(Author(PLATFORM, user, found["name"]), groups, found["admin"] and not external, external=external)
+
+    async def group(self, group: str) -> DirectoryEntry:
+        """Return a group."""
+        found = await self.call("GET", f"/groups/{group}")
+        return DirectoryEntry(found["name"], frozenset(f"{PLATFORM}:{user}" for user in found["members"]))
 
     async def direct_channel(self, user: str) -> str:
         """Return the direct channel with a user."""

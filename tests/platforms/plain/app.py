@@ -19,7 +19,7 @@ import aiohttp
 from bot.chat import turn_messages as chat_turns
 from bot.chat.actions import Action, OpenConfirmation, OpenDenyForm, OpenForm, PendingActions, RunPending, decode
 from bot.chat.background_tasks import BackgroundTasks
-from bot.chat.card_messages import NO_MEMBER, decision_buttons, pending_call, remote_cards, without_address
+from bot.chat.card_messages import NO_MEMBER, card_slots, decision_buttons, pending_call, remote_cards, without_address
 from bot.chat.command_runner import CommandRunner
 from bot.chat.context import AudiencePolicy, ChatContext, Lookups, with_card_forms
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
@@ -37,10 +37,11 @@ from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import CountersignError, DeliveryFailed
 from bot.ports import Commands, EngineApi
+from bot.ports.platform import DirectoryEntry
 from bot.rendering.approval_card import approval_card, whole_card
 from bot.rendering.markdown import SizeLimit
 from bot.rendering.timeline import ToolFile
-from tests.platforms.plain.api import PLATFORM, PlainApi, PlainApiError
+from tests.platforms.plain.api import GROUP, PLATFORM, PlainApi, PlainApiError
 from tests.platforms.plain.rendering import LONGEST_TEXT, PlainMessage, command, escape, plain_message
 
 ANSWER_LIMITS = chat_turns.AnswerLimits(SizeLimit(good=2_500, most=3_400, weigh=len), weigh_line=len)
@@ -151,12 +152,22 @@ class PlainSurface:
         if audience.person:
             where = replace(where, channel=await self._api.direct_channel(audience.person), thread="")
         await self._api.call(
-            "POST", f"/channels/{where.channel}/messages", text=escape(notice.text), thread=where.thread
+            "POST", f"/channels/{where.channel}/messages", text=escape(_notice_text(notice)), thread=where.thread
         )
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         is_here = author.platform == conversation.platform == PLATFORM
         return await self._api.member(author.id) if is_here else Member(author, external=True)
+
+    async def find_approver(self, principal: str, _conversation: ConversationKey) -> DirectoryEntry | None:
+        if principal.startswith(GROUP):
+            return await self._api.group(principal.removeprefix(GROUP))
+        member = await self._api.member(principal.partition(":")[2])
+        return None if member.external else DirectoryEntry(member.author.name)
+
+    async def card_url(self, view: TurnView, approval_id: str, refs: MessageRefs) -> str:
+        posted = (refs.get(slot, "") for slot in card_slots(view, approval_id, CALLS_A_CARD))
+        return next((f"https://plain.example/{ref}" for ref in posted if ":" in ref), "")
 
     async def fetch(self, attachment: Attachment) -> bytes:
         return bytes(await self._api.call("GET", f"/files/{attachment.id}"))
@@ -367,6 +378,10 @@ def parse_message(event: dict[str, Any]) -> IncomingMessage:
         mentions=frozenset(re.findall(r"@<(\w+)>", text)) - {BOT},
         files=tuple(Attachment(file["id"], file["name"], "text/plain", file["size"]) for file in event["files"]),
     )
+
+
+def _notice_text(notice: Notice) -> str:
+    return f"{notice.text} {notice.card_url}".rstrip()
 
 
 def _field_text(field: Field) -> str:

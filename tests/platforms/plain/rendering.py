@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ from bot.chat.actions import Action, Approve, ConfirmApproval, FeedbackValue, Se
 from bot.rendering.approval_card import argument_lines
 from bot.rendering.text_columns import columns
 from bot.rendering.text_safety import ELLIPSIS
-from tests.platforms.plain.api import PLATFORM
+from tests.platforms.plain.api import GROUP
 
 LONGEST_TEXT = 3_900
 """Characters, below the service's 4,000."""
@@ -38,9 +38,9 @@ class PlainMessage:
 def plain_message(message: model.Message) -> PlainMessage:
     """Return a message as it should be here. Arguments take the room that the rest leaves."""
     arguments = sum(isinstance(block, model.Arguments) for block in message.blocks)
-    used = sum(len(_text(block, 0)) + 1 for block in message.blocks)
+    used = sum(len(_text(block, 0, message.notifies)) + 1 for block in message.blocks)
     room = (LONGEST_TEXT - used) // max(arguments, 1)
-    text = "\n".join(filter(None, (_text(block, room) for block in message.blocks)))
+    text = "\n".join(filter(None, (_text(block, room, message.notifies) for block in message.blocks)))
     commands = tuple(_commands(message.blocks))[:MOST_COMMANDS]
     return PlainMessage(message.name, text[:LONGEST_TEXT], commands, message.asks)
 
@@ -50,12 +50,14 @@ def escape(text: str) -> str:
     return text.replace("@<", "@\N{WORD JOINER}<")
 
 
-def _text(block: model.Block, room: int) -> str:  # noqa: PLR0911 - one case for each kind of block
+def _text(  # noqa: PLR0911 - one case for each kind of block
+    block: model.Block, room: int, notifies: Container[str]
+) -> str:
     match block:
         case model.Heading(text) | model.Markdown(text) | model.Code(text):
             return escape(text)
         case model.Paragraph(spans) | model.Footer(spans):
-            return "".join(map(_span, spans))
+            return "".join(_span(span, notifies) for span in spans)
         case model.Details(lines) | model.Caption(lines):
             return "\n".join(map(escape, lines))
         case model.Table(headings, rows):
@@ -70,12 +72,16 @@ def _text(block: model.Block, room: int) -> str:  # noqa: PLR0911 - one case for
             return ""
 
 
-def _span(span: model.Span) -> str:
+def _span(span: model.Span, notifies: Container[str]) -> str:
     match span:
         case model.Text(text):
             return escape(text)
         case model.Mention(user):
-            return f"@<{user.id}>" if user.platform == PLATFORM else escape(user.name)
+            is_mention = user.principal in notifies or not user.name
+            return f"@<{user.id}>" if is_mention else escape(user.name)
+        case model.GroupMention(principal, name):
+            group = principal.removeprefix(GROUP)
+            return f"@<&{group}>" if principal in notifies else escape(name or group)
         case model.Time(at):
             return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
         case model.Link(url, text):

@@ -1,0 +1,255 @@
+"""Possible approvers of a call: who is named on its card, who is notified and how, and who gets a card of their own.
+
+Resolved when the call is requested, and stored with it, so that delivery needs no rules and every delivery shows the
+same card. A group of up to MOST_MEMBERS_NAMED users stands for them, a larger one is notified as the group. Rights are
+checked at the decision (`bot.engine.policy.rules`), not here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from bot.domain.approval_requirements import (
+    ADMINISTRATOR,
+    APPROVERS,
+    ASKER,
+    MEMBERS,
+    ApprovalNotice,
+    ApprovalRequirements,
+)
+from bot.domain.approvals import Approval, Approver, DecisionType, NotAllowed, PossibleApprovers
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.policy_syntax import is_person
+from bot.domain.turns import ToolStep
+from bot.engine.policy.rules import Approvers, Rules, check_approver
+from bot.engine.view_delivery import MemberLookup, surface_for
+from bot.errors import CountersignError
+from bot.ports import Surface
+from bot.ports.platform import ApproverDirectory, DirectoryEntry
+
+log = logging.getLogger(__name__)
+
+MAX_NOTIFIED_APPROVERS = 20
+"""Most users who are notified of a call or get a card of their own. Above that, the card stays in the conversation."""
+MOST_MEMBERS_NAMED = 5
+LOOKUP_SECONDS = 10.0
+
+ALL_MEMBERS = "all members may approve"
+TOO_MANY = f"{{}} people may approve, and a card goes directly to at most {MAX_NOTIFIED_APPROVERS}"
+UNTOLD = "the members of {} are unknown here"
+
+GroupMembers = Mapping[str, frozenset[str] | None]
+"""Principals of the members of groups; None for a group whose members are unknown."""
+NO_GROUPS: GroupMembers = {}
+
+
+def route_approval(
+    terms: ApprovalRequirements,
+    approvers: Approvers,
+    conversation: ConversationKey,
+    asker: Author,
+    groups: GroupMembers = NO_GROUPS,
+) -> tuple[ApprovalRequirements, str]:
+    """Return the requirements with the targets of remote cards: of the same workspace, without the present channel.
+    Without targets the card stays in the conversation. The text is the reason why the approvers get no card of their
+    own although they were to; empty otherwise.
+    """
+    if not terms.deliver:
+        return terms, ""
+    channel = f"{conversation.workspace_key}:{conversation.channel}"
+    workspace = f"{conversation.workspace_key}:"
+    channels = {target for target in terms.deliver if target.startswith(workspace) and target != channel}
+    people, note = frozenset[str](), ""
+    if APPROVERS in terms.deliver:
+        people, note = _card_recipients(terms, approvers, asker, groups)
+    return replace(terms, deliver=frozenset(channels | people)), note
+
+
+def named_people(
+    approvers: Iterable[frozenset[str]], asker: Author, excluded: frozenset[str] = frozenset()
+) -> list[str]:
+    """Return the users of the author's platform among the approvers, as principals, sorted."""
+    return sorted(entry for entry in _of_platform(approvers, asker) - excluded if is_person(entry))
+
+
+def _card_recipients(
+    terms: ApprovalRequirements, approvers: Approvers, asker: Author, groups: GroupMembers
+) -> tuple[frozenset[str], str]:
+    """Return all possible approvers; none, with the reason, if some would never see the card."""
+    entries = _of_platform(_recipient_sets(terms, approvers), asker)
+    if MEMBERS in entries:
+        return frozenset(), ALL_MEMBERS
+    group_entries = sorted(entry for entry in entries if not is_person(entry))
+    if unknown := [group for group in group_entries if groups.get(group) is None]:
+        return frozenset(), UNTOLD.format(", ".join(unknown))
+    people = {entry for entry in entries if is_person(entry)}.union(*(groups[group] or () for group in group_entries))
+    people -= {asker.principal} if terms.four_eyes else set()
+    if len(people) > MAX_NOTIFIED_APPROVERS:
+        return frozenset(), TOO_MANY.format(len(people))
+    return (frozenset(), "") if people <= {asker.principal} else (frozenset(people), "")
+
+
+def _recipient_sets(terms: ApprovalRequirements, approvers: Approvers) -> tuple[frozenset[str], ...]:
+    return terms.approvers or (approvers.approvers | approvers.admins,)
+
+
+def _of_platform(approvers: Iterable[frozenset[str]], asker: Author) -> set[str]:
+    """Return the entries that a user of the author's platform may match, groups and roles included."""
+    entries = {asker.principal if entry == ASKER else entry for entries in approvers for entry in entries}
+    platform = asker.platform
+    return {entry for entry in entries if ":" not in entry or entry.startswith((f"{platform}:", f"{platform}-"))}
+
+
+class ApproverResolver:
+    """Resolves the possible approvers of requested calls. `notice` is how users are notified."""
+
+    def __init__(self, surfaces: Sequence[Surface], members: MemberLookup, notice: ApprovalNotice) -> None:
+        self._surfaces = surfaces
+        self._members = members
+        self._notice = notice
+
+    async def resolve(self, step: ToolStep, rules: Rules) -> ToolStep:
+        """Return a call that awaits approval with its possible approvers, and with the targets of its cards."""
+        if step.approval is None:
+            return step
+        return replace(step, approval=await self._resolve(step.approval, rules))
+
+    async def _resolve(self, approval: Approval, rules: Rules) -> Approval:
+        terms, asker, conversation = approval.requirements, approval.requested_for, rules.conversation
+        sets = [
+            _of_platform((entries,), asker)
+            for entries in terms.approvers or (rules.approvers.approvers or rules.approvers.admins,)
+        ]
+        wanted = set().union(*sets)
+        if APPROVERS in terms.deliver:
+            wanted |= _of_platform(_recipient_sets(terms, rules.approvers), asker)
+        entries = await self._look_up(wanted, conversation)
+        small = {group for group, entry in entries.items() if entry is not None and _is_small(entry)}
+        members = {user for group in small for user in _members_of(entries[group])}
+        entries |= await self._look_up(members - entries.keys(), conversation)
+        groups = {principal: entry.members for principal, entry in entries.items() if entry is not None}
+        routed, note = route_approval(terms, rules.approvers, conversation, asker, groups)
+        excluded = {asker.principal} if terms.four_eyes else set[str]()
+        named = _intersected([_named(entries, chosen, small, excluded) for chosen in sets])
+        if not any(named):
+            named = (await self._unnamed(approval, rules),)
+        silent = {asker.principal, *routed.deliver}
+        alone = not terms.four_eyes and terms.quorum == 1 and await self._is_in_each(asker, named, groups, conversation)
+        possible = PossibleApprovers(
+            _with_notices(named, ApprovalNotice.NONE if alone else self._notice, silent), _readable(note, entries)
+        )
+        return replace(approval, requirements=routed, possible_approvers=possible)
+
+    async def _unnamed(self, approval: Approval, rules: Rules) -> tuple[Approver, ...]:
+        """Return the approver of a call for which none is named: the asker, if they may, else an administrator."""
+        asker = approval.requested_for
+        member = await self._members.find(asker, rules.conversation)
+        if member is not None:
+            result = check_approver(rules.approvers, approval.requirements, member, DecisionType.APPROVE, asker=asker)
+            if not isinstance(result, NotAllowed):
+                return (Approver(asker.principal, asker.name),)
+        return (Approver(ADMINISTRATOR),)
+
+    async def _is_in_each(
+        self,
+        asker: Author,
+        named: Sequence[Sequence[Approver]],
+        groups: GroupMembers,
+        conversation: ConversationKey,
+    ) -> bool:
+        """Return True if the asker is in each set of approvers."""
+        matches = {asker.principal, MEMBERS}
+        matches |= {group for group, members in groups.items() if members and asker.principal in members}
+        missing = [approvers for approvers in named if not matches & {each.principal for each in approvers}]
+        untold = [group for group, members in groups.items() if members is None and not is_person(group)]
+        if not missing or not untold:
+            return not missing
+        member = await self._members.find(asker, conversation)
+        roles = frozenset() if member is None else member.roles
+        return all(roles & {approver.principal for approver in approvers} for approvers in missing)
+
+    async def _look_up(
+        self, principals: Collection[str], conversation: ConversationKey
+    ) -> dict[str, DirectoryEntry | None]:
+        """Return what the platform knows of these users and groups; of one that it does not answer for, the name is
+        unknown.
+        """
+        wanted = sorted(principal for principal in principals if ":" in principal)[: 2 * MAX_NOTIFIED_APPROVERS]
+        directory: object = surface_for(self._surfaces, conversation)
+        if not isinstance(directory, ApproverDirectory):
+            return {principal: DirectoryEntry(principal.partition(":")[2]) for principal in wanted}
+        known = directory
+
+        async def look_up(principal: str) -> DirectoryEntry | None:
+            try:
+                async with asyncio.timeout(LOOKUP_SECONDS):
+                    return await known.find_approver(principal, conversation)
+            except (CountersignError, TimeoutError) as error:
+                log.warning("approver %s was not looked up: %s", principal, error or "the platform does not answer")
+                return DirectoryEntry("")
+
+        return dict(zip(wanted, await asyncio.gather(*map(look_up, wanted)), strict=True))
+
+
+def _is_small(entry: DirectoryEntry) -> bool:
+    return entry.members is not None and len(entry.members) <= MOST_MEMBERS_NAMED
+
+
+def _members_of(entry: DirectoryEntry | None) -> frozenset[str]:
+    return entry.members or frozenset() if entry is not None else frozenset()
+
+
+def _named(
+    entries: Mapping[str, DirectoryEntry | None], chosen: Collection[str], small: Collection[str], excluded: set[str]
+) -> tuple[Approver, ...]:
+    """Return the approvers of one set, users first. Members stand for a small group. Users who are gone are missing."""
+    users = {principal for principal in chosen if is_person(principal)}
+    users = users.union(*(_members_of(entries[principal]) for principal in chosen if principal in small)) - excluded
+    groups = [principal for principal in chosen if not is_person(principal) and principal not in small]
+    unknown = DirectoryEntry("")
+    return tuple(
+        Approver(principal, entry.name)
+        for principal in (*sorted(users), *sorted(groups))
+        if (entry := entries.get(principal, unknown)) is not None
+    )
+
+
+def _intersected(sets: Sequence[tuple[Approver, ...]]) -> tuple[tuple[Approver, ...], ...]:
+    """Return one set of the users who are in each, if all sets are of users."""
+    if len(sets) < 2 or not all(is_person(approver.principal) for approvers in sets for approver in approvers):
+        return tuple(sets)
+    common = set.intersection(*({approver.principal for approver in approvers} for approvers in sets))
+    return (tuple(approver for approver in sets[0] if approver.principal in common),) if common else tuple(sets)
+
+
+def _with_notices(
+    sets: Sequence[Sequence[Approver]], notice: ApprovalNotice, silent: Collection[str]
+) -> tuple[tuple[Approver, ...], ...]:
+    """Return the approvers with their notices. A large group is mentioned even where users are told in private."""
+
+    def notice_of(principal: str) -> ApprovalNotice:
+        if principal in silent or ":" not in principal:
+            return ApprovalNotice.NONE
+        return notice if is_person(principal) or notice is ApprovalNotice.NONE else ApprovalNotice.MENTION
+
+    told = [approver.principal for approvers in sets for approver in approvers]
+    told = [principal for principal in dict.fromkeys(told) if notice_of(principal) is not ApprovalNotice.NONE]
+    notified = frozenset(told[:MAX_NOTIFIED_APPROVERS])
+    return tuple(
+        tuple(
+            replace(approver, notice=notice_of(approver.principal)) if approver.principal in notified else approver
+            for approver in approvers
+        )
+        for approvers in sets
+    )
+
+
+def _readable(note: str, entries: Mapping[str, DirectoryEntry | None]) -> str:
+    """Return a note with the names of groups."""
+    for principal, entry in entries.items():
+        if entry is not None and entry.name and not is_person(principal):
+            note = note.replace(principal, f"@{entry.name}")
+    return note
