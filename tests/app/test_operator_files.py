@@ -54,13 +54,13 @@ def test_a_file_from_an_editor_that_marks_utf8_is_read(folder: Path) -> None:
     assert prompt(folder / "prompt.md") == "Be useful."
 
 
-def test_a_card_that_is_sent_to_groups_is_warned_of(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    rule = '[[rules]]\npolicy = "ASK_USER"\napprovers = ["slack-group:S1", "slack:U1"]\ndeliver = "approvers"\n'
+def test_a_card_that_is_sent_to_all_members_is_warned_of(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rule = '[[rules]]\npolicy = "ASK_USER"\napprovers = ["members", "slack:U1"]\ndeliver = "approvers"\n'
     (folder / "policy.toml").write_text(rule, encoding="utf-8")
     settings = read_settings(policy_file="policy.toml")
     read_operator_files(settings).warn(settings)
     (said,) = [record.getMessage() for record in caplog.records if "written to" in record.getMessage()]
-    assert said == "policy.toml:1: slack-group:S1 cannot be written to, so the card stays in the thread"
+    assert said == "policy.toml:1: all members cannot be written to, so the card stays in the thread"
 
 
 def test_a_file_that_is_no_toml_is_refused_with_the_line(folder: Path) -> None:

@@ -102,12 +102,10 @@ async def test_what_cannot_be_used_is_said_and_nothing_is_set(line: str, said: s
     assert not held.policies.kept
 
 
-async def test_a_rule_that_sends_cards_to_groups_is_kept_and_says_that_they_cannot_be_written_to() -> None:
+async def test_a_rule_that_sends_cards_to_all_members_is_kept_and_says_that_they_cannot_be_written_to() -> None:
     held = command_harness()
-    reply = await held.ask(
-        "mcp policy set notes add ask --approver test-group:g --approver test:ana --deliver approvers"
-    )
-    assert "Groups and roles cannot be written to, so the card stays in the thread." in reply.text
+    reply = await held.ask("mcp policy set notes add ask --approver members --approver test:ana --deliver approvers")
+    assert "All members cannot be written to, so the card stays in the thread." in reply.text
     assert only_rule(held).requirements.deliver == {"approvers"}
     await held.ask("mcp policy set notes add ask --deliver thread")
     assert only_rule(held).requirements.deliver == frozenset()

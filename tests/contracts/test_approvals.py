@@ -10,16 +10,18 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
+from bot.domain.approval_requirements import ApprovalNotice, ApprovalRequirements, OnTimeout
 from bot.domain.approvals import (
     AlreadyDecided,
     Approval,
+    Approver,
     ApproverEvidence,
     Decided,
     Decision,
     DecisionType,
     MoreApprovalsNeeded,
     Portion,
+    PossibleApprovers,
     Revision,
     StaleRevision,
     ViewRequired,
@@ -264,6 +266,38 @@ async def test_of_many_processes_that_look_at_once_one_reminds(harness: Harness)
     if isinstance(harness, PostgresHarness):
         logs = [harness.another() for _ in range(4)]
     results = await asyncio.gather(*(log.take_reminders([""], 8) for log in logs))
+    assert sum(len(each) for each in results) == 1
+
+
+# ------------------------------------------------------------------ private notices
+
+IN_PRIVATE = PossibleApprovers(((Approver("test:ben", "Ben", ApprovalNotice.PRIVATE), Approver("members")),), "a note")
+
+
+async def test_approvers_are_notified_in_private_once_as_soon_as_the_card_is_posted(harness: Harness) -> None:
+    claim = await waiting(harness, possible_approvers=IN_PRIVATE)
+    assert await harness.log.take_private_notices([""], 8) == [], "there is no card to link to yet"
+    await posted(harness, claim)
+    assert await harness.log.take_private_notices(["test:elsewhere:"], 8) == []
+    ((turn, step),) = await harness.log.take_private_notices([f"{HALL.workspace_key}:"], 8)
+    assert step.approval is not None
+    assert (turn.id, step.approval.possible_approvers) == (claim.turn_id, IN_PRIVATE)
+    log = await harness.restart()
+    assert await log.take_private_notices([""], 8) == []
+
+
+async def test_nobody_is_notified_in_private_of_what_is_decided_or_mentioned(harness: Harness) -> None:
+    mentioned = PossibleApprovers(((Approver("test:ben", "Ben", ApprovalNotice.MENTION),),))
+    await posted(harness, await waiting(harness, possible_approvers=mentioned))
+    assert await harness.log.take_private_notices([""], 8) == []
+
+
+async def test_of_many_processes_that_look_at_once_one_notifies(harness: Harness) -> None:
+    await posted(harness, await waiting(harness, possible_approvers=IN_PRIVATE))
+    logs = [harness.log] * 4
+    if isinstance(harness, PostgresHarness):
+        logs = [harness.another() for _ in range(4)]
+    results = await asyncio.gather(*(log.take_private_notices([""], 8) for log in logs))
     assert sum(len(each) for each in results) == 1
 
 

@@ -79,6 +79,21 @@ def test_a_channel_that_is_named_beside_approvers_who_cannot_be_written_to_still
     assert going(APPROVERS, "slack:T1:C9", approvers=signed_by("slack-group:S1")) == {"slack:T1:C9"}
 
 
+def of_group(members: set[str] | None, **terms: object) -> tuple[frozenset[str], str]:
+    """Return the targets of a card that goes to the members of a group, and why it goes nowhere."""
+    requirements = ApprovalRequirements(signed_by(BEN, "slack-group:S1"), deliver=frozenset({APPROVERS}), **terms)  # type: ignore[arg-type]
+    groups = {"slack-group:S1": None if members is None else frozenset(members)}
+    routed, note = route_approval(requirements, Approvers(), WHERE, ANA, groups)
+    return frozenset(routed.deliver), note
+
+
+def test_the_members_of_a_group_get_the_card_up_to_the_limit() -> None:
+    assert of_group({ZOE, "slack:U1"}, four_eyes=True) == (frozenset({BEN, ZOE}), "")
+    many = {f"slack:U{n}" for n in range(10, 10 + MAX_NOTIFIED_APPROVERS)}
+    assert of_group(many) == (frozenset(), "21 people may approve, and a card goes directly to at most 20")
+    assert of_group(None) == (frozenset(), "the members of slack-group:S1 are unknown here")
+
+
 def test_what_was_asked_for_says_where_its_card_is() -> None:
     terms = ApprovalRequirements(deliver=frozenset({"slack:T1:C9", BEN}))
     assert approval_targets(Approval("a", 1, "print", ANA, None, requirements=terms)) == (

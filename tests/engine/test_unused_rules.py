@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.approval_requirements import APPROVERS, ASKER, ApprovalRequirements
+from bot.domain.approval_requirements import APPROVERS, ASKER, MEMBERS, ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool
@@ -41,10 +41,10 @@ def test_a_rule_is_a_stranger_if_no_server_is_called_so() -> None:
     assert [rule.server for rule in unknown_servers(rules, ["notes", "mail"])] == ["ntoes"]
 
 
-def test_a_card_that_is_sent_to_its_approvers_reaches_people_and_no_groups() -> None:
-    approvers = (frozenset({"slack:T1:U1", ASKER, "slack-group:S1"}), frozenset({"slack-group:S2"}))
+def test_a_card_that_is_sent_to_its_approvers_reaches_people_and_groups_and_not_all_members() -> None:
+    approvers = (frozenset({"slack:T1:U1", ASKER, "slack-group:S1"}), frozenset({MEMBERS}))
     terms = ApprovalRequirements(approvers, deliver=frozenset({APPROVERS}))
-    assert undeliverable_targets(Rule(DENY, requirements=terms)) == ["slack-group:S1", "slack-group:S2"]
+    assert undeliverable_targets(Rule(DENY, requirements=terms)) == [MEMBERS]
     elsewhere = ApprovalRequirements(approvers, deliver=frozenset({"slack:T1:C9"}))
     assert undeliverable_targets(Rule(DENY, requirements=elsewhere)) == [], (
         "the card goes to a place, and everybody there sees it"

@@ -152,6 +152,15 @@ FEATURES = (
         ),
     ),
     Feature(
+        "A card names and mentions its approvers, once; or tells them in private",
+        terminal="only names them",
+        tests=(
+            "test_an_approver_who_never_wrote_in_the_thread_is_mentioned_on_the_card_and_only_there",
+            "test_a_group_of_six_is_mentioned_as_the_group_and_one_of_five_as_its_members",
+            "test_approvers_are_told_in_private_with_a_link_or_not_at_all",
+        ),
+    ),
+    Feature(
         "An old, forged or foreign button decides nothing, and its user reads why",
         terminal="it has no buttons",
         tests=(

@@ -37,7 +37,10 @@ class DiscordTeam(Team):
         return self.discord.user(name, admin=True, pending=True)
 
     def group(self, name: str, *members: User) -> str:
-        return f"discord-role:{self.discord.role(name, *members).id}"
+        return f"discord-role:{self.discord.role(name, *members, mentionable=True).id}"
+
+    def tell_members(self) -> None:
+        self.discord.app.guild_members = True
 
     def leave(self, group: str, member: User) -> None:
         self.discord.take(member, self.discord.guild.roles[group.partition(":")[2]])

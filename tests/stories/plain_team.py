@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ class PlainTeam(Team):
         for member in members:
             member.groups.add(name)
         return f"plain-group:{name}"
+
+    def tell_members(self) -> None:
+        """The service always does."""
 
     def leave(self, group: str, member: User) -> None:
         member.groups.discard(group.partition(":")[2])
@@ -130,7 +134,8 @@ class PlainTeam(Team):
         return set().union(*(self.called(message) for message in self.plain.posted(self.channel)))
 
     def called(self, message: Message) -> set[str]:
-        return {user.id for user in self.plain.users.values() if user.mention in message.text}
+        groups = set(re.findall(r"@<&([\w-]+)>", message.text))
+        return groups | {user.id for user in self.plain.users.values() if user.mention in message.text}
 
     def fetched(self) -> set[str]:
         return set()

@@ -41,8 +41,12 @@ class SlackTeam(Team):
     def group(self, name: str, *members: User) -> str:
         return f"slack-group:{self.slack.group(name, *members).id}"
 
+    def tell_members(self) -> None:
+        """The service always does."""
+
     def leave(self, group: str, member: User) -> None:
-        self.slack.workspace.groups[group.partition(":")[2]].users.remove(member.id)
+        user_group, users = self.slack.workspace.groups[group.partition(":")[2]], self.slack.workspace.users
+        self.slack.change_group(user_group, *(users[user] for user in user_group.users if user != member.id))
 
     def part(self, person: User) -> None:
         person.deleted = True

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Author, ConversationKey
@@ -84,6 +85,7 @@ class Team(ABC):
     approval_seconds: float = 1800.0
     early_seconds: float = 4.0
     """Seconds in which a turn posts nothing unless a user must act."""
+    approval_notice: ApprovalNotice = ApprovalNotice.MENTION
     pause: Callable[[float], Awaitable[None]] = briskly
     commands: Commands = field(default_factory=ScriptedCommands)
     server: str = ""
@@ -105,6 +107,7 @@ class Team(ABC):
                 rules=RuleBook(self._policies(), self.approvers),
                 approval_seconds=self.approval_seconds,
                 early_seconds=self.early_seconds,
+                approval_notice=self.approval_notice,
                 pause=self.pause,
             )
             tasks = [asyncio.create_task(engine.run())]
@@ -148,6 +151,10 @@ class Team(ABC):
     @abstractmethod
     def group(self, name: str, *members: Any) -> str:
         """A group or role as settings name it."""
+
+    @abstractmethod
+    def tell_members(self) -> None:
+        """From now on the platform tells the bot who is in a group, where that is a switch."""
 
     @abstractmethod
     def leave(self, group: str, member: Any) -> None:

@@ -104,7 +104,7 @@ async def test_what_two_have_to_sign_does_not_run_when_one_signs_twice_with_a_re
     place.rule(TWO_SIGN)
     async with place.terminal("--conversation", "shared", columns=160) as terminal:
         await terminal.asks("add a note: buy milk")
-        await card(terminal, "needs 2 of console:ada or console:lee or console:owner")
+        await card(terminal, "needs 2 of ada or lee or owner")
         terminal.press("y")
         await terminal.shows("▌ Approved. 1 more approval is needed.", "Waiting for an approval…")
         assert place.notes == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.domain.approval_requirements import APPROVERS, ApprovalRequirements
+from bot.domain.approval_requirements import APPROVERS, MEMBERS, ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
 from bot.engine.policy.rules import Approvers
@@ -111,12 +111,13 @@ async def test_somebody_who_has_left_since_the_card_was_sent_to_them_signs_nothi
     assert team.toolbox.calls == []
 
 
-async def test_approvers_who_are_groups_cannot_be_written_to_so_the_card_stays_in_the_thread(team: Team) -> None:
+async def test_all_members_cannot_be_written_to_so_the_card_stays_in_the_thread_and_says_so(team: Team) -> None:
     lee = team.person("Lee")
-    prepared(team, APPROVERS, approvers=(frozenset({team.group("ops", lee), team.principal(lee)}),))
+    prepared(team, APPROVERS, approvers=(frozenset({MEMBERS, team.principal(lee)}),))
     async with team.at_work():
         talk = team.ask("file it")
         card = await team.card(talk)
+        assert "The approvers get no card of their own: all members may approve." in team.words(card)
         await team.press(lee, card, "Approve")
         await team.reads(talk, "Over.")
     assert team.messages_in(team.direct(lee)) == []

@@ -1,0 +1,135 @@
+"""Approvers of a team learn that they are needed: on the card or in private, once, on every platform."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bot.domain.approval_requirements import APPROVERS, ApprovalNotice, ApprovalRequirements
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.policies import Rule
+from tests.fakes.parts import ask_for, call, say, tool
+from tests.stories.team import Talk, Team
+
+SEND = "bank__send"
+
+
+def payments(team: Team, *approvers: str, **terms: object) -> None:
+    """Payments need one of these approvers; the model asks for one."""
+    requirements = ApprovalRequirements((frozenset(approvers),) if approvers else (), **terms)  # type: ignore[arg-type]
+    team.rules = (Rule(ApprovalPolicy.ASK_USER, server="bank", requirements=requirements, id="policy.toml:1"),)
+    team.toolbox.add(tool(SEND))
+    team.model.script = [ask_for(call(SEND, to="Ben")), say("Sent.")]
+
+
+def calls_of(team: Team, talk: Talk, who: str) -> int:
+    """How many messages where the answer is have notified this user or group."""
+    return sum(who in team.called(message) for message in team.messages(talk))
+
+
+def reads(team: Team, message: object) -> str:
+    """The text of a message on one line."""
+    return " ".join(team.words(message).split())
+
+
+def is_named(team: Team, message: object, person: Any) -> bool:
+    """Is this user named, however the platform writes a user?"""
+    return any(name in team.words(message) for name in (person.id, "Ada", "ada"))
+
+
+async def test_an_approver_who_never_wrote_in_the_thread_is_mentioned_on_the_card_and_only_there(team: Team) -> None:
+    ada = team.person("Ada")
+    payments(team, team.principal(team.sam), team.principal(ada), quorum=2)
+    async with team.at_work():
+        talk = team.ask("pay Ben")
+        card = await team.card(talk)
+        assert team.called(card) == {team.sam.id, ada.id}
+        assert "needs 2 of" in reads(team, card)
+        await team.press(team.sam, card, "Approve")
+        await team.until(lambda: "1 of 2 approved by" in team.words(card))
+    async with team.at_work():
+        await team.press(ada, card, "Approve")
+        await team.reads(talk, "Sent.")
+    assert calls_of(team, talk, ada.id) <= 1, "an edit and another process notify nobody again"
+    assert team.messages_in(team.direct(ada)) == []
+
+
+async def test_a_card_names_an_administrator_where_nobody_is_named_and_the_asker_may_not(team: Team) -> None:
+    payments(team)
+    async with team.at_work():
+        card = await team.card(team.ask("pay Ben"))
+        assert "can be approved by an administrator" in reads(team, card)
+        assert team.called(card) == set()
+
+
+async def test_askers_who_may_approve_their_call_alone_are_named_and_nobody_is_disturbed(team: Team) -> None:
+    ada = team.person("Ada")
+    payments(team, team.principal(team.sam), team.principal(ada))
+    async with team.at_work():
+        card = await team.card(team.ask("pay Ben", by=team.sam))
+        assert is_named(team, card, ada)
+        assert team.called(card) == set()
+
+
+async def test_under_four_eyes_the_others_are_mentioned_and_the_asker_is_not(team: Team) -> None:
+    ada = team.person("Ada")
+    payments(team, team.principal(team.sam), team.principal(ada), four_eyes=True)
+    async with team.at_work():
+        assert team.called(await team.card(team.ask("pay Ben", by=team.sam))) == {ada.id}
+
+
+async def test_a_group_of_six_is_mentioned_as_the_group_and_one_of_five_as_its_members(team: Team) -> None:
+    team.tell_members()
+    people = [team.person(f"Approver {number}") for number in range(6)]
+    large, small = team.group("finance", *people), team.group("board", *people[:5])
+    payments(team, large)
+    async with team.at_work():
+        assert team.called(await team.card(team.ask("pay Ben"))) == {large.partition(":")[2]}
+    payments(team, small)
+    async with team.at_work():
+        assert team.called(await team.card(team.ask("pay Ben"))) == {person.id for person in people[:5]}
+
+
+@pytest.mark.parametrize("notice", [ApprovalNotice.PRIVATE, ApprovalNotice.NONE])
+async def test_approvers_are_told_in_private_with_a_link_or_not_at_all(team: Team, notice: ApprovalNotice) -> None:
+    ada = team.person("Ada")
+    team.approval_notice = notice
+    payments(team, team.principal(ada))
+    async with team.at_work():
+        talk = team.ask("pay Ben")
+        card = await team.card(talk)
+        assert team.called(card) == set()
+        assert is_named(team, card, ada)
+        if notice is ApprovalNotice.PRIVATE:
+            await team.hears(ada, "asks for approval of bank.send")
+    async with team.at_work():
+        await team.press(ada, card, "Approve")
+        await team.reads(talk, "Sent.")
+    direct = [team.words(message) for message in team.messages_in(team.direct(ada))]
+    assert len(direct) == (notice is ApprovalNotice.PRIVATE)
+    assert all("https://" in text or "Open the card" in text for text in direct)
+
+
+async def test_a_card_goes_directly_to_each_member_of_a_group(team: Team) -> None:
+    team.tell_members()
+    ada, lee = team.person("Ada"), team.person("Lee")
+    payments(team, team.group("finance", ada, lee), deliver=frozenset({APPROVERS}))
+    async with team.at_work():
+        talk = team.ask("pay Ben")
+        await team.card_in(team.direct(ada))
+        card = await team.card_in(team.direct(lee))
+        assert team.called(card) == set(), "a direct message notifies by itself"
+        await team.press(lee, card, "Approve")
+        await team.reads(talk, "Sent.")
+    assert team.toolbox.names == [SEND]
+
+
+async def test_the_card_says_why_a_group_above_the_limit_gets_no_cards_of_its_own(team: Team) -> None:
+    team.tell_members()
+    people = [team.person(f"Approver {number}") for number in range(21)]
+    payments(team, team.group("everyone-in-finance", *people), deliver=frozenset({APPROVERS}))
+    async with team.at_work():
+        card = await team.card(team.ask("pay Ben"))
+        assert "21 people may approve" in team.words(card)
+    assert team.messages_in(team.direct(people[0])) == []
