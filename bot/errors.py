@@ -1,40 +1,37 @@
-"""The errors that somebody handles differently, and nothing else.
+"""Exceptions: one class for each error that is handled in its own way.
 
-    CountersignError              anything this program raises on purpose: a cause and a fix
-    ├── SettingsError             the environment or a configuration file says something that cannot be used
+    CountersignError              base class, with a cause and a fix
+    ├── SettingsError             invalid environment or configuration file
     ├── DatabaseError             the database cannot be used at all
-    │   ├── DatabaseUnavailable   for now: away, restarting, locked
-    │   │   └── DatabaseUnwritable  the same: it answers, and takes no writes
+    │   ├── DatabaseUnavailable   for now: unreachable, restarting, locked
+    │   │   └── DatabaseUnwritable  the same: it answers, but accepts no writes
     │   └── DatabaseHeld          another process claims turns on this SQLite file
-    ├── NotFound                  what was named does not exist, or is not this person's to see
-    ├── Conflict                  what was to be changed is not what it was any more, or a name is taken
+    ├── NotFound                  the entity is missing, or hidden from this user
+    ├── Conflict                  the entity was changed meanwhile, or a name is taken
     ├── SecretUnavailable         a secret cannot be opened or read: wrong key, missing variable or file
-    ├── QueueFull                 a message was not accepted: too many of its author's are queued
-    ├── ServerTrouble             an MCP server did not do what an admin asked of it
+    ├── QueueFull                 a message was not accepted: too many turns of its author are queued
+    ├── ServerTrouble             an operation on an MCP server failed
     ├── ModelError                the language model gave no answer
-    │   ├── ModelUnavailable      for now: busy, unreachable, cut off; `retry_after` seconds if it said so
-    │   ├── LimitReached          it was not asked: a limit on tokens or money is used up
-    │   └── ModelRejected         for good: key, model name or request refused, perhaps for one `tool`
-    │       ├── ContextTooLong    what was sent does not fit in: the same conversation, made shorter, would
-    │       │   └── SmallerWindow another model would answer, and takes less: what is sent is to be made for that one
-    │       └── ModelBarred       its service lets the bot in no more: another model would answer
-    ├── DeliveryFailed            a platform did not take a drawing; `retry_after` seconds, or `permanent`
-    └── TurnInterrupted           the turn is no longer this task's to drive
-        ├── LostLease             another process owns it now: write nothing
-        └── Stopped               a person stopped it: start nothing new
+    │   ├── ModelUnavailable      for now: busy, unreachable, cut off; `retry_after` in seconds, or None
+    │   ├── LimitReached          no request: a limit on tokens or money is reached
+    │   └── ModelRejected         for good: key, model name or request rejected, perhaps because of one `tool`
+    │       ├── ContextTooLong    the prompt is too long
+    │       │   └── SmallerWindow the fallback model needs a shorter prompt
+    │       └── ModelBarred       the service rejects the key or the model: another one may answer
+    ├── DeliveryFailed            a platform rejected a request; `retry_after` in seconds, or `permanent`
+    └── TurnInterrupted           the task must end its work on the turn
+        ├── LostLease             another process owns the turn: write nothing
+        └── Stopped               a user stopped the turn: start nothing new
 
 A failing tool is not an error but a result that the model reads. Vendor errors stop at their adapter and are
-chained as causes. Messages are for people: never a secret, never a traceback.
+chained as causes. Messages are for users: they contain no secret and no traceback.
 """
 
 from __future__ import annotations
 
 
 class CountersignError(Exception):
-    """Something went wrong and a person can do something about it.
-
-    `cause` is one sentence that says what happened, `fix` one that says what to do (may be empty).
-    """
+    """Base class. `cause` is a sentence with the failure, `fix` an imperative (may be empty)."""
 
     def __init__(self, cause: str, fix: str = "") -> None:
         super().__init__(cause)
@@ -51,7 +48,7 @@ class CountersignError(Exception):
 
 
 class SettingsError(CountersignError):
-    """The environment or a configuration file holds something that cannot be used."""
+    """The environment or a configuration file is invalid."""
 
 
 class DatabaseError(CountersignError):
@@ -59,11 +56,11 @@ class DatabaseError(CountersignError):
 
 
 class DatabaseUnavailable(DatabaseError):
-    """The database is away for now: gone, restarting, locked."""
+    """The database is unavailable for now: unreachable, restarting, locked."""
 
 
 class DatabaseUnwritable(DatabaseUnavailable):
-    """The database answers and takes no writes. `reason` says why, without its name: such as "its disk is full"."""
+    """The database answers, but accepts no writes. `reason` is without its name, such as "its disk is full"."""
 
     def __init__(self, cause: str, fix: str = "", *, reason: str) -> None:
         super().__init__(cause, fix)
@@ -79,7 +76,7 @@ class NotFound(CountersignError):
 
 
 class Conflict(CountersignError):
-    """The entity was changed meanwhile, or a name is taken. `field` is the one with the error."""
+    """The entity was changed meanwhile, or a name is taken. `field` is the field with the error."""
 
     def __init__(self, cause: str, fix: str = "", *, field: str = "") -> None:
         super().__init__(cause, fix)
@@ -87,7 +84,7 @@ class Conflict(CountersignError):
 
 
 class SecretUnavailable(CountersignError):
-    """A secret cannot be opened or read: the wrong key, a missing variable or file. Never holds the secret."""
+    """A secret cannot be read: wrong key, missing variable or file. The message never contains the secret."""
 
 
 class QueueFull(CountersignError):
@@ -107,7 +104,7 @@ class QueueFull(CountersignError):
 
 
 class ServerTrouble(CountersignError):
-    """An MCP server did not do what an admin asked of it."""
+    """An operation on an MCP server failed."""
 
 
 class ModelError(CountersignError):
@@ -127,8 +124,8 @@ class LimitReached(ModelError):
 
 
 class ModelRejected(ModelError):
-    """The model will not answer this request however often it is sent: key, model name, size, content. `tool` is the
-    name of the tool whose definition it does not take, if that is why.
+    """The model rejects this request permanently: key, model name, size, content. `tool` names the tool with a rejected
+    definition, if that is the reason.
     """
 
     def __init__(self, cause: str, fix: str = "", *, tool: str = "") -> None:
@@ -137,24 +134,22 @@ class ModelRejected(ModelError):
 
 
 class ContextTooLong(ModelRejected):
-    """The transcript is longer than the model or its service takes: less of it would be taken."""
+    """The prompt is longer than the model or its service accepts. A shorter one may succeed."""
 
 
 class SmallerWindow(ContextTooLong):
-    """The model gave no answer, and the one that stands in for it takes less: it is to be asked with a request that is
-    made for it. The cause is why the first gave none.
+    """The model gave no answer, and its fallback has a smaller context window: build a request for the fallback. The
+    cause is the failure of the first model.
     """
 
 
 class ModelBarred(ModelRejected):
-    """The service will answer nothing at all: it refuses the key, wants to be paid, or has no such model. Another one
-    may answer the same request.
-    """
+    """The service rejects the key, requires payment, or lacks the model. Another model may answer the same request."""
 
 
 class DeliveryFailed(CountersignError):
-    """A platform rejected a request: try again after `retry_after` seconds, or never if `permanent`. `details` are the
-    vendor's words: the log and the doctor have them, texts for users do not.
+    """A platform rejected a request: try again after `retry_after` seconds, or never if `permanent`. `details` is
+    the vendor's text, for the log and the doctor only.
     """
 
     def __init__(
@@ -173,23 +168,23 @@ class DeliveryFailed(CountersignError):
 
     @property
     def detailed_cause(self) -> str:
-        """The cause with the vendor's words."""
+        """The cause with the vendor's text."""
         return f"{self.cause} ({self.details})" if self.details else self.cause
 
 
 class TurnInterrupted(CountersignError):
-    """The turn is no longer this task's to drive."""
+    """The task must end its work on the turn."""
 
 
 class LostLease(TurnInterrupted):
-    """Another process owns the turn now: write nothing, draw nothing."""
+    """Another process owns the turn now: write nothing, deliver nothing."""
 
     def __init__(self, turn_id: str) -> None:
         super().__init__(f"turn {turn_id} is owned by another process now")
 
 
 class Stopped(TurnInterrupted):
-    """A person stopped the turn: start nothing new."""
+    """A user stopped the turn: start nothing new."""
 
     def __init__(self, turn_id: str) -> None:
         super().__init__(f"turn {turn_id} was stopped")

@@ -24,43 +24,41 @@ _SHORT = 12
 Subject = Literal["turn", "conversation", "request"]
 """Context fields of a log line."""
 
-_NOTHING: Mapping[Subject, str] = MappingProxyType({})
-_about: ContextVar[Mapping[Subject, str]] = ContextVar("about", default=_NOTHING)
+_NO_CONTEXT: Mapping[Subject, str] = MappingProxyType({})
+_context: ContextVar[Mapping[Subject, str]] = ContextVar("about", default=_NO_CONTEXT)
 
 
 @contextlib.contextmanager
 def in_context(*, turn: str = "", conversation: str = "", request: str = "") -> Iterator[None]:
-    """Every line of the block, and of tasks that are started in it, says what it is about. What is left out, or empty,
-    stays as it was around the block.
-    """
+    """Add fields to all log lines of the block and of tasks that start in it. Empty fields keep their outer value."""
     named: dict[Subject, str] = {"turn": turn, "conversation": conversation, "request": request}
-    token = _about.set({**_about.get(), **{subject: name for subject, name in named.items() if name}})
+    token = _context.set({**_context.get(), **{subject: name for subject, name in named.items() if name}})
     try:
         yield
     finally:
-        _about.reset(token)
+        _context.reset(token)
 
 
 @contextlib.contextmanager
 def out_of_context() -> Iterator[None]:
-    """Lines of the block, and of tasks that are started in it, are about nothing: what outlives a turn is not its."""
-    token = _about.set(_NOTHING)
+    """Remove all fields from log lines of the block and of tasks that start in it, for tasks that outlive a turn."""
+    token = _context.set(_NO_CONTEXT)
     try:
         yield
     finally:
-        _about.reset(token)
+        _context.reset(token)
 
 
 class _TextLines(logging.Formatter):
-    """A line for people; what it is about comes last, shortened: ids are random, and their beginning is enough."""
+    """Formatter of text lines, with shortened context fields at the end."""
 
     def __init__(self) -> None:
         super().__init__(_TEXT)
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
-        about = " ".join(f"{subject}={_shortened(subject, name)}" for subject, name in _about.get().items())
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - name of the overridden method
+        fields = " ".join(f"{subject}={_shortened(subject, name)}" for subject, name in _context.get().items())
         line = super().formatMessage(record)
-        return f"{line} [{about}]" if about else line
+        return f"{line} [{fields}]" if fields else line
 
 
 def _shortened(subject: Subject, name: str) -> str:
@@ -68,7 +66,7 @@ def _shortened(subject: Subject, name: str) -> str:
 
 
 class _JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, what it is about, and the traceback if there is one."""
+    """Formatter of one JSON object a line: time, level, logger, message, context fields and traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, str] = {
@@ -77,14 +75,14 @@ class _JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        entry |= {str(subject): name for subject, name in _about.get().items()}
+        entry |= {str(subject): name for subject, name in _context.get().items()}
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)
 
 
 class _Redacted(logging.Formatter):
-    """Another formatter's line without secrets: message, traceback and all."""
+    """Formatter that redacts the line and traceback of another formatter."""
 
     def __init__(self, inner: logging.Formatter, redact: Callable[[str], str]) -> None:
         super().__init__()
@@ -104,10 +102,10 @@ def log_to_stderr(level: str, style: str) -> None:
 
 
 def log_to_file(level: str, path: Path) -> None:
-    """Log to a file that is kept below two megabytes: a terminal chat shows the conversation and nothing else."""
+    """Log to a file of at most two megabytes, for the terminal chat, which shows only the conversation."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
-    # What comes from elsewhere may hold half a character; a log line about it must not fail.
+    # Foreign text may contain lone surrogates, which must not make a log line fail.
     handler = logging.handlers.RotatingFileHandler(
         path, maxBytes=_MEGABYTE, backupCount=1, encoding="utf-8", errors="backslashreplace", delay=True
     )
@@ -116,7 +114,7 @@ def log_to_file(level: str, path: Path) -> None:
 
 
 def redact_logs(redact: Callable[[str], str]) -> None:
-    """From now on no line leaves without having gone through `redact`, which may learn secrets later."""
+    """Apply `redact` to all later lines."""
     for handler in logging.getLogger().handlers:
         inner = handler.formatter or _TextLines()
         handler.setFormatter(_Redacted(inner.inner if isinstance(inner, _Redacted) else inner, redact))
@@ -128,6 +126,6 @@ def _install(handler: logging.Handler, level: str) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.upper())
-    # Client libraries tell every request at `info`; ours are the interesting lines.
+    # Client libraries log every request at `info`.
     for chatty in ("alembic", "httpx2", "httpcore2", "mcp", "openai", "anthropic", "asyncio"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))

@@ -1,6 +1,6 @@
-"""Errors of settings, each with the name, the value, the expected form and an example.
+"""Messages about invalid settings, each with the name, the value, the expected form and an example.
 
-The expected form follows from the description of the setting; a value that may be a secret is never repeated.
+A value that may be a secret is never repeated.
 """
 
 from __future__ import annotations
@@ -19,23 +19,27 @@ _LONGEST_SHOWN = 60
 _SECRET_ENDINGS = ("_key", "_url", "_password", "_token", "_secret")
 _RUN = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
 _KEY = re.compile(r"[0-9a-fA-F]{32,}|(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z]).*")
-"""A run of letters that is written like a key: one may stand in a line that is not its own."""
+"""Run of letters that looks like a key."""
 _BY_VALIDATOR = "value_error"
 """Error type of pydantic for an exception of a validator, replaced by a sentence."""
 _PREFIX = "Value error, "
 
 
 def format_error(error: ErrorDetails, fields: Mapping[str, FieldInfo]) -> str:
-    """One complaint of pydantic about one of these settings, in our words."""
+    """Return an error of pydantic about a setting as a sentence."""
     name = str(error["loc"][0])
-    wrong = redact(error["msg"].removeprefix(_PREFIX)) if error["type"] == _BY_VALIDATOR else _wanted(fields.get(name))
+    wrong = (
+        redact(error["msg"].removeprefix(_PREFIX))
+        if error["type"] == _BY_VALIDATOR
+        else _expected_form(fields.get(name))
+    )
     if name.endswith(_SECRET_ENDINGS):
         return f"{name.upper()}: {wrong}"
     return f"{name.upper()} is {format_value(error['input'])}: {wrong}"
 
 
 def format_value(value: Any) -> str:
-    """A value as it was written, the beginning of it if it is long, with dots for what looks like a secret."""
+    """Return a value in quotes, truncated to _LONGEST_SHOWN characters, with dots in place of possible keys."""
     written = repr(_RUN.sub(_unless_key, redact(value)) if isinstance(value, str) else value)
     return written if len(written) <= _LONGEST_SHOWN else f"{written[:_LONGEST_SHOWN]}…"
 
@@ -44,7 +48,7 @@ def _unless_key(run: re.Match[str]) -> str:
     return MASK if _KEY.fullmatch(run[0]) else run[0]
 
 
-def _wanted(field: FieldInfo | None) -> str:
+def _expected_form(field: FieldInfo | None) -> str:
     """Return the expected form: `write a whole number from 1 to 65535, such as 5432`."""
     if field is None:
         return "it cannot be used"
@@ -80,7 +84,7 @@ def _bounds(field: FieldInfo) -> str:
 
 
 def _choices(annotation: Any) -> Iterator[str]:
-    """The words that stand for themselves: those of a Literal or an Enum, optional or not."""
+    """Yield the values of a Literal or an Enum, also inside a union."""
     if get_origin(annotation) is Literal:
         yield from map(str, get_args(annotation))
     elif isinstance(annotation, type) and issubclass(annotation, Enum):

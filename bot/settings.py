@@ -1,7 +1,7 @@
-"""Everything that comes from the environment, in one class. Read by the composition root and the command line only.
+"""Settings from the environment, for the composition root and the command line only.
 
-Names are the contract of docs/configuration.md. `.env` in the working folder and the files in SETTINGS_FOLDER are read
-too: the environment wins over `.env`, and both win over the files.
+Names and syntax are those of docs/configuration.md. The environment wins over `.env` in the working folder, and both win
+over the files in SETTINGS_FOLDER.
 """
 
 from __future__ import annotations
@@ -40,11 +40,9 @@ from bot.setting_errors import format_error, format_value
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST_DAYS = 366
 _LARGEST_FILE = 64 * 1024
-"""Bytes of a file in SETTINGS_FOLDER: a key or an address, and nothing else."""
+"""Most bytes that are read of a file in SETTINGS_FOLDER."""
 _SHORTEST_USAGE = 32
-"""Days that numbers are kept at least: a month's limits are added up from its first moment on, up to 31 days ago, and
-one more leaves room for clocks.
-"""
+"""Least days that usage is kept: a monthly limit counts up to 31 days, and clocks may differ."""
 _SMALLEST_WINDOW, _LARGEST_WINDOW = 2_000, 100_000_000
 _OTHER_NAMES = {
     "mcp_capabilities_cache_ttl": "mcp_sync_interval",
@@ -53,8 +51,8 @@ _OTHER_NAMES = {
 """Alternative names, as used by other programs."""
 
 
-def _seconds(value: Any) -> Any:
-    """`90`, `60s`, `30m`, `24h` or `2d` in seconds; `never` is None."""
+def _parse_duration(value: Any) -> Any:
+    """Parse `90`, `60s`, `30m`, `24h` or `2d` into seconds, and `never` into None."""
     if not isinstance(value, str):
         return value
     if value.lower() == "never":
@@ -68,12 +66,12 @@ def _seconds(value: Any) -> Any:
     return seconds
 
 
-def _seconds_or_never(value: Any) -> Any:
-    """The same, and `0` means never, too."""
-    return None if re.fullmatch(r"0+\s*[smhd]?", str(value).lower()) else _seconds(value)
+def _parse_duration_or_never(value: Any) -> Any:
+    """Parse a duration; `0` means never, too."""
+    return None if re.fullmatch(r"0+\s*[smhd]?", str(value).lower()) else _parse_duration(value)
 
 
-def _past_a_month(days: float) -> float:
+def _check_usage_days(days: float) -> float:
     if not days >= _SHORTEST_USAGE:
         raise ValueError(
             f"write a number of days, at least {_SHORTEST_USAGE}, such as 400: "
@@ -82,8 +80,8 @@ def _past_a_month(days: float) -> float:
     return days
 
 
-def _names(value: Any) -> Any:
-    """A comma-separated list of `platform:id`."""
+def _parse_principals(value: Any) -> Any:
+    """Parse a comma-separated list of `platform:id`."""
     if not isinstance(value, str):
         return value
     names = [name.strip() for name in value.split(",") if name.strip()]
@@ -93,16 +91,15 @@ def _names(value: Any) -> Any:
     return frozenset(names)
 
 
-def _words(value: Any) -> Any:
-    """A comma-separated list."""
+def _split_list(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return frozenset(word.strip() for word in value.split(",") if word.strip())
 
 
-def _snowflakes(value: Any) -> Any:
-    """A comma-separated list of Discord's ids, which are numbers."""
-    ids = _words(value)
+def _parse_snowflakes(value: Any) -> Any:
+    """Parse a comma-separated list of Discord ids."""
+    ids = _split_list(value)
     for word in ids:
         if not re.fullmatch(r"[0-9]{1,20}", word):
             raise ValueError(
@@ -111,16 +108,16 @@ def _snowflakes(value: Any) -> Any:
     return ids
 
 
-def _windows(value: Any) -> Any:
-    """`200000`, or `PATTERN=TOKENS` with commas between: `ollama:*=32768, anthropic:*=200000`. A number alone is for
-    every model, like the pattern `*`.
+def _parse_windows(value: Any) -> Any:
+    """Parse `PATTERN=TOKENS` with commas between: `ollama:*=32768, anthropic:*=200000`. A number alone has the pattern
+    `*`.
     """
     if not isinstance(value, str):
         return value
-    return tuple(_window(entry.strip()) for entry in value.split(",") if entry.strip())
+    return tuple(_parse_window(entry.strip()) for entry in value.split(",") if entry.strip())
 
 
-def _window(entry: str) -> tuple[str, int]:
+def _parse_window(entry: str) -> tuple[str, int]:
     match = re.fullmatch(r"(?:(\S.*?)\s*=\s*)?([0-9][0-9_]{0,19})", entry)
     if match is None:
         raise ValueError(
@@ -128,17 +125,17 @@ def _window(entry: str) -> tuple[str, int]:
         )
     if not _SMALLEST_WINDOW <= int(match[2]) <= _LARGEST_WINDOW:
         raise ValueError(f"{match[2]} is not between {_SMALLEST_WINDOW} and {_LARGEST_WINDOW} tokens, such as 128000")
-    return _pattern(match[1] or "*"), int(match[2])
+    return _normalize_pattern(match[1] or "*"), int(match[2])
 
 
-def _pattern(written: str) -> str:
-    """As models are called: a provider's name may be written large, and with blanks behind it."""
-    provider, colon, name = (part.strip() for part in written.partition(":"))
-    return f"{provider.lower()}:{name}" if colon else written
+def _normalize_pattern(text: str) -> str:
+    """Return a model pattern with the provider in small letters, without blanks around the colon."""
+    provider, colon, name = (part.strip() for part in text.partition(":"))
+    return f"{provider.lower()}:{name}" if colon else text
 
 
-def _channel(value: Any) -> Any:
-    """`slack:T123:C456`, `discord:GUILD:CHANNEL`; without the workspace if there is only one."""
+def _parse_channel(value: Any) -> Any:
+    """Parse `slack:T123:C456` or `discord:GUILD:CHANNEL`; the workspace may be missing."""
     if not isinstance(value, str):
         return value
     platform, *ids = value.split(":")
@@ -153,18 +150,18 @@ def _channel(value: Any) -> Any:
     return ConversationKey(platform, ids[0] if len(ids) == 2 else "", ids[-1], "")
 
 
-def _hosts(value: Any) -> Any:
-    """A comma-separated list of `host` or `host:port`."""
-    hosts = _words(value)
+def _parse_hosts(value: Any) -> Any:
+    """Parse a comma-separated list of `host` or `host:port`."""
+    hosts = _split_list(value)
     for host in hosts:
         if not re.fullmatch(r"[A-Za-z0-9._-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?", host):
             raise ValueError(f"{format_value(host)} is not a host or host:port, such as n8n:5678")
     return frozenset(host.lower() for host in hosts)
 
 
-def _networks(value: Any) -> Any:
-    """A comma-separated list of IP addresses and networks, or `*`."""
-    words = _words(value)
+def _parse_networks(value: Any) -> Any:
+    """Parse a comma-separated list of IP addresses and networks, or `*`."""
+    words = _split_list(value)
     for network in words - {"*"}:
         try:
             ip_network(network)
@@ -175,8 +172,8 @@ def _networks(value: Any) -> Any:
     return words
 
 
-def _address(value: str) -> str:
-    """An http or https address. What is wrong with one is told without repeating it: it may hold a password."""
+def _check_url(value: str) -> str:
+    """Check an http or https URL. The error does not repeat it, because it may hold a password."""
     try:
         parts = urlsplit(value)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -187,8 +184,8 @@ def _address(value: str) -> str:
     return value
 
 
-def _arguments(value: Any) -> Any:
-    """A program and its arguments, quoted as in a shell, which runs none of it."""
+def _split_command(value: Any) -> Any:
+    """Split a program and its arguments as a shell does."""
     return tuple(shlex.split(value)) if isinstance(value, str) else value
 
 
@@ -200,22 +197,22 @@ def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
-Duration = Annotated[float | None, BeforeValidator(_seconds)]
-DurationOrNever = Annotated[float | None, BeforeValidator(_seconds_or_never)]
-Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_names)]
-Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_words)]
-Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_windows)]
-Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_snowflakes)]
-Arguments = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_arguments)]
-Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_hosts)]
-Networks = Annotated[frozenset[str], NoDecode, BeforeValidator(_networks)]
-Channel = Annotated[ConversationKey | None, NoDecode, BeforeValidator(_channel)]
-Address = Annotated[str, AfterValidator(_address)]
+Duration = Annotated[float | None, BeforeValidator(_parse_duration)]
+DurationOrNever = Annotated[float | None, BeforeValidator(_parse_duration_or_never)]
+Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_principals)]
+Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_split_list)]
+Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_parse_windows)]
+Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_snowflakes)]
+Arguments = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_command)]
+Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_hosts)]
+Networks = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_networks)]
+Channel = Annotated[ConversationKey | None, NoDecode, BeforeValidator(_parse_channel)]
+Address = Annotated[str, AfterValidator(_check_url)]
 AnyCase = BeforeValidator(_lower)
 
 
 class Settings(BaseSettings):
-    """The environment, checked."""
+    """Validated settings."""
 
     model_config = SettingsConfigDict(
         env_file=".env", env_file_encoding="utf-8", env_ignore_empty=True, extra="ignore", frozen=True
@@ -236,7 +233,7 @@ class Settings(BaseSettings):
     audit_checkpoint_file: str = ""
     audit_checkpoint_command: Arguments = ()
     audit_checkpoint_interval: Duration = 300.0
-    usage_retention_days: Annotated[float, AfterValidator(_past_a_month)] = 400.0
+    usage_retention_days: Annotated[float, AfterValidator(_check_usage_days)] = 400.0
 
     bot_model: str = ""
     openai_api_key: SecretStr | None = None
@@ -314,15 +311,15 @@ class Settings(BaseSettings):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Every value here that must never be shown: keys, and the database's password."""
+        """Values that must never be shown: keys, and the password of the database."""
         keys = (value.get_secret_value() for _, value in self if isinstance(value, SecretStr))
         password = urlsplit(self.database_url).password or ""
         others = (value.strip() for name, value in read_environment().items() if name.upper().endswith("_API_KEY"))
         return frozenset(filter(None, (*keys, *others, password, unquote(password))))
 
     def access_to_models(self, prefix: str) -> tuple[str, str | None]:
-        """The key (empty without one) and the address that are set for a provider of models: `PREFIX_API_KEY` and
-        `PREFIX_BASE_URL`. Providers come and go, so not each has its fields here. Raises SettingsError.
+        """Return the key (empty if missing) and the base URL of a model provider: `PREFIX_API_KEY` and
+        `PREFIX_BASE_URL`, which need no field of this class. Raises SettingsError.
         """
         names = (f"{prefix}_API_KEY", f"{prefix}_BASE_URL")
         if names[0].lower() in Settings.model_fields:
@@ -331,18 +328,18 @@ class Settings(BaseSettings):
         environment = read_environment()
         key, address = (environment.get(name, "").strip() for name in names)
         try:
-            return key, _address(address) if address else None
+            return key, _check_url(address) if address else None
         except ValueError as error:
             raise SettingsError(f"{names[1]} cannot be used: {error}.", "correct it there or in .env") from None
 
     def window_of(self, model: str) -> int | None:
-        """Tokens of the model's window by CONTEXT_TOKENS: the first of its patterns that fits counts."""
+        """Return the context window of a model in tokens, from the first pattern of CONTEXT_TOKENS that matches."""
         return next((tokens for pattern, tokens in self.context_tokens if fnmatchcase(model, pattern)), None)
 
     @model_validator(mode="before")
     @classmethod
-    def _without_blanks(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        # A line break behind a key, as secrets from files often have, would make it another key.
+    def _strip_values(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        # Files with keys often end with a line break, which would be part of the key.
         stripped = {name: value.strip() if isinstance(value, str) else value for name, value in values.items()}
         given = {name: value for name, value in stripped.items() if value != ""}
         if given.get("db_host") and "database_url" not in given:
@@ -350,8 +347,8 @@ class Settings(BaseSettings):
         return given
 
     @model_validator(mode="after")
-    def _keeps_its_own(self) -> Settings:
-        # Whoever adds a server names files in there, and would get the bot's own keys sent to a server of theirs.
+    def _check_folders(self) -> Settings:
+        # An admin may refer to any file in MCP_SECRET_FOLDER, and could send the bot's own keys to a server.
         own, servers = self.settings_folder, self.mcp_secret_folder.resolve()
         if own is not None and (own.resolve().is_relative_to(servers) or servers.is_relative_to(own.resolve())):
             raise SettingsError(
@@ -361,8 +358,8 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _leaves_room_beside_streams(self) -> Settings:
-        # A client whose streams take every request it may have could not stop or approve anything.
+    def _check_stream_limit(self) -> Settings:
+        # A client with only streams could neither stop a turn nor approve a call.
         if self.api_streams_per_token >= self.api_requests_per_token:
             raise SettingsError(
                 f"API_STREAMS_PER_TOKEN ({self.api_streams_per_token}) is not less than API_REQUESTS_PER_TOKEN "
@@ -378,32 +375,31 @@ class Settings(BaseSettings):
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
         dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - passed by name; ours says what is wrong
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - passed by name; replaced by _read_files, which has better errors
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources by priority: arguments, environment, .env, files, alternative names."""
-        files, others = _files(), _under_other_names()
+        files, others = _read_files(), _alternative_settings()
         sources = [InitSettingsSource(settings_cls, {**values}) for values in (files, others)]
         return (init_settings, env_settings, dotenv_settings, *sources)
 
 
 def _database_url(given: Mapping[str, Any]) -> str:
-    """The address of the server that DB_HOST and its like name."""
     if not given.get("db_name"):
         raise SettingsError("DB_HOST names a server, but no database on it.", "set DB_NAME, or DATABASE_URL instead")
     host, password = str(given["db_host"]), given.get("db_password", "")
     user = quote(str(given.get("db_user", "")), safe="")
     secret = quote(password.get_secret_value() if isinstance(password, SecretStr) else str(password), safe="")
-    whose = f"{user}:{secret}@" if secret else f"{user}@" if user else ""
-    where = f"[{host}]" if ":" in host else host
+    login = f"{user}:{secret}@" if secret else f"{user}@" if user else ""
+    address = f"[{host}]" if ":" in host else host
     port = given.get("db_port", Settings.model_fields["db_port"].default)
-    return f"postgresql://{whose}{where}:{port}/{quote(str(given['db_name']), safe='')}"
+    return f"postgresql://{login}{address}:{port}/{quote(str(given['db_name']), safe='')}"
 
 
-def _files() -> dict[str, str]:
+def _read_files() -> dict[str, str]:
     """Return the values of the files in SETTINGS_FOLDER, or in the credentials folder of a systemd unit. Raises
     SettingsError.
     """
-    folder = _written().get("SETTINGS_FOLDER", "").strip() or os.environ.get("CREDENTIALS_DIRECTORY", "")
+    folder = _read_variables().get("SETTINGS_FOLDER", "").strip() or os.environ.get("CREDENTIALS_DIRECTORY", "")
     if not folder:
         return {}
     try:
@@ -423,37 +419,36 @@ def _first_bytes(path: Path) -> str:
         return file.read(_LARGEST_FILE).decode("utf-8").strip()
 
 
-def _under_other_names() -> dict[str, str]:
-    """Settings that are written as properties, `mcp.approval.default-policy`, or as other programs call them."""
-    named = ((setting_of(name), name, value) for name, value in _written().items())
+def _alternative_settings() -> dict[str, str]:
+    """Return settings that are written as properties, `mcp.approval.default-policy`, or by alternative names."""
+    named = ((setting_name(name), name, value) for name, value in _read_variables().items())
     return {field: value for field, name, value in named if field and field != name.lower()}
 
 
-def setting_of(name: str) -> str:
-    """The setting that a variable of this name is, in small letters, however it is written; empty if it is none."""
+def setting_name(name: str) -> str:
+    """Return the setting, in small letters, that a variable of this name or spelling sets; empty if there is none."""
     spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name) if "." in name else name
     plain = re.sub(r"[.-]", "_", spelled).lower() if "." in name else name.lower()
     field = _OTHER_NAMES.get(plain, plain)
     return field if field in Settings.model_fields else ""
 
 
-def _written() -> dict[str, str]:
-    """Every variable there is, those of .env included."""
-    written = dotenv_values(".env", encoding="utf-8")
-    return {**{name: value for name, value in written.items() if value is not None}, **os.environ}
+def _read_variables() -> dict[str, str]:
+    variables = dotenv_values(".env", encoding="utf-8")
+    return {**{name: value for name, value in variables.items() if value is not None}, **os.environ}
 
 
 def read_environment() -> dict[str, str]:
-    """Every variable there is, those of .env and of SETTINGS_FOLDER included, for what the operator's files refer to.
-    Call it after `read_settings`, which says what is wrong with them.
+    """Return all variables, with those of .env and SETTINGS_FOLDER, for references in the operator's files. Call it
+    after `read_settings`, which raises clear errors for unreadable files.
     """
-    return {**{name.upper(): value for name, value in _files().items()}, **_written()}
+    return {**{name.upper(): value for name, value in _read_files().items()}, **_read_variables()}
 
 
 def read_settings(**overrides: Any) -> Settings:
     """Read the environment. `overrides` (from the command line) win.
 
-    Raises SettingsError that names every variable which cannot be used, never the value of one that may be secret.
+    Raises SettingsError that names every invalid variable, never the value of one that may be secret.
     """
     try:
         return Settings(**overrides)

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from bot.app.secrets import audit_keys
 from bot.domain.audit import Checkpoint
 from bot.errors import CountersignError, DatabaseError
-from bot.settings import Settings, setting_of
+from bot.settings import Settings, setting_name
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.lock_file import LockFile
 
@@ -294,7 +294,7 @@ def _without_own_settings(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if not setting_of(name) and not name.upper().endswith("_API_KEY")
+        if not setting_name(name) and not name.upper().endswith("_API_KEY")
     }
 
 

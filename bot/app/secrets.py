@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
 from bot.errors import SecretUnavailable, SettingsError
-from bot.settings import Settings, setting_of
+from bot.settings import Settings, setting_name
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.audit_keys import AuditKeys, stretch
 from bot.storage.encryption import KEY_VARIABLE, SecretBox, key_path, load_or_create_key, make_box, read_keys
@@ -103,7 +103,7 @@ class UsableSecrets:
         self.environment = {
             name: value
             for name, value in environment.items()
-            if not setting_of(name)
+            if not setting_name(name)
             and any(
                 fnmatch.fnmatchcase(name, mcp_secret_variable) for mcp_secret_variable in settings.mcp_secret_variables
             )

@@ -57,7 +57,6 @@ class Completion:
     def _candidates(
         self, command: Command, words: list[str], word: str, conversation: ConversationKey
     ) -> Iterator[str]:
-        """Yield candidates for the last word."""
         if not words:
             yield from dict.fromkeys(verb.path.split()[0] for verb in command.verbs)
             return

@@ -406,7 +406,6 @@ class ServerValidator:
 
 
 def _is_typed_program(transport: Transport) -> bool:
-    """Return True for a program that a user has typed."""
     return isinstance(transport, StdioTransport) and transport.launch is None
 
 

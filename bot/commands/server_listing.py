@@ -203,7 +203,6 @@ class ServerListing:
         )
 
     async def _next_steps(self, servers: Sequence[VisibleServer]) -> list[ReplyAction]:
-        """Return the actions for servers that are not usable."""
         to_sign_in = await asyncio.gather(*(self._sign_in_steps.steps(server.config) for server in servers))
         steps: list[ReplyAction] = []
         for server, sign_in in zip(servers, to_sign_in, strict=True):

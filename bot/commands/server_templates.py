@@ -166,7 +166,6 @@ class _TemplateFiller:
 
 
 def _reference_error(text: str) -> str:
-    """Return the error of a reference to a secret."""
     if not text:
         return MISSING_SECRET
     try:

@@ -398,7 +398,6 @@ class ReplyDraft:
 
 
 def _error(kind: str, event: Mapping[str, Any]) -> object:
-    """Return the error in an event, or None if the event is not an error."""
     match kind:
         case "response.failed":
             return get_field(event, "response") or {"message": ""}

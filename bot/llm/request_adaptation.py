@@ -92,7 +92,6 @@ def _in_envelope(call_id: str, source: str, parts: Sequence[ResultPart]) -> Iter
 
 
 def _join_texts(parts: Sequence[ResultPart]) -> Iterator[ResultPart]:
-    """The parts with neighbouring texts as one."""
     for is_text, group in groupby(parts, lambda part: isinstance(part, TextPart)):
         if is_text:
             yield TextPart("\n".join(part.text for part in group if isinstance(part, TextPart)))

@@ -523,7 +523,6 @@ def _rename_text(config: ServerConfig, tools: Sequence[Tool]) -> str:
 
 
 def _check_status(managed: ManagedServer) -> Check:
-    """Check the status of a managed server."""
     state = managed.snapshot
     if managed.problem:
         return _split("standing", managed.problem)

@@ -70,7 +70,6 @@ def _url(address: str) -> Hosts:
 
 
 def _further_urls(text: str) -> Hosts:
-    """Return the hosts of further URLs in one text."""
     pieces = [piece for piece in _SEPARATORS.split(text) if _WITH_AUTHORITY.match(piece)]
     if len(pieces) > _MOST_PIECES:
         return UNREADABLE

@@ -321,7 +321,6 @@ def _parse_answer(form_field: ArgumentField, answer: str) -> Any:  # noqa: C901,
 
 
 def _empty_value(form_field: ArgumentField) -> Any:
-    """Return the value of an empty field."""
     if form_field.withheld:
         return form_field.present
     if form_field.kind is _Kind.LINES:

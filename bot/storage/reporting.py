@@ -392,7 +392,6 @@ def _call(row: Any) -> CallSummary:
 
 
 def _slug_and_workspace(connection: sa.Connection, server: str) -> tuple[str, str]:
-    """Return the slug and workspace of a server, from its id or slug."""
     row = connection.execute(_server, {"i": server}).first()
     return (server.removeprefix(FILE), EVERYWHERE) if row is None else (row.slug, row.workspace)
 

@@ -8,7 +8,7 @@ from bot.domain.completions import Completion
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Claim, ModelStep, Receipt, TurnStatus
 from bot.engine.engine import Engine
-from bot.logs import _about, in_context
+from bot.logs import _context, in_context
 from bot.storage.turn_log import SqlTurnLog
 from tests.engine.conftest import EngineHarness, driven_turns, takes_messages
 from tests.fakes.parts import ANA, NEWEST, message, running, say, until
@@ -192,7 +192,7 @@ async def test_a_turn_does_not_end_with_the_request_it_came_with(harness: Engine
     seen: list[dict[Any, str]] = []
 
     async def look(*_: object) -> Completion:
-        seen.append(dict(_about.get()))
+        seen.append(dict(_context.get()))
         return say("Done.")
 
     harness.model.script = [look]

@@ -102,7 +102,6 @@ def _is_server_result(step: ToolStep) -> bool:
 
 
 def _is_same_tool(tool: Tool, called: ToolRef) -> bool:
-    """Return True if the tool is the called one."""
     return (tool.server_id, tool.original_name) == (called.server_id, called.name)
 
 

@@ -214,7 +214,6 @@ def sends_of(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequence[st
 
 
 def _has_named_recipients(tool: Tool, arguments: Mapping[str, Any], author_texts: Sequence[str]) -> bool:
-    """Return True if the author has named all recipients of the call."""
     properties = tool.input_schema.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
     names = tool.flow.recipients

@@ -56,7 +56,6 @@ def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerCon
 
 
 def _terms(server: str, authentication: Authentication, secret: str) -> OAuthTerms | None:
-    """Return the OAuth settings of a server, or None."""
     match authentication.kind:
         case AuthenticationKind.CLIENT_CREDENTIALS if not (authentication.client_id and secret):
             raise InvalidDefinition(

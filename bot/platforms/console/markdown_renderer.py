@@ -217,7 +217,6 @@ def _empty_grid(*, unicode: bool) -> Grid:
 
 
 def _without_empty_columns(table: Table) -> Table:
-    """Return a table without its empty columns."""
     indexes = [index for index, column in enumerate(zip(*table.rows, strict=True)) if index == 0 or any(column)]
     rows = tuple(tuple(row[index] for index in indexes) for row in table.rows)
     return Table(tuple(table.headings[index] for index in indexes), rows) if table.rows else table

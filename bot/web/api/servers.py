@@ -518,7 +518,6 @@ def _routes_in(scope: ServerScope, services: Services) -> APIRouter:
 
 
 def _requested_enablement(*, enabled: bool | None, record: ServerRecord) -> ServerEnablement | None:
-    """Return the requested enablement of a server, None if it is unchanged."""
     match enabled, record.enablement:
         case True, ServerEnablement.DISABLED:
             return ServerEnablement.ON
