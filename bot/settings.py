@@ -1,7 +1,7 @@
 """Settings from the environment, for the composition root and the command line only.
 
-Names and syntax are those of docs/configuration.md. The environment wins over `.env` in the working folder, and both win
-over the files in SETTINGS_FOLDER.
+Names and syntax are those of docs/configuration.md. The environment wins over `.env` in the working folder, and both
+win over the files in SETTINGS_FOLDER.
 """
 
 from __future__ import annotations
