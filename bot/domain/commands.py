@@ -281,5 +281,5 @@ def reply_json(reply: Reply | Form) -> dict[str, Any]:
 
 
 def _names(headings: tuple[str, ...]) -> list[str]:
-    """The headings as keys; one without a word is called by its number."""
+    """Return the headings as keys; an empty one gets its number."""
     return [heading or f"column{number}" for number, heading in enumerate(headings, start=1)]

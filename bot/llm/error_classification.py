@@ -28,7 +28,7 @@ class ProviderError:
 
     @classmethod
     def read(cls, status: int, body: object, headers: Mapping[str, str] | None = None) -> ProviderError:
-        """The error in a body, or in the error object of one. Nothing in there need be as the vendors have it."""
+        """Parse the error in a response body. Missing and invalid fields are empty."""
         headers = headers or {}
         if isinstance(body, list) and len(body) == 1:  # Gemini's, in OpenAI's language
             body = body[0]

@@ -172,8 +172,8 @@ class HostedModel:
         await self._client.close()
 
     async def _open(self, request: ModelRequest) -> StreamResponse:
-        """Send the request, and a simpler one if the service rejects a part. The rejected part is remembered once the
-        simpler request was accepted: before that, the words of the error may be a quotation.
+        """Send the request, and a simpler one if the service rejects a part. The rejected part is remembered only after
+        the simpler request was accepted, because the error may quote the prompt.
         """
         request = self._fitting(request)
         rejected, tools = frozenset(self._rejected_features), self._capabilities.tools
@@ -206,8 +206,8 @@ class HostedModel:
         return request if self._capabilities.tools else without_tools(request)
 
     async def _written(self, request: ModelRequest, rejected: frozenset[ErrorKind]) -> bytes:
-        """The request's body. Aside if it is large or its tools are new: a server's schemas can be, and other turns
-        should not stand still while they are read for the first time.
+        """Return the request's body. A large one, or one with new tools, is built in a thread: parsing large schemas
+        would block other turns.
         """
 
         def write() -> bytes:
@@ -351,8 +351,8 @@ def _entries(data: Any) -> list[Mapping[str, Any]]:
 
 
 def _called(model: str, entries: Sequence[Mapping[str, Any]], key: str) -> Iterator[Mapping[str, Any]]:
-    """The entries of the model, those of the very name first. Ollama adds `:latest` to a name without a tag, OpenRouter
-    takes `:online` and the like behind one, and LiteLLM may list patterns.
+    """Return the entries of the model, exact names first. Ollama adds `:latest` to a name without a tag, OpenRouter
+    allows suffixes such as `:online`, and LiteLLM may list patterns.
     """
     same: tuple[Callable[[str], bool], ...] = (
         lambda name: name == model,

@@ -1,4 +1,4 @@
-"""What a service reports about one of its models: whether it is available, and the size of its context window."""
+"""Availability and context window of a model, as its service reports them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class NotListed:
 
 @dataclass(frozen=True, slots=True)
 class NotReported:
-    """The service does not report its models. `reply` says why, empty if it only has no such list."""
+    """The service does not report its models. `reply` is its reason, empty if it only has no such list."""
 
     reply: str = ""
 
@@ -55,7 +55,7 @@ Availability = Available | Retired | NotListed | NotReported
 
 @runtime_checkable
 class ListsModels(LanguageModel, Protocol):
-    """A language model whose service can be asked about it, which costs no tokens."""
+    """Language model with a service that lists its models, without a cost in tokens."""
 
     @property
     def service_name(self) -> str:
@@ -99,7 +99,9 @@ class DiscoveredWindow:
         return self._stream_and_look_up(request)
 
     async def _stream_and_look_up(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """A server that starts a model with the first question knows no window before the model says something."""
+        """Stream, and look up the context window after the first event: a local server loads the model with the first
+        request and does not know the window before.
+        """
         begun = False
         try:
             async with aclosing(self._model.stream(request)) as events:

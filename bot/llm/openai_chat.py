@@ -381,7 +381,7 @@ def _another(known_id: str, call_id: str, *, indexed: bool) -> bool:
 
 
 def _join(details: list[dict[str, Any]], fragment: object) -> None:
-    """Add a fragment of OpenRouter's reasoning details, whose text is streamed in fragments."""
+    """Add a fragment of OpenRouter's reasoning details, which stream their text in fragments."""
     if not isinstance(fragment, dict):
         return
     last = details[-1] if details else {}

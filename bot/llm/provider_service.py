@@ -62,8 +62,8 @@ class Service:
 
     @classmethod
     def at(cls, home: str, base_url: str | None, *, vendor: str, prefix: str, model: str, key: str) -> Service:
-        """The vendor at its `home`, or a compatible server at `base_url`. Raises SettingsError for an address or a
-        key that cannot be used.
+        """Return the vendor at its `home`, or a compatible server at `base_url`. Raises SettingsError for an invalid
+        address or key.
         """
         address, key = base_url or home, key.strip() or _NO_KEY
         # The HTTP library would quote the whole header, key included, in its complaint.
@@ -96,7 +96,7 @@ class Service:
         return httpx2.Timeout(None, connect=_CONNECT_SECONDS)
 
     def refused(self, complaint: ProviderError, tools: Sequence[str] = ()) -> ModelError:
-        """The service answered with an error. `tools` are the names of those on offer, in their order."""
+        """Return the error for an error response. `tools` are the names of the offered tools, in their order."""
         quote = single_line(self._shown(complaint.message), _QUOTE_LIMIT)
         status = status_of(complaint)
         detail = f" ({status})" + (f": {_sentence(quote)}" if quote and not quote.startswith("<") else ".")
@@ -157,19 +157,19 @@ class Service:
         return ModelUnavailable(f"{self.name} cannot be reached through the proxy.", fix)
 
     def hung_up(self) -> ModelUnavailable:
-        """The service closed the connection in place of an answer."""
+        """Return the error for a connection that was closed without a response."""
         return ModelUnavailable(f"{self.name} hung up before it answered.", _LATER)
 
     def silent(self, seconds: float) -> ModelUnavailable:
-        """The service sent nothing for so long."""
+        """Return the error for a service that sent nothing for `seconds`."""
         return ModelUnavailable(f"{self.name} sent nothing for {seconds:g} seconds.", _LATER)
 
     def cut_off(self) -> ModelUnavailable:
-        """The reply ended before it was finished."""
+        """Return the error for an incomplete reply."""
         return ModelUnavailable(f"The reply of {self._name_within} was cut off before its end.", _LATER)
 
     def overlong(self, limits: ModelLimits) -> ModelUnavailable:
-        """The reply took longer than it may."""
+        """Return the error for a reply above its time limit."""
         cause = f"The reply of {self._name_within} was not finished within {limits.total_seconds:g} seconds."
         return ModelUnavailable(cause, "Ask for less at a time.")
 
@@ -207,7 +207,7 @@ def refused_tool(status: int, param: str, message: str, names: Sequence[str]) ->
 
 
 def _sentence(quote: str) -> str:
-    """Words of a service with an end, as something of ours follows them."""
+    """Return a service's text with a final period."""
     return quote if quote.endswith((".", "!", "?", "…")) else f"{quote}."
 
 
@@ -227,7 +227,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _host(address: str) -> str:
-    """The host of an HTTP address, empty if it is none."""
+    """Return the host of an HTTP address, empty if it has none."""
     try:
         parts = urlsplit(address)
         usable = parts.scheme in ("http", "https") and parts.port != 0
@@ -237,8 +237,8 @@ def _host(address: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, at most a day, from `retry-after-ms` or Retry-After in seconds or as a date (RFC 9110, 10.2.3);
-    None if the service said nothing that makes sense.
+    """Return the seconds to wait, at most a day, from `retry-after-ms` or Retry-After in seconds or as a date (RFC
+    9110, 10.2.3); None if they are missing or invalid.
     """
     for header, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:

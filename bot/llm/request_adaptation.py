@@ -63,7 +63,7 @@ def _visible_part(part: Part) -> Part:
 
 
 def _enclose_result(part: Part, names: Mapping[str, str]) -> Part:
-    """A result whose foreign parts stand in envelopes, and the bot's own words beside them."""
+    """Return a result with external parts in envelopes, beside the bot's own text."""
     if not isinstance(part, ToolResult):
         return part
     source = names.get(part.call_id, "") or _UNNAMED
@@ -77,7 +77,7 @@ def _enclose_result(part: Part, names: Mapping[str, str]) -> Part:
 
 
 def _readable_parts(result: ToolResult) -> Iterator[ResultPart]:
-    """The parts of a result as a model reads them; its structured content where no text says anything."""
+    """Return the parts of a result for a model; the structured content if there is no text."""
     parts = [seen for seen in map(_visible_part, result.parts) if isinstance(seen, ResultPart)]
     if not any(isinstance(part, TextPart) and part.text for part in parts) and result.structured is not None:
         parts.append(TextPart(visible(json.dumps(result.structured, ensure_ascii=False, default=dict))))

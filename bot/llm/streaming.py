@@ -28,9 +28,9 @@ Event = Mapping[str, Any]
 
 
 class EventReader:
-    """Incremental reader of a stream. `passed_over` are the names of events whose data is not read.
+    """Incremental reader of a stream. Data of `passed_over` events is not read.
 
-    `ended` is True after `[DONE]`, which OpenAI's Chat Completions sends last.
+    `ended` is True after `[DONE]`, the last event of OpenAI's Chat Completions.
     """
 
     def __init__(self, passed_over: frozenset[bytes] = frozenset()) -> None:
@@ -147,7 +147,7 @@ class StreamResponse(Protocol):
     """A vendor's HTTP answer."""
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Its body as it comes in, decoded."""
+        """Yield the decoded body in chunks."""
 
     def aclose(self) -> Awaitable[None]:
         """Let go of the connection: back to the pool if all was read, hung up else."""
@@ -245,14 +245,14 @@ class StreamTimeouts:
         self.begin()
 
     def begin(self) -> None:
-        """A request is sent now. Services send something at once and go on when the model has thought: until there is
-        a word of it, it may be silent for as long as before the first byte.
+        """Start the timer of a request. Services send a first event at once and may pause until the model has thought:
+        up to the first text, the limit for the first byte applies.
         """
         self._first = self._clock() + self._limits.first_seconds
         self._silence = max(self._limits.first_seconds, self._limits.idle_seconds)
 
     def has_begun(self) -> None:
-        """The model writes."""
+        """Apply the limit for pauses between texts."""
         self._silence = self._limits.idle_seconds
 
     async def while_it_begins(self, waited: Awaitable[Waited]) -> Waited:

@@ -76,10 +76,10 @@ def tool_description(tool: Tool) -> str:
 
 
 def tool_schema(schema: Mapping[str, Any], keys: re.Pattern[str]) -> Schema:
-    """The schema for a service that takes names of properties which match `keys` as a whole.
+    """Return the schema for a service that accepts property names which match `keys` as a whole.
 
-    It is an object without references, unions at its root, or keywords that services disagree about, of at most
-    16,384 characters. The same schema gives the same text, and a schema that came out of here comes out unchanged.
+    It is an object without references, unions at its root, or keywords that services treat differently, of at most
+    16,384 characters. The result is deterministic, and a schema that this function has returned is returned unchanged.
     """
     try:
         return _simplify(json.dumps(schema, ensure_ascii=False, default=dict), keys)
@@ -216,7 +216,9 @@ class _Reader:
 
 
 def _items(source: Mapping[str, Any], below: Callable[[Any], Schema | None], notes: list[str]) -> Schema:
-    """The items of an array. Those of a tuple become one schema: draft 7 and 2020-12 write tuples differently."""
+    """Return the schema of the items of an array. A tuple gets one schema for all items, because draft 7 and 2020-12
+    write tuples differently.
+    """
     first, rest = source.get("prefixItems"), source.get("items")
     if isinstance(rest, list):
         first, rest = rest, source.get("additionalItems")
@@ -318,7 +320,7 @@ def _is_usable(keyword: str, source: Mapping[str, Any]) -> bool:
 
 
 def _types(source: Mapping[str, Any]) -> list[str]:
-    """The names of the types that fit, none if all do."""
+    """Return the names of the permitted types, none if all are permitted."""
     named = source.get("type")
     named = named if isinstance(named, list) else [named]
     types = [name for name in named if isinstance(name, str) and name in _TYPES]
@@ -332,7 +334,9 @@ def _type_words(schema: Any) -> str:
 
 
 def _values(source: Mapping[str, Any]) -> list[Any]:
-    """The only values that fit, each once; none if any does, or if they are too many or too long to list."""
+    """Return the permitted values without duplicates; none if all are permitted, or if the values are too many or too
+    long to list.
+    """
     values = [source["const"]] if "const" in source else _listed(source, "enum", _MAX_LISTED)
     if values and source.get("nullable") is True:
         values = [*values, None]
@@ -341,7 +345,7 @@ def _values(source: Mapping[str, Any]) -> list[Any]:
 
 
 def _listed(source: Mapping[str, Any], keyword: str, limit: float = math.inf) -> list[Any]:
-    """The values that a keyword lists; none if they are too many."""
+    """Return the values of a keyword; none if they are too many."""
     values = source.get(keyword)
     return values if isinstance(values, list) and len(values) <= limit else []
 

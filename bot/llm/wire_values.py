@@ -29,13 +29,13 @@ _LONGEST_KEPT = 200
 
 
 def replace_surrogates(text: str) -> str:
-    """The text as it can be stored: JSON may carry half a surrogate pair, UTF-8 may not."""
+    """Return the text without lone surrogates, which JSON permits and UTF-8 does not."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def encode_safe(body: dict[str, Any]) -> bytes:
-    """The body of a request as JSON in which all text is well formed: a tool's result can hold anything. Mappings of
-    any kind are objects.
+    """Encode the body of a request as JSON with well-formed text, because results of tools may contain any character.
+    Mappings of any type are objects.
     """
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=dict)
     try:
@@ -45,7 +45,7 @@ def encode_safe(body: dict[str, Any]) -> bytes:
 
 
 def single_line(text: str, limit: int) -> str:
-    """The text without line breaks and control characters, at most `limit` characters long."""
+    """Return the text without line breaks and control characters, truncated to `limit` characters."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text[: limit * 4]).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
@@ -71,7 +71,7 @@ def parse_call(call_id: str, name: str, text: str) -> ToolCall:
 
 
 def encode_arguments(call: ToolCall) -> dict[str, Any]:
-    """The arguments as the model is reminded of them: always a JSON object, because services parse the history too."""
+    """Encode arguments for the history as a JSON object, because services parse the history too."""
     return {"_unreadable": call.unreadable} if call.unreadable else dict(call.arguments)
 
 
@@ -87,7 +87,7 @@ def get_list(value: object, name: str) -> list[Any]:
 
 
 def text(value: object, name: str) -> str:
-    """The text in the field, empty if it is none."""
+    """Return the text in the field, empty if it is missing or has another type."""
     field = value.get(name) if isinstance(value, dict) else None
     if not isinstance(field, str) or not field:
         return ""
@@ -136,7 +136,7 @@ class CallIds:
         self._current: dict[str, str] = {}
 
     def of_call(self, call_id: str) -> str:
-        """The id to write for a call. Later results with `call_id` are for this call."""
+        """Return the id for a call. Later results with `call_id` belong to this call."""
         written = base = _FOREIGN.sub("_", call_id)[:_ID_LIMIT] or "call"
         count = 1
         while written in self._used:
@@ -148,7 +148,7 @@ class CallIds:
         return written
 
     def of_result(self, call_id: str) -> str:
-        """The id to write for the result of the latest call with that id."""
+        """Return the id for the result of the latest call with that id."""
         return self._current.get(call_id) or _FOREIGN.sub("_", call_id)[:_ID_LIMIT]
 
 
@@ -164,5 +164,5 @@ def distinct_ids(ids: list[str]) -> list[str]:
 
 
 def valid_name(name: str) -> str:
-    """A tool's name as a vendor takes it back in a transcript."""
+    """Return a tool's name that vendors accept in a transcript."""
     return _FOREIGN.sub("_", name)[:_NAME_LIMIT] or "unnamed"

@@ -136,7 +136,7 @@ class ApprovalCard:
 
     @property
     def expiry(self) -> str:
-        """When the question goes away by itself, in words."""
+        """The time of the expiry, in words."""
         return "does not expire" if self.expires_in is None else f"expires in {format_duration(self.expires_in)}"
 
     @property
@@ -146,7 +146,7 @@ class ApprovalCard:
 
 
 def approval_card(step: ToolStep) -> ApprovalCard | None:
-    """The card of a call for a place with several readers, None for one that never needed an approval."""
+    """Return the card of a call for a conversation with several readers, None for a call without an approval."""
     return None if step.approval is None else _card(step, step.approval, shared_arguments(step))
 
 
@@ -259,7 +259,7 @@ def risk_word(tool: ToolRef | None) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A span of time in its largest unit that fits: `45 s`, `30 min`, `2 h`, `3 days`."""
+    """Format seconds in the largest unit that fits: `45 s`, `30 min`, `2 h`, `3 days`."""
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
             count = round(seconds / size)
@@ -330,7 +330,7 @@ def edit_lines(step: ToolStep) -> tuple[str, ...]:
 
 
 def edit_summary(step: ToolStep) -> str:
-    """The same on one line, for a call that was run then."""
+    """Return the edits of a call that has run, on one line."""
     by, *different = edit_lines(step) or ("",)
     return f"{by.removesuffix(' since the model asked for it.')}: {'; '.join(different)}" if different else ""
 
@@ -351,7 +351,7 @@ def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
 
 
 def _displayed_arguments(arguments: Mapping[str, Any], masked: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Each argument's name and value as they are shown, by its real name."""
+    """Yield name and displayed value of each argument, by its real name."""
     pairs = zip(arguments, masked.items(), strict=True)
     return {name: (text, canonical_json(value)) for name, (text, value) in pairs}
 
@@ -428,7 +428,7 @@ def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
 
 
 def warning_lines(argument: CardArgument) -> tuple[str, ...]:
-    """The warnings about an argument, one line each."""
+    """Return the warnings about an argument, one line each."""
     return tuple(f"⚠ {warning}" for warning in argument.warnings)
 
 

@@ -70,8 +70,8 @@ def argument_form(
     most: int = MOST_FIELDS,
     withheld: Collection[str] = frozenset(),
 ) -> ArgumentForm:
-    """The fields for a call's arguments: those that it has, then those that its tool would take beside, `most` at the
-    most. The values of those that are `withheld` are not shown.
+    """Return the form fields for a call's arguments: the present ones, then optional ones of the tool, at most `most`.
+    Values of `withheld` arguments are not shown.
     """
     properties = schema.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
@@ -146,7 +146,7 @@ def _label(name: str) -> str:
 
 
 def _plain_schema(schema: Any) -> Mapping[str, Any]:
-    """The schema of a property, without "or null": an empty field says that already."""
+    """Return the schema of a property without "or null": an empty field already means null."""
     if not isinstance(schema, Mapping):
         return {}
     for word in ("anyOf", "oneOf"):
@@ -266,7 +266,7 @@ def _format_value(kind: _Kind, present: Any) -> str:
 
 
 def _quote_text(text: str) -> str:
-    """A text as it stands; in quotes where it would not come back as it went."""
+    """Return a text for a field, in quotes if it would be parsed as another value."""
     harmless = all(character.isprintable() or character == "\n" for character in text)
     if text and harmless and text == text.strip() and not _looks_quoted(text):
         return text
@@ -283,7 +283,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value of JSON with its mappings and sequences as dicts and lists."""
+    """Return a JSON value with plain dicts and lists."""
     match value:
         case Mapping():
             return {str(key): _plain(inner) for key, inner in value.items()}

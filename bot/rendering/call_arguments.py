@@ -1,8 +1,8 @@
-"""The arguments of a call as a person reads them before approving it: one analysis, which every surface draws.
+"""Arguments of a call, for approvers: one analysis for all surfaces.
 
-A stored secret is never shown: its label stands for it. A part that looks like a secret is hidden where several people
-read, with its length and the reason; the whole call shows it. Every other character is drawn, or spelled out as its
-code point where it hides. A value or a name that is cut says how long it is.
+A stored secret is replaced by its label. A part that looks like a secret is hidden from a group of readers, with its
+length and the reason; the whole call shows it. Every other character is displayed, or spelled out as its code point if
+it is invisible. A truncated value or name has its length.
 """
 
 from __future__ import annotations

@@ -78,12 +78,12 @@ class ElicitationCard:
 
     @property
     def expiry(self) -> str:
-        """When the question goes away by itself, in words."""
+        """The time of the expiry, in words."""
         return "does not expire" if self.expires_in is None else f"expires in {format_duration(self.expires_in)}"
 
 
 def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -> ElicitationCard:
-    """The card of a question that the server of this call has asked."""
+    """Return the card of an elicitation."""
     mode, author = elicitation.question.ask, view.turn.author
     server = server_name(step)
     is_open = elicitation.open and not (step.status.ended or view.turn.status.ended)
@@ -221,7 +221,7 @@ class ElicitationForm:
         return tuple(form_field.argument for form_field in self._made)
 
     def field_of(self, name: str) -> str:
-        """The field in which a value of this name is filled in; the first one where there is none."""
+        """Return the field of this name, or the first one."""
         of_it = (form_field.field.name for form_field in self._made if form_field.argument == name)
         return next(of_it, self.fields[0].name if self.fields else "")
 
@@ -313,7 +313,7 @@ def _itself(value: Any) -> str:
 
 
 def _displayed_schema(schema: Any, choices: Choices) -> Mapping[str, Any]:
-    """The schema of a field as forms of arguments know them: choices are texts."""
+    """Return the schema of a field in the form that argument fields use: choices are texts."""
     if not isinstance(schema, Mapping):
         return {}
     several = schema.get("type") == "array"
@@ -358,7 +358,7 @@ def _choose_value(value: Any, choices: Choices) -> Any:
 
 
 def _titles_of(value: Any, choices: Choices) -> Any:
-    """A default as it is shown."""
+    """Return a default value for display."""
     if isinstance(value, list):
         return [_titles_of(item, choices) for item in value]
     return next((title for title, item in choices.items() if item == value), value)

@@ -139,7 +139,7 @@ def line_text(line: Line) -> str:
 
 
 def joined(line: Iterable[Inline]) -> Iterator[Inline]:
-    """The same line, with words of one look that follow each other as one."""
+    """Return the line with neighboring words of one style joined."""
     run: Text | None = None
     for part in line:
         if isinstance(part, Text) and run is not None and run.style == part.style:
@@ -179,7 +179,7 @@ class _Reader:
             yield token
 
     def line(self, end: str) -> Line:
-        """The text between here and a closing token."""
+        """Return the text up to a closing token."""
         return tuple(part for token in self.until(end) for part in _inline(token.children or []))
 
 
@@ -260,7 +260,7 @@ def _token_text(token: Token) -> str:
 
 
 def _link(url: str, label: str, style: Style) -> Iterator[Inline]:
-    """A link, with its target beside it where the label is not to be trusted."""
+    """Return a link, followed by its target if the label is deceptive."""
     target = safe_url(url)
     if not target:
         yield Text(f"{label} ({url})" if url else label, style)
@@ -315,7 +315,7 @@ class SizeLimit:
 
 
 def split(markdown: str, room: SizeLimit) -> tuple[str, ...]:
-    """The whole text, message by message."""
+    """Return the messages of the whole text."""
     pieces = []
     rest = markdown
     while rest:
@@ -402,7 +402,6 @@ class _Scan:
         return False
 
     def before(self, text: str) -> str:
-        """The message, whole."""
         head = text[: self.at]
         if not self.fence:
             return head
@@ -439,7 +438,9 @@ class _Scan:
             self.info = opened["info"].strip()[:_LONGEST_INFO]
 
     def _match_fence(self, line: str) -> re.Match[str] | None:
-        """The code block that a line opens. After backticks there can be no backtick (CommonMark, section 4.5)."""
+        """Return the code block that a line opens. The info string after backticks contains no backtick (CommonMark
+        4.5).
+        """
         match = _FENCE.match(line)
         if not match or (match["fence"][0] == "`" and "`" in match["info"]):
             return None
@@ -451,7 +452,7 @@ def _indent(line: str) -> int:
 
 
 def _to_the_left(text: str, columns: int) -> str:
-    """The text with as many blanks less before each line, up to the first line that has not got them."""
+    """Return the text with an indentation that is smaller by `columns`, up to the first line with less indentation."""
     lines = _lines(text)
     for number, line in enumerate(lines):
         if line.strip() and _indent(line) < columns and number:
@@ -517,7 +518,7 @@ def _is_permitted(target: str) -> bool:
 
 
 def _sanitized_address(inside: str) -> str:
-    """`<https://example.com>` is an address; everything else in angle brackets is text."""
+    """Return an autolink such as `<https://example.com>`; other text in angle brackets is literal."""
     if _is_permitted(inside) and "|" not in inside:
         return f"<{inside}>"
     return f"<{JOINER}{_ACTIVE.sub(_made_inert, inside)}>"

@@ -89,7 +89,7 @@ class _Scan:
         self.fence = _opening_fence(bare)
 
     def _fresh(self, line: str, bare: str) -> None:
-        """A line that does not continue a list: it may begin a block, or go on with a paragraph."""
+        """Parse a line outside of a list: it begins a block, or continues a paragraph."""
         if self.in_list or _starts_block(bare) or (_ITEM.match(bare) and not _RULE.match(bare)):
             self._finish()
         self.block.append(line)
@@ -115,7 +115,9 @@ def _starts_block(bare: str) -> bool:
 
 
 def _opening_fence(bare: str) -> str:
-    """The fence that this line opens, if any. After backticks there can be no backtick (CommonMark, section 4.5)."""
+    """Return the fence that a line opens, or None. The info string after backticks contains no backtick (CommonMark
+    4.5).
+    """
     if match := _FENCE.match(bare):
         fence, info = match["fence"], match["info"]
         return "" if fence[0] == "`" and "`" in info else fence

@@ -24,7 +24,7 @@ _AFTERTHOUGHT = ".,;:!?'\"*_~"
 
 
 def safe_url(url: str) -> str:
-    """The address if a person may be sent there with a click: `http`, `https` and `mailto`; otherwise empty."""
+    """Return an address that may be clicked (`http`, `https`, `mailto`), otherwise an empty text."""
     if len(url) > LONGEST or not url.isprintable() or any(character.isspace() for character in url):
         return ""
     try:

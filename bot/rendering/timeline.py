@@ -38,7 +38,7 @@ LEFT_OUT = "left out"
 
 
 class StatusIcon(StrEnum):
-    """The kinds of marks that may stand before a tool line."""
+    """Icon in front of a tool line."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -51,8 +51,8 @@ class StatusIcon(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolStatus:
-    """A tool call on one line. All text is plain; `state` may be empty where the mark says enough, `more` says how
-    much there is beyond the `summary`: `+4 lines`.
+    """Tool call on one line. All text is plain. `state` is empty if the icon is sufficient. `more` is the size of the
+    rest of the `summary`: `+4 lines`.
     """
 
     mark: StatusIcon
@@ -103,7 +103,7 @@ def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
 
 
 def tool_name(step: ToolStep) -> str:
-    """`server.tool`, or the name the model made up."""
+    """Return `server.tool`, or the name that the model invented."""
     if step.tool is None:
         return single_line(step.call.name, NAME_LIMIT)
     return single_line(f"{step.tool.server}.{step.tool.name}", NAME_LIMIT)
@@ -232,14 +232,14 @@ def available_actions(view: TurnView) -> tuple[Offer, ...]:
 
 
 def offers_of_call(turn_id: str, step: ToolStep) -> tuple[CheckCallAction | RunAgainAction, ...]:
-    """The ways out for a call of unknown outcome; none for any other."""
+    """Return the actions for a call with an unknown outcome; none for other calls."""
     if step.status is not StepStatus.UNKNOWN:
         return ()
     return CheckCallAction(turn_id, step.n), RunAgainAction(turn_id, step.n)
 
 
 def offers_behind(blocker: BlockingTurn | None) -> tuple[StopTurnAction, ...]:
-    """The way out for a message that waits behind people. A turn that is at work ends by itself."""
+    """Return the actions for a message that waits behind an approval or an elicitation."""
     return (StopTurnAction(blocker.turn_id),) if blocker is not None and _awaited_action(blocker) else ()
 
 
@@ -252,8 +252,8 @@ def call_to_check(views: Sequence[TurnView]) -> CheckCallAction | None:
 
 
 def call_to_run_again(views: Sequence[TurnView]) -> RunAgainAction | None:
-    """Return the newest call of a conversation with unknown outcome, or whose second try was denied, expired or failed.
-    `views` are oldest first.
+    """Return the newest call of a conversation that has an unknown outcome or was denied, has expired or failed when it
+    was run again. `views` are oldest first.
     """
     matching = (RunAgainAction(view.turn.id, step.n) for view, step in _newest(views) if _wants_another_try(view, step))
     return next(matching, None)
@@ -405,7 +405,7 @@ def timeline(view: TurnView) -> tuple[TimelineSection | ApprovalEntry | Elicitat
 
 
 def last_state(step: ToolStep, view: TurnView) -> ToolStep:
-    """A call as it stands for good once its turn has ended."""
+    """Return the final state of a call of an ended turn."""
     if not view.turn.status.ended or step.status.ended:
         return step
     return replace(step, status=_END[step.status])
@@ -526,7 +526,7 @@ _QUIET = (StatusIcon.DONE, StatusIcon.RUNNING)
 
 
 def tool_text(line: ToolStatus) -> str:
-    """A tool call on one line: `✓ notes.add_note  Added note 3`."""
+    """Format a tool call on one line: `✓ notes.add_note Added note 3`."""
     state = line.state if line.mark not in _QUIET or not line.summary else ""
     more = f" ({line.more})" if line.more else ""
     text = "  ".join(part for part in (line.name, state, line.summary) if part)
@@ -547,8 +547,8 @@ def truncate_output(text: str) -> str:
 
 
 def drop_repeats(entries: Iterable[Entry], view: TurnView, *, is_settled: bool) -> Iterator[Entry]:
-    """Drop what stands on a card already: results, and the status of a call while its turn is at work, because each
-    change of it would be one more edit.
+    """Drop results that a card already shows. Drop the status of such a call, too, until the turn is settled, because
+    each change of it would be one more edit.
     """
     with_card = {step.n for step in view.steps if isinstance(step, ToolStep) and _has_card(step)}
     for entry in entries:

@@ -167,7 +167,7 @@ TurnEvent = (
 
 
 def event_json(event: TurnEvent) -> dict[str, Any]:
-    """One event as a JSON-ready dictionary."""
+    """Return an event as a JSON-ready dictionary."""
     name, fields = _describe_event(event)
     return {"event": name, "turn": event.turn_id, **fields}
 
@@ -291,10 +291,10 @@ _SENT = (StepStatus.STARTED, StepStatus.ASKING, StepStatus.DONE, StepStatus.FAIL
 
 
 def diff_events(before: TurnView | None, after: TurnView) -> tuple[TurnEvent, ...]:
-    """The events that lead from one view of a turn to a later one; `before` is None if nothing was seen yet.
+    """Return the events between two views of a turn; `before` is None if none was sent yet.
 
-    Replies and calls come in the order of the steps. `ReplyUpdated` carries the text of one reply from its beginning
-    and is left out where it has not changed. After the end of a turn there is nothing.
+    Replies and calls are in the order of the steps. `ReplyUpdated` carries the whole text of one reply, and is left out
+    if it is unchanged. No event follows the end of a turn.
     """
     if before is not None and before.turn.status.ended:
         return ()
@@ -335,7 +335,7 @@ def _queue(before: TurnView | None, after: TurnView) -> Iterator[TurnEvent]:
 
 
 def _replies(view: TurnView) -> list[str]:
-    """The text of every reply, the one being written last."""
+    """Return the texts of all replies, the unfinished one last."""
     texts = [step.message.text for step in view.steps if isinstance(step, ModelStep)]
     return [*texts, view.streaming] if view.streaming and not view.turn.status.ended else texts
 
@@ -376,13 +376,13 @@ def _questions(old: ToolStep | None, new: ToolStep, turn_id: str) -> Iterator[Tu
 
 
 def _as_asked(step: ToolStep, approval: Approval) -> ToolStep:
-    """A call as it was when its approval was asked for."""
+    """Return a call in its state at the request for approval."""
     open_again = replace(approval, decided_by="", decided_at=None, reason="")
     return replace(_as_it_was(step, StepStatus.AWAITING), approval=open_again)
 
 
 def _as_it_was(step: ToolStep, status: StepStatus) -> ToolStep:
-    """A call in a state it has passed through since the last view."""
+    """Return a call in an earlier state, which it has passed since the last view."""
     return replace(step, status=status, result=None)
 
 

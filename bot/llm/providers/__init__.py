@@ -1,8 +1,8 @@
-"""Providers of language models by the name that people write before the colon: `anthropic:NAME`.
+"""Providers of language models by the name before the colon: `anthropic:NAME`.
 
-Each is a module here that is called like it, with an underscore for each dash, and holds a `PROVIDER`. A new one is a
-new module and nothing else. This is imported at every start, so nothing heavy is imported here: the
-vendors' libraries come with the modules of `bot.llm` that providers name.
+Each is a module with a `PROVIDER`, named like the provider with an underscore for each dash. To add one, add a module.
+The package is imported at every start, so it imports nothing heavy: the vendors' libraries come with the modules of
+`bot.llm` that providers name.
 """
 
 from __future__ import annotations
