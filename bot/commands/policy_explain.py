@@ -99,10 +99,10 @@ class PolicyExplain:
         judged = self._dependencies.administration.judge(tool, call_arguments, _asker(request), conversation)
         facts = [
             ("call", f"{server.name}.{tool.original_name}"),
-            ("policy", POLICY_WORDS[judged.ruling.policy]),
-            ("decided by", judged.ruling.rule or "the default"),
-            ("which says", judged.ruling.words),
-            ("because", judged.ruling.why),
+            ("policy", POLICY_WORDS[judged.stored.policy]),
+            ("decided by", judged.stored.rule or "the default"),
+            ("which says", judged.stored.words),
+            ("because", judged.stored.why),
             *self._approvers(judged, conversation),
             *_flow(tool, call_arguments, judged),
             *self._withheld(tool),
@@ -128,7 +128,7 @@ class PolicyExplain:
         return key
 
     def _approvers(self, judged: PolicyResult, conversation: ConversationKey) -> list[tuple[str, str]]:
-        if judged.ruling.policy is not ApprovalPolicy.ASK_USER:
+        if judged.stored.policy is not ApprovalPolicy.ASK_USER:
             return []
         return [("signed by", self._dependencies.administration.signed_by(judged.requirements, conversation))]
 
@@ -141,16 +141,16 @@ class PolicyExplain:
         return [("review", f"the tool is not offered before a review: /mcp review {tool.server}")]
 
     def _earlier_result(self, conversation: ConversationKey, step: ToolStep) -> list[tuple[str, str]]:
-        ruling, approval = step.ruling, step.approval
+        policy_result, approval = step.policy_result, step.approval
         name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
         facts = [("call", f"{name} ({step.status.value})")]
-        if ruling is None:
+        if policy_result is None:
             return [*facts, ("decided by", "no rule: it was refused before one was asked")]
         facts += [
-            ("policy", POLICY_WORDS[ruling.policy]),
-            ("decided by", ruling.rule or "the default"),
-            ("which said", ruling.words),
-            ("because", ruling.why),
+            ("policy", POLICY_WORDS[policy_result.policy]),
+            ("decided by", policy_result.rule or "the default"),
+            ("which said", policy_result.words),
+            ("because", policy_result.why),
         ]
         if approval is not None:
             facts.append(
@@ -171,7 +171,7 @@ def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> lis
     ]
     if tool.flow.recipients:
         facts.append(("recipients", f"named in {', '.join(tool.flow.recipients)}"))
-    if judged.ruling.policy is ApprovalPolicy.ALWAYS_ALLOW:
+    if judged.stored.policy is ApprovalPolicy.ALWAYS_ALLOW:
         asks = [str(source) for source in Words if Taint((TaintSource("", source),)).approval_reason(tool, arguments)]
         facts.append(("asks after words of", " or ".join(asks) or "nobody"))
     return facts

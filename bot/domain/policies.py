@@ -154,7 +154,7 @@ class PolicyResult:
     requirements; `passed` are the other matching rules.
     """
 
-    ruling: StoredPolicyResult
+    stored: StoredPolicyResult
     rule: Rule | None = None
     requirements: ApprovalRequirements = NO_REQUIREMENTS
     passed: tuple[OverruledRule, ...] = ()

@@ -190,7 +190,7 @@ class ToolStep:
     approval: Approval | None = None
     grant: GrantUse | None = None
     """Grant that replaces an approval of the call."""
-    ruling: StoredPolicyResult | None = None
+    policy_result: StoredPolicyResult | None = None
     """Policy result at the time of the request; None if no rule was evaluated."""
     elicitations: tuple[Elicitation, ...] = ()
     """Elicitations by the call's server, in order, answered or not."""

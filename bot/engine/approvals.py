@@ -126,8 +126,8 @@ def build_grant(request: GrantRequest, step: ToolStep, conversation: Conversatio
 
 
 def asking_rule(step: ToolStep) -> str:
-    """Return the rule that asked for the approval (`Ruling.asked_by`); empty if no rule was evaluated."""
-    return step.ruling.asked_by if step.ruling is not None else ""
+    """Return the rule that asked for the approval (`StoredPolicyResult.asked_by`); empty if no rule was evaluated."""
+    return step.policy_result.asked_by if step.policy_result is not None else ""
 
 
 def _of_thread(scope: Scope) -> bool:
@@ -388,7 +388,7 @@ def _invalid_arguments(
         return InvalidArguments((ArgumentError("", UNCHANGED),))
     if errors:
         return InvalidArguments(errors)
-    if result.ruling.policy is ApprovalPolicy.ALWAYS_DENY:
+    if result.stored.policy is ApprovalPolicy.ALWAYS_DENY:
         return InvalidArguments((ArgumentError("", "A policy forbids this call with these arguments."),))
     return None
 

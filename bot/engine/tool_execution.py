@@ -117,9 +117,9 @@ def _rejection_reason(step: ToolStep, tool: Tool | None, rules: Rules, author: A
     if not rules.profile.enables(tool):
         return NOT_ENABLED.format(step.call.name)
     result = rules.judge(tool, step.call.arguments, author, member)
-    if result.ruling.policy is ApprovalPolicy.ALWAYS_DENY:
+    if result.stored.policy is ApprovalPolicy.ALWAYS_DENY:
         return f"a policy forbids {step.call.name}."
-    if result.ruling.policy is ApprovalPolicy.ASK_USER and not (step.approval or _is_granted(step, result)):
+    if result.stored.policy is ApprovalPolicy.ASK_USER and not (step.approval or _is_granted(step, result)):
         # Allowed at the time of the completion, perhaps for another server of that name.
         return f"{step.call.name} needs an approval now. Call it again to request one."
     return _approved_call_mismatch(step, tool)
@@ -140,8 +140,8 @@ def _approved_call_mismatch(step: ToolStep, tool: Tool) -> str:
 
 def _is_granted(step: ToolStep, result: PolicyResult) -> bool:
     """Return True if the call's grant answers the current rule on its current requirements."""
-    taint = Words.OWN if step.ruling is None else step.ruling.taint
-    current = (replace(result.ruling, taint=taint).asked_by, requirements_digest(result.requirements))
+    taint = Words.OWN if step.policy_result is None else step.policy_result.taint
+    current = (replace(result.stored, taint=taint).asked_by, requirements_digest(result.requirements))
     return step.grant is not None and (step.grant.rule, step.grant.terms) == current
 
 

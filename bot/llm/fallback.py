@@ -105,7 +105,7 @@ class FallbackModel:
         error = self._last_errors.get(self._preferred)
         # What the service has said for itself stands behind a colon, and is for the log.
         because = f": {error.cause.partition(': ')[0].rstrip('.')}" if error is not None else ""
-        left_out = f" It {_listed(unable)}." if unable else ""
+        left_out = f" It {_unable_text(unable)}." if unable else ""
         return f"Answered by {name} instead of {self._preferred}{because}.{left_out}"
 
 
@@ -121,6 +121,6 @@ def _most_hopeful(problems: Sequence[ModelError]) -> ModelError:
     return min(passing, key=lambda error: error.retry_after or 0.0, default=problems[-1])
 
 
-def _listed(words: list[str]) -> str:
+def _unable_text(words: list[str]) -> str:
     *others, last = words
     return f"{', '.join(others)} and {last}" if others else last

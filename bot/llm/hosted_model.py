@@ -178,7 +178,7 @@ class HostedModel:
         request = self._fitting(request)
         rejected, tools = frozenset(self._rejected_features), self._capabilities.tools
         while True:
-            body = await self._written(request, rejected)
+            body = await self._encode_request(request, rejected)
             try:
                 answer = await self._client.post(body)
             except Exception as error:
@@ -205,7 +205,7 @@ class HostedModel:
             request = without_files(request)
         return request if self._capabilities.tools else without_tools(request)
 
-    async def _written(self, request: ModelRequest, rejected: frozenset[ErrorKind]) -> bytes:
+    async def _encode_request(self, request: ModelRequest, rejected: frozenset[ErrorKind]) -> bytes:
         """Return the request's body. A large one, or one with new tools, is built in a thread: parsing large schemas
         would block other turns.
         """
@@ -274,7 +274,7 @@ class ModelList:
                 with self._client.translated(()):
                     return await self._look_up()
         except TimeoutError as error:
-            raise self._service.silent(LOOK_UP_SECONDS) from error
+            raise self._service.silence_error(LOOK_UP_SECONDS) from error
 
     async def _look_up(self) -> Availability:
         if self._paths.key:
@@ -304,7 +304,7 @@ class ModelList:
             if provider_error is None or _is_final(provider_error, strict=strict):
                 raise
             return NotReported(
-                "" if provider_error.status == _NOT_FOUND else self._service.refused(provider_error).cause
+                "" if provider_error.status == _NOT_FOUND else self._service.error_from(provider_error).cause
             )
 
     async def _window_of_running(self) -> int | None:
@@ -312,7 +312,7 @@ class ModelList:
         root = self._service.address.rstrip("/").removesuffix("/v1")
         running = await self._fetch(f"{root}{self._paths.running}", strict=False)
         models = running.get("models") if isinstance(running, Mapping) else None
-        return _window(next(_called(self._service.model, _entries(models), "model"), {}))
+        return _window(next(_named_entries(self._service.model, _entries(models), "model"), {}))
 
 
 def _is_final(provider_error: ProviderError, *, strict: bool) -> bool:
@@ -333,7 +333,7 @@ def _in_list(listing: Any, model: str) -> Availability:
     if not isinstance(data, list):
         return NotReported("what it sent is not a list of models")
     entries = _entries(data)
-    entry = next(_called(model, entries, "id"), None)
+    entry = next(_named_entries(model, entries, "id"), None)
     if entry is not None:
         return _parse_entry(entry)
     if isinstance(listing, Mapping) and (listing.get("has_more") or _next_page(listing)):
@@ -350,7 +350,7 @@ def _entries(data: Any) -> list[Mapping[str, Any]]:
     return [entry for entry in data if isinstance(entry, Mapping)] if isinstance(data, list) else []
 
 
-def _called(model: str, entries: Sequence[Mapping[str, Any]], key: str) -> Iterator[Mapping[str, Any]]:
+def _named_entries(model: str, entries: Sequence[Mapping[str, Any]], key: str) -> Iterator[Mapping[str, Any]]:
     """Return the entries of the model, exact names first. Ollama adds `:latest` to a name without a tag, OpenRouter
     allows suffixes such as `:online`, and LiteLLM may list patterns.
     """

@@ -283,17 +283,17 @@ class ReplyDraft:
                 self._begun = True
                 yield UsageReported(self._usage)
             # The other name is that of a server that does not stream.
-            yield from self._said(get_field(choice, "delta") or get_field(choice, "message"))
+            yield from self._read_delta(get_field(choice, "delta") or get_field(choice, "message"))
             finish = text(choice, "finish_reason")
             self._finish = finish if finish and finish not in _BROKEN_OFF else self._finish
 
-    def _said(self, delta: object) -> Iterator[Delta]:
+    def _read_delta(self, delta: object) -> Iterator[Delta]:
         for name, value in delta.items() if isinstance(delta, dict) else ():
             match name:
                 case "content" | "refusal" if value:
-                    yield from self._written(name, value, delta)
+                    yield from self._add_text(name, value, delta)
                 case "reasoning_content" | "reasoning" if thought := text(delta, name):
-                    yield from self._thought(name, thought, delta)
+                    yield from self._add_reasoning(name, thought, delta)
                 case "reasoning_details":
                     for fragment in get_list(delta, name):
                         _join(self._details, fragment)
@@ -303,7 +303,7 @@ class ReplyDraft:
                 case _:
                     pass
 
-    def _written(self, name: str, value: object, delta: object) -> Iterator[Delta]:
+    def _add_text(self, name: str, value: object, delta: object) -> Iterator[Delta]:
         if isinstance(value, list) and (thought := _texts(value, "thinking")):
             yield ReasoningDelta(thought)
         if more := _texts(value, "text") if isinstance(value, list) else text(delta, name):
@@ -311,7 +311,7 @@ class ReplyDraft:
             self._refused |= name == "refusal"
             yield TextDelta(more)
 
-    def _thought(self, name: str, thought: str, delta: object) -> Iterator[ReasoningDelta]:
+    def _add_reasoning(self, name: str, thought: str, delta: object) -> Iterator[ReasoningDelta]:
         self._thoughts.setdefault(name, []).append(thought)
         if name == _OLD_NAME or not text(delta, _OLD_NAME):  # some servers say it under both names
             yield ReasoningDelta(thought)

@@ -270,7 +270,7 @@ class ReplyDraft:
         match text(event, "type"):
             case "response.output_text.delta" | "response.refusal.delta" as kind:
                 self._refused |= kind == "response.refusal.delta"
-                yield from self._said(event)
+                yield from self._add_text(event)
             case "response.function_call_arguments.delta":
                 self._item(event, "function_call").pieces.append(more := text(event, "delta"))
                 yield ToolCallDelta(more)
@@ -332,7 +332,7 @@ class ReplyDraft:
             yield UsageReported()
         self._describe(self._new(event), get_field(event, "item"))
 
-    def _said(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
+    def _add_text(self, event: Mapping[str, Any]) -> Iterator[TextDelta]:
         if more := text(event, "delta"):
             self._item(event, "message").pieces.append(more)
             yield TextDelta(more)

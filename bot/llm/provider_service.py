@@ -95,7 +95,7 @@ class Service:
         """Return the HTTP timeouts: only connecting is limited here, because `streaming` limits replies."""
         return httpx2.Timeout(None, connect=_CONNECT_SECONDS)
 
-    def refused(self, complaint: ProviderError, tools: Sequence[str] = ()) -> ModelError:
+    def error_from(self, complaint: ProviderError, tools: Sequence[str] = ()) -> ModelError:
         """Return the error for an error response. `tools` are the names of the offered tools, in their order."""
         quote = single_line(self._shown(complaint.message), _QUOTE_LIMIT)
         status = status_of(complaint)
@@ -111,7 +111,7 @@ class Service:
                 fix = "Start a new conversation, or send less."
                 return ContextTooLong(f"{self.name} cannot read that much{detail}", fix)
             case problem:
-                tool = refused_tool(status, complaint.param, complaint.message, tools)
+                tool = rejected_tool(status, complaint.param, complaint.message, tools)
                 return self._rejected(problem, detail, tool)
 
     def _barred(self, problem: ErrorKind, detail: str) -> ModelBarred:
@@ -156,24 +156,24 @@ class Service:
         fix = "Check HTTPS_PROXY, and that the proxy lets the bot out."
         return ModelUnavailable(f"{self.name} cannot be reached through the proxy.", fix)
 
-    def hung_up(self) -> ModelUnavailable:
+    def closed_error(self) -> ModelUnavailable:
         """Return the error for a connection that was closed without a response."""
         return ModelUnavailable(f"{self.name} hung up before it answered.", _LATER)
 
-    def silent(self, seconds: float) -> ModelUnavailable:
+    def silence_error(self, seconds: float) -> ModelUnavailable:
         """Return the error for a service that sent nothing for `seconds`."""
         return ModelUnavailable(f"{self.name} sent nothing for {seconds:g} seconds.", _LATER)
 
-    def cut_off(self) -> ModelUnavailable:
+    def incomplete_error(self) -> ModelUnavailable:
         """Return the error for an incomplete reply."""
         return ModelUnavailable(f"The reply of {self._name_within} was cut off before its end.", _LATER)
 
-    def overlong(self, limits: ModelLimits) -> ModelUnavailable:
+    def too_long_error(self, limits: ModelLimits) -> ModelUnavailable:
         """Return the error for a reply above its time limit."""
         cause = f"The reply of {self._name_within} was not finished within {limits.total_seconds:g} seconds."
         return ModelUnavailable(cause, "Ask for less at a time.")
 
-    def garbled(self) -> ModelUnavailable:
+    def unreadable_error(self) -> ModelUnavailable:
         """Return the error of a reply that does not follow the protocol."""
         check = "." if self.own_address else f", and check the address in {self.prefix}_BASE_URL."
         return ModelUnavailable(f"{self.name} sent something that is not a reply.", f"Ask again{check}")
@@ -190,7 +190,7 @@ class Service:
         return "." if self.own_address else f", and the address in {self.prefix}_BASE_URL."
 
 
-def refused_tool(status: int, param: str, message: str, names: Sequence[str]) -> str:
+def rejected_tool(status: int, param: str, message: str, names: Sequence[str]) -> str:
     """Return the one of `names` that is refused; empty if the error is not about a single tool.
 
     Vendors count the tools of the request from 0: OpenAI in `param` (`tools[3].function.parameters`), Anthropic at the
@@ -343,15 +343,15 @@ class VendorClient:
         try:
             yield
         except self._sdk.status_error as error:
-            raise self._service.refused(_read(error), tools) from error
+            raise self._service.error_from(_read(error), tools) from error
         except ProviderRejected as error:
-            raise self._service.refused(error.error, tools) from error
+            raise self._service.error_from(error.error, tools) from error
         except self._sdk.connection_error as error:
             raise self._interrupted(error) from error
         except (httpx2.HTTPError, OSError) as error:
-            raise self._service.cut_off() from error
+            raise self._service.incomplete_error() from error
         except (self._sdk.error, aiohttp.ClientError, ValueError, RecursionError) as error:
-            raise self._service.garbled() from error
+            raise self._service.unreadable_error() from error
 
     def _interrupted(self, error: Exception) -> ModelUnavailable:
         """Return the error of an interrupted connection. The clients report most causes as one error that wraps the
@@ -365,8 +365,8 @@ class VendorClient:
         if any(isinstance(cause, aiohttp.ClientConnectorError | TimeoutError) for cause in causes):
             return self._service.unreachable(causes[-1])
         if any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes):
-            return self._service.hung_up()
-        return self._service.cut_off()
+            return self._service.closed_error()
+        return self._service.incomplete_error()
 
     async def close(self) -> None:
         """Let go of connections."""

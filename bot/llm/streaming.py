@@ -177,7 +177,7 @@ async def read_reply(
             raise
     completion = draft.completion()
     if completion is None:
-        raise service.garbled() if reader.nonsense else service.cut_off()
+        raise service.unreadable_error() if reader.nonsense else service.incomplete_error()
     yield completion
 
 
@@ -187,19 +187,19 @@ async def _deltas(
     reader: EventReader,
     timeouts: StreamTimeouts,
 ) -> AsyncGenerator[Delta, None]:
-    timeouts.begin()
-    answer = await timeouts.while_it_begins(opening())
+    timeouts.start_request()
+    answer = await timeouts.wait_for_start(opening())
     try:
         chunks = answer.aiter_bytes()
-        chunk = await timeouts.while_it_begins(anext(chunks, None))
+        chunk = await timeouts.wait_for_start(anext(chunks, None))
         while chunk is not None:
             for delta in _joined(delta for event in reader.feed(chunk) for delta in draft.take(event)):
                 if isinstance(delta, TextDelta | ReasoningDelta):
-                    timeouts.has_begun()
+                    timeouts.text_started()
                 yield delta
             # Read to its end, since only then the connection serves the next request.
             over = reader.ended or draft.finished
-            chunk = await timeouts.while_silent(anext(chunks, None), _END_SECONDS if over else None)
+            chunk = await timeouts.wait_for_next(anext(chunks, None), _END_SECONDS if over else None)
         for delta in _joined(delta for event in reader.finish() for delta in draft.take(event)):
             yield delta
     finally:
@@ -242,25 +242,25 @@ class StreamTimeouts:
         self._service = service
         self._limits = limits
         self._end = self._clock() + limits.total_seconds
-        self.begin()
+        self.start_request()
 
-    def begin(self) -> None:
+    def start_request(self) -> None:
         """Start the timer of a request. Services send a first event at once and may pause until the model has thought:
         up to the first text, the limit for the first byte applies.
         """
         self._first = self._clock() + self._limits.first_seconds
         self._silence = max(self._limits.first_seconds, self._limits.idle_seconds)
 
-    def has_begun(self) -> None:
+    def text_started(self) -> None:
         """Apply the limit for pauses between texts."""
         self._silence = self._limits.idle_seconds
 
-    async def while_it_begins(self, waited: Awaitable[Waited]) -> Waited:
-        """Until the first byte."""
+    async def wait_for_start(self, waited: Awaitable[Waited]) -> Waited:
+        """Wait up to the limit for the first byte."""
         return await self._until(self._first, waited, self._limits.first_seconds)
 
-    async def while_silent(self, waited: Awaitable[Waited], at_most: float | None) -> Waited:
-        """Until the next one."""
+    async def wait_for_next(self, waited: Awaitable[Waited], at_most: float | None) -> Waited:
+        """Wait up to the limit for a pause."""
         seconds = self._silence if at_most is None else min(self._silence, at_most)
         return await self._until(self._clock() + seconds, waited, seconds)
 
@@ -270,4 +270,6 @@ class StreamTimeouts:
                 return await waited
         except TimeoutError as error:
             late = moment >= self._end
-            raise (self._service.overlong(self._limits) if late else self._service.silent(seconds)) from error
+            raise (
+                self._service.too_long_error(self._limits) if late else self._service.silence_error(seconds)
+            ) from error

@@ -151,7 +151,7 @@ class _Reader:
         schema |= self._properties(source, below, notes) | _items(source, below, notes)
         schema["description"] = _describe(source, notes, self.max_description if depth else LONGEST_DESCRIPTION)
         all_of, any_of, one_of = (
-            [branch for branch in map(below, _listed(source, keyword, _MAX_BRANCHES)) if branch is not None]
+            [branch for branch in map(below, _keyword_values(source, keyword, _MAX_BRANCHES)) if branch is not None]
             for keyword in ("allOf", "anyOf", "oneOf")
         )
         parts = [*self._referenced(source, depth, refs), *all_of, _union(any_of), _union(one_of)]
@@ -194,7 +194,7 @@ class _Reader:
         listed, rest = source.get("properties"), source.get("additionalProperties")
         listed = dict(listed) if isinstance(listed, Mapping) else {}
         self.nodes += len(listed) // _MAX_LISTED  # a large object takes time wherever it is referred to
-        required = dict.fromkeys(name for name in _listed(source, "required") if isinstance(name, str))
+        required = dict.fromkeys(name for name in _keyword_values(source, "required") if isinstance(name, str))
         required = dict.fromkeys(islice(required, _MAX_LISTED))
         listed |= {name: {} for name in required if name not in listed}
         listed = {name: child for name, child in listed.items() if child is not False}
@@ -337,14 +337,14 @@ def _values(source: Mapping[str, Any]) -> list[Any]:
     """Return the permitted values without duplicates; none if all are permitted, or if the values are too many or too
     long to list.
     """
-    values = [source["const"]] if "const" in source else _listed(source, "enum", _MAX_LISTED)
+    values = [source["const"]] if "const" in source else _keyword_values(source, "enum", _MAX_LISTED)
     if values and source.get("nullable") is True:
         values = [*values, None]
     distinct = {_to_json(value): value for value in values}
     return list(distinct.values()) if all(len(text) <= _MAX_VALUE for text in distinct) else []
 
 
-def _listed(source: Mapping[str, Any], keyword: str, limit: float = math.inf) -> list[Any]:
+def _keyword_values(source: Mapping[str, Any], keyword: str, limit: float = math.inf) -> list[Any]:
     """Return the values of a keyword; none if they are too many."""
     values = source.get(keyword)
     return values if isinstance(values, list) and len(values) <= limit else []

@@ -259,7 +259,7 @@ def elicitation_form(schema: Mapping[str, Any]) -> ElicitationForm:
     choices = {name: of_it for name, about in properties.items() if (of_it := _choices(about))}
     displayed = {name: _displayed_schema(about, choices.get(name, {})) for name, about in properties.items()}
     defaults = {
-        name: _titles_of(about["default"], choices.get(name, {}))
+        name: _displayed_default(about["default"], choices.get(name, {}))
         for name, about in properties.items()
         if isinstance(about, Mapping) and _usable(about.get("default"))
     }
@@ -357,10 +357,10 @@ def _choose_value(value: Any, choices: Choices) -> Any:
     raise ValueError(f"One of: {listed}{', …' if len(choices) > 2 * SHOWN else '.'}")
 
 
-def _titles_of(value: Any, choices: Choices) -> Any:
+def _displayed_default(value: Any, choices: Choices) -> Any:
     """Return a default value for display."""
     if isinstance(value, list):
-        return [_titles_of(item, choices) for item in value]
+        return [_displayed_default(item, choices) for item in value]
     return next((title for title, item in choices.items() if item == value), value)
 
 

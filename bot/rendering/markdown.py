@@ -138,7 +138,7 @@ def line_text(line: Line) -> str:
     return "".join(part.text for part in line)
 
 
-def joined(line: Iterable[Inline]) -> Iterator[Inline]:
+def join_words(line: Iterable[Inline]) -> Iterator[Inline]:
     """Return the line with neighboring words of one style joined."""
     run: Text | None = None
     for part in line:
@@ -331,7 +331,7 @@ def split_once(markdown: str, room: SizeLimit) -> tuple[str, str]:
     scan = _Scan(room)
     for line in _lines(markdown):
         if scan.ends_before(line) or scan.ends_within(line):
-            return scan.before(markdown), scan.behind(markdown)
+            return scan.message(markdown), scan.remainder(markdown)
         scan.read(line)
     return markdown, ""
 
@@ -401,20 +401,20 @@ class _Scan:
                 return True
         return False
 
-    def before(self, text: str) -> str:
+    def message(self, text: str) -> str:
         head = text[: self.at]
         if not self.fence:
             return head
         return f"{head}{'' if head.endswith(chr(10)) else chr(10)}{' ' * self.indent}{self.fence}"
 
-    def behind(self, text: str) -> str:
+    def remainder(self, text: str) -> str:
         """Return the text of the next message and everything after it."""
         rest = text[self.at :]
         if self.fence:
-            return f"{self.fence}{self.info}\n{_to_the_left(rest, self.indent)}"
+            return f"{self.fence}{self.info}\n{_dedent(rest, self.indent)}"
         if self.head:
             return "".join(self.head) + rest
-        return _to_the_left(rest, _indent(rest) or self.indent) if self.listed else rest
+        return _dedent(rest, _indent(rest) or self.indent) if self.listed else rest
 
     def _starts_block(self, line: str) -> bool:
         return line[0] == "#" or (self.blank and not line[0].isspace())
@@ -451,7 +451,7 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def _to_the_left(text: str, columns: int) -> str:
+def _dedent(text: str, columns: int) -> str:
     """Return the text with an indentation that is smaller by `columns`, up to the first line with less indentation."""
     lines = _lines(text)
     for number, line in enumerate(lines):

@@ -17,7 +17,7 @@ _ITEM_FENCE = re.compile(r"^\s*([-*+]|\d{1,9}[.)])\s+(?P<fence>`{3,}|~{3,})")
 
 @dataclass(frozen=True, slots=True)
 class MarkdownBlocks:
-    """A Markdown text in pieces; joined, `finished` and `tail` are the text again."""
+    """Incremental splitter of Markdown: `finished` and `tail` together are the whole text."""
 
     finished: tuple[str, ...]
     tail: str
@@ -59,7 +59,7 @@ class _Scan:
         elif self.in_list and self._continues_list(bare):
             self._in_list(line, bare)
         else:
-            self._fresh(line, bare)
+            self._parse_outside_list(line, bare)
 
     def _in_fence(self, line: str, bare: str) -> None:
         self.block.append(line)
@@ -88,7 +88,7 @@ class _Scan:
         self.after_blank = False
         self.fence = _opening_fence(bare)
 
-    def _fresh(self, line: str, bare: str) -> None:
+    def _parse_outside_list(self, line: str, bare: str) -> None:
         """Parse a line outside of a list: it begins a block, or continues a paragraph."""
         if self.in_list or _starts_block(bare) or (_ITEM.match(bare) and not _RULE.match(bare)):
             self._finish()

@@ -349,12 +349,12 @@ def _reply(turn_id: str, earlier: list[str], replies: list[str], index: int) -> 
 def _call(old: ToolStep | None, before: TurnView | None, new: ToolStep, after: TurnView) -> Iterator[TurnEvent]:
     turn_id = after.turn.id
     if new.approval and not (old and old.approval and old.approval.revision == new.approval.revision):
-        yield ApprovalRequested(turn_id, _as_asked(new, new.approval))
+        yield ApprovalRequested(turn_id, _at_request(new, new.approval))
         old = None
     if new.approval and new.status is not StepStatus.AWAITING and _waits_or_is_new(old):
-        yield ApprovalSettled(turn_id, _as_it_was(new, StepStatus.READY) if new.status in _SENT else new)
+        yield ApprovalSettled(turn_id, _with_status(new, StepStatus.READY) if new.status in _SENT else new)
     if _was_sent(new, after) and not (old and before and _was_sent(old, before)):
-        yield ToolStarted(turn_id, _as_it_was(new, StepStatus.STARTED))
+        yield ToolStarted(turn_id, _with_status(new, StepStatus.STARTED))
     progress = after.progress.get(new.n, "")
     if progress and not new.status.ended and not (before and before.progress.get(new.n) == progress):
         yield ToolProgressed(turn_id, new, progress)
@@ -369,19 +369,21 @@ def _questions(old: ToolStep | None, new: ToolStep, turn_id: str) -> Iterator[Tu
     for elicitation in new.elicitations:
         if elicitation.id not in before:
             yield ElicitationRequested(
-                turn_id, _as_it_was(new, StepStatus.ASKING), replace(elicitation, reply=None, answered_by="", reason="")
+                turn_id,
+                _with_status(new, StepStatus.ASKING),
+                replace(elicitation, reply=None, answered_by="", reason=""),
             )
         if not elicitation.open and before.get(elicitation.id, True):
             yield ElicitationSettled(turn_id, new, elicitation)
 
 
-def _as_asked(step: ToolStep, approval: Approval) -> ToolStep:
+def _at_request(step: ToolStep, approval: Approval) -> ToolStep:
     """Return a call in its state at the request for approval."""
     open_again = replace(approval, decided_by="", decided_at=None, reason="")
-    return replace(_as_it_was(step, StepStatus.AWAITING), approval=open_again)
+    return replace(_with_status(step, StepStatus.AWAITING), approval=open_again)
 
 
-def _as_it_was(step: ToolStep, status: StepStatus) -> ToolStep:
+def _with_status(step: ToolStep, status: StepStatus) -> ToolStep:
     """Return a call in an earlier state, which it has passed since the last view."""
     return replace(step, status=status, result=None)
 

@@ -214,7 +214,7 @@ def _tool_facts(tool: ToolRef | None) -> dict[str, str]:
 
 
 def _rule_facts(step: ToolStep) -> dict[str, str]:
-    return {"rule": step.ruling.rule} if step.ruling is not None and step.ruling.rule else {}
+    return {"rule": step.policy_result.rule} if step.policy_result is not None and step.policy_result.rule else {}
 
 
 def _fingerprint(tool: ToolRef | None, arguments: Any) -> str:

@@ -30,6 +30,8 @@ _PART_TYPES = {
     ToolCall: "call",
     ToolResult: "result",
 }
+_STORED_RULING = override(rename="ruling")
+"""Key of `ToolStep.policy_result` in stored bodies."""
 _IN_TABLES = ("approval", "elicitations", "resume")
 """Fields of a ToolStep that have their own tables."""
 
@@ -81,5 +83,16 @@ for _union in (ResultPart, Part):
 converter.register_unstructure_hook(Source, lambda source: converter.unstructure(source, type(source)))
 converter.register_structure_hook(Source, _structure_source)
 omit_fields(ModelStep, "n", "use")
-omit_fields(ToolStep, "n", "status", "repeatable", "result", *_IN_TABLES)
-converter.register_structure_hook(ToolStep, make_dict_structure_fn(ToolStep, converter, **_omitting(*_IN_TABLES)))
+converter.register_unstructure_hook(
+    ToolStep,
+    make_dict_unstructure_fn(
+        ToolStep,
+        converter,
+        **_omitting("n", "status", "repeatable", "result", *_IN_TABLES),
+        policy_result=_STORED_RULING,
+    ),
+)
+converter.register_structure_hook(
+    ToolStep,
+    make_dict_structure_fn(ToolStep, converter, **_omitting(*_IN_TABLES), policy_result=_STORED_RULING),
+)

@@ -135,7 +135,7 @@ def call_to_cover(step: ToolStep, conversation: ConversationKey) -> CallToCover 
         conversation=conversation,
         asker=approval.requested_for.principal,
         destructive=tool.destructive,
-        rule=step.ruling.asked_by if step.ruling is not None else "",
+        rule=step.policy_result.asked_by if step.policy_result is not None else "",
         requirements=approval.requirements,
     )
 

@@ -290,19 +290,21 @@ async def test_an_argument_that_is_there_twice_is_not_explained() -> None:
     assert "the name 'title' is there twice" in reply.text
 
 
-def happened(status: StepStatus, ruling: StoredPolicyResult | None) -> ToolStep:
+def happened(status: StepStatus, policy_result: StoredPolicyResult | None) -> ToolStep:
     approval = Approval(
         "approval-1-of-many", 1, "print", ANA, 60.0, decided_by="Ben", requirements=ApprovalRequirements(quorum=2)
     )
-    return ToolStep(2, ToolCall("c", "notes__add"), ToolRef("notes", "add"), status, approval=approval, ruling=ruling)
+    return ToolStep(
+        2, ToolCall("c", "notes__add"), ToolRef("notes", "add"), status, approval=approval, policy_result=policy_result
+    )
 
 
 async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> None:
     held = command_harness()
-    ruling = StoredPolicyResult(
+    policy_result = StoredPolicyResult(
         ASK, "policy.toml:3", "ASK_USER: notes.*", "It is the only rule that matches this call."
     )
-    held.policies.calls["approval-1"] = (HALL, happened(StepStatus.DENIED, ruling))
+    held.policies.calls["approval-1"] = (HALL, happened(StepStatus.DENIED, policy_result))
     reply = await held.ask("mcp policy explain approval-1")
     assert facts(reply) == {
         "call": "notes.add (denied)",

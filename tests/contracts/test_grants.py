@@ -76,9 +76,14 @@ def wanted(
     approval = Approval(
         card or f"card-{next(NUMBERS)}", 1, print_of, asker, 60.0, requirements=terms or ApprovalRequirements()
     )
-    ruling = StoredPolicyResult(ApprovalPolicy.ASK_USER, rule)
+    policy_result = StoredPolicyResult(ApprovalPolicy.ASK_USER, rule)
     return ToolStep(
-        n, ToolCall(f"c{n}", "s__write", arguments), REF, StepStatus.AWAITING, approval=approval, ruling=ruling
+        n,
+        ToolCall(f"c{n}", "s__write", arguments),
+        REF,
+        StepStatus.AWAITING,
+        approval=approval,
+        policy_result=policy_result,
     )
 
 

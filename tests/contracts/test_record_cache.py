@@ -35,7 +35,7 @@ def step(n: int, **arguments: object) -> ToolStep:
         ToolCall(f"c{n}", "s__read", arguments),
         ToolRef("s", "read"),
         StepStatus.READY,
-        ruling=StoredPolicyResult(ApprovalPolicy.ALWAYS_ALLOW),
+        policy_result=StoredPolicyResult(ApprovalPolicy.ALWAYS_ALLOW),
     )
 
 

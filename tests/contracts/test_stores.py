@@ -819,7 +819,9 @@ async def test_a_rule_that_cannot_be_read_denies(harness: Harness, body: str, ca
 
 async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled_of_it(harness: Harness) -> None:
     policies = SqlPolicyStore(harness.database)
-    ruling = StoredPolicyResult(ApprovalPolicy.ASK_USER, "policy.toml:3", "ASK_USER: mail.send", "It is the only rule.")
+    policy_result = StoredPolicyResult(
+        ApprovalPolicy.ASK_USER, "policy.toml:3", "ASK_USER: mail.send", "It is the only rule."
+    )
     claim = await running(harness)
     calls = [
         ToolStep(
@@ -828,7 +830,7 @@ async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled
             ToolRef("mail", "send"),
             StepStatus.AWAITING,
             approval=Approval(f"approval-{n}-of-many", 1, "print", ANA, 60.0),
-            ruling=ruling,
+            policy_result=policy_result,
         )
         for n in (1, 2)
     ]
@@ -845,7 +847,7 @@ async def test_a_call_is_found_by_its_approval_or_its_number_with_what_was_ruled
         ("", []),
     ):
         found = await policies.stored_results(named, reach)
-        assert [(step.n, step.ruling) for _, step in found] == [(n, ruling) for n in numbers], named
+        assert [(step.n, step.policy_result) for _, step in found] == [(n, policy_result) for n in numbers], named
         assert all(conversation == HALL for conversation, _ in found)
     assert await policies.stored_results(claim.turn_id, "test:elsewhere:") == []
 

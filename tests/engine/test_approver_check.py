@@ -37,9 +37,7 @@ from tests.rules import plain
 ASK, DENY = ApprovalPolicy.ASK_USER, ApprovalPolicy.ALWAYS_DENY
 OPS = "test-group:ops"
 BEN, ZOE, KIM = (Author("test", name.lower(), name) for name in ("Ben", "Zoe", "Kim"))
-SIGNATORIES = Approvers(
-    admins=frozenset({"test:admin"}), approvers=frozenset({"test:ben", OPS}), operator="console:root"
-)
+APPROVERS = Approvers(admins=frozenset({"test:admin"}), approvers=frozenset({"test:ben", OPS}), operator="console:root")
 ADMIN = Author("test", "admin", "Admin")
 
 
@@ -51,7 +49,7 @@ def judged(
     said: ApprovalRequirements, who: Member, verdict: DecisionType = DecisionType.APPROVE
 ) -> ApproverEvidence | NotAllowed:
     """Ana has asked, and Kim has changed the arguments."""
-    return check_approver(SIGNATORIES, said, who, verdict, asker=ANA, editors=frozenset({"test:kim"}))
+    return check_approver(APPROVERS, said, who, verdict, asker=ANA, editors=frozenset({"test:kim"}))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +121,7 @@ def test_whoever_may_not_is_told_who_may() -> None:
 # ------------------------------------------------------------------ in turns
 
 
-def book(said: ApprovalRequirements, *, approvers: Approvers = SIGNATORIES) -> RuleBook:
+def book(said: ApprovalRequirements, *, approvers: Approvers = APPROVERS) -> RuleBook:
     return RuleBook(Policies(rules=(Rule(ASK, server="mail", requirements=said, id="policy.toml:1"),)), approvers)
 
 
@@ -389,7 +387,7 @@ def test_nobody_outside_the_approver_set_ever_decides_whatever_the_order_of_clic
             continue
         own_denial = verdict is DecisionType.DENY and who.author == ANA
         named = all(is_one_of(who, entries) for entries in said.approvers)
-        assert own_denial or (named if said.approvers else SIGNATORIES.is_approver(who))
+        assert own_denial or (named if said.approvers else APPROVERS.is_approver(who))
         assert verdict is DecisionType.DENY or not said.four_eyes or who.author not in (ANA, KIM)
         assert found.quorum == said.quorum
 
@@ -413,9 +411,7 @@ def may(said: ApprovalRequirements, who: Member, verdict: DecisionType) -> bool:
         return True
     if verdict is DecisionType.APPROVE and said.four_eyes and who.author == ANA:
         return False
-    return (
-        all(is_one_of(who, entries) for entries in said.approvers) if said.approvers else SIGNATORIES.is_approver(who)
-    )
+    return all(is_one_of(who, entries) for entries in said.approvers) if said.approvers else APPROVERS.is_approver(who)
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -22,7 +22,7 @@ def ruled(
     rule = parse_rule({"policy": policy.value, "arguments": {path: pattern}})
     file = Policies(default=ASK if policy is ALLOW else ALLOW, rules=(rule,))
     tool = Tool("web__get", "web", "get", input_schema=schema or {"type": "object"})
-    return Rules(file, read_hosts=read_hosts).judge(tool, arguments).ruling.policy
+    return Rules(file, read_hosts=read_hosts).judge(tool, arguments).stored.policy
 
 
 def an_object(**properties: Any) -> dict[str, Any]:
@@ -159,4 +159,4 @@ def test_a_comparison_that_could_not_fit_is_refused(path: str, pattern: str) -> 
 def test_without_a_reader_of_addresses_a_rule_on_a_host_holds_for_every_call() -> None:
     rule = parse_rule({"policy": "ALWAYS_DENY", "arguments": {"host(url)": "evil.com"}})
     tool = Tool("web__get", "web", "get")
-    assert Rules(Policies(default=ALLOW, rules=(rule,))).judge(tool, {"url": "x"}).ruling.policy is DENY
+    assert Rules(Policies(default=ALLOW, rules=(rule,))).judge(tool, {"url": "x"}).stored.policy is DENY

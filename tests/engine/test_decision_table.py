@@ -144,10 +144,10 @@ def _rule(line: str, name: str) -> Rule:
 )
 def test_the_decision_table(case: PolicyRequest, written: list[str], comes: ApprovalPolicy, by: str) -> None:
     found = evaluate(rules(*written), case, ASK)
-    assert (found.ruling.policy, found.ruling.rule) == (comes, by)
-    assert evaluate(rules(*written)[::-1], case, ASK).ruling.policy is comes, "the order of rules means nothing"
-    assert found.ruling.why
-    assert found.ruling.words
+    assert (found.stored.policy, found.stored.rule) == (comes, by)
+    assert evaluate(rules(*written)[::-1], case, ASK).stored.policy is comes, "the order of rules means nothing"
+    assert found.stored.why
+    assert found.stored.words
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_auto_runs_what_reads_on_the_word_of_a_trusted_server_whose_definition_i
     case: PolicyRequest, pinned: bool, comes: ApprovalPolicy, because: str
 ) -> None:
     for default, written in ((AUTO, []), (ASK, ["auto jira"])):
-        found = evaluate(rules(*written), case, default, lambda _tool: pinned).ruling
+        found = evaluate(rules(*written), case, default, lambda _tool: pinned).stored
         assert found.policy is comes
         assert found.why.endswith(because)
 
 
 def test_auto_asks_where_nobody_can_look_at_definitions() -> None:
-    assert evaluate([], TRUSTED_READING, AUTO).ruling.policy is ASKS
+    assert evaluate([], TRUSTED_READING, AUTO).stored.policy is ASKS
 
 
 @pytest.mark.parametrize(
@@ -209,20 +209,20 @@ def test_a_rule_that_denies_takes_one_value_that_fits_and_a_rule_that_allows_tak
     path, _, text = pattern.partition("=")
     for policy, fits, comes in ((DENY, denied, NEVER), (ALLOW, allowed, RUNS)):
         rule = Rule(policy, server="jira", arguments={path: text.replace("[", "[[]")})
-        assert evaluate([rule], case, ASK).ruling.policy is (comes if fits else ASKS)
+        assert evaluate([rule], case, ASK).stored.policy is (comes if fits else ASKS)
 
 
 def test_a_default_of_denying_gives_way_to_a_rule_that_fits_and_not_to_one_that_may_fit() -> None:
-    assert evaluate(rules("allow jira"), CALL, DENY).ruling.policy is RUNS
-    assert evaluate(rules("ask jira asker=slack-group:S1"), CALL, DENY).ruling.policy is ASKS
-    assert evaluate(rules("ask jira asker=slack-group:S1"), replace(CALL, member=None), DENY).ruling.policy is NEVER
+    assert evaluate(rules("allow jira"), CALL, DENY).stored.policy is RUNS
+    assert evaluate(rules("ask jira asker=slack-group:S1"), CALL, DENY).stored.policy is ASKS
+    assert evaluate(rules("ask jira asker=slack-group:S1"), replace(CALL, member=None), DENY).stored.policy is NEVER
 
 
 def test_what_was_decided_says_why_and_what_the_others_said() -> None:
     found = evaluate(rules("allow jira", "ask *", "allow jira.create_issue", "ask jira"), CALL, ASK)
-    assert found.ruling.rule == "#3"
-    assert found.ruling.words == "ALWAYS_ALLOW: jira.create_issue"
-    assert found.ruling.why == "It is more specific than the other rules that match this call."
+    assert found.stored.rule == "#3"
+    assert found.stored.words == "ALWAYS_ALLOW: jira.create_issue"
+    assert found.stored.why == "It is more specific than the other rules that match this call."
     assert [(each.rule.id, each.why) for each in found.passed] == [
         ("#1", "#3 is more specific"),
         ("#2", "#1 is more specific"),
@@ -251,14 +251,14 @@ def test_where_the_operators_file_says_who_signs_nothing_from_elsewhere_beats_it
     (asks, allows, loosens) = rules("ask jira", "allow jira.create_issue in=slack:T1:C-ops", "ask jira.create_issue")
     two = replace(asks, requirements=ApprovalRequirements(quorum=2), of_file=True)
     found = evaluate([two, allows], CALL, ASK)
-    assert (found.ruling.policy, found.ruling.rule, found.requirements.quorum) == (ASKS, "#1", 2)
+    assert (found.stored.policy, found.stored.rule, found.requirements.quorum) == (ASKS, "#1", 2)
     assert [each.why for each in found.passed] == ["#1 is stricter"]
     mine = replace(loosens, requirements=ApprovalRequirements((frozenset({"asker"}),)))
     assert evaluate([two, mine], CALL, ASK).requirements == ApprovalRequirements((frozenset({"asker"}),), quorum=2)
-    assert evaluate([two, replace(allows, of_file=True)], CALL, ASK).ruling.policy is RUNS
-    assert evaluate([replace(two, of_file=False), allows], CALL, ASK).ruling.policy is RUNS
+    assert evaluate([two, replace(allows, of_file=True)], CALL, ASK).stored.policy is RUNS
+    assert evaluate([replace(two, of_file=False), allows], CALL, ASK).stored.policy is RUNS
     assert (
-        evaluate([replace(two, requirements=ApprovalRequirements(expires=60.0)), allows], CALL, ASK).ruling.policy
+        evaluate([replace(two, requirements=ApprovalRequirements(expires=60.0)), allows], CALL, ASK).stored.policy
         is RUNS
     )
 
@@ -311,14 +311,14 @@ def any_case(draw: st.DrawFn) -> PolicyRequest:
 def covers(rule: Rule, case: PolicyRequest) -> bool:
     """Said once more, and simply: whether a rule without anything uncertain is about the call."""
     alone = evaluate([replace(rule, policy=ALLOW)], case, DENY)
-    return alone.ruling.policy is ALLOW
+    return alone.stored.policy is ALLOW
 
 
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES, st.booleans())
 def test_no_set_of_rules_runs_what_a_denial_covers(
     written: list[Rule], case: PolicyRequest, default: ApprovalPolicy, pinned: bool
 ) -> None:
-    policy = evaluate(written, case, default, lambda _tool: pinned).ruling.policy
+    policy = evaluate(written, case, default, lambda _tool: pinned).stored.policy
     if any(rule.policy is DENY and covers(rule, case) for rule in written):
         assert policy is DENY
 
@@ -327,17 +327,17 @@ def test_no_set_of_rules_runs_what_a_denial_covers(
 def test_one_more_denial_never_loosens_anything(
     written: list[Rule], more: Rule, case: PolicyRequest, default: ApprovalPolicy
 ) -> None:
-    before = evaluate(written, case, default).ruling.policy
-    after = evaluate([*written, replace(more, policy=DENY)], case, default).ruling.policy
+    before = evaluate(written, case, default).stored.policy
+    after = evaluate([*written, replace(more, policy=DENY)], case, default).stored.policy
     assert STRICTEST_FIRST.index(after) <= STRICTEST_FIRST.index(before)
 
 
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES)
 def test_knowing_less_never_lets_more_run(written: list[Rule], case: PolicyRequest, default: ApprovalPolicy) -> None:
-    if evaluate(written, case, default).ruling.policy is ALLOW:
+    if evaluate(written, case, default).stored.policy is ALLOW:
         return
     stranger = replace(case, tool=replace(case.tool, trusted=False))
-    assert evaluate(written, stranger, default).ruling.policy is not ALLOW
+    assert evaluate(written, stranger, default).stored.policy is not ALLOW
 
 
 @given(st.lists(any_rule(), max_size=6), any_case(), POLICIES, st.randoms())
@@ -346,7 +346,7 @@ def test_the_order_of_rules_means_nothing(
 ) -> None:
     other = list(written)
     shuffled.shuffle(other)
-    assert evaluate(other, case, default).ruling.policy is evaluate(written, case, default).ruling.policy
+    assert evaluate(other, case, default).stored.policy is evaluate(written, case, default).stored.policy
 
 
 @given(any_rule(), any_rule())

@@ -56,7 +56,7 @@ async def test_arguments_decide_and_what_decided_is_kept_with_the_call(harness: 
     assert [step.status for step in steps(view)] == [StepStatus.DONE, StepStatus.DENIED]
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{"to": "ben@home.example"}]
     stored = await harness.log.get_view(view.turn.id)
-    assert [step.ruling for step in steps(stored)] == [
+    assert [step.policy_result for step in steps(stored)] == [
         StoredPolicyResult(
             ALLOW, "policy.toml:1", "ALWAYS_ALLOW: mail.*", "It is the only rule that matches this call."
         ),
@@ -112,8 +112,8 @@ async def test_a_denial_that_came_before_an_allowed_call_was_sent_wins(harness: 
     async with running(engine):
         (step,) = steps(await harness.surface.ended((await engine.receive(message("send it"))).turn_id))
     assert step.status is StepStatus.FAILED
-    assert step.ruling is not None
-    assert step.ruling.policy is ALLOW
+    assert step.policy_result is not None
+    assert step.policy_result.policy is ALLOW
     assert harness.toolbox.calls == []
 
 

@@ -400,8 +400,8 @@ async def test_a_search_taints_nothing_and_what_a_found_tool_has_said_does(harne
         await engine.stop(receipt.turn_id, ANA)
     searched, probed, sent = calls_of(view)
     assert [searched.status, probed.status] == [StepStatus.DONE, StepStatus.DONE]
-    assert sent.ruling is not None
-    assert "The model has read lab" in sent.ruling.why
+    assert sent.policy_result is not None
+    assert "The model has read lab" in sent.policy_result.why
 
 
 def _of_nobody(each: Tool) -> Tool:

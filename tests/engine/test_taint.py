@@ -333,8 +333,8 @@ async def test_what_a_stranger_may_have_written_sends_nothing_out_without_a_sign
         receipt = await engine.receive(message("read and send"))
         (step,) = awaiting(await waiting(harness))
         assert step.call.name == "mail__send"
-        assert step.ruling is not None
-        assert step.ruling.why.endswith(
+        assert step.policy_result is not None
+        assert step.policy_result.why.endswith(
             "It would send something to people outside the team. "
             "The model has read web, where strangers may have written."
         )
@@ -365,8 +365,8 @@ async def test_a_store_that_several_people_write_counts_as_others_words_unless_t
     async with running(engine):
         await engine.receive(message("go"))
         (step,) = awaiting(await waiting(harness))
-        assert step.ruling is not None
-        assert "notes, where other people of the team may have written" in step.ruling.why
+        assert step.policy_result is not None
+        assert "notes, where other people of the team may have written" in step.policy_result.why
         await engine.stop(harness.surface.views[-1].turn.id, ANA)
     harness.toolbox.add(replace(notes, flow=Flow(words=OWN)))
     in_turn(harness, call("notes__read", "1"), call("mail__send", "2"))
@@ -438,8 +438,8 @@ async def test_a_file_and_what_others_said_before_are_not_the_askers_own_words(
     async with running(engine):
         await engine.receive(asked)
         (step,) = awaiting(await waiting(harness))
-    assert step.ruling is not None
-    assert {"a file": "an attached file", "a thread": "earlier messages here"}[brings] in step.ruling.why
+    assert step.policy_result is not None
+    assert {"a file": "an attached file", "a thread": "earlier messages here"}[brings] in step.policy_result.why
 
 
 # ---------------------------------------------------------------------- with the conversation
@@ -459,8 +459,8 @@ async def test_what_a_stranger_may_have_written_is_carried_to_the_next_question(
     async with running(after_a_restart):
         await after_a_restart.receive(message("thanks, go on"))
         (step,) = awaiting(await waiting(harness))
-    assert step.ruling is not None
-    assert "The model has read web" in step.ruling.why
+    assert step.policy_result is not None
+    assert "The model has read web" in step.policy_result.why
 
 
 async def test_what_another_person_has_asked_sends_nothing_out_in_the_name_of_who_asks_now(
@@ -499,8 +499,8 @@ async def test_a_summary_carries_who_has_asked(harness: EngineHarness) -> None:
         harness.model.script = [mailing] * 3
         await engine.receive(message("go on"))
         (step,) = awaiting(await waiting(harness))
-    assert step.ruling is not None
-    assert "other people's questions here" in step.ruling.why
+    assert step.policy_result is not None
+    assert "other people's questions here" in step.policy_result.why
 
 
 async def test_ones_own_questions_ask_nothing(harness: EngineHarness) -> None:
@@ -537,8 +537,8 @@ async def test_what_a_server_said_that_is_gone_counts_as_a_strangers(harness: En
         del harness.toolbox.tools["diary__read"]
         await engine.receive(message("send"))
         (step,) = awaiting(await waiting(harness))
-    assert step.ruling is not None
-    assert "diary, where strangers may have written" in step.ruling.why
+    assert step.policy_result is not None
+    assert "diary, where strangers may have written" in step.policy_result.why
 
 
 async def test_a_server_that_was_renamed_is_still_the_one_that_was_read(harness: EngineHarness) -> None:
@@ -578,8 +578,8 @@ async def test_a_summary_carries_whose_words_it_was_made_of(harness: EngineHarne
     async with running(later):
         await later.receive(message("go on"))
         (step,) = awaiting(await waiting(harness))
-    assert step.ruling is not None
-    assert "The model has read web" in step.ruling.why
+    assert step.policy_result is not None
+    assert "The model has read web" in step.policy_result.why
 
 
 # ---------------------------------------------------------------------- grants

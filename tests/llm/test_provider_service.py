@@ -49,7 +49,7 @@ def test_the_vendors_own_address_is_recognised(address: str | None, own: bool) -
 )
 def test_a_service_is_named_without_secrets_of_its_address(address: str | None, name: str) -> None:
     assert service(address).name == name
-    assert "secret" not in str(service(address).refused(ProviderError(404)))
+    assert "secret" not in str(service(address).error_from(ProviderError(404)))
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_a_date_that_has_passed_asks_for_no_wait() -> None:
 
 
 def test_without_a_key_there_is_none_to_take_out() -> None:
-    said = service(key="").refused(ProviderError(400, "none of the above"))
+    said = service(key="").error_from(ProviderError(400, "none of the above"))
     assert "none of the above" in str(said)
 
 
 @pytest.mark.parametrize(("words", "end"), [("Overloaded", "Overloaded."), ("Wait.", "Wait."), ("Why?", "Why?")])
 def test_what_a_service_says_ends_before_the_fix_begins(words: str, end: str) -> None:
-    assert str(service().refused(ProviderError(503, words))).endswith(f": {end} Fix: Ask again in a while.")
+    assert str(service().error_from(ProviderError(503, words))).endswith(f": {end} Fix: Ask again in a while.")
 
 
 @OLD_WAYS

@@ -6,7 +6,7 @@ import pytest
 
 from bot.domain.tools import Tool
 from bot.errors import ModelRejected
-from bot.llm.provider_service import refused_tool
+from bot.llm.provider_service import rejected_tool
 from tests.fakes.llm import Reply, Request, Say, Status
 from tests.fakes.llm_openai import refused_parameters
 from tests.llm.conversation import EACH_PROVIDER, Provider, asking, complete, events, talking
@@ -61,8 +61,8 @@ async def test_a_request_that_is_refused_for_something_else_names_no_tool(provid
     ],
 )
 def test_a_tool_is_found_by_its_number_or_by_its_name(param: str, message: str, tool: str) -> None:
-    assert refused_tool(400, param, message, NAMES) == tool
+    assert rejected_tool(400, param, message, NAMES) == tool
 
 
 def test_trouble_of_another_kind_is_no_tool_s_fault() -> None:
-    assert refused_tool(500, "tools[1].function.parameters", "", NAMES) == ""
+    assert rejected_tool(500, "tools[1].function.parameters", "", NAMES) == ""

@@ -58,7 +58,7 @@ STEP = ToolStep(
     repeatable=True,
     origin=CallOrigin.CONTEXT,
     grant=GrantUse("g", "slack:U2", "Ana", "f", "rule", "terms"),
-    ruling=StoredPolicyResult(ApprovalPolicy.ASK_USER, "r", "ask", "because", Words.STRANGERS),
+    policy_result=StoredPolicyResult(ApprovalPolicy.ASK_USER, "r", "ask", "because", Words.STRANGERS),
 )
 VALUES = [
     TurnInput("Rain?", (Attachment("a", "b.txt", "text/plain", 7),), ("earlier",), CALL, again=True),

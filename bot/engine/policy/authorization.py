@@ -119,10 +119,10 @@ class CallAuthorizer:
             return _rejected_step(n, call, tool, StepStatus.FAILED, f"Not run: {NOT_ENABLED.format(call.name)}")
         result = self.rules.judge(tool, call.arguments, author, self.member)
         result = self.taint.apply_policy(tool, call.arguments, result)
-        return dataclasses.replace(self._apply_policy(n, call, tool, author, result), ruling=result.ruling)
+        return dataclasses.replace(self._apply_policy(n, call, tool, author, result), policy_result=result.stored)
 
     def _apply_policy(self, n: int, call: ToolCall, tool: Tool, author: Author, result: PolicyResult) -> ToolStep:
-        match result.ruling.policy:
+        match result.stored.policy:
             case ApprovalPolicy.ALWAYS_ALLOW:
                 return ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable)
             case ApprovalPolicy.ALWAYS_DENY:
@@ -153,11 +153,19 @@ class CallAuthorizer:
                 continue
             n = len(steps) + 1
             call = ToolCall(f"context-{n}", tool.name, {argument: question})
-            ruling = self.rules.judge(tool, call.arguments, author, self.member).ruling
-            if ruling.policy is ApprovalPolicy.ALWAYS_ALLOW:
+            policy_result = self.rules.judge(tool, call.arguments, author, self.member).stored
+            if policy_result.policy is ApprovalPolicy.ALWAYS_ALLOW:
                 reference = _reference(tool)
                 steps.append(
-                    ToolStep(n, call, reference, StepStatus.READY, tool.repeatable, CallOrigin.CONTEXT, ruling=ruling)
+                    ToolStep(
+                        n,
+                        call,
+                        reference,
+                        StepStatus.READY,
+                        tool.repeatable,
+                        CallOrigin.CONTEXT,
+                        policy_result=policy_result,
+                    )
                 )
         return steps
 

@@ -77,7 +77,7 @@ class ResultVisibility:
             tool, self.here.conversation, step.call.arguments, self.author, self.member, self.here.profile
         )
         result = evaluate(rules, request, self.here.file.default, self.here.reviewed)
-        return result.ruling.policy is ApprovalPolicy.ALWAYS_DENY
+        return result.stored.policy is ApprovalPolicy.ALWAYS_DENY
 
     def _may_count(self, rule: Rule, tool: Tool) -> bool:
         """Return True if the rule can lead to a denial of the tool. Other rules change nothing: a denial wins."""

@@ -216,7 +216,7 @@ class Rules:
 
     def policy_of(self, tool: Tool) -> ApprovalPolicy:
         """Return the policy for a tool, independent of author and arguments."""
-        return self.judge(tool).ruling.policy
+        return self.judge(tool).stored.policy
 
     def enabled(self, offered: ToolSet) -> ToolSet:
         """Return the tools that the profile enables."""

@@ -142,11 +142,11 @@ class Taint:
 
     def apply_policy(self, tool: Tool, arguments: Mapping[str, Any], result: PolicyResult) -> PolicyResult:
         """Return the result with the taint applied: ask instead of run, or ask for this reason, too."""
-        reason = self.approval_reason(tool, arguments) if result.ruling.policy in _HELD else ""
+        reason = self.approval_reason(tool, arguments) if result.stored.policy in _HELD else ""
         if not reason:
             return result
-        why = " ".join(filter(None, (result.ruling.why, reason)))
-        return replace(result, ruling=replace(result.ruling, policy=ApprovalPolicy.ASK_USER, why=why, taint=self.words))
+        why = " ".join(filter(None, (result.stored.why, reason)))
+        return replace(result, stored=replace(result.stored, policy=ApprovalPolicy.ASK_USER, why=why, taint=self.words))
 
     def approval_reason(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return the reason why a call that a rule lets run needs an approval; empty if it runs."""

@@ -24,7 +24,7 @@ from bot.rendering.markdown import (
     Quote,
     Style,
     Text,
-    joined,
+    join_words,
     line_text,
     parse,
 )
@@ -165,7 +165,7 @@ def _line(line: Line) -> str:
     """Return running text. Adjacent marks are separated."""
     made: list[str] = []
     marked = False
-    for each in joined(line):
+    for each in join_words(line):
         said = _inline(each)
         if not said:
             continue

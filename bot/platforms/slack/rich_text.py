@@ -23,7 +23,7 @@ from bot.rendering.markdown import (
     Quote,
     Style,
     Text,
-    joined,
+    join_words,
     line_text,
     parse,
 )
@@ -220,7 +220,7 @@ def _restyled(line: Line, style: Style) -> Iterator[Inline]:
 def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
     """Return the elements of a line, merging runs of one style. Slack rejects empty lines and empty texts."""
     made: list[Element] = []
-    for each in _few(tuple(joined(_restyled(line, style)))):
+    for each in _few(tuple(join_words(_restyled(line, style)))):
         element: Element = _text(each.text)
         if isinstance(each, Link):
             element = {"type": "link", "url": each.url, "text": each.text}
