@@ -521,7 +521,7 @@ class Platforms:
         """Return the listeners and hooks of the wanted components. Raises SettingsError."""
         listeners = Listeners()
         if self.slack is not None and "slack" in parts:
-            slack = slack_listener_of(self.slack, settings, await build_lookups(self.slack, runtime))
+            slack = slack_listener_of(self.slack, runtime, settings, await build_lookups(self.slack, runtime))
             listeners.by_component["slack"] = slack
             listeners.hooks += [slack.hook] if slack.hook is not None else []
         if self.discord is not None and "discord" in parts:

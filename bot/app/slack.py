@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from bot.app.lease_holders import end_check
 from bot.chat.context import AudiencePolicy
+from bot.chat.listener_lease import ListenerLease
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
@@ -122,18 +124,33 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
         services.toolbox,
     )
     records: SlackLookups = context.SlackLookups(
-        services.stores.opinions.save, runtime.turn_log.get_approval, builder.home
+        services.stores.opinions.save,
+        runtime.turn_log.get_approval,
+        builder.home,
+        services.stores.archive.active_conversations,
     )
     return records
 
 
-def build_listener(workspace: SlackApp, settings: Settings, records: SlackLookups) -> SlackListener:
+def build_listener(workspace: SlackApp, runtime: Runtime, settings: Settings, records: SlackLookups) -> SlackListener:
     """Build the listener for Socket Mode or HTTP. Raises SettingsError if neither is configured."""
+    services = runtime.services
+
+    def backfill_lease(name: str) -> ListenerLease:
+        return ListenerLease(
+            services.stores.leases,
+            name,
+            services.faults.reporter,
+            "reading missed messages of Slack",
+            has_ended=end_check(settings.database_url),
+        )
+
     return workspace.listener(
         app_token=_plain(settings.slack_app_token),
         signing_secret=_plain(settings.slack_signing_secret),
         audience=AudiencePolicy(settings.slack_follow_threads, settings.slack_guests, settings.slack_strangers),
         records=records,
+        backfill_lease=backfill_lease,
     )
 
 

@@ -1,4 +1,4 @@
-"""Backfill: messages that arrived while no process received, on platforms that do not deliver them again.
+"""Backfill: messages that arrived while no process received, and that the platform does not deliver again.
 
 Conversations with a turn are read from their last turn before the session on; elsewhere the platform looks for mentions
 of the bot since the last turn of any conversation. Processing a message twice has no effect, because a message is one
@@ -62,17 +62,19 @@ class MissedMessages(Protocol[M_co]):
 
 
 class Backfill(Generic[M]):
-    """Handles the missed messages of one platform. `active_conversations` may be missing."""
+    """Handles the missed messages of the conversations whose keys begin with `prefix` and a colon.
+    `active_conversations` may be missing.
+    """
 
     def __init__(
         self,
-        platform: str,
+        prefix: str,
         missed: MissedMessages[M],
         handler: MessageHandler[M],
         engine: EngineApi,
         active_conversations: ActiveConversations | None,
     ) -> None:
-        self._platform = platform
+        self._prefix = prefix
         self._missed = missed
         self._handler = handler
         self._engine = engine
@@ -99,7 +101,7 @@ class Backfill(Generic[M]):
     async def _conversations(self) -> Sequence[ConversationKey]:
         if self._active_conversations is None:
             return ()
-        return await self._active_conversations(f"{self._platform}:", HOURS * 3600, MOST_CONVERSATIONS)
+        return await self._active_conversations(f"{self._prefix}:", HOURS * 3600, MOST_CONVERSATIONS)
 
     async def _last_turn(self, conversation: ConversationKey, began: datetime) -> datetime:
         """Return when the last turn before the session was, at most HOURS ago."""

@@ -1,7 +1,8 @@
-"""Lease on receiving from a platform that delivers every event to each connection.
+"""Lease on work that one process at a time does: receiving from a platform that delivers every event to each
+connection, reading missed messages.
 
 One process at a time holds the lease, in the database. It is renewed after a third of its duration; a process that
-cannot renew it stops receiving before it expires. The lease of a process that is known to have ended is taken over at
+cannot renew it stops the work before it expires. The lease of a process that is known to have ended is taken over at
 once.
 """
 
@@ -23,8 +24,8 @@ SAFE_SHARE = 5 / 6
 
 
 class ListenerLease:
-    """Lease of the process `holder`. `seconds` is its duration. `platform` is for the log. `has_ended` returns True for
-    another holder that has certainly ended.
+    """Lease of the process `holder`. `seconds` is its duration. `task` is for the log: "receiving from Discord".
+    `has_ended` returns True for another holder that has certainly ended.
     """
 
     def __init__(
@@ -32,15 +33,15 @@ class ListenerLease:
         leases: Leases,
         name: str,
         holder: str,
-        platform: str,
+        task: str,
         *,
-        seconds: float,
+        seconds: float = LEASE_SECONDS,
         has_ended: Callable[[str], bool] = lambda _holder: False,
     ) -> None:
         self._leases = leases
         self._name = name
         self._holder = holder
-        self._platform = platform
+        self._task = task
         self._seconds = seconds
         self._has_ended = has_ended
         self.is_standby = False
@@ -64,7 +65,7 @@ class ListenerLease:
             try:
                 until = await self._acquire_or_renew() or await self._take_over()
             except CountersignError as error:
-                log.warning("lease on receiving from %s not acquired: %s", self._platform, error)
+                log.warning("lease on %s not acquired: %s", self._task, error)
             else:
                 if until is not None:
                     self.is_standby = False
@@ -78,15 +79,15 @@ class ListenerLease:
         if holder is None:
             return await self._acquire_or_renew()
         if self._has_ended(holder):
-            log.info("the process that received from %s has ended (%s), this one takes over", self._platform, holder)
+            log.info("the process with the lease on %s has ended (%s), this one takes over", self._task, holder)
             await self._leases.release(self._name, holder)
             return await self._acquire_or_renew()
         if not self.is_standby:
             log.info(
-                "process %s holds the lease on receiving from %s, this one stands by; if that process has ended, the"
+                "process %s holds the lease on %s, this one stands by; if that process has ended, the"
                 " lease expires in at most %.0f s",
                 holder,
-                self._platform,
+                self._task,
                 self._seconds,
             )
         return None
@@ -94,13 +95,13 @@ class ListenerLease:
     async def _run_until_lost(self, work: Callable[[], Awaitable[None]], until: float) -> bool:
         """Run the work while the lease is renewed. Return True if the work ended by itself."""
         working = asyncio.ensure_future(work())
-        renewing = asyncio.create_task(self._renew(until), name=f"{self._platform}: lease")
+        renewing = asyncio.create_task(self._renew(until), name=f"{self._task}: lease")
         try:
             await asyncio.wait({working, renewing}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 working.result()
                 return True
-            log.warning("lease lost; another process may receive from %s now", self._platform)
+            log.warning("lease lost; another process may go on with %s now", self._task)
             return False
         finally:
             for task in (working, renewing):
@@ -116,7 +117,7 @@ class ListenerLease:
                 async with asyncio.timeout_at(until):
                     renewed = await self._acquire_or_renew()
             except (CountersignError, TimeoutError) as error:
-                log.warning("lease on receiving from %s not renewed, retrying: %s", self._platform, error)
+                log.warning("lease on %s not renewed, retrying: %s", self._task, error)
                 continue
             if renewed is None:
                 return
@@ -133,4 +134,4 @@ class ListenerLease:
             async with asyncio.timeout(self._seconds / 3):
                 await self._leases.release(self._name, self._holder)
         except (CountersignError, TimeoutError) as error:
-            log.warning("lease on receiving from %s not released, it will expire: %s", self._platform, error)
+            log.warning("lease on %s not released, it will expire: %s", self._task, error)

@@ -145,12 +145,12 @@ class ShardLeases:
         """Stop the work of shards outside the share before that of new ones begins."""
         await self._stop(self._tasks.keys() - share)
         for shard in sorted(share - self._tasks.keys(), key=lambda shard: shard.number):
-            platform = self._platform if shard == ONLY_SHARD else f"{self._platform} ({shard})"
+            task = f"receiving from {self._platform}" + ("" if shard == ONLY_SHARD else f" ({shard})")
             lease = ListenerLease(
                 self._leases,
                 self._lease_name(shard.number),
                 self._holder,
-                platform,
+                task,
                 seconds=self._seconds,
                 has_ended=self._has_ended,
             )

@@ -174,6 +174,34 @@ class FakeEngine:
         return Receipt(turn_id, redelivery=before)
 
 
+class SharedLeases:
+    """Leases as several processes see them, by the loop's clock. `broken` is raised once for each entry."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, tuple[str, float]] = {}
+        self.asked = 0
+        self.broken: list[Exception] = []
+
+    async def acquire_or_renew(self, name: str, holder: str, seconds: float) -> bool:
+        self.asked += 1
+        if self.broken:
+            raise self.broken.pop(0)
+        now = asyncio.get_running_loop().time()
+        owner, until = self.held.get(name, ("", 0.0))
+        if owner != holder and until > now:
+            return False
+        self.held[name] = (holder, now + seconds)
+        return True
+
+    async def find_holders(self, prefix: str) -> dict[str, str]:
+        now = asyncio.get_running_loop().time()
+        return {name: owner for name, (owner, until) in self.held.items() if name.startswith(prefix) and until > now}
+
+    async def release(self, name: str, holder: str) -> None:
+        if self.held.get(name, ("", 0.0))[0] == holder:
+            del self.held[name]
+
+
 class ScriptedCommands:
     """Commands that answer what they are told, in order: each request takes the next list of answers."""
 

@@ -64,7 +64,8 @@ FEATURES = (
     ),
     Feature(
         "Messages from a downtime are answered later",
-        slack="Slack delivers them again for some minutes",
+        slack="yes, where there was a question in the last day",
+        discord="yes, of the last day",
         terminal="no messages arrive meanwhile",
     ),
     Feature("A post in a forum is a question under its title", slack="Slack has no forums", terminal=ALONE),

@@ -17,7 +17,7 @@ from bot.ports import Listener, Surface
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.discord import Channel, Fails, FakeDiscord, Message, Permission, User
 from tests.fakes.discord.components import BUTTON
-from tests.platforms.discord.connected_bot import SharedLeases
+from tests.platforms.fake_engine import SharedLeases
 from tests.stories.team import PATIENCE, File, Talk, Team
 
 

@@ -51,7 +51,7 @@ async def slack(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface,
 async def discord(stack: AsyncExitStack, url: str, *tokens: str) -> tuple[Surface, Listener]:
     """The surface and the listener of Discord."""
     from bot.platforms.discord.app import open_discord  # noqa: PLC0415 - one platform is enough
-    from tests.platforms.discord.connected_bot import SharedLeases  # noqa: PLC0415
+    from tests.platforms.fake_engine import SharedLeases  # noqa: PLC0415
 
     office = await stack.enter_async_context(open_discord(*tokens, url=url))
     return office.surface, office.listener(leases=SharedLeases(), holder="this process")

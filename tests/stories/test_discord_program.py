@@ -153,7 +153,7 @@ async def test_when_the_process_that_receives_is_killed_another_goes_on_and_answ
             discord.say(priya, private, "are you there?")
             discord.say(priya, signing, "and the time?")
             clerk.gate.open()
-            await second.logs("the process that received from Discord has ended .*, this one takes over")
+            await second.logs("the process with the lease on receiving from Discord has ended .*, this one takes over")
             await discord.until(lambda: discord.gateway.identified == 2, 30)
             await asyncio.to_thread(end_leases, address, first.owner)
 
@@ -188,7 +188,7 @@ async def test_a_process_that_follows_a_killed_one_receives_at_once(tmp_path: Pa
             # company.bot() waits for the gateway.
             assert time.monotonic() - began < LEASE_SECONDS / 2
             await company.reads(private, "You said: are you there?.", FINAL)
-            assert "the process that received from Discord has ended" in second.log
+            assert "the process with the lease on receiving from Discord has ended" in second.log
             assert "stands by" not in second.log
 
 

@@ -80,6 +80,32 @@ async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_si
             assert not [name for name, content in company.place.written().items() if secret.encode() in content]
 
 
+async def test_what_was_written_after_a_kill_is_answered_once_by_the_next_process(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with a_company(tmp_path, model, {}) as company:
+        slack, dm = company.slack, company.slack.dm(company.priya)
+        slack.post.retries = ()  # the downtime is longer than Slack delivers again
+        async with company.bot() as first:
+            asked = company.ask("hello")
+            await company.draws(asked.ts, "You said: hello.")
+            private = slack.say(company.priya, dm, "hello again")
+            await company.reads(private.ts, "AI answer", dm, seconds=30)
+            await first.dies()
+        company.ask("and now?", asked.ts)
+        slack.say(company.priya, company.incidents, "are you there?", thread_ts=asked.ts)
+        other = company.ask("and here?")
+        late = slack.say(company.priya, dm, "and me?")
+        async with company.bot() as second:
+            await company.draws(asked.ts, "You said: and now?.")
+            await company.draws(asked.ts, "You said: are you there?.")
+            await company.draws(other.ts, "You said: and here?.")
+            await company.reads(late.ts, "You said: and me?.", dm, seconds=30)
+            assert str(company.said(asked.ts)).count("You said: and now?.") == 1
+            assert "Traceback" not in second.log
+            assert not slack.calls.refused()
+
+
 async def test_a_server_that_an_admin_adds_in_a_window_is_used_by_the_next_question_until_it_is_off(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:

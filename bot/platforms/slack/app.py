@@ -13,6 +13,7 @@ from time import time
 
 from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, card_slots, remote_approvals
 from bot.chat.context import AudiencePolicy
+from bot.chat.listener_lease import ListenerLease
 from bot.chat.message_model import Message
 from bot.chat.message_sender import ChannelMessages, ChannelSender
 from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
@@ -276,9 +277,11 @@ class SlackApp:
         signing_secret: str = "",
         audience: AudiencePolicy | None = None,
         records: SlackLookups | None = None,
+        backfill_lease: Callable[[str], ListenerLease] | None = None,
     ) -> SlackListener:
-        """Return the listener: Socket Mode with an app token, HTTP (`SlackListener.hook`) with a signing secret. Raises
-        SettingsError if both are missing.
+        """Return the listener: Socket Mode with an app token, HTTP (`SlackListener.hook`) with a signing secret.
+        `backfill_lease` returns the lease of this name on reading missed messages. Raises SettingsError if both secrets
+        are missing.
         """
         return SlackListener(
             self.api,
@@ -287,6 +290,7 @@ class SlackApp:
             signing_secret=signing_secret,
             audience=audience,
             records=records,
+            backfill_lease=backfill_lease,
         )
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.chat.context import ChatContext, Lookups
 from bot.chat.home_message import Home
-from bot.domain.conversations import Member
+from bot.domain.conversations import ConversationKey, Member
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 
 
 @dataclass(frozen=True, slots=True)
 class SlackLookups(Lookups):
-    """Lookups outside the engine. `build_home` returns the content of a user's Home tab; it may be missing."""
+    """Lookups outside the engine. `build_home` returns the content of a user's Home tab; it may be missing. `engaged`
+    returns conversations by key prefix with activity in the last seconds, latest first, up to a limit; it may be
+    missing.
+    """
 
     build_home: Callable[[Member], Awaitable[Home]] | None = None
+    engaged: Callable[[str, float, int], Awaitable[Sequence[ConversationKey]]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

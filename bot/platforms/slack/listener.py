@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from time import time
 from typing import Any
 
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
@@ -21,12 +22,16 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
+from bot.chat.backfill import Backfill
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.context import AudiencePolicy, with_card_forms
+from bot.chat.listener_lease import ListenerLease
 from bot.chat.message_handler import MessageHandler
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context
+from bot.platforms.slack.backfill import SlackMissedMessages
+from bot.platforms.slack.channels import PLATFORM
 from bot.platforms.slack.context import PlatformContext, SlackLookups
 from bot.platforms.slack.home import HomeRefresher
 from bot.platforms.slack.interactions import SlackInteractions
@@ -68,9 +73,17 @@ class SocketStatus:
 
 
 async def receive_by_socket(
-    app: AsyncApp, api: WebApi, app_token: str, status: SocketStatus, *, ping: float = PING_SECONDS
+    app: AsyncApp,
+    api: WebApi,
+    app_token: str,
+    status: SocketStatus,
+    *,
+    ping: float = PING_SECONDS,
+    on_reconnect: Callable[[], None] = lambda: None,
 ) -> None:
-    """Receive until cancelled, reporting to `status`. Raises DeliveryFailed if Slack rejects the app's token."""
+    """Receive until cancelled, reporting to `status`. `on_reconnect` is called when a connection stands again that was
+    away for long. Raises DeliveryFailed if Slack rejects the app's token.
+    """
     url = await retry_until_available(functools.partial(socket_url, api, app_token), "Slack")
     handler: Any = AsyncSocketModeHandler(
         app, app_token, logger=library_log(), web_client=api.client(), ping_interval=ping
@@ -81,7 +94,7 @@ async def receive_by_socket(
     try:
         connecting = asyncio.create_task(handler.client.connect(), name="slack: connect")
         try:
-            await _watch(handler, functools.partial(socket_url, api, app_token))
+            await _watch(handler, functools.partial(socket_url, api, app_token), on_reconnect)
         finally:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
@@ -104,15 +117,21 @@ async def socket_url(api: WebApi, app_token: str) -> str:
         ) from error
 
 
-async def _watch(handler: Any, request_url: Callable[[], Awaitable[str]]) -> None:
+async def _watch(handler: Any, request_url: Callable[[], Awaitable[str]], on_reconnect: Callable[[], None]) -> None:
     """Replace a URL that does not work. Raises DeliveryFailed if the token is rejected."""
-    failed_checks = 0
+    failed_checks, was_away = 0, False
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        failed_checks = 0 if await handler.client.is_connected() else failed_checks + 1
+        if await handler.client.is_connected():
+            failed_checks = 0
+            if was_away:
+                on_reconnect()
+                was_away = False
+            continue
+        failed_checks += 1
         if failed_checks >= FAILED_CHECKS:
             handler.client.wss_uri = await _next_url(request_url)
-            failed_checks = 0
+            failed_checks, was_away = 0, True
 
 
 async def _next_url(request_url: Callable[[], Awaitable[str]]) -> str | None:
@@ -243,9 +262,10 @@ class RevocationWatcher:
 
 
 class SlackListener:
-    """Receives from Slack: Socket Mode with an app token; `hook` takes requests with a signing secret.
+    """Receives from Slack: Socket Mode with an app token; `hook` takes requests with a signing secret. Missed messages
+    are read under the lease that `backfill_lease` returns for a name; without it they are not read.
 
-    Raises SettingsError if both are missing.
+    Raises SettingsError if both secrets are missing.
     """
 
     def __init__(
@@ -257,6 +277,8 @@ class SlackListener:
         signing_secret: str = "",
         audience: AudiencePolicy | None = None,
         records: SlackLookups | None = None,
+        backfill_lease: Callable[[str], ListenerLease] | None = None,
+        clock: Callable[[], float] = time,
     ) -> None:
         if not (app_token or signing_secret):
             raise SettingsError(
@@ -267,6 +289,9 @@ class SlackListener:
         self._app_token = app_token
         self._audience = audience or AudiencePolicy()
         self._records = records or SlackLookups()
+        self._backfill_lease = backfill_lease
+        self._clock = clock
+        self._has_missed = asyncio.Event()
         self.hook = EventsEndpoint(signing_secret) if signing_secret else None
         self._socket = SocketStatus()
 
@@ -287,12 +312,18 @@ class SlackListener:
         )
         access = RevocationWatcher(self._api)
         tabs = HomeRefresher(self._api, self._people, self._audience, self._records.build_home)
-        _Handlers(app, platform, access, tabs)
+        handlers = _Handlers(app, platform, access, tabs)
+        missed = SlackMissedMessages(self._api)
+        prefix = f"{PLATFORM}:{identity.team}"
+        backfill = Backfill(prefix, missed, handlers.messages, engine, self._records.engaged)
+        self._has_missed.set()
         log.info("receiving from Slack as %s in %s", identity.name, identity.url or identity.team)
         try:
             if self.hook is not None:
                 self.hook.attach(app)
-            await _until_one_ends(self._receive(app), access.wait_revoked(), tabs.run())
+            await _until_one_ends(
+                self._receive(app), access.wait_revoked(), tabs.run(), self._read_missed(backfill, identity)
+            )
         finally:
             if self.hook is not None:
                 self.hook.detach()
@@ -305,9 +336,24 @@ class SlackListener:
         )
         return ListenerStatus.CONNECTED if is_connected else ListenerStatus.CONNECTING
 
+    async def _read_missed(self, backfill: Backfill[SlackMessage], identity: Identity) -> None:
+        """Read missed messages now and after each long disconnection, one process at a time. Never returns."""
+        while True:
+            await self._has_missed.wait()
+            self._has_missed.clear()
+            if self._backfill_lease is None:
+                continue
+            lease = self._backfill_lease(f"slack-backfill:{identity.team}")
+            try:
+                await lease.run_while_held(functools.partial(backfill.run, self._clock()))
+            except CountersignError as error:
+                log.warning("missed messages of Slack not read: %s", error)
+            except Exception:
+                log.exception("missed messages of Slack not read")
+
     async def _receive(self, app: AsyncApp) -> None:
         if self._app_token:
-            await receive_by_socket(app, self._api, self._app_token, self._socket)
+            await receive_by_socket(app, self._api, self._app_token, self._socket, on_reconnect=self._has_missed.set)
         else:
             await asyncio.Event().wait()
 
@@ -346,7 +392,7 @@ class _Handlers:
         self._interactions = SlackInteractions(platform, tabs)
         self._api = platform.api
         self._people = platform.people
-        self._messages = MessageHandler[SlackMessage](
+        self.messages = MessageHandler[SlackMessage](
             SlackMessagePlatform(platform.api, platform.people, self._interactions.on_text_command),
             platform,
         )
@@ -368,7 +414,7 @@ class _Handlers:
         with in_context(request=str(body.get("event_id") or "")):
             message = parse_event(body, await self._api.identity())
             if message is not None:
-                await self._messages.handle(message)
+                await self.messages.handle(message)
 
     async def _command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         await ack()

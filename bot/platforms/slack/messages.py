@@ -58,7 +58,9 @@ class SlackMessage(IncomingMessage):
 def parse_event(body: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
     """Parse an event. Return None if it is no user's message, or that of another installation."""
     event = body.get("event")
-    return parse_message(event, identity) if isinstance(event, dict) and _concerns(body, identity) else None
+    if not isinstance(event, dict) or event.get("edited") or not _concerns(body, identity):
+        return None
+    return parse_message(event, identity)
 
 
 def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
@@ -70,7 +72,7 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
         return None
     if str(event.get("subtype") or "") not in _USER_SUBTYPES:
         return None
-    if any(event.get(flag) for flag in ("bot_id", "bot_profile", "edited", "hidden")):
+    if any(event.get(flag) for flag in ("bot_id", "bot_profile", "hidden")):
         return None
     text = str(event.get("text") or "")[:LONGEST_TEXT]
     thread = str(event.get("thread_ts") or ts)

@@ -17,7 +17,8 @@ from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.platforms.discord import gateway
 from bot.platforms.discord.listener import DiscordListener
 from tests.fakes.discord import Answers, Channel, Permission
-from tests.platforms.discord.connected_bot import ConnectedBot, SharedLeases, connected_bot, ended
+from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot, ended
+from tests.platforms.fake_engine import SharedLeases
 from tests.rendering.turns import a_reply, a_view
 
 GUILDS, GUILD_MESSAGES, DIRECT_MESSAGES, MESSAGE_CONTENT = 1 << 0, 1 << 9, 1 << 12, 1 << 15
@@ -217,7 +218,7 @@ async def test_a_database_that_stays_away_ends_the_work_before_the_lease_does() 
         finally:
             lasted.append(loop.time() - began)
 
-    task = asyncio.create_task(ListenerLease(leases, "gateway", "one", "Discord", seconds=3.0).run_while_held(work))
+    task = asyncio.create_task(ListenerLease(leases, "gateway", "one", "receiving", seconds=3.0).run_while_held(work))
     async with asyncio.timeout(15):
         while not lasted:
             await asyncio.sleep(0.01)

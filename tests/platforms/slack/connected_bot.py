@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from bot.chat.context import AudiencePolicy
+from bot.chat.listener_lease import ListenerLease
 from bot.domain.views import TurnView
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.context import SlackLookups
@@ -17,7 +18,7 @@ from bot.platforms.slack.sending import Streaming
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
 from tests.fakes.slack import Channel, FakeSlack, Message, User
-from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
+from tests.platforms.fake_engine import FakeEngine, ScriptedCommands, SharedLeases
 
 
 @dataclass
@@ -76,7 +77,16 @@ async def connected_bot(
         api = await stack.enter_async_context(WebApi(slack.bot_token, url=slack.url, pacing=pacing))
         people = UserDirectory(api, groups)
         engine, commands = FakeEngine(), ScriptedCommands(*answers)  # type: ignore[arg-type]
-        listener = SlackListener(api, people, app_token=slack.app.app_token, audience=audience, records=records)
+        engine.clock, leases = slack.clock.now, SharedLeases()
+        listener = SlackListener(
+            api,
+            people,
+            app_token=slack.app.app_token,
+            audience=audience,
+            records=records,
+            backfill_lease=lambda name: ListenerLease(leases, name, "one", "backfill"),
+            clock=slack.clock.now,
+        )
         place = ConnectedBot(
             slack,
             api,

@@ -1,0 +1,105 @@
+"""Messages that were written while no process received from Slack."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from bot.domain.conversations import ConversationKey
+from bot.platforms.slack.context import SlackLookups
+from tests.fakes.slack import Message
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
+
+
+@asynccontextmanager
+async def after_a_downtime(*retries: float) -> AsyncIterator[tuple[ConnectedBot, Message]]:
+    """Priya has asked in #incidents and in a direct message; then the listener has ended. Yield the first question.
+    Slack delivers again after `retries`, in seconds.
+    """
+
+    async def engaged(_prefix: str, _seconds: float, _limit: int) -> Sequence[ConversationKey]:
+        return list(dict.fromkeys(message.conversation for message in reversed(place.engine.received)))
+
+    async with connected_bot(records=SlackLookups(engaged=engaged)) as place:
+        place.slack.post.retries = retries
+        asked = place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} why?")
+        place.slack.say(place.priya, place.slack.dm(place.priya), "hello")
+        await place.slack.until(lambda: len(place.engine.received) == 2)
+        await place.settled()
+        assert place.listening is not None
+        place.listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await place.listening
+        place.slack.clock.advance(120)
+        yield place, asked
+
+
+@asynccontextmanager
+async def receiving(place: ConnectedBot) -> AsyncIterator[None]:
+    """The next process receives."""
+    listening = asyncio.create_task(place.listener.run(place.engine, place.commands))
+    try:
+        yield
+    finally:
+        listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await listening
+
+
+def texts(place: ConnectedBot) -> list[str]:
+    """Texts of the messages after the downtime began."""
+    return sorted(message.text for message in place.engine.received[2:])
+
+
+async def test_what_was_written_during_a_downtime_is_answered_and_no_command_is_run() -> None:
+    async with after_a_downtime() as (place, asked):
+        slack, priya, dm = place.slack, place.priya, place.slack.dm(place.priya)
+        sam = slack.user("Sam")
+        place.channel.members.append(sam.id)
+        slack.say(priya, place.channel, "and since when?", thread_ts=asked.ts)
+        edited = slack.say(priya, place.channel, f"{slack.bot.mention} how mny?")
+        slack.edit(edited, f"{slack.bot.mention} how many?")
+        slack.say(priya, place.channel, "lunch?")
+        slack.say(priya, dm, "still there?")
+        slack.say(priya, dm, "mcp list")
+        slack.say(priya, place.channel, f"{sam.mention} do you know?", thread_ts=asked.ts)
+        slack.say(sam, place.channel, "no idea", thread_ts=asked.ts)
+        async with receiving(place):
+            await slack.until(lambda: len(place.engine.received) == 5)
+            # The last message that the backfill reads is the command.
+            slack.say(priya, dm, "and now?")
+            await slack.until(lambda: "and now?" in texts(place))
+        assert texts(place) == ["and now?", "and since when?", "how many?", "still there?"]
+        where = {message.text: message.conversation for message in place.engine.received}
+        assert where["and since when?"] == where["why?"]
+        assert place.commands.requests == []
+        assert place.whispers(priya) == []
+
+
+async def test_a_message_that_slack_delivers_again_as_well_is_answered_once() -> None:
+    async with after_a_downtime(0.2, 0.5, 1.0) as (place, _):
+        slack = place.slack
+        slack.say(place.priya, place.channel, f"{slack.bot.mention} how many?")
+        async with receiving(place):
+            await slack.until(lambda: texts(place))
+            await place.settled()
+            for delivery in slack.sent[-2:]:
+                slack.post.again(delivery)
+            slack.say(place.priya, slack.dm(place.priya), "and now?")
+            await slack.until(lambda: "and now?" in texts(place))
+        assert texts(place) == ["and now?", "how many?"]
+
+
+async def test_a_second_process_reads_up_after_the_first() -> None:
+    async with after_a_downtime() as (place, _):
+        slack = place.slack
+        slack.say(place.priya, place.channel, f"{slack.bot.mention} how many?")
+        async with receiving(place):
+            await slack.until(lambda: texts(place))
+        calls = len(slack.calls.of("conversations.history"))
+        async with receiving(place):
+            await slack.until(lambda: len(slack.calls.of("conversations.history")) > calls)
+            slack.say(place.priya, slack.dm(place.priya), "and now?")
+            await slack.until(lambda: "and now?" in texts(place))
+        assert texts(place) == ["and now?", "how many?"]
