@@ -14,6 +14,7 @@ import asyncio
 import contextvars
 import logging
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -54,7 +55,16 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
     types.CallToolResult | types.InputRequiredResult
 )
 _LONGEST_PROGRESS = 200
-_GATEWAY_GAVE_UP = frozenset((502, 504))
+_MAY_HAVE_RUN = frozenset((408, 500, 502, 504, *range(520, 530)))
+"""HTTP statuses without a JSON-RPC error that do not tell whether the call ran."""
+_NOT_RUN_FOR_NOW = frozenset((429, 503))
+_SESSION_GONE = frozenset((404, 410))
+_SESSION_CODES = frozenset((-32000, -32001))
+_LOST_SESSION = re.compile(
+    r"(?=.*\bsession)(?=.*\b(no valid|invalid|unknown|unrecognized|not found|missing|expired|terminated|closed|"
+    r"does not exist|required)\b)|\bserver not initialized\b",
+    re.IGNORECASE | re.DOTALL,
+)
 BROKEN = (
     MCPError,
     ValidationError,
@@ -307,6 +317,14 @@ class RequestNotSent:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryLater:
+    """The server refused the call for now, and did not run it. It asks to wait these seconds."""
+
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class NoResponse:
     """The call was sent and its response is lost. Send it again only if it is repeatable (`Tool.repeatable`)."""
 
@@ -340,7 +358,7 @@ class CallLimits:
 
 async def send(
     client: Client, tool: Tool, call: ToolCall, active_call: ActiveCall, *, limits: CallLimits, redact: Redaction
-) -> ToolOutcome | RequestNotSent | NoResponse:
+) -> ToolOutcome | RequestNotSent | RetryLater | NoResponse:
     """Send a call and wait for its response within the limits, without the time for elicitations. On a timeout or a
     cancellation the server is notified. Raises only CancelledError.
     """
@@ -369,7 +387,7 @@ async def send(
                 if (visits := _required_visits(error, tool, call, redact)) is not None:
                     return visits
             match _outcome_of_error(error, attempt, tool, client.protocol_version):
-                case CallNotSent() | RequestNotSent() | NoResponse() | CallOutcomeUnknown() as verdict:
+                case CallNotSent() | RequestNotSent() | RetryLater() | NoResponse() | CallOutcomeUnknown() as verdict:
                     return replace(verdict, reason=redact(verdict.reason))
                 case text:
                     return CallReturned(failed_result(call.id, redact(text)))
@@ -432,7 +450,7 @@ def progress_text(progress: float, total: float | None, message: str | None, red
 
 def _outcome_of_error(
     error: Exception, attempt: RequestContext, tool: Tool, protocol: str
-) -> CallNotSent | RequestNotSent | NoResponse | CallOutcomeUnknown | str:
+) -> CallNotSent | RequestNotSent | RetryLater | NoResponse | CallOutcomeUnknown | str:
     """Map an error of a call to its outcome. A text is a result that the model may read."""
     if attempt.refusal:
         return CallNotSent(attempt.refusal)
@@ -443,20 +461,36 @@ def _outcome_of_error(
         return error_text(error)
     if attempt.status is None or attempt.status < 300:
         return f"Error calling MCP server: {error}"
-    return f"Error calling MCP server: {refused_status(tool.server, attempt.status)}"
+    text = f"Error calling MCP server: {refused_status(tool.server, attempt.status)}"
+    if attempt.status in _NOT_RUN_FOR_NOW and attempt.retry_after is not None:
+        return RetryLater(f"{text}. It asks to wait {attempt.retry_after:g} s.", attempt.retry_after)
+    return text
 
 
 def _not_sent(error: Exception, attempt: RequestContext, tool: Tool, protocol: str) -> RequestNotSent | None:
     if not attempt.sent:
         why = f": {attempt.failure.rstrip('.')}" if attempt.failure else ""
         return RequestNotSent(f"Server {tool.server} could not be reached{why}.", gone=not attempt.failure)
-    # With sessions, 404 means an unknown session and a call that did not run (MCP specification 2025-11-25, transports,
-    # session management). The newer protocol has no sessions.
-    if attempt.status == 404 and protocol not in MODERN_PROTOCOL_VERSIONS:
+    if protocol not in MODERN_PROTOCOL_VERSIONS and _is_session_lost(error, attempt):
         return RequestNotSent(f"Server {tool.server} has forgotten the session.", gone=True)
     if isinstance(error, MCPError) and error.code == HEADER_MISMATCH:
         return RequestNotSent(f"Server {tool.server} has changed the tool {tool.original_name}.", gone=False)
     return None
+
+
+def _is_session_lost(error: Exception, attempt: RequestContext) -> bool:
+    """Return True if the server does not know the session, so that the call did not run.
+
+    With sessions, 404 means that (MCP specification 2025-11-25, transports, session management). Many servers answer
+    400 with a sentence, or with an error of the transport, instead. The newer protocol has no sessions.
+    """
+    if attempt.status in _SESSION_GONE:
+        return True
+    if attempt.status is None or not 400 <= attempt.status < 500:
+        return False
+    if isinstance(error, MCPError) and not sdk.is_http_error_stand_in(error):
+        return error.code in _SESSION_CODES and _LOST_SESSION.search(error.message) is not None
+    return attempt.status == 400 and _LOST_SESSION.search(attempt.error_body) is not None
 
 
 def _unknown(error: Exception, attempt: RequestContext, tool: Tool) -> NoResponse | CallOutcomeUnknown | None:
@@ -467,9 +501,15 @@ def _unknown(error: Exception, attempt: RequestContext, tool: Tool) -> NoRespons
         return CallOutcomeUnknown(f"The call was sent to server {tool.server}, but its answer could not be read.")
     if why := _unreadable_reason(error):
         return CallOutcomeUnknown(f"Server {tool.server} answered, but {why}.")
+    return _without_response(error, attempt, tool)
+
+
+def _without_response(error: MCPError, attempt: RequestContext, tool: Tool) -> NoResponse | None:
     if sdk.is_stream_end(error):
         return NoResponse(f"The connection to server {tool.server} was lost before it answered.")
-    if attempt.status in _GATEWAY_GAVE_UP:
+    if sdk.is_without_answer(error):
+        return NoResponse(f"Server {tool.server} took the call, but did not answer in MCP. The call may have run.")
+    if attempt.status is not None and attempt.status in _MAY_HAVE_RUN and sdk.is_http_error_stand_in(error):
         return NoResponse(f"{refused_status(tool.server, attempt.status)}. The call may have arrived.")
     return None
 

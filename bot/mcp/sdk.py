@@ -46,6 +46,7 @@ __all__ = [
     "is_http_error_stand_in",
     "is_stream_end",
     "is_unparsable_response",
+    "is_without_answer",
     "record_request",
     "request_within_origin",
     "sse_within_origin",
@@ -70,6 +71,8 @@ _STREAM_FAILED = "SSE stream failed: "
 _UNPARSABLE = "Failed to parse"
 _EVENT_TOO_LARGE = "byte limit."
 """End of a message of httpx2, which the library quotes."""
+_ACCEPTED = "server answered a request with 202 Accepted"
+_CONTENT_TYPE = "Unexpected content type: "
 _UNSUPPORTED_VERSION = "Unsupported protocol version from the server: "
 
 
@@ -93,6 +96,11 @@ def is_stream_end(error: MCPError) -> bool:
 def is_unparsable_response(error: MCPError) -> bool:
     """Return True if the library made this error because the response is not JSON-RPC."""
     return error.code == PARSE_ERROR and error.message.startswith(_UNPARSABLE)
+
+
+def is_without_answer(error: MCPError) -> bool:
+    """Return True if the library made this error of an HTTP success without a JSON-RPC response."""
+    return error.message == _ACCEPTED or error.message.startswith(_CONTENT_TYPE)
 
 
 def is_event_too_large(error: MCPError) -> bool:
@@ -141,8 +149,9 @@ class RequestContext:
     """Context of one request.
 
     `sent`: the request may have left the process. `status`: HTTP status. `failure`: connection error. `quotes`:
-    `failure` may quote the server. `refusal`: reason of a rejected sign-in, for users. `people`: number of open
-    elicitations. `asked_until`: end of the last one, in seconds of a clock. The server may be silent during them.
+    `failure` may quote the server. `refusal`: reason of a rejected sign-in, for users. `retry_after`: seconds that the
+    server asks to wait. `error_body`: beginning of the body of an HTTP error, unredacted. `open_elicitations`: their
+    number. `asked_until`: end of the last one, in seconds of a clock. The server may be silent during them.
     """
 
     sent: bool = False
@@ -150,6 +159,8 @@ class RequestContext:
     failure: str = ""
     quotes: bool = False
     refusal: str = ""
+    retry_after: float | None = None
+    error_body: str = ""
     open_elicitations: int = 0
     asked_until: float = 0.0
 

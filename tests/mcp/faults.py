@@ -17,6 +17,7 @@ from tests.mcp.faulty_servers import (
     DONE,
     SOUND,
     Serving,
+    busy,
     endpoint,
     forgetful,
     killed,
@@ -65,6 +66,9 @@ class Useless:
     words: str
 
 
+NO_SESSION = "Bad Request: No valid session ID provided"
+NOT_INITIALIZED = "Bad Request: Server not initialized"
+UNKNOWN = "Session not found"
 ANEW, AWAY = Afterwards.ANEW, Afterwards.AWAY
 
 
@@ -80,6 +84,19 @@ ASKS = {"resultType": "input_required", "requestState": "s", "inputRequests": {"
 TELEPATHY = {**SOUND, "resultType": "telepathy"}
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
+LOST_SESSIONS = {
+    "404": Answer(404),
+    "410": Answer(410),
+    "400 as the TypeScript SDK's examples": Answer(
+        400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": NO_SESSION}}
+    ),
+    "400 with -32001": Answer(400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": UNKNOWN}}),
+    "400 of a server that has restarted": Answer(
+        400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": NOT_INITIALIZED}}
+    ),
+    "400 with a text": Answer(400, b"Invalid or missing session ID", {"content-type": "text/plain"}),
+    "400 with another JSON": Answer(400, {"error": "Session not found"}),
+}
 LATE = "Server bad did not answer within 1 s."
 LOST = "The connection to server bad was lost before it answered."
 BROKE = "The connection to server bad broke before it answered: "
@@ -90,6 +107,8 @@ REFUSED = f"{FAILED}MCP server request failed: "
 GONE = BROKE + "Server disconnected without sending a response."
 HEADERS = " Fix: check the headers of server bad."
 URL = " Fix: check the url of server bad, and that its transport is the right one."
+MAY_HAVE_ARRIVED = "MCP server request failed: 500 Internal Server Error. The call may have arrived."
+NOT_IN_MCP = "Server bad took the call, but did not answer in MCP. The call may have run."
 NOT_MCP = "Fix: check that it is an MCP server."
 ANOTHER_ADDRESS = (
     f"{FAILED}Redirect to http://127.0.0.1:9/ not followed; use that URL as the endpoint if it is the intended server"
@@ -203,9 +222,29 @@ STATUSES = [
     Fault("HTTP 404", endpoint(Answer(404)), CallReturned, f"{REFUSED}404 Not Found.{URL}"),
     Fault("HTTP 405", endpoint(Answer(405)), CallReturned, f"{REFUSED}405 Method Not Allowed.{URL}"),
     Fault("HTTP 409", endpoint(Answer(409)), CallReturned, f"{REFUSED}409 Conflict"),
+    Fault("HTTP 410", endpoint(Answer(410)), CallReturned, f"{REFUSED}410 Gone.{URL}"),
     Fault("HTTP 429", endpoint(Answer(429)), CallReturned, f"{REFUSED}429 Too Many Requests"),
-    Fault("HTTP 500", endpoint(Answer(500)), CallReturned, f"{REFUSED}500 Internal Server Error"),
-    Fault("HTTP 500, a page", endpoint(replace(HTML, status=500)), CallReturned, f"{REFUSED}500 Internal Server Error"),
+    Fault("HTTP 429, a short pause", busy(Answer(429, headers={"retry-after": "0"})), CallReturned, DONE, sent=2),
+    Fault(
+        "HTTP 429, a long pause",
+        busy(Answer(429, headers={"retry-after": "60"})),
+        CallReturned,
+        f"{REFUSED}429 Too Many Requests. It asks to wait 60 s.",
+    ),
+    Fault(
+        "HTTP 503, a long pause",
+        busy(Answer(503, headers={"retry-after": "60"})),
+        CallReturned,
+        f"{REFUSED}503 Service Unavailable. It asks to wait 60 s.",
+    ),
+    Fault("HTTP 500", endpoint(Answer(500)), CallOutcomeUnknown, MAY_HAVE_ARRIVED),
+    Fault("HTTP 500, a page", endpoint(replace(HTML, status=500)), CallOutcomeUnknown, MAY_HAVE_ARRIVED),
+    Fault(
+        "HTTP 500, an error of MCP",
+        endpoint(lambda m: error(m, -32603, "No disk", status=500)),
+        CallReturned,
+        f"{FAILED}No disk",
+    ),
     Fault(
         "HTTP 502",
         endpoint(Answer(502)),
@@ -220,7 +259,16 @@ STATUSES = [
         "MCP server request failed: 504 Gateway Timeout. The call may have arrived.",
     ),
     Fault("HTTP redirect", endpoint(ELSEWHERE), CallReturned, ANOTHER_ADDRESS),
-    Fault("HTTP session 404, once", forgetful, CallReturned, DONE, ANEW, sent=2),
+    *(
+        Fault(f"HTTP session lost, {name}", forgetful(said), CallReturned, DONE, ANEW, sent=2)
+        for name, said in LOST_SESSIONS.items()
+    ),
+    Fault(
+        "HTTP 400 about a session of the tool",
+        endpoint(lambda m: error(m, -32602, "Invalid session_id for table bookings", status=400), legacy=True),
+        CallReturned,
+        f"{FAILED}Invalid session_id for table bookings",
+    ),
     Fault(
         "HTTP session 404, always",
         endpoint(Answer(404), legacy=True),
@@ -232,7 +280,11 @@ STATUSES = [
 ]
 
 BODIES = [
-    Fault("HTTP a page", endpoint(HTML), CallReturned, f"{FAILED}Unexpected content type: text/html"),
+    Fault("HTTP a page", endpoint(HTML), CallOutcomeUnknown, NOT_IN_MCP),
+    Fault("HTTP a text", endpoint(Answer(200, b"ok", {"content-type": "text/plain"})), CallOutcomeUnknown, NOT_IN_MCP),
+    Fault("HTTP no type", endpoint(Answer(200, b"ok", {"content-type": ""})), CallOutcomeUnknown, NOT_IN_MCP),
+    Fault("HTTP 202", endpoint(Answer(202)), CallOutcomeUnknown, NOT_IN_MCP),
+    Fault("HTTP 204", endpoint(Answer(204, headers={"content-type": ""})), CallOutcomeUnknown, NOT_IN_MCP),
     Fault("HTTP no JSON", endpoint(Answer(200, b"{")), CallOutcomeUnknown, UNREADABLE),
     Fault("HTTP silence", endpoint(Silence()), CallOutcomeUnknown, LATE, deadline=1.0),
     Fault("HTTP hang up", endpoint(HangUp()), CallOutcomeUnknown, GONE),
@@ -313,7 +365,7 @@ BODIES = [
     ),
     Fault("HTTP killed", killed, CallOutcomeUnknown, GONE, AWAY),
     Fault("SSE cut", stream(None), CallOutcomeUnknown, LOST, ANEW),
-    Fault("SSE POST 500", stream(Answer(500)), CallReturned, f"{REFUSED}500 Internal Server Error"),
+    Fault("SSE POST 500", stream(Answer(500)), CallOutcomeUnknown, MAY_HAVE_ARRIVED),
     Fault("SSE POST hang up", stream(HangUp()), CallOutcomeUnknown, GONE),
     Fault("SSE wrong id", stream(lambda m: result({**m, "id": 4711}, SOUND)), CallOutcomeUnknown, LATE, deadline=1.0),
 ]

@@ -102,20 +102,40 @@ def _of(message: Message, badly: Reaction | Callable[[Message], Reaction]) -> Re
     return badly(message) if callable(badly) else badly
 
 
-@asynccontextmanager
-async def forgetful(_folder: Path) -> AsyncIterator[Bad]:
-    """An endpoint with sessions that forgets the first one."""
-    async with FakeEndpoint() as server:
-        server.speak_legacy("badly", "well")
+def forgetful(said: Answer) -> Serving:
+    """An endpoint with sessions that has forgotten the first one, and answers every request of it like this."""
 
-        def forgets(message: Message) -> Reaction:
-            if server.seen[-1][0].get("mcp-session-id") == "s2":
-                return result(message, SOUND)
-            server.speak_legacy("badly", "well", session="s2")
-            return Answer(404)
+    @asynccontextmanager
+    async def served(_folder: Path) -> AsyncIterator[Bad]:
+        async with FakeEndpoint() as server:
+            server.speak_legacy("badly", "well")
 
-        server.on["tools/call"] = forgets
-        yield _bad(server)
+            def forgets(message: Message) -> Reaction:
+                if server.seen[-1][0].get("mcp-session-id") == "s2":
+                    return result(message, SOUND)
+                server.speak_legacy("badly", "well", session="s2")
+                return said
+
+            server.on["tools/call"] = forgets
+            yield _bad(server)
+
+    return served
+
+
+def busy(said: Answer) -> Serving:
+    """An endpoint that answers the first call like this, and the next ones well."""
+
+    @asynccontextmanager
+    async def served(_folder: Path) -> AsyncIterator[Bad]:
+        answers = [said]
+
+        def react(message: Message) -> Reaction:
+            return answers.pop() if answers else result(message, SOUND)
+
+        async with endpoint(react)(_folder) as server:
+            yield server
+
+    return served
 
 
 @asynccontextmanager

@@ -131,7 +131,13 @@ async def test_a_call_that_is_given_up_makes_room() -> None:
 
 HARMLESS: list[dict[str, Any]] = [{"readOnlyHint": True}, {"idempotentHint": True}]
 CUT = Answer(200, {"jsonrpc": "2.0", "id": 0, "result": OK}, cut=20)
-ONCE: list[tuple[str, Reaction]] = [("hangs up", HangUp()), ("breaks off", CUT), ("gateway", Answer(502))]
+ONCE: list[tuple[str, Reaction]] = [
+    ("hangs up", HangUp()),
+    ("breaks off", CUT),
+    ("gateway", Answer(502)),
+    ("error", Answer(500)),
+    ("accepted", Answer(202)),
+]
 
 
 async def outcome_of(
@@ -195,11 +201,10 @@ async def test_any_other_call_whose_answer_was_lost_is_not_sent_again(
         (Silence(), CallOutcomeUnknown),
         (lambda m: result(m, {"resultType": 5}), CallOutcomeUnknown),
         (lambda m: error(m, -32603, "no disk"), CallReturned),
-        (Answer(500), CallReturned),
         (Answer(401), CallReturned),
         (lambda m: result(m, {**OK, "isError": True}), CallReturned),
     ],
-    ids=["time is over", "cannot be read", "error", "500", "401", "tool failed"],
+    ids=["time is over", "cannot be read", "error", "401", "tool failed"],
 )
 async def test_what_a_second_time_would_not_mend_is_not_sent_again(fault: Any, kind: type[ToolOutcome]) -> None:
     hints = {"readOnlyHint": True}

@@ -124,7 +124,6 @@ async def test_two_calls_have_different_ids() -> None:
         # Numbers with a meaning of their own in MCP have none here: nothing is repeated.
         (lambda m: refused(m, code=-32020, message="No"), "Error calling MCP server: No"),
         (lambda m: refused(m, code=-32000, message="Connection closed"), "Error calling MCP server: Connection closed"),
-        (Answer(500, b"<html>"), "Error calling MCP server: MCP server request failed: 500 Internal Server Error"),
         (Answer(302), "Error calling MCP server: MCP server request failed: 302 Found"),
         (Answer(404), f"Error calling MCP server: MCP server request failed: 404 Not Found.{FIX}"),
         (Answer(405, b"no"), f"Error calling MCP server: MCP server request failed: 405 Method Not Allowed.{FIX}"),
@@ -166,6 +165,15 @@ async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(body: An
         async with started(plain(endpoint.url)) as box:
             await box.offer()
             assert unknown(await asked(box)) == "Server weather answered, but its answer is not JSON-RPC 2.0."
+
+
+async def test_an_http_error_of_the_server_leaves_the_outcome_unknown() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.on["get_weather"] = Answer(500, b"<html>")
+        async with started(plain(endpoint.url)) as box:
+            await box.offer()
+            assert "500 Internal Server Error. The call may have arrived." in unknown(await asked(box))
+        assert endpoint.methods() == ["get_weather"]
 
 
 async def test_a_connection_that_breaks_leaves_the_outcome_unknown_and_the_call_is_sent_once() -> None:

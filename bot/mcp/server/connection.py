@@ -53,6 +53,8 @@ _REFUSED = frozenset((401, 403))
 _FORCED_SECONDS = 8.0
 """The library needs up to six seconds to end a process that ignores a closed input and SIGTERM."""
 _REMEMBERED_CALLS = 200
+_LONGEST_WAIT = 10.0
+"""Seconds that a call waits before it is sent again to a server that asks for a pause."""
 _Answer = TypeVar("_Answer")
 UNCONFIRMED = (
     "Server {} did not confirm in time that its tools are still the ones that were approved, so nothing was sent. "
@@ -285,7 +287,7 @@ class Connection:
                 # An idle server may have changed since its tools were offered.
                 return unknown or CallNotSent(objection)
             began = asyncio.get_running_loop().time()
-            outcome = await calls.send(session.client, tool, call, active_call, limits=limits, redact=self._redact)
+            outcome = await self._send_patiently(session, tool, call, active_call, limits)
             if self._token_provider is not None and self._token_provider.out:
                 session.report(Event.CONNECTION_LOST)
             match outcome:
@@ -302,6 +304,18 @@ class Connection:
                 case _:
                     return outcome
         return unknown or CallNotSent(self._why_not(reason))
+
+    async def _send_patiently(
+        self, session: Session, tool: Tool, call: ToolCall, active_call: ActiveCall, limits: calls.CallLimits
+    ) -> ToolOutcome | calls.RequestNotSent | calls.NoResponse:
+        """Send a call; once more after the pause that the server asks for, if it is short."""
+        outcome = await calls.send(session.client, tool, call, active_call, limits=limits, redact=self._redact)
+        if isinstance(outcome, calls.RetryLater) and outcome.seconds < min(_LONGEST_WAIT, limits.whole):
+            await asyncio.sleep(outcome.seconds)
+            outcome = await calls.send(session.client, tool, call, active_call, limits=limits, redact=self._redact)
+        if isinstance(outcome, calls.RetryLater):
+            return CallReturned(results.failed_result(call.id, outcome.reason))
+        return outcome
 
     async def sync(self) -> ServerCapabilities:
         """Fetch all capabilities of the server; connect if needed. Raises ServerTrouble."""

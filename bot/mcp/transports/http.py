@@ -13,6 +13,7 @@ import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 
 import httpx2
@@ -41,6 +42,8 @@ _NEVER_SENT = (
 _CONNECT_SECONDS = 10.0
 _WRITE_SECONDS = 30.0
 _READ_SECONDS = 300.0
+_ERROR_BODY = 2_000
+"""Bytes of the body of an HTTP error that are looked at."""
 _ANY_LENGTH = "text/event-stream"
 
 
@@ -191,6 +194,7 @@ class _ErrorIsolatingTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         attempt = sdk.current_request()
         attempt.status, attempt.failure, attempt.quotes, attempt.refusal = None, "", False, ""
+        attempt.retry_after, attempt.error_body = None, ""
         silence = ReadTimeout.of(request, attempt)
         try:
             response = await silence.first(self._inner, request)
@@ -207,10 +211,20 @@ class _ErrorIsolatingTransport(httpx2.AsyncBaseTransport):
             endless = response.headers.get("content-type", "").lower().startswith(_ANY_LENGTH)
             most = math.inf if endless else LARGEST_ANSWER
             response.stream = _Body(response.stream, attempt, silence, most)
+        if response.is_error:
+            attempt.retry_after = _retry_after(response)
+            with suppress(httpx2.StreamError):  # recorded by the body
+                attempt.error_body = (await response.aread())[:_ERROR_BODY].decode("utf-8", "replace")
         return response
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def _retry_after(response: httpx2.Response) -> float | None:
+    """Return the seconds of the Retry-After header; None if it is missing or a date."""
+    value = response.headers.get("retry-after", "")
+    return float(value) if value.isascii() and value.isdigit() else None
 
 
 class _Body(httpx2.AsyncByteStream):
