@@ -91,9 +91,9 @@ class SecretGrant:
 
     reference: SecretReference
     workspaces: frozenset[str]
-    hosts: frozenset[str] = frozenset()
-    templates: frozenset[str] = frozenset()
-    line: int = 0
+    hosts: frozenset[str]
+    templates: frozenset[str]
+    line: int
 
     def covers(self, reference: SecretReference, config: ServerConfig) -> bool:
         """Return True if this server may use this reference. Everything is compared exactly."""

@@ -33,7 +33,7 @@ JIRA = SecretReference(SecretSource.ENVIRONMENT, "MCP_SECRET_JIRA")
 VOUCHED = dataclasses.replace(JIRA, vouched=True)
 THERE = HttpTransport("https://jira.example/mcp")
 HOME = "slack:T1"
-GRANT = SecretGrant(JIRA, frozenset({HOME}), frozenset({"https://jira.example:443"}), frozenset({"jira"}))
+GRANT = SecretGrant(JIRA, frozenset({HOME}), frozenset({"https://jira.example:443"}), frozenset({"jira"}), 1)
 
 ELSEWHERE: dict[str, Transport] = {
     "another host": HttpTransport("https://evil.example/mcp"),

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 
 from bot.domain.api_clients import ApiRole
 from bot.errors import DatabaseUnavailable
 from bot.web.authentication import AdminCaller, ApproverCaller, LoginThrottle, MemberCaller, ensure_workspace
+from bot.web.problems import Problem
 from tests.fakes.parts import ANA
 from tests.web.api_server import opened_api
 from tests.web.minimal_api import OPERATORS, MemoryTokens, opened
@@ -143,6 +144,16 @@ async def test_a_database_that_is_away_is_no_wrong_token(small: Served) -> None:
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert "db.internal" not in answer.text
     assert (await small.get("/api/member", OPERATORS)).status_code == 200
+
+
+async def test_a_route_that_no_authentication_guards_lets_nobody_in() -> None:
+    app = FastAPI()
+    app.include_router(routes())
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        with pytest.raises(Problem) as raised:
+            await client.get("/api/member", headers={"Authorization": f"Bearer {OPERATORS}"})
+    assert raised.value.status == 401
 
 
 def test_failures_of_one_address_are_not_anothers_and_few_are_remembered() -> None:
