@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
 import psycopg
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import Claim
+from bot.domain.turns import Claim, Wakeup
 from bot.storage.address import PostgresServer
 from bot.storage.database import Database
+from bot.storage.pg_listen import listen
 from bot.storage.postgresql import PostgresDatabase
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
@@ -96,6 +97,10 @@ class PostgresHarness:
         other = PostgresHarness(self._address)
         other.time = self.time
         return other
+
+    async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
+        """Pass on the wakeups that every process gets."""
+        await listen(PostgresServer(self._address), on_wakeup)
 
     def ask(self, question: str) -> Any:
         """The one answer of the server, beside everything else that happens."""

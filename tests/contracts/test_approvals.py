@@ -31,9 +31,9 @@ from bot.domain.conversations import Author
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.secret_detection import StoredSecret
 from bot.domain.secrets import SecretSpan
-from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep
+from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, Wakeup, WorkAvailable
 from tests.audit_check import audit_findings
-from tests.fakes.parts import ANA, BEN, HALL, NEWEST
+from tests.fakes.parts import ANA, BEN, HALL, NEWEST, until
 from tests.turn_log_harness import Harness, PostgresHarness, running
 
 ZOE, KIM = Author("test", "zoe", "Zoe"), Author("test", "kim", "Kim")
@@ -112,6 +112,20 @@ async def test_signatures_are_counted_until_there_are_enough_over_a_restart(harn
     kinds = await rows(harness, "select kind, actor from audit where kind in ('signed', 'decided') order by seq")
     assert kinds == [("signed", "test:ben"), ("signed", "test:zoe"), ("decided", "test:kim")]
     assert await audit_findings(harness.database) == []
+
+
+async def test_a_turn_that_waits_wakes_the_processes_that_may_deliver_what_comes_after_it(harness: Harness) -> None:
+    if not isinstance(harness, PostgresHarness):
+        return  # one process, which wakes itself
+    claim = await waiting(harness)
+    wakeups: list[Wakeup] = []
+    listening = asyncio.create_task(harness.listen(wakeups.append))
+    try:
+        await until(lambda: len(wakeups) == 1)  # it has begun to listen
+        assert await harness.log.suspend(claim) is None
+        await until(lambda: wakeups == [WorkAvailable(), WorkAvailable()])
+    finally:
+        listening.cancel()
 
 
 async def test_what_the_engine_asks_for_now_counts_where_it_is_more(harness: Harness) -> None:
