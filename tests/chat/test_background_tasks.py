@@ -1,12 +1,13 @@
-"""Limits and cleanup of the background tasks of one user."""
+"""Background tasks of each user: their limits, their ends, and notices of messages that were not taken."""
 
 from __future__ import annotations
 
 import asyncio
+import weakref
 
 import pytest
 
-from bot.chat.background_tasks import BackgroundTasks
+from bot.chat.background_tasks import BackgroundTasks, PerUserRate
 from tests.fakes.parts import until
 
 
@@ -89,3 +90,37 @@ async def test_a_notice_that_waits_is_sent_at_the_end() -> None:
         background_tasks.send_notice("mallory", reason, send)
     await background_tasks.close()
     assert said == ["First.", "Third. 1 other message of yours was not taken either."]
+
+
+def test_a_user_has_a_number_of_calls_in_any_minute_and_others_their_own() -> None:
+    now = 0.0
+    rate = PerUserRate(2, 60.0, lambda: now)
+    assert [rate.acquire("ana") for _ in range(3)] == [True, True, False]
+    now = 30.0
+    assert [rate.acquire("priya"), rate.acquire("ana")] == [True, False]
+    now = 60.0
+    assert [rate.acquire("ana") for _ in range(3)] == [True, True, False]
+
+
+class Name(str):
+    """A name whose end can be observed."""
+
+    __slots__ = ("__weakref__",)
+
+
+async def test_users_who_have_nothing_under_way_are_forgotten() -> None:
+    background_tasks, now = BackgroundTasks(notice_seconds=0.01), 0.0
+    rate = PerUserRate(2, 60.0, lambda: now)
+
+    async def work(_text: str = "") -> None: ...
+
+    user = Name("ana")
+    forgotten = weakref.ref(user)
+    assert background_tasks.start_for(user, work(), "work")
+    background_tasks.send_notice(user, "Full.", work)
+    assert rate.acquire(user)
+    del user
+    await background_tasks.wait_idle()
+    now = 60.0
+    assert rate.acquire("priya")
+    await until(lambda: forgotten() is None)
