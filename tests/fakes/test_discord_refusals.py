@@ -373,6 +373,11 @@ REJECTED_COMMANDS: list[tuple[str, Json, str]] = [
         ),
         "0",
     ),
+    ("unknown context", command(contexts=[3]), "0.contexts.0"),
+    ("no context", command(contexts=[]), "0.contexts"),
+    ("contexts twice", command(contexts=[0, 0]), "0.contexts"),
+    ("between users without an installation by them", command(contexts=[2]), "0.contexts"),
+    ("installation that the portal does not allow", command(integration_types=[0, 1]), "0.integration_types.1"),
     ("context menu with a description", {"name": "Ask", "type": 3, "description": "x"}, "0.description"),
 ]
 
@@ -425,6 +430,50 @@ async def test_a_user_is_offered_a_command_by_context_and_permission(discord: Fa
     with pytest.raises(AssertionError):
         await discord.command(boss, "mcp", room)
     await discord.command(boss, "mcp", room, {"server": "x"})
+
+
+async def test_a_user_who_has_installed_the_app_takes_its_commands_along(
+    discord: FakeDiscord, api: Api, ana: User
+) -> None:
+    discord.app.user_install = True
+    await api.register(
+        command("here", integration_types=[0], contexts=[0, 1]),
+        command("anywhere", integration_types=[0, 1], contexts=[0, 1, 2]),
+    )
+    away = discord.another_guild("Away", with_bot=False)
+    discord.join(ana, away)
+    lounge, private = discord.channel("lounge", guild=away), discord.private(ana, discord.user("Sam"))
+    discord.limits.answer_within = 0
+    for place in (lounge, private):
+        with pytest.raises(LookupError):
+            await discord.command(ana, "anywhere", place)
+    discord.install(ana)
+    for place in (lounge, private):
+        used = await discord.command(ana, "anywhere", place)
+        assert used.payload["authorizing_integration_owners"] == {"1": ana.id}
+        with pytest.raises(LookupError):
+            await discord.command(ana, "here", place)
+    assert (await discord.command(ana, "here", discord.dm(ana))).payload["context"] == 1
+
+
+async def test_where_the_app_is_not_a_use_has_five_follow_ups_and_no_channel(
+    discord: FakeDiscord, api: Api, ana: User
+) -> None:
+    discord.app.user_install = True
+    await api.register(command("anywhere", integration_types=[1], contexts=[0]))
+    away = discord.another_guild("Away", with_bot=False)
+    discord.join(ana, away)
+    discord.install(ana)
+    lounge = discord.channel("lounge", guild=away)
+    using = asyncio.create_task(discord.command(ana, "anywhere", lounge))
+    await discord.until(lambda: discord.interactions)
+    (used,) = discord.interactions
+    await api.respond(used, 4, {"content": "hi", "flags": 64})
+    await using
+    for number in range(5):
+        await api.follow_up(used, "POST", {"content": f"{number}", "flags": 64})
+    assert await refusal(api.follow_up(used, "POST", {"content": "more", "flags": 64})) == (400, 40094)
+    assert await refusal(api.post(lounge, content="hi")) == (404, 10003)
 
 
 async def test_a_completion_offers_at_most_twenty_five_choices(
@@ -771,6 +820,46 @@ async def test_the_gateway_closes_on_a_frame_that_it_does_not_allow(
         while (await socket.receive()).type is aiohttp.WSMsgType.TEXT:
             pass
         assert socket.close_code == code
+
+
+@pytest.mark.parametrize(
+    ("shard", "code"), [([4, 4], 4010), ([0], 4010), ("0", 4010), ([0, 2], 4011), (None, 4011), ([3, 4], 1000)]
+)
+async def test_a_session_is_of_one_of_enough_shards(discord: FakeDiscord, shard: Any, code: int) -> None:
+    discord.limits.fewest_shards = 4
+    identify: Json = {"token": discord.token, "intents": 1, "properties": {}} | ({"shard": shard} if shard else {})
+    url = f"{discord.world.gateway_url}?v=10&encoding=json"
+    async with aiohttp.ClientSession() as session, session.ws_connect(url) as socket, asyncio.timeout(30):
+        await socket.receive()
+        await socket.send_json({"op": 2, "d": identify})
+        frame = await socket.receive()
+        if code == 1000:
+            assert frame.json()["d"]["shard"] == shard
+        else:
+            assert socket.close_code == code
+
+
+async def test_sessions_of_a_bucket_begin_apart_and_get_the_events_of_their_guilds(
+    discord: FakeDiscord, ana: User
+) -> None:
+    discord.limits.identify_every = 5
+    identify = {"token": discord.token, "intents": 1 << 15 | 1 << 12 | 1 << 9 | 1, "properties": {}}
+    url = f"{discord.world.gateway_url}?v=10&encoding=json"
+    invalid_session, ready, sockets = 9, 0, []
+    async with aiohttp.ClientSession() as session, asyncio.timeout(30):
+        for number, seconds, op in ((0, 0, ready), (1, 4, invalid_session), (1, 5, ready)):
+            discord.clock.advance(seconds)
+            socket = await session.ws_connect(url)
+            sockets.append(socket)
+            await socket.receive()
+            await socket.send_json({"op": 2, "d": identify | {"shard": [number, 2]}})
+            assert (await socket.receive()).json()["op"] == op
+        assert discord.gateway.hasty == 1
+        discord.say(ana, discord.dm(ana), "directly")
+        discord.say(ana, discord.channel("general"), "in the guild")
+        heard = [[event["content"] for event in live.events("MESSAGE_CREATE")] for live in discord.gateway.live]
+    number = (int(discord.guild.id) >> 22) % 2
+    assert heard == ([["directly", "in the guild"], []] if number == 0 else [["directly"], ["in the guild"]])
 
 
 async def test_a_bucket_and_the_whole_bot_have_a_rate_limit(discord: FakeDiscord) -> None:
