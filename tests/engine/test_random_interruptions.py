@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason
+from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import ModelStep, Receipt, TurnStatus
 from tests.engine.conftest import EngineHarness, driven_turns, free_slots
@@ -90,12 +90,11 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
     assert len(everything) == MESSAGES
     assert model.twice == set()
     for view in views:
-        stops = [step.stop is StopReason.STOPPED for step in view.steps if isinstance(step, ModelStep)]
-        assert (view.turn.status, stops) in (
-            (TurnStatus.DONE, [False]),
-            (TurnStatus.CANCELLED, []),
-            (TurnStatus.CANCELLED, [True]),
-        )
+        replies = [step for step in view.steps if isinstance(step, ModelStep)]
+        # A stopped turn keeps a reply, also one that ended in the same moment.
+        assert view.turn.status is TurnStatus.CANCELLED or len(replies) == 1
+        assert view.turn.status in (TurnStatus.DONE, TurnStatus.CANCELLED)
+        assert len(replies) < 2
     await asyncio.wait(tasks, timeout=60)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
     assert driven_turns(engine) == []
