@@ -389,6 +389,7 @@ class MessageHandler(Generic[M]):
             text=text,
             attachments=message.files,
             context=await self._context(message, location),
+            message_id=message.id,
         )
         try:
             await self._engine.receive(inbound)

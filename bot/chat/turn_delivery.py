@@ -20,15 +20,17 @@ from typing import Generic, Protocol, TypeVar
 
 from bot.chat.card_messages import NOT_THERE, UNREACHED, is_remote_slot
 from bot.chat.message_sender import MessageApi, MessageSender, NamedMessage
-from bot.chat.turn_messages import REMOVED, split_mark, unfinished_mark
+from bot.chat.turn_messages import REMOVED, is_activity_shown, split_mark, unfinished_mark
 from bot.domain.approvals import Destination
-from bot.domain.turns import Turn
+from bot.domain.turns import Turn, TurnStatus
 from bot.domain.views import MessageRefs, PostedMessage, TurnView
 from bot.errors import DeliveryFailed, NotFound
-from bot.rendering.timeline import FILE_PREFIX, LEFT_OUT, ToolFile, returned_files
+from bot.rendering.timeline import FILE_PREFIX, LEFT_OUT, ToolFile, activity_text, returned_files
 
 log = logging.getLogger(__name__)
 
+ACKNOWLEDGED = "acknowledged"
+"""Slot of the mark at a question."""
 TOKEN_REJECTED_SECONDS = 60.0
 """Seconds until the next try with a rejected token: the operator may set a new one."""
 MOST_REMEMBERED_TURNS = 2000
@@ -109,6 +111,28 @@ class GrowingMessages(Protocol[M_contra]):
         ...
 
 
+class ActivityIndicator(Protocol):
+    """Optional: shows what a turn does beside its messages."""
+
+    async def show_activity(self, view: TurnView, text: str, *, is_shown: bool) -> bool:
+        """Show what a running turn does, for example as a status. `is_shown` is True if a message shows it. Return
+        False if users see nothing of it. Never raises.
+        """
+        ...
+
+
+class Acknowledgement(Protocol):
+    """Optional: a mark at the question of a turn until the answer is there, where nothing shows the activity."""
+
+    async def acknowledge(self, turn: Turn) -> None:
+        """Add the mark, unless it is there. Never raises."""
+        ...
+
+    async def withdraw(self, turn: Turn) -> None:
+        """Remove the mark, if it is there. Never raises."""
+        ...
+
+
 class TurnDelivery(Generic[M]):
     """Delivers views of turns through the messages of one platform."""
 
@@ -118,11 +142,15 @@ class TurnDelivery(Generic[M]):
         api: MessageApi[M],
         *,
         growing: GrowingMessages[M] | None = None,
+        activity: ActivityIndicator | None = None,
+        acknowledgement: Acknowledgement | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
         self._messages = messages
         self._sender = MessageSender(api)
         self._growing = growing
+        self._activity = activity
+        self._acknowledgement = acknowledgement
         self._clock = clock
         self._started_at = clock()
         self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -153,6 +181,7 @@ class TurnDelivery(Generic[M]):
         try:
             async with aclosing(self._deliver_conversation(view, posted, since, search=search)) as messages:
                 async for message in messages:
+                    posted[message.slot] = message.ref
                     yield message
         except DeliveryFailed as error:
             if not error.permanent:
@@ -163,7 +192,26 @@ class TurnDelivery(Generic[M]):
         if failure is not None:
             raise failure
         self._remember(view, since)
+        async for message in self._show_activity(view, posted):
+            yield message
         await self._messages.finish(view)
+
+    async def _show_activity(self, view: TurnView, posted: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Show what a running turn does. If nothing shows it, mark the question until there is something to read."""
+        turn = view.turn
+        is_marked = ACKNOWLEDGED in posted and posted[ACKNOWLEDGED] != REMOVED
+        if turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks):
+            is_shown = is_activity_shown(view, posted)
+            if self._activity is not None and await self._activity.show_activity(
+                view, activity_text(view), is_shown=is_shown
+            ):
+                return
+            if self._acknowledgement is not None and not is_shown and ACKNOWLEDGED not in posted:
+                yield PostedMessage(ACKNOWLEDGED, ACKNOWLEDGED)  # stored first, so that any process can remove it
+                await self._acknowledgement.acknowledge(turn)
+        elif is_marked and self._acknowledgement is not None:
+            await self._acknowledgement.withdraw(turn)
+            yield PostedMessage(ACKNOWLEDGED, REMOVED)
 
     async def _deliver_conversation(
         self, view: TurnView, posted: dict[str, str], since: float, *, search: bool
@@ -186,7 +234,7 @@ class TurnDelivery(Generic[M]):
             yield PostedMessage(file.slot, ref)
         for name in posted.keys() - {message.name for message in messages}:
             mark, ref = split_mark(posted[name])
-            if mark != REMOVED and not name.startswith(FILE_PREFIX) and not is_remote_slot(name):
+            if mark != REMOVED and not (name == ACKNOWLEDGED or name.startswith(FILE_PREFIX) or is_remote_slot(name)):
                 if self._growing is not None:
                     await self._growing.stop_growing(turn, name)
                 await self._sender.delete(turn, name, ref)

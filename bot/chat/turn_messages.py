@@ -214,6 +214,13 @@ def _is_due(segment: AnswerSegment, view: TurnView, refs: MessageRefs, *, stream
     return is_posted or (streams and any(isinstance(entry, ReplyText) for entry in segment.entries))
 
 
+def is_activity_shown(view: TurnView, refs: MessageRefs) -> bool:
+    """Return True if a posted message shows what the turn does."""
+    *_, section = (entry for entry in timeline(view) if isinstance(entry, TimelineSection))
+    *_, segment = answer_segments(section, view, refs, ends=True)
+    return not refs.get(segment.name, REMOVED).startswith(REMOVED)
+
+
 def unfinished_mark(view: TurnView, name: str) -> str:
     """Return the mark for the ref of a message of this name that is posted now; empty for a message that has none."""
     kind, _, number = name.partition("-")

@@ -84,7 +84,8 @@ class InboundMessage:
 
     `keys` are the platform's ids of this message: if any of them is known, this is a redelivery. `context` are earlier
     messages of others in the same place, oldest first, for the model. `call` is a tool call to run by hand instead of
-    asking the model. `again` is True if that call was made before with an unknown outcome.
+    asking the model. `again` is True if that call was made before with an unknown outcome. `message_id` is that of the
+    user's message on its platform, if it is one.
     """
 
     keys: tuple[str, ...]
@@ -95,6 +96,7 @@ class InboundMessage:
     context: tuple[str, ...] = ()
     call: ToolCall | None = None
     again: bool = False
+    message_id: str = ""
 
 
 @lru_cache(maxsize=4096)

@@ -111,6 +111,8 @@ class TurnInput:
     """Call that a user runs by hand. The turn consists of that call and asks no model."""
     again: bool = False
     """The call was made before and its outcome is unknown: it needs a new approval regardless of the policy."""
+    message_id: str = ""
+    """The platform's id of the user's message; empty if the question is none."""
 
 
 @dataclass(frozen=True, slots=True)

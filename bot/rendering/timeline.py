@@ -538,6 +538,14 @@ def busy_text(text: str) -> str:
     return f"{MARKS[StatusIcon.RUNNING]} {text}"
 
 
+def activity_text(view: TurnView) -> str:
+    """Return what a running turn does, in a few words."""
+    if view.streaming.strip():
+        return "Writing the answer"
+    running = [step for step in _calls(view) if step.n in view.running]
+    return f"Using {tool_name(running[-1])}" if running else single_line(str(view.activity), NAME_LIMIT) or WORKING
+
+
 def truncate_output(text: str) -> str:
     """Return the text from a tool, cut to the size for a message."""
     text = strip_control(text).strip()

@@ -254,7 +254,11 @@ def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]
         "author_name": message.author.name,
         "principal": message.author.principal,
         "workspace": message.conversation.workspace_key,
-        "input": encode(TurnInput(message.text, message.attachments, message.context, message.call, message.again)),
+        "input": encode(
+            TurnInput(
+                message.text, message.attachments, message.context, message.call, message.again, message.message_id
+            )
+        ),
     }
 
 

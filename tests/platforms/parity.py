@@ -86,6 +86,12 @@ FEATURES = (
         ),
     ),
     Feature(
+        "Before the first word, the platform shows that the bot works",
+        slack="yes; a status with what it does, or 👀 at the question where Slack shows none",
+        discord="yes; the typing indicator",
+        terminal="yes; a line with what it does",
+    ),
+    Feature(
         "An answer grows in one message, with its tool calls",
         slack="yes; streamed in direct messages",
         discord="yes; edited, because Discord has no streams",

@@ -21,7 +21,7 @@ from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink
-from bot.domain.turns import Turn, TurnStatus
+from bot.domain.turns import Turn
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import PLATFORM, MessageRef, channel_id_of, direct_channel, fetch_channel
@@ -93,9 +93,13 @@ class DiscordTurnMessages:
         return await self._files.post(turn, message, search=search, taken=taken)
 
     async def finish(self, view: TurnView) -> None:
+        """Do nothing: there is nothing to end."""
+
+    async def show_activity(self, view: TurnView, text: str, *, is_shown: bool) -> bool:  # noqa: ARG002 - it has no text
         """Show the typing indicator until the reply begins."""
-        if view.turn.status is TurnStatus.RUNNING and not (view.streaming or view.awaiting or view.asks):
+        if not (view.streaming and is_shown):
             await self._type(channel_id_of(view.turn.conversation))
+        return True
 
     def is_token_rejected(self, error: DeliveryFailed) -> bool:
         """Return True if Discord rejected the bot's token."""
@@ -151,9 +155,8 @@ class DiscordSurface:
     def __init__(self, rest: Rest, people: UserDirectory, *, clock: Callable[[], float] = time) -> None:
         self._rest = rest
         self._people = people
-        self._delivery = TurnDelivery(
-            DiscordTurnMessages(rest, people, clock), DiscordMessages(rest, clock), clock=clock
-        )
+        messages = DiscordTurnMessages(rest, people, clock)
+        self._delivery = TurnDelivery(messages, DiscordMessages(rest, clock), activity=messages, clock=clock)
         self._channel_messages = ChannelSender(DiscordMessages(rest, clock), _in_channel)
 
     @property

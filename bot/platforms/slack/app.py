@@ -23,6 +23,7 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import Turn, TurnStatus
 from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.errors import DeliveryFailed
+from bot.platforms.slack.activity import SlackActivity
 from bot.platforms.slack.blocks import OutgoingMessage
 from bot.platforms.slack.channels import PLATFORM, MessageRef, direct_channel
 from bot.platforms.slack.context import SlackLookups
@@ -196,7 +197,15 @@ class SlackSurface:
         self._api = api
         self._people = people
         self._messages = SlackTurnMessages(api, people, streaming, clock)
-        self._delivery = TurnDelivery(self._messages, SlackMessages(api), growing=self._messages, clock=clock)
+        activity = SlackActivity(api)
+        self._delivery = TurnDelivery(
+            self._messages,
+            SlackMessages(api),
+            growing=self._messages,
+            activity=activity,
+            acknowledgement=activity,
+            clock=clock,
+        )
         self._channel_messages = ChannelSender(SlackMessages(api), _in_channel)
 
     @property

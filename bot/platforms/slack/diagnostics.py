@@ -35,8 +35,8 @@ SCOPES = (
     Scope("app_mentions:read", "no user can ask the bot in a channel", events=("app_mention",)),
     Scope(
         "assistant:write",
-        "the Messages tab has no agent view, and Slack's own Stop button is missing",
-        ("agents.sessions.setStatus",),
+        "the Messages tab has no agent view, no titles and suggestions, and Slack's own Stop button is missing",
+        ("agents.sessions.setStatus", "agents.sessions.rename"),
         events=("agent_session_stopped",),
     ),
     Scope(
@@ -50,6 +50,7 @@ SCOPES = (
             "chat.startStream",
             "chat.appendStream",
             "chat.stopStream",
+            "assistant.threads.setStatus",
         ),
     ),
     Scope("commands", "there is no /mcp, /profile, /conversations or /usage, and no shortcut"),
@@ -85,6 +86,11 @@ SCOPES = (
         "files:write",
         "images and files of tools cannot be shown",
         ("files.getUploadURLExternal", "files.completeUploadExternal"),
+    ),
+    Scope(
+        "reactions:write",
+        "a question has no 👀 while Slack shows no status of the bot",
+        ("reactions.add", "reactions.remove"),
     ),
     Scope("users:read", "names are missing, and administrators and guests are not recognized", ("users.info",)),
     Scope(

@@ -154,6 +154,7 @@ AT_ONCE = 1 / 3
 REMEMBERED_CHANNELS = 1000
 
 _A_MINUTE: Mapping[str, int] = {
+    "assistant.threads.setStatus": 100,
     "auth.test": 100,
     "chat.appendStream": 100,
     "chat.delete": 50,
@@ -169,6 +170,7 @@ _A_MINUTE: Mapping[str, int] = {
     "files.completeUploadExternal": 100,
     "files.getUploadURLExternal": 100,
     "files.info": 100,
+    "reactions.remove": 20,
     "usergroups.list": 20,
     "users.info": 100,
     "views.open": 100,

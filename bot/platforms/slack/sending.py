@@ -212,7 +212,7 @@ HEAVIEST = 9_500
 """In ``markdown.text_weight``; a task counts as much as a text of TASK_WEIGHT."""
 TASK_WEIGHT = 250
 REMEMBERED_SUSPENDED = 1000
-_NOT_HERE = frozenset(
+NOT_AVAILABLE = frozenset(
     {
         "unknown_method",
         "feature_not_enabled",
@@ -222,6 +222,7 @@ _NOT_HERE = frozenset(
         "not_allowed_token_type",
         "access_denied",
         "no_permission",
+        "not_authorized",
     }
 )
 
@@ -415,7 +416,7 @@ class StreamManager:
             )
         except SlackWebApiError as refusal:
             log.info("reply not streamed: %s", refusal)
-            if refusal.code in _NOT_HERE:
+            if refusal.code in NOT_AVAILABLE:
                 self._unable.add(_kind(where))
             return None
         growing.ref = MessageRef(str(answer.get("channel") or where.channel), str(answer.get("ts") or ""))

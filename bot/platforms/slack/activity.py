@@ -1,0 +1,105 @@
+"""What a turn does, beside its messages: the status of its thread, the title of an agent's thread, and a reaction.
+
+All of it is optional: what a workspace or the app's scopes do not allow is tried once, logged once, and left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from bot.domain.turns import Turn
+from bot.domain.views import TurnView
+from bot.errors import DeliveryFailed
+from bot.platforms.slack.channels import MessageRef
+from bot.platforms.slack.sending import NOT_AVAILABLE
+from bot.platforms.slack.web_api import SlackWebApiError, WebApi
+from bot.rendering.text_safety import single_line
+
+log = logging.getLogger(__name__)
+
+SET_STATUS = "assistant.threads.setStatus"
+RENAME = "agents.sessions.rename"
+EYES = "eyes"
+STATUS_LIMIT = 100
+TITLE_LIMIT = 60
+STATUS_SECONDS = 90.0
+"""Seconds after which an unchanged status is sent again: Slack clears it after two minutes."""
+MOST_REMEMBERED = 1000
+_DONE = frozenset({"already_reacted", "no_reaction", "message_not_found"})
+
+
+class SlackActivity:
+    """Statuses, titles and reactions of one workspace. No method raises."""
+
+    def __init__(self, api: WebApi, clock: Callable[[], float] = monotonic) -> None:
+        self._api = api
+        self._clock = clock
+        self._unable: set[str] = set()
+        self._shown: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    async def show_activity(self, view: TurnView, text: str, *, is_shown: bool) -> bool:
+        """Set the status of the turn's thread, unless a message shows the same. Slack clears it when a message is
+        posted there. Return False if Slack shows no status there.
+        """
+        turn, thread = view.turn, view.turn.conversation
+        if is_shown or not thread.thread:
+            return is_shown
+        status, (last, at) = f"is {text[:1].lower()}{text[1:]}", self._shown.get(turn.id, ("", 0.0))
+        if status == last and self._clock() - at < STATUS_SECONDS:
+            return True
+        self._remember(turn.id, status)
+        kind = thread.channel[:1]
+        where = {"channel_id": thread.channel, "thread_ts": thread.thread}
+        is_set = await self._try(SET_STATUS, kind, **where, status=f"{single_line(status, STATUS_LIMIT)}…")
+        if is_set and not last and kind == "D" and turn.seq == 1:
+            await self._try(RENAME, kind, **where, title=_title(turn))
+        return is_set
+
+    async def acknowledge(self, turn: Turn) -> None:
+        """React to the question of a turn."""
+        await self._react("reactions.add", turn)
+
+    async def withdraw(self, turn: Turn) -> None:
+        """Remove the reaction."""
+        await self._react("reactions.remove", turn)
+
+    async def _react(self, method: str, turn: Turn) -> None:
+        question = MessageRef.parse(turn.question.message_id)
+        if question is not None:
+            await self._try(method, "", channel=question.channel, timestamp=question.ts, name=EYES)
+
+    async def _try(self, method: str, kind: str, **arguments: Any) -> bool:
+        """Call a method. Return False if it fails. One that the workspace does not allow in this kind of channel is not
+        called there again.
+        """
+        key = f"{method} {kind}"
+        if key in self._unable or not self._api.pacing.has_headroom(method):
+            return False
+        try:
+            await self._api.edit(method, **arguments)
+        except SlackWebApiError as refusal:
+            if refusal.code in _DONE:
+                return True
+            if refusal.code in NOT_AVAILABLE:
+                self._unable.add(key)
+            log.info("%s is left out: %s", method, refusal)
+            return False
+        except DeliveryFailed as failure:
+            log.info("%s failed: %s", method, failure)
+            return False
+        return True
+
+    def _remember(self, turn_id: str, status: str) -> None:
+        self._shown[turn_id] = (status, self._clock())
+        self._shown.move_to_end(turn_id)
+        while len(self._shown) > MOST_REMEMBERED:
+            self._shown.popitem(last=False)
+
+
+def _title(turn: Turn) -> str:
+    """Return the title of a thread: its question, without the characters that Slack's clients misread."""
+    return single_line(turn.question.text.translate(str.maketrans(":/", "  ")), TITLE_LIMIT) or "Question"

@@ -1,0 +1,105 @@
+"""What people see of a turn at work beside its messages: a status, a title, and a mark where Slack shows no status."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from bot.domain.turns import StepStatus, TurnStatus
+from bot.domain.views import TurnView
+from bot.platforms.slack.activity import EYES, RENAME, SET_STATUS
+from bot.platforms.slack.app import SlackSurface
+from tests.fakes.slack import Channel, Message
+from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
+from tests.platforms.slack.test_surface import asked, done, placed, running
+from tests.rendering.turns import a_step, a_view, an_approval
+
+
+def of(place: ConnectedBot, question: Message, view: TurnView, turn: str = "t1", **changes: Any) -> TurnView:
+    """The view as that of a turn that this message began."""
+    view = placed(place, view, question.ts, question.channel)
+    begun = dataclasses.replace(view.turn.question, message_id=f"{question.channel}:{question.ts}", **changes)
+    return dataclasses.replace(view, turn=dataclasses.replace(view.turn, id=turn, question=begun))
+
+
+def early(activity: str = "", **changes: Any) -> TurnView:
+    return dataclasses.replace(running(), early=True, activity=activity, **changes)
+
+
+def direct(place: ConnectedBot) -> tuple[Channel, Message]:
+    dm = place.slack.dm(place.priya)
+    return dm, place.slack.say(place.priya, dm, "a question")
+
+
+async def test_a_status_says_what_the_bot_does_until_the_answer_is_there() -> None:
+    async with connected_bot(listening=False) as place:
+        question = asked(place)
+        await place.draw(of(place, question, early("Looking at the tools")))
+        assert place.slack.status(place.channel, question.ts) == "is looking at the tools…"
+        called = a_step(StepStatus.STARTED)
+        await place.draw(of(place, question, dataclasses.replace(a_view(called), early=True, running=frozenset({0}))))
+        assert place.slack.status(place.channel, question.ts) == "is using notes.add_note…"
+        assert place.bot_posts() == []
+        await place.draw(of(place, question, done("The pool.")))
+        assert place.slack.status(place.channel, question.ts) == ""
+        assert not question.reactions
+        assert not place.slack.calls.refused()
+
+
+async def test_a_status_is_set_again_only_when_it_changes_or_slack_is_about_to_clear_it() -> None:
+    async with connected_bot(listening=False) as place:
+        question = asked(place)
+        for _ in range(5):
+            await place.draw(of(place, question, early("Asking the model")))
+        assert len(place.slack.calls.of(SET_STATUS)) == 1
+
+
+async def test_a_message_that_shows_the_same_needs_no_status() -> None:
+    async with connected_bot(listening=False) as place:
+        question = asked(place)
+        await place.draw(of(place, question, running()))
+        await place.draw(of(place, question, running("The pool")))
+        assert place.slack.calls.of(SET_STATUS) == []
+
+
+async def test_a_direct_thread_gets_a_title_once() -> None:
+    async with connected_bot(listening=False) as place:
+        dm, question = direct(place)
+        for activity in ("Looking at the tools", "Asking the model"):
+            await place.draw(of(place, question, early(activity), text="Why 502: is https://x.example/a down?"))
+        assert place.slack.workspace.sessions[dm.id, question.ts]["title"] == "Why 502 is https x.example a down?"
+        await place.draw(of(place, asked(place), early("Asking the model"), turn="t2"))
+        assert len(place.slack.calls.of(RENAME)) == 1
+        assert not place.slack.calls.refused()
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+async def test_where_slack_shows_no_status_the_question_has_a_mark_until_there_is_something_to_read(
+    taken_over: bool, waits: bool
+) -> None:
+    async with connected_bot(listening=False) as place:
+        place.slack.absent.add(SET_STATUS)
+        question = asked(place)
+        for activity in ("Looking at the tools", "Asking the model"):
+            await place.draw(of(place, question, early(activity)))
+        assert list(question.reactions) == [EYES]
+        surface = SlackSurface(place.api, place.people) if taken_over else place.surface
+        waiting = a_view(a_step(StepStatus.AWAITING, approval=an_approval()), status=TurnStatus.WAITING)
+        await place.draw(of(place, question, waiting if waits else done("The pool.")), surface)
+        assert not question.reactions
+        assert len(place.slack.calls.of(SET_STATUS)) == len(place.slack.calls.of("reactions.add")) == 1
+
+
+async def test_without_its_scope_there_is_no_mark_and_no_further_attempt() -> None:
+    async with connected_bot(listening=False) as place:
+        place.slack.absent.add(SET_STATUS)
+        place.slack.installation.scopes.discard("reactions:write")
+        for number in range(3):
+            question = asked(place)
+            await place.draw(of(place, question, early("Asking the model"), turn=f"t{number}"))
+            await place.draw(of(place, question, done("The pool."), turn=f"t{number}"))
+        assert len(place.slack.calls.of("reactions.add")) == 1
+        assert [message.text for message in place.bot_posts()] == ["The pool."] * 3
