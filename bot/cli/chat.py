@@ -72,14 +72,35 @@ def run(
 
 
 def doctor(
-    *, as_json: Annotated[bool, typer.Option("--json", help="One JSON object a check.")] = False, debug: Debug = False
+    platform: Annotated[
+        str, typer.Argument(metavar="[slack|discord]", help="With --live: the platform to test.", show_default=False)
+    ] = "",
+    *,
+    live: Annotated[
+        bool, typer.Option("--live", help="Test a live workspace, with posts there and a person who presses buttons.")
+    ] = False,
+    channel: Annotated[
+        str, typer.Option(metavar="ID", help="With --live: the channel to test in. Without it you are asked.")
+    ] = "",
+    wait: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="With --live: the longest wait for a step of yours.")
+    ] = 180.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a check.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Check settings, models, platforms, database and every MCP server; exit code 1 if anything is broken.
 
-    Models' services are asked whether they have the model and take the key, which costs nothing.
+    Models' services are asked whether they have the model and take the key, which costs nothing. With --live, the bot
+    is tried in Slack or Discord, step by step, in about ten minutes; what it posts is deleted at the end.
     """
+    if not live and (platform or channel):
+        raise typer.BadParameter("a platform and --channel are for --live.")
 
     async def examine(settings: Settings) -> int:
+        if live:
+            from bot.app.live_doctor import LiveOptions, check_live  # noqa: PLC0415
+
+            return await check_live(settings, LiveOptions(platform, channel, as_json, wait))
         from bot.app.doctor import examine_all  # noqa: PLC0415
 
         return await examine_all(settings, as_json=as_json)

@@ -118,20 +118,22 @@ async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, N
         yield Check("servers", CheckStatus.BROKEN, error.detailed_cause, error.fix)
 
 
-async def diagnose_channel(rest: Rest, people: UserDirectory, channel: ConversationKey) -> Check:
-    """Check that the bot may post in the operations channel. Nothing is posted."""
+async def diagnose_channel(
+    rest: Rest, people: UserDirectory, channel: ConversationKey, named_by: str = "OPS_CHANNEL"
+) -> Check:
+    """Check that the bot may post in a channel, which `named_by` names. Nothing is posted."""
     began = monotonic()
     try:
         identity, place = await rest.identity(), await fetch_channel(rest, channel.channel)
         if place is None or not place.server or (channel.workspace and channel.workspace != place.server):
             where = f"of server {channel.workspace}" if channel.workspace else "of a server"
-            return Check(OPS_CHANNEL, CheckStatus.BROKEN, f"It is no channel {where}.", "correct OPS_CHANNEL")
+            return Check(OPS_CHANNEL, CheckStatus.BROKEN, f"It is no channel {where}.", f"correct {named_by}")
         guild = await people.server(place.server)
         async with rest.request("look at the bot's own rights"):
             me = await guild.fetch_member(int(identity.user))
             rights = (await guild.fetch_channel(int(channel.channel))).permissions_for(me)
     except DeliveryFailed as error:
-        return Check(OPS_CHANNEL, CheckStatus.BROKEN, error.cause, error.fix or "correct OPS_CHANNEL")
+        return Check(OPS_CHANNEL, CheckStatus.BROKEN, error.cause, error.fix or f"correct {named_by}")
     lacking = [permission.name for permission in _TO_POST if not rights.value & permission.value]
     if lacking:
         names = " and ".join(lacking)

@@ -147,20 +147,20 @@ async def diagnose(api: WebApi, *, app_token: str = "", signing_secret: str = ""
         )
 
 
-async def diagnose_channel(api: WebApi, channel: ConversationKey) -> Check:
-    """Check that the bot may post in the operations channel. Nothing is posted."""
+async def diagnose_channel(api: WebApi, channel: ConversationKey, named_by: str = "OPS_CHANNEL") -> Check:
+    """Check that the bot may post in a channel, which `named_by` names. Nothing is posted."""
     began = monotonic()
     try:
         identity = await api.identity()
         answer = await api.read("conversations.info", channel=channel.channel)
     except CountersignError as error:
-        return Check(OPS_CHANNEL, CheckStatus.BROKEN, error.cause, f"correct OPS_CHANNEL, or {error.fix or INVITE}")
+        return Check(OPS_CHANNEL, CheckStatus.BROKEN, error.cause, f"correct {named_by}, or {error.fix or INVITE}")
     info, fault, fix = answer.get("channel"), "", ""
     facts = info if isinstance(info, dict) else {}
     if channel.workspace and channel.workspace != identity.team:
-        fault, fix = f"It is in workspace {channel.workspace}, the bot is in {identity.team}.", "correct OPS_CHANNEL"
+        fault, fix = f"It is in workspace {channel.workspace}, the bot is in {identity.team}.", f"correct {named_by}"
     elif facts.get("is_archived"):
-        fault, fix = "It is archived.", "name another channel in OPS_CHANNEL"
+        fault, fix = "It is archived.", f"name another channel in {named_by}"
     elif not (facts.get("is_member") or facts.get("is_im")):
         fault, fix = "The bot is not in it.", INVITE
     if fault:

@@ -1,4 +1,4 @@
-"""files.getUploadURLExternal, files.completeUploadExternal, files.info."""
+"""files.getUploadURLExternal, files.completeUploadExternal, files.info, files.delete."""
 
 from __future__ import annotations
 
@@ -62,6 +62,20 @@ def file_info(caller: Caller, args: Arguments) -> Json:
     if stored is None or not stored.complete:
         raise Refused("file_not_found")
     return {"file": stored.described()}
+
+
+@method("files.delete", "tier3", ("file",), "files:write")
+def delete_file(caller: Caller, args: Arguments) -> Json:
+    """Delete a file of the bot, and the messages that carried nothing else."""
+    stored = caller.workspace.files.pop(args.needed("file"), None)
+    if stored is None:
+        raise Refused("file_not_found")
+    for channel_id in stored.shared_in:
+        for message in caller.workspace.messages.get(channel_id, {}).values():
+            if stored in message.files:
+                message.files.remove(stored)
+                message.deleted = not (message.files or message.text)
+    return {}
 
 
 def _uploaded(caller: Caller, file_id: str) -> StoredFile:

@@ -1,0 +1,427 @@
+"""`countersign doctor --live`: a test on a live workspace, with a person who presses and types what no program can.
+
+First a program tries what it can (`bot.chat.live_check`). Then the bot itself runs (`bot.app.live_bot`), and each step
+of the person has a screen: what to do, and what should be seen. In the end everything that was posted is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+from uuid import uuid4
+
+from bot.app.database import lock_database
+from bot.app.discord import is_configured as discord_is_configured
+from bot.app.live_bot import LiveBot, run_bot
+from bot.app.operator_terminal import OperatorTerminal, open_operator_terminal
+from bot.app.slack import is_configured as slack_is_configured
+from bot.chat.live_check import LivePlatform, MessageChecks, run_check
+from bot.domain.conversations import ConversationKey
+from bot.domain.health import Check, CheckStatus
+from bot.domain.metrics import null_sink
+from bot.errors import CountersignError, SettingsError
+from bot.logs import log_to_file
+from bot.rendering.text_safety import single_line
+from bot.settings import Settings
+from bot.storage.address import read_address
+
+if TYPE_CHECKING:
+    from bot.app.runtime import Platforms
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 180.0
+CONFIRM_SECONDS = 60.0
+CLEAN_SECONDS = 60.0
+_LONGEST = 300
+_MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
+_RESULTS = {
+    CheckStatus.WELL: "ok",
+    CheckStatus.DOUBTFUL: "warning",
+    CheckStatus.BROKEN: "failed",
+    CheckStatus.SKIPPED: "skipped",
+}
+_NAMES = {"slack": "Slack", "discord": "Discord"}
+_CHANNEL_HINTS = {
+    "slack": "In Slack: the channel's menu, Copy, Copy link; the id is the last part, such as C0123ABCD.",
+    "discord": "In Discord: switch on Developer Mode, then Copy Channel ID in the channel's menu.",
+}
+_WELCOME = """\
+countersign doctor --live · {name}
+
+This tries the bot in your workspace, in about ten minutes:
+
+  1. What a program can try: rights, posts, edits, threads, files. It takes a minute.
+  2. What only you can try: clicks, commands and messages, {count} steps. Each says what to do and what you should see.
+  3. A table of the results. All posts of the bot are marked as a test and deleted.
+
+Stop `countersign run` first: {name} hands each click to one program only.
+Ctrl-C ends the test at any time, and deletes what it has posted.
+
+Channel  {channel}
+"""
+_STEP = """\
+countersign doctor --live · {name} · {number} of {count}
+
+{title}
+
+  Do   {do}
+  See  {see}
+
+Waiting for it, at most {seconds:.0f} s.   s Enter: skip   f Enter: it failed
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """Options of the command. `wait` is in seconds for each step of a person."""
+
+    platform: str = ""
+    channel: str = ""
+    as_json: bool = False
+    wait: float = WAIT_SECONDS
+
+
+async def check_live(settings: Settings, options: LiveOptions) -> int:
+    """Run the test and return the exit code. Raises CountersignError."""
+    platform = _choose_platform(settings, options.platform)
+    out: TextIO = sys.stderr if options.as_json else sys.stdout
+    log_to_file("info", _log_file(settings))
+    with lock_database(settings, "countersign doctor --live"):
+        async with open_operator_terminal(out) as terminal:
+            channel = options.channel or await _ask_for_channel(terminal, platform)
+            test = LiveTest(settings, platform, channel, terminal, options)
+            try:
+                await test.run()
+            finally:
+                test.summarize()
+    return 1 if any(check.finding is CheckStatus.BROKEN for check in test.checks) else 0
+
+
+def _choose_platform(settings: Settings, wanted: str) -> str:
+    """Return the platform to test. Raises SettingsError."""
+    configured = [
+        name
+        for name, is_configured in (("slack", slack_is_configured), ("discord", discord_is_configured))
+        if is_configured(settings)
+    ]
+    if wanted and wanted not in _NAMES:
+        raise SettingsError(f"There is no platform {wanted!r:.40}.", "write slack or discord")
+    if wanted and wanted not in configured:
+        token = "SLACK_BOT_TOKEN" if wanted == "slack" else "DISCORD_TOKEN"
+        raise SettingsError(f"{_NAMES[wanted]} is not configured.", f"set {token}")
+    if not configured:
+        raise SettingsError("No chat platform is configured.", "set SLACK_BOT_TOKEN or DISCORD_TOKEN")
+    if not wanted and len(configured) > 1:
+        raise SettingsError("Slack and Discord are both configured.", "say which: countersign doctor --live slack")
+    return wanted or configured[0]
+
+
+async def _ask_for_channel(terminal: OperatorTerminal, platform: str) -> str:
+    terminal.print(f"In which channel of {_NAMES[platform]} shall the test be? The bot has to be in it.")
+    terminal.print(_CHANNEL_HINTS[platform])
+    terminal.print("Channel id, then Enter:")
+    if not (line := await terminal.line()):
+        raise SettingsError("No channel was named.", "name it with --channel")
+    return line
+
+
+def _log_file(settings: Settings) -> Path:
+    return read_address(settings.database_url).folder / "doctor-live.log"
+
+
+@dataclass(frozen=True, slots=True)
+class PersonStep:
+    """One step of a person: what to do, and what should be seen. `wait` returns once the bot has noticed it."""
+
+    name: str
+    title: str
+    do: str
+    see: str
+    fix: str
+    wait: Callable[[], Awaitable[object]]
+    prepare: Callable[[], Awaitable[object]] | None = None
+    """Posts what the person needs, before the screen is shown."""
+
+
+class LiveTest:
+    """One run of the test. `checks` are the results so far."""
+
+    def __init__(
+        self, settings: Settings, platform: str, channel: str, terminal: OperatorTerminal, options: LiveOptions
+    ) -> None:
+        self._settings = settings
+        self._name = platform
+        self._terminal = terminal
+        self._options = options
+        self._channel = ConversationKey(platform, "", channel.rpartition(":")[2], "")
+        self.checks: list[Check] = []
+
+    async def run(self) -> None:
+        """Run all steps, and delete what was posted however they end. Raises CountersignError."""
+        from bot.app.runtime import open_platforms  # noqa: PLC0415 - the options are checked before it loads
+
+        count = 9 if self._name == "slack" else 8
+        name = _NAMES[self._name]
+        self._terminal.screen(_WELCOME.format(name=name, count=count, channel=self._channel.channel))
+        if self._terminal.interactive:
+            self._terminal.print("Enter: begin")
+            await self._terminal.line()
+            self._terminal.screen(f"countersign doctor --live · {name}\n")
+        async with open_platforms(self._settings, null_sink) as platforms:
+            live = await _live_platform(platforms, self._settings, self._name)
+            async with aclosing(live.examine(self._channel)) as found:
+                async for check in found:
+                    self._add(check)
+            if any(check.name in ("token", "channel") and _is_broken(check) for check in self.checks):
+                self._terminal.print("The rest needs these first.")
+                return
+            self._channel = await live.locate(self._channel)
+            messages = MessageChecks(live, self._channel, uuid4().hex, time.time())
+            try:
+                await self._run_steps(live, platforms, messages)
+            finally:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CLEAN_SECONDS):
+                        self._add(await messages.clean_up())
+
+    def summarize(self) -> None:
+        """Print the table of results."""
+        if not self.checks:
+            return
+        self._terminal.screen(f"countersign doctor --live · {_NAMES[self._name]} · results\n")
+        width = max(len(check.name) for check in self.checks)
+        for check in self.checks:
+            self._terminal.print(
+                f"{_MARKS[check.finding]} {check.name:<{width}}  {_RESULTS[check.finding]:<7}  {_text(check)}"
+            )
+        counts = {result: sum(check.finding is status for check in self.checks) for status, result in _RESULTS.items()}
+        self._terminal.print("\n" + " · ".join(f"{count} {result}" for result, count in counts.items() if count))
+        self._terminal.print(f"The log is in {_log_file(self._settings)}.")
+
+    async def _run_steps(self, live: LivePlatform, platforms: Platforms, messages: MessageChecks) -> None:
+        for name, step in messages.steps:
+            self._add(await run_check(name, step))
+        if messages.thread is None:
+            return
+        async with AsyncExitStack() as stack:
+            bot = await stack.enter_async_context(run_bot(self._settings, self._name, platforms, messages))
+            thread = messages.thread
+            self._add(await run_check("answer of the bot", lambda: bot.answer(thread)))
+            self._add(check := await run_check("connection", lambda: bot.connect(stack)))
+            if _is_broken(check):
+                return
+            await self._run_person_steps(live, bot, messages, thread)
+
+    async def _run_person_steps(
+        self, live: LivePlatform, bot: LiveBot, messages: MessageChecks, thread: ConversationKey
+    ) -> None:
+        steps = _person_steps(self._name, await live.mention(), bot, thread)
+        if self._terminal.interactive:
+            self._terminal.print(f"\nThe next {len(steps)} steps are yours.   Enter: go on")
+            await self._terminal.line()
+        for number, step in enumerate(steps, start=1):
+            self._add(await self._run_person_step(step, number, len(steps)))
+        self._add(await run_check("direct message of the bot", lambda: messages.direct_message(bot.person)))
+
+    async def _run_person_step(self, step: PersonStep, number: int, count: int) -> Check:
+        if self._terminal.has_ended:
+            return Check(step.name, CheckStatus.SKIPPED, "Nobody is at the terminal.")
+        name, seconds = _NAMES[self._name], self._options.wait
+        if step.prepare is not None and _is_broken(check := await run_check(step.name, _saying(step.prepare))):
+            return check
+        self._terminal.screen(
+            _STEP.format(
+                name=name, number=number, count=count, title=step.title, do=step.do, see=step.see, seconds=seconds
+            )
+        )
+        self._terminal.forget_typed()
+        try:
+            async with asyncio.timeout(seconds):
+                typed = await self._first_of(step.wait())
+        except TimeoutError:
+            return Check(step.name, CheckStatus.BROKEN, f"Nothing arrived within {seconds:.0f} s.", step.fix)
+        except CountersignError as error:
+            return Check(step.name, CheckStatus.BROKEN, error.cause, error.fix)
+        if typed is not None:
+            return _typed_result(step, typed)
+        return await self._confirm(step)
+
+    async def _first_of(self, event: Awaitable[object]) -> str | None:
+        """Return None once the event has come, or what the person says instead: skipped, failed or no person."""
+        waiting = asyncio.ensure_future(event)
+        try:
+            while True:
+                line = asyncio.ensure_future(self._terminal.line())
+                try:
+                    await asyncio.wait({waiting, line}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    line.cancel()
+                if waiting.done():
+                    await waiting
+                    return None
+                typed = await line
+                if typed is None or typed.lower()[:1] in ("s", "f"):
+                    return "" if typed is None else typed.lower()[:1]
+        finally:
+            waiting.cancel()
+
+    async def _confirm(self, step: PersonStep) -> Check:
+        self._terminal.print("✓ The bot has it. Do you see what is written above?   Enter: yes   f Enter: no")
+        try:
+            async with asyncio.timeout(CONFIRM_SECONDS):
+                typed = await self._terminal.line()
+        except TimeoutError:
+            typed = None
+        if typed is None:
+            return Check(step.name, CheckStatus.WELL, "The bot has it. Nobody said how it looks.")
+        if typed.lower().startswith("f"):
+            return Check(
+                step.name, CheckStatus.BROKEN, f"It is not seen as it should: {step.see}", "see the log, and report it"
+            )
+        return Check(step.name, CheckStatus.WELL, "It works, and looks as it should.")
+
+    def _add(self, check: Check) -> None:
+        """Record a result and print it."""
+        self.checks.append(check)
+        self._terminal.print(f"{_MARKS[check.finding]} {check.name}  {_text(check)}".rstrip())
+        if self._options.as_json:
+            sys.stdout.write(f"{json.dumps({'platform': self._name, **asdict(check)})}\n")
+            sys.stdout.flush()
+
+
+def _saying(prepare: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[str]]:
+    async def run() -> str:
+        await prepare()
+        return ""
+
+    return run
+
+
+def _typed_result(step: PersonStep, typed: str) -> Check:
+    if typed == "f":
+        return Check(step.name, CheckStatus.BROKEN, "You said that it failed.", step.fix)
+    return Check(step.name, CheckStatus.SKIPPED, "You skipped it." if typed else "Nobody is at the terminal.")
+
+
+def _text(check: Check) -> str:
+    fix = f" Fix: {single_line(check.fix, _LONGEST)}" if check.fix and check.finding is not CheckStatus.WELL else ""
+    return f"{single_line(check.detail, _LONGEST)}{fix}"
+
+
+def _is_broken(check: Check) -> bool:
+    return check.finding is CheckStatus.BROKEN
+
+
+async def _live_platform(platforms: Platforms, settings: Settings, name: str) -> LivePlatform:
+    if name == "slack":
+        from bot.platforms.slack.live_check import SlackLiveCheck  # noqa: PLC0415 - loads Slack's library
+
+        assert platforms.slack is not None
+        tokens = {"app_token": settings.slack_app_token, "signing_secret": settings.slack_signing_secret}
+        plain = {key: secret.get_secret_value() for key, secret in tokens.items() if secret is not None}
+        return SlackLiveCheck(platforms.slack.api, **plain)
+    from bot.platforms.discord.live_check import DiscordLiveCheck  # noqa: PLC0415 - loads Discord's library
+
+    assert platforms.discord is not None
+    return DiscordLiveCheck(platforms.discord.rest, platforms.discord.people)
+
+
+# -------------------- the steps of a person
+
+
+def _person_steps(platform: str, mention: str, bot: LiveBot, thread: ConversationKey) -> list[PersonStep]:
+    """Return the steps in order."""
+    events = "see Socket Mode and Event Subscriptions of the app, and docs/slack.md"
+    if platform == "discord":
+        events = "see the permissions and the Message Content Intent, and docs/discord.md"
+    interactivity = "see Interactivity of the app" if platform == "slack" else "clear Interactions Endpoint URL"
+    menu = "More message shortcuts" if platform == "slack" else "Apps"
+    steps = [
+        PersonStep(
+            "approve",
+            "Press a button",
+            "In the thread of the test, press Approve on the card “Add a note”.",
+            "The card says that you approved it, and an answer follows below.",
+            f"is another program running with this token? Else {interactivity}",
+            bot.approve_step,
+            lambda: bot.post_card(thread, "a test of Countersign"),
+        ),
+        PersonStep(
+            "edit",
+            "Change the arguments of a call",
+            "On the new card in the thread, press Edit…, change the text, and send the form.",
+            "The card has your text, and says that you changed it.",
+            interactivity,
+            bot.edit_step,
+            lambda: bot.post_card(thread, "a text to be changed"),
+        ),
+        PersonStep(
+            "deny",
+            "Deny with a reason",
+            "On the same card, press Deny…, write a reason, and send the form.",
+            "The card says that you denied it, with your reason.",
+            interactivity,
+            bot.deny_step,
+        ),
+        PersonStep(
+            "mention",
+            "Mention the bot",
+            f"In the channel, write: {mention} show my notes",
+            "The answer is in a thread at your message, and lists one note.",
+            events,
+            lambda: bot.receive_step(lambda message: message.conversation.thread != thread.thread),
+        ),
+        PersonStep(
+            "thread reply",
+            "Go on in a thread",
+            "In the thread of that answer, write without a mention: thank you",
+            "The bot answers you.",
+            events,
+            bot.follow_step,
+        ),
+        PersonStep(
+            "slash command",
+            "Type a command",
+            "In the channel, write /mcp list and send it.",
+            "A list of servers, with the server notes. Only you can see it.",
+            "start the bot once, so that the commands are registered" if platform == "discord" else events,
+            bot.command_step,
+        ),
+        PersonStep(
+            "ask about this",
+            "Ask about a message",
+            f"Open the menu of any message in the channel, choose {menu}, Ask about this, and ask: what is this?",
+            "An answer in a thread.",
+            interactivity,
+            lambda: bot.receive_step(lambda message: bool(message.context)),
+        ),
+        PersonStep(
+            "direct message",
+            "Write to the bot directly",
+            "Open the direct messages with the bot, and write: hello",
+            "The answer grows or appears there.",
+            events,
+            lambda: bot.receive_step(lambda message: message.conversation.channel != thread.channel),
+        ),
+    ]
+    if platform == "slack":
+        steps.append(
+            PersonStep(
+                "home",
+                "Open the Home tab",
+                "Open the bot's Home tab.",
+                "A page that begins with what waits for you, and names the servers.",
+                "switch on the Home tab (App Home), and subscribe to app_home_opened",
+                bot.home_step,
+            )
+        )
+    return steps

@@ -1,0 +1,343 @@
+"""Checks of a chat platform on a live workspace, for `countersign doctor --live`: what can be done without a person.
+
+Every message is marked as a test, and deleted at the end. Messages are sent without the fallbacks of a delivery, which
+would hide a rejected layout.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Generic, Protocol, TypeVar
+
+from bot.chat.actions import ApprovalRef, Approve
+from bot.chat.message_model import (
+    Arguments,
+    Block,
+    Button,
+    Buttons,
+    ButtonStyle,
+    Footer,
+    Heading,
+    Message,
+    Paragraph,
+    Text,
+    Tone,
+)
+from bot.chat.message_sender import MessageApi, MessageOwner, NamedMessage
+from bot.domain.conversations import ConversationKey
+from bot.domain.health import Check, CheckStatus
+from bot.errors import CountersignError, DeliveryFailed, NotFound
+from bot.rendering.call_arguments import CardArgument
+
+log = logging.getLogger(__name__)
+
+MARK = "Test of Countersign"
+WILL_GO = "It deletes itself when the test ends."
+NOT_POSTED = "The first message was not posted."
+_FILE = ("countersign-test.txt", b"A file of the test of Countersign.\n")
+
+M = TypeVar("M", bound=NamedMessage)
+R = TypeVar("R")
+
+
+class CheckSkipped(Exception):
+    """Reason why a check does not apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOwner:
+    """Owner of the messages of one test run."""
+
+    id: str
+    conversation: ConversationKey
+    created_at: float
+
+
+class LiveMessages(Generic[M]):
+    """Messages without fallbacks. `render` returns one in the form of the platform, with its channel."""
+
+    def __init__(self, api: MessageApi[M], render: Callable[[Message, str], M]) -> None:
+        self._api = api
+        self._render = render
+
+    async def create(self, owner: MessageOwner, message: Message, channel: str) -> str:
+        """Post a message and return its ref. Raises DeliveryFailed."""
+        return await self._api.create(owner, self._render(message, channel), "")
+
+    async def update(self, owner: MessageOwner, message: Message, channel: str, ref: str) -> None:
+        """Edit a message. Raises DeliveryFailed."""
+        await self._api.update(owner, self._render(message, channel), ref)
+
+    async def find(self, owner: MessageOwner, message: Message, channel: str) -> str:
+        """Return the ref of a message by its marks alone, empty if it is not found. Raises DeliveryFailed."""
+        return await self._api.find(owner, self._render(message, channel), ())
+
+    async def delete(self, ref: str) -> None:
+        """Delete a message. Raises DeliveryFailed."""
+        await self._api.remove(ref)
+
+
+class LiveMessageApi(Protocol):
+    """`LiveMessages` of any platform."""
+
+    async def create(self, owner: MessageOwner, message: Message, channel: str) -> str:
+        """Post a message and return its ref. Raises DeliveryFailed."""
+        ...
+
+    async def update(self, owner: MessageOwner, message: Message, channel: str, ref: str) -> None:
+        """Edit a message. Raises DeliveryFailed."""
+        ...
+
+    async def find(self, owner: MessageOwner, message: Message, channel: str) -> str:
+        """Return the ref of a message by its marks alone, empty if it is not found. Raises DeliveryFailed."""
+        ...
+
+    async def delete(self, ref: str) -> None:
+        """Delete a message. Raises DeliveryFailed."""
+        ...
+
+
+class LivePlatform(Protocol):
+    """What only a platform knows of its live check. Methods that send raise DeliveryFailed."""
+
+    name: str
+    """Name for people."""
+    longest: int
+    """Characters of the longest message that the product posts."""
+    layouts: Sequence[tuple[str, Sequence[Block]]]
+    """Blocks that not every workspace may accept, by name."""
+    removes_threads: bool
+    """True if a thread is a channel of its own, which has to be deleted too."""
+
+    @property
+    def messages(self) -> LiveMessageApi:
+        """Messages without fallbacks."""
+        ...
+
+    def examine(self, channel: ConversationKey) -> AsyncGenerator[Check, None]:
+        """Check the token, the rights and the channel, without a post."""
+
+    async def mention(self) -> str:
+        """Return what a person types to mention the bot."""
+        ...
+
+    async def locate(self, channel: ConversationKey) -> ConversationKey:
+        """Return the channel with its workspace."""
+        ...
+
+    async def thread(self, channel: ConversationKey, ref: str) -> ConversationKey:
+        """Return the thread at a message, after opening it if needed."""
+        ...
+
+    async def share(self, thread: ConversationKey, name: str, content: bytes) -> str:
+        """Share a file in a thread, and return what `unshare` takes."""
+        ...
+
+    async def unshare(self, file: str) -> None:
+        """Delete a shared file."""
+        ...
+
+    async def remove_thread(self, thread: ConversationKey) -> None:
+        """Delete a thread that is a channel of its own."""
+        ...
+
+    async def direct_channel(self, user: str) -> str:
+        """Return the direct channel with a user."""
+        ...
+
+    async def own_messages(self, conversation: ConversationKey, since: str) -> Sequence[str]:
+        """Return the refs of the bot's messages in a conversation, from the message with the ref `since` on."""
+        ...
+
+    async def rate_limits(self, channel: ConversationKey) -> str:
+        """Return what the platform says of its rate limits. Raises CheckSkipped if it says nothing."""
+        ...
+
+
+Step = Callable[[], Awaitable[str]]
+"""Returns a sentence on what was found. Raises CountersignError, or CheckSkipped."""
+
+
+async def run_check(name: str, step: Step) -> Check:
+    """Run one check."""
+    began = monotonic()
+    try:
+        detail = await step()
+    except CheckSkipped as reason:
+        return Check(name, CheckStatus.SKIPPED, str(reason))
+    except CountersignError as error:
+        return Check(name, CheckStatus.BROKEN, error.cause, error.fix, monotonic() - began)
+    except TimeoutError:
+        return Check(name, CheckStatus.BROKEN, "It took too long.", "check the network", monotonic() - began)
+    except Exception as error:  # one broken check must not end the others
+        log.exception("live check %s", name)
+        cause = f"The check itself failed ({type(error).__name__})."
+        return Check(name, CheckStatus.BROKEN, cause, "see the log", monotonic() - began)
+    return Check(name, CheckStatus.WELL, detail, seconds=monotonic() - began)
+
+
+class MessageChecks:
+    """Checks by messages in one channel. `run_id` is random, `now` is in epoch seconds."""
+
+    def __init__(self, platform: LivePlatform, channel: ConversationKey, run_id: str, now: float) -> None:
+        self._platform = platform
+        self._messages = platform.messages
+        self._channel = channel
+        self._owner = LiveOwner(f"live-check:{run_id}", channel, now)
+        self.root = ""
+        """Ref of the first message; empty until it is posted."""
+        self.thread: ConversationKey | None = None
+        self._posted: list[str] = []
+        self._files: list[str] = []
+        self._conversations: list[ConversationKey] = [channel]
+
+    @property
+    def steps(self) -> Sequence[tuple[str, Step]]:
+        """The checks in order, by name."""
+        return (
+            ("post a message", self._post),
+            ("find it again", self._find),
+            ("edit it", self._edit),
+            ("thread", self._open_thread),
+            ("approval card", self._card),
+            *((name, self._layout(name, blocks)) for name, blocks in self._platform.layouts),
+            ("longest message", self._longest),
+            ("file", self._share),
+            ("rate limits", self._rate_limits),
+        )
+
+    def remember(self, ref: str) -> None:
+        """Delete this message, too, in the end."""
+        self._posted.append(ref)
+
+    def remember_conversation(self, conversation: ConversationKey) -> None:
+        """Delete the bot's messages in this conversation, too, in the end; the thread itself where it is a channel."""
+        if conversation not in self._conversations:
+            self._conversations.append(conversation)
+
+    async def direct_message(self, user: str) -> str:
+        """Write to a user directly."""
+        if not user:
+            raise CheckSkipped("No person has done anything, whom the bot could write to.")
+        channel = await self._platform.direct_channel(user)
+        owner = LiveOwner(self._owner.id, ConversationKey(self._channel.platform, "", channel, ""), 0.0)
+        message = Message("direct", (Heading(MARK), _paragraph(f"A direct message. {WILL_GO}")))
+        self._posted.append(await self._messages.create(owner, message, channel))
+        return "It was posted."
+
+    async def clean_up(self) -> Check:
+        """Delete everything that was posted."""
+        posted = dict.fromkeys([*self._posted, *await self._unrecorded()])
+        threads = [place for place in self._conversations if self._platform.removes_threads and place.thread]
+        failures = list(await self._remove([(self._platform.unshare, file) for file in self._files]))
+        failures += await self._remove([(self._messages.delete, ref) for ref in reversed(posted)])
+        kept = await self._remove([(self._platform.remove_thread, thread) for thread in threads])
+        count = len(self._files) + len(posted) + len(threads)
+        detail = f"{count - len(failures) - len(kept)} of {count} messages, files and threads of the test are deleted."
+        for status, errors in ((CheckStatus.BROKEN, failures), (CheckStatus.DOUBTFUL, kept)):
+            if errors:
+                return Check("clean up", status, f"{detail} {errors[0].cause}", errors[0].fix or "delete them by hand")
+        return Check("clean up", CheckStatus.WELL, detail)
+
+    async def _unrecorded(self) -> Sequence[str]:
+        """Return the messages that the bot has posted beside its turns, such as announcements."""
+        refs: list[str] = []
+        for conversation in self._conversations if self.root else ():
+            try:
+                refs += await self._platform.own_messages(conversation, self.root)
+            except CountersignError as error:
+                log.warning("messages of the test not looked up: %s", error)
+        return refs
+
+    async def _remove(self, removals: Sequence[tuple[Callable[[R], Awaitable[None]], R]]) -> Sequence[CountersignError]:
+        failures: list[CountersignError] = []
+        for remove, target in removals:
+            try:
+                await remove(target)
+            except NotFound:
+                pass
+            except CountersignError as error:
+                failures.append(error)
+        return failures
+
+    async def _post(self) -> str:
+        self.root = await self._messages.create(self._owner, self._first(), self._channel.channel)
+        self._posted.append(self.root)
+        return "It stands in the channel."
+
+    async def _find(self) -> str:
+        self._require_root()
+        found = await self._messages.find(self._owner, self._first(), self._channel.channel)
+        if found != self.root:
+            raise DeliveryFailed(
+                "The message is not found by its marks: after a crash, a message may be posted twice.",
+                "let the bot read the history of the channel",
+            )
+        return "After a crash no message is posted twice."
+
+    async def _edit(self) -> str:
+        self._require_root()
+        message = self._first("Edited. The rest of the test is in the thread below.")
+        await self._messages.update(self._owner, message, self._channel.channel, self.root)
+        return "Messages can be edited."
+
+    async def _open_thread(self) -> str:
+        self._require_root()
+        self.thread = await self._platform.thread(self._channel, self.root)
+        self.remember_conversation(self.thread)
+        await self._post_in_thread("thread", (_paragraph(f"A message in a thread. {WILL_GO}"),))
+        return "Answers can be given in threads."
+
+    async def _card(self) -> str:
+        arguments = Arguments((_argument("text", "this is a test"), _argument("place", "nowhere")))
+        buttons = Buttons((Button("Approve", Approve((ApprovalRef("0" * 16, 1),)), ButtonStyle.POSITIVE),))
+        footer = Footer((Text("This card is not for you to press: the next one is."),))
+        blocks = (Heading(f"{MARK}: a card"), arguments, buttons, footer)
+        await self._post_in_thread("card", blocks, Tone.PENDING)
+        return "The layout of cards, and their buttons, are accepted."
+
+    def _layout(self, name: str, blocks: Sequence[Block]) -> Step:
+        async def post() -> str:
+            await self._post_in_thread(name.replace(" ", "-"), tuple(blocks))
+            return "It is accepted."
+
+        return post
+
+    async def _longest(self) -> str:
+        sentence = "This is a long message of the test. "
+        text = (sentence * (self._platform.longest // len(sentence) + 1))[: self._platform.longest]
+        await self._post_in_thread("long", (_paragraph(text),))
+        return f"{self._platform.longest:,} characters are accepted."
+
+    async def _share(self) -> str:
+        if self.thread is None:
+            raise CheckSkipped(NOT_POSTED)
+        self._files.append(await self._platform.share(self.thread, *_FILE))
+        return "Files can be shared."
+
+    async def _rate_limits(self) -> str:
+        return await self._platform.rate_limits(self._channel)
+
+    async def _post_in_thread(self, name: str, blocks: tuple[Block, ...], tone: Tone | None = None) -> None:
+        if self.thread is None:
+            raise CheckSkipped(NOT_POSTED)
+        owner = LiveOwner(self._owner.id, self.thread, self._owner.created_at)
+        self._posted.append(await self._messages.create(owner, Message(name, blocks, tone), ""))
+
+    def _require_root(self) -> None:
+        if not self.root:
+            raise CheckSkipped(NOT_POSTED)
+
+    def _first(self, text: str = "A message in a channel.") -> Message:
+        return Message("first", (Heading(MARK), _paragraph(f"{text} {WILL_GO}")), Tone.NEUTRAL)
+
+
+def _paragraph(text: str) -> Paragraph:
+    return Paragraph((Text(text),))
+
+
+def _argument(name: str, value: str) -> CardArgument:
+    return CardArgument(name, value, value)
