@@ -1,7 +1,7 @@
 """Validation of a call's arguments against the tool's JSON Schema.
 
 Arguments are validated before a call is sent, so that the model can correct them. An invalid schema and one that takes
-too long accept all arguments: then the server decides. Only this module imports `jsonschema`.
+too long accept all arguments: then the server decides.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ WEATHER = offered("weather", weather(Settings(sample=SampleMode.ALWAYS)))
 NOTES = offered("notes", notes(Path("unused.json")))
 with closing(Library(SAMPLE, None)) as library:
     DOCUMENTS = offered("knowledge", knowledge(library))
-DEFAULT = (*WEATHER, *NOTES)
+DEFAULT = (*WEATHER, *NOTES, *DOCUMENTS)
 
 
 def forecast(area: str, **arguments: Any) -> Asked:
@@ -61,6 +61,10 @@ def listed(**arguments: Any) -> Asked:
 
 def search(words: str) -> Asked:
     return [("notes__search", {"words": words})]
+
+
+def documents(query: str) -> Asked:
+    return [("knowledge__search", {"query": query})]
 
 
 def delete(n: int) -> Asked:
@@ -88,12 +92,31 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("Could you tell me the weather in Kobe?", forecast("Kobe")),
     ("I'd like to know the weather in Nara", forecast("Nara")),
     ("hey, what's the weather like in Sendai today?", forecast("Sendai")),
+    ("is it cold in osaka right now?", forecast("osaka")),
+    ("do i need sunglasses in Naha tomorrow?", forecast("Naha")),
+    ("What should I wear in Sapporo tomorrow?", forecast("Sapporo")),
+    ("Weather: Tokyo", forecast("Tokyo")),
+    ("What's it like outside in Tokyo?", forecast("Tokyo")),
+    ("umbrella in Osaka?", forecast("Osaka")),
+    ("rain tomorrow in Tokyo?", forecast("Tokyo")),
+    ("can you check the weather for Kyoto please", forecast("Kyoto")),
+    ("I'm going to Nara tomorrow, will it rain?", forecast("Nara")),
+    ("Will it be windy in Kobe?", forecast("Kobe")),
+    ("Weather overview for Kyoto", [("weather__overview", {"area": "Kyoto"})]),
+    ("find the area code of Osaka", [("weather__find_area", {"name": "Osaka"})]),
     # days
     ("weather in Tokyo this weekend", forecast("Tokyo", days=5)),
     ("What's the weather this weekend in Kyoto?", forecast("Kyoto", days=5)),
     ("forecast for Kobe on Sunday", forecast("Kobe", days=5)),
     ("weather in Tokyo the day after tomorrow", forecast("Tokyo")),
     ("5 days forecast for Nagoya", forecast("Nagoya", days=5)),
+    ("Should I take an umbrella to Kobe on Saturday?", forecast("Kobe", days=4)),
+    ("What will the weather be like in Hiroshima on Friday?", forecast("Hiroshima")),
+    ("weather for the next 4 days in Kobe", forecast("Kobe", days=4)),
+    ("how hot will it get in Nagoya on saturday", forecast("Nagoya", days=4)),
+    ("weather in Kyoto for a week", forecast("Kyoto", days=7)),
+    ("weather in Kobe in 5 days", forecast("Kobe", days=5)),
+    ("We are flying to Naha this weekend. Do we need umbrellas?", forecast("Naha", days=5)),
     # typing errors
     ("wether in tokio", forecast("Tokyo")),
     ("weahter in Osaka", forecast("Osaka")),
@@ -103,6 +126,11 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("serch my notes for milk", search("milk")),
     ("delte note 3", delete(3)),
     ("shwo my notes", listed()),
+    ("wheather in sapporo tommorrow?", forecast("Sapporo")),
+    ("remeber to buy bread", add("buy bread")),
+    ("show my ntoes", listed()),
+    ("umbrela in Kobe?", forecast("Kobe")),
+    ("waht is the wether in Osaka", forecast("Osaka")),
     # Japanese
     ("明日札幌で傘いる\uff1f", forecast("札幌")),
     ("東京の天気を教えて", forecast("東京")),
@@ -111,6 +139,16 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("札幌は寒い\uff1f", forecast("札幌")),
     ("メモを追加: 牛乳を買う", add("牛乳を買う")),
     ("メモを見せて", listed()),
+    ("明日の大阪は雨\uff1f", forecast("大阪")),
+    ("日曜日の東京の天気", forecast("東京", days=5)),
+    ("札幌は明日雪が降る\uff1f", forecast("札幌")),
+    ("今日の天気、東京", forecast("東京")),
+    ("京都は傘がいりますか\uff1f", forecast("京都")),
+    ("メモ一覧", listed()),
+    ("メモ3を削除", delete(3)),
+    ("牛乳を買うとメモして", add("牛乳を買う")),
+    ("メモに牛乳を追加して", add("牛乳")),
+    ("メモから牛乳を探して", search("牛乳")),
     # notes
     ("Please note: the office closes early on Friday", add("the office closes early on Friday")),
     ("remember that Ana likes tea", add("Ana likes tea")),
@@ -125,11 +163,52 @@ FIRST_MESSAGES: list[tuple[str, Asked]] = [
     ("is there a note about the printer?", search("printer")),
     ("Delete note 1", delete(1)),
     ("remove note number 4 please", delete(4)),
+    ("note to self: call the dentist", add("call the dentist")),
+    ("make a note that the printer is broken", add("the printer is broken")),
+    ("take a note: meeting moved to 3pm", add("meeting moved to 3pm")),
+    ("new note: water the plants", add("water the plants")),
+    ("save this: the code is 1234", add("the code is 1234")),
+    ("pls remember the standup is at 10", add("the standup is at 10")),
+    ("put eggs on my notes", add("eggs")),
+    ("Please remember: never deploy on Friday", add("never deploy on Friday")),
+    ("show all notes", listed()),
+    ("what's in my notes?", listed()),
+    ("what have I noted so far?", listed()),
+    ("the latest 2 notes", listed(limit=2)),
+    ("any notes about the printer?", search("printer")),
+    ("do I have a note about milk?", search("milk")),
+    ("look for milk in my notes", search("milk")),
+    ("which notes mention Ana?", search("Ana")),
+    ("get rid of note 3", delete(3)),
+    ("erase the note with id 2", delete(2)),
+    ("please delete note no. 5", delete(5)),
+    # documents
+    ("search the documents for approvals", documents("approvals")),
+    ("what documents are there?", [("knowledge__list", {})]),
+    ("what do the guides say about approvals?", documents("approvals")),
+    ("How do I add a server?", documents("How do I add a server?")),
+    ("How can I save a note?", documents("How can I save a note?")),
+    ("how to approve a call", documents("how to approve a call")),
+    ("how does approval work?", documents("how does approval work?")),
+    ("Who may approve calls?", documents("Who may approve calls?")),
+    ("What happens when nobody approves a call?", documents("What happens when nobody approves a call?")),
+    ("Where do I set a policy?", documents("Where do I set a policy?")),
     # two wishes
     ("Show my notes and tell me the weather in Tokyo", [*listed(), *forecast("Tokyo")]),
     ("What's the weather in Osaka? And show my notes.", [*forecast("Osaka"), *listed()]),
     ("list my notes, then delete note 2", [*listed(), *delete(2)]),
     ("weather in Tokyo and Osaka", [*forecast("Tokyo"), *forecast("Osaka")]),
+    ("Will it rain in Tokyo or Osaka?", [*forecast("Tokyo"), *forecast("Osaka")]),
+    ("Remember to call Bob and show my notes", [*add("call Bob"), *listed()]),
+    (
+        "weather in Sapporo tomorrow and remind me to pack a scarf",
+        [*forecast("Sapporo"), *add("pack a scarf")],
+    ),
+    ("show my notes. Also, what's the weather in Kobe?", [*listed(), *forecast("Kobe")]),
+    ("Delete note 1 and note 2", [*delete(1), *delete(2)]),
+    ("delete notes 1 and 2", [*delete(1), *delete(2)]),
+    ("umbrella in Kobe tomorrow? and add a note: buy bread", [*forecast("Kobe"), *add("buy bread")]),
+    ("メモを見せて、東京の天気も教えて", [*listed(), *forecast("東京")]),
 ]
 
 TALK: list[tuple[str, str]] = [
@@ -151,12 +230,25 @@ TALK: list[tuple[str, str]] = [
     ("あなたは誰\uff1f", "I am not an AI"),
     ("what can you do?", "What I can reach"),
     ("what tools do you have?", "What I can reach"),
-    ("How do I add a server?", "cannot explain that"),
-    ("How can I save a note?", "cannot explain that"),
-    ("how to delete a note", "cannot explain that"),
-    ("how do I set up Slack", "cannot explain that"),
-    ("Who may approve calls?", "no tool's words fit"),
+    ("thx", "You are welcome."),
+    ("great, thanks", "You are welcome."),
+    ("thank you so much!", "You are welcome."),
+    ("no thanks", "All right."),
+    ("nevermind", "All right."),
+    ("I changed my mind", "All right."),
+    ("Is this an AI?", "I am not an AI"),
+    ("what is Countersign?", "I am not an AI"),
+    ("what do you do?", "What I can reach"),
+    ("what can i ask you?", "What I can reach"),
+    ("can you help me?", "What I can reach"),
+    ("what else can you do", "What I can reach"),
+    ("使い方は\uff1f", "What I can reach"),
     ("Why did you save that?", "no tool's words fit"),
+    ("order me a pizza", "no tool's words fit"),
+    ("what is 2+2?", "no tool's words fit"),
+    ("play some music", "no tool's words fit"),
+    ("please don't delete anything", "no tool's words fit"),
+    ("asdfgh", "no tool's words fit"),
     ("tell me a joke", "no tool's words fit"),
     ("translate this to French", "no tool's words fit"),
     ("do not save anything", "no tool's words fit"),
@@ -176,6 +268,22 @@ FOLLOW_UPS: list[tuple[tuple[str, str, dict[str, Any]], str, Asked]] = [
     (WEATHER_BEFORE, "大阪は\uff1f", forecast("大阪")),
     (WEATHER_BEFORE, "and the weather on Sunday?", forecast("Tokyo", days=5)),
     (WEATHER_BEFORE, "and my notes?", listed()),
+    (WEATHER_BEFORE, "tomorrow?", forecast("Tokyo")),
+    (WEATHER_BEFORE, "and what about Nagoya tomorrow?", forecast("Nagoya")),
+    (WEATHER_BEFORE, "on Saturday?", forecast("Tokyo", days=4)),
+    (WEATHER_BEFORE, "same for Osaka", forecast("Osaka")),
+    (WEATHER_BEFORE, "Now Sapporo please", forecast("Sapporo")),
+    (WEATHER_BEFORE, "will it rain there on Sunday?", forecast("Tokyo", days=5)),
+    (WEATHER_BEFORE, "do I need an umbrella?", forecast("Tokyo")),
+    (WEATHER_BEFORE, "for 5 days", forecast("Tokyo", days=5)),
+    (WEATHER_BEFORE, "京都は\uff1f", forecast("京都")),
+    (WEATHER_BEFORE, "日曜日は\uff1f", forecast("Tokyo", days=5)),
+    (WEATHER_BEFORE, "thanks!", []),
+    (WEATHER_BEFORE, "what can you do?", []),
+    (WEATHER_BEFORE, "remember to buy an umbrella", add("buy an umbrella")),
+    (NOTES_SEARCHED, "and bread?", search("bread")),
+    (NOTE_DELETED, "also note 4", delete(4)),
+    (NOTE_DELETED, "and 5", delete(5)),
     (NOTES_SEARCHED, "how about eggs?", search("eggs")),
     (NOTE_DELETED, "and note 2", delete(2)),
     (NOTE_DELETED, "thanks", []),
@@ -183,6 +291,25 @@ FOLLOW_UPS: list[tuple[tuple[str, str, dict[str, Any]], str, Asked]] = [
     (NOTE_DELETED, "yes", []),
     (NOTE_DELETED, "and on Sunday?", []),
     (WEATHER_BEFORE, "tell me a joke about something long and boring", []),
+]
+
+ANSWERS: list[tuple[list[str], Asked]] = [
+    # messages of one user in order, all but the last answered with a question: the last completes the call
+    (["weather", "Tokyo"], forecast("Tokyo")),
+    (["how is the weather?", "in Osaka please"], forecast("Osaka")),
+    (["what's the weather this weekend?", "Kyoto"], forecast("Kyoto", days=5)),
+    (["will it rain tomorrow?", "Sapporo"], forecast("Sapporo")),
+    (["天気は\uff1f", "大阪"], forecast("大阪")),
+    (["add a note", "buy milk"], add("buy milk")),
+    (["take a note", "yes", "call Bob on Monday"], add("call Bob on Monday")),
+    (["search my notes", "milk"], search("milk")),
+    (["delete a note", "the 3rd"], delete(3)),
+    (["delete a note", "yes", "3"], delete(3)),
+    (["delete a note", "never mind"], []),
+    (["add a note", "no"], []),
+    (["delete a note", "show my notes"], listed()),
+    (["add a note", "what's the weather in Tokyo?"], forecast("Tokyo")),
+    (["weather", "what can you do?"], []),
 ]
 
 
@@ -210,9 +337,21 @@ async def test_a_follow_up_changes_the_call_before_it(
     assert calls_of(await reply([user(question), answer, user(message)], DEFAULT)) == wanted
 
 
-@pytest.mark.parametrize("message", ["How do I add a server?", "How can I save a note?", "how to approve a call"])
-async def test_a_question_how_something_is_done_is_looked_up_in_documents(message: str) -> None:
-    assert calls_of(await reply([user(message)], (*DEFAULT, *DOCUMENTS))) == [("knowledge__search", {"query": message})]
+@pytest.mark.parametrize(("messages", "wanted"), ANSWERS, ids=[" / ".join(messages) for messages, _ in ANSWERS])
+async def test_an_answer_to_a_question_completes_the_call(messages: list[str], wanted: Asked) -> None:
+    transcript: list[Message] = []
+    for message in messages:
+        assert not transcript or not transcript[-1].tool_calls
+        transcript.append(user(message))
+        transcript.append(await reply(transcript, DEFAULT))
+    assert calls_of(transcript[-1]) == wanted
+
+
+@pytest.mark.parametrize("message", ["How do I add a server?", "How can I save a note?", "how to delete a note"])
+async def test_without_documents_a_question_how_something_is_done_is_no_request(message: str) -> None:
+    answer = await reply([user(message)], (*WEATHER, *NOTES))
+    assert answer.tool_calls == ()
+    assert "cannot explain that" in answer.text
 
 
 async def test_an_answer_is_short_where_nothing_is_asked() -> None:
@@ -230,4 +369,4 @@ async def test_yes_repeats_an_open_question() -> None:
 
 
 def test_the_table_is_large() -> None:
-    assert len(FIRST_MESSAGES) + len(TALK) + len(FOLLOW_UPS) >= 90
+    assert len(FIRST_MESSAGES) + len(TALK) + len(FOLLOW_UPS) + len(ANSWERS) >= 120

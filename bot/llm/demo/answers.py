@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from itertools import islice
 from typing import Any
@@ -16,8 +16,9 @@ from typing import Any
 from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
 from bot.llm.demo.arguments import Kind, Parameter, parameters
-from bot.llm.demo.planner import Ambiguous, Calls, Incomplete, plan_calls
-from bot.llm.demo.request import VERBS, plain_name, request_terms
+from bot.llm.demo.planner import Plan, plan_calls
+from bot.llm.demo.request import plain_name, request_terms
+from bot.llm.demo.vocabulary import VERBS
 
 KEYS = (
     "set `OPENAI_API_KEY` or `ANTHROPIC_API_KEY` in the environment or in `.env`, "
@@ -35,70 +36,57 @@ NO_TOOL_FITS = "I am only the demo model, and no tool's words fit your message."
 NO_TOOLS_ALLOWED = "No tools may be used for this answer, and without them I only know this:"
 
 _IDENTITY = (
-    r"\b(?:who|what) are you\b|\bare you (?:an? )?(?:ai|bot|human|real|llm|gpt|chatgpt|claude|robot|person)\b"
+    r"\b(?:who|what) are you\b|\b(?:are you|is (?:this|it)) (?:an? )?(?:ai|bot|human|real|llm|gpt|chatgpt|claude)\b"
     r"|\b(?:which|what) (?:language )?(?:model|llm|ai)\b|\bwho (?:made|built|wrote|created) (?:you|this)\b"
-    r"|\bwhat(?:'s| is) your name\b|\bhow do you work\b|あなたは(?:誰|だれ|何)|君は(?:誰|だれ)"
+    r"|\bwhat(?:'s| is) (?:your name\b|(?:this|countersign)\W*$)|\bhow do you work\b|(?:あなた|君)は(?:誰|だれ|何)"
 )
-_NO = r"^\W*(?:never ?mind|forget (?:it|that)|no|nope|nah|cancel|stop|いいえ|やめ)\W*$"
-_OK = r"^\W*(?:ok|okay|cool|great|nice|perfect|good|fine|got it)\W*$"
-_YES = r"^\W*(?:yes|yeah|yep|sure|はい)\W*$"
+_NO_OR_OK = (
+    r"^\W*(?:(?:oh|ok|okay|sorry|actually|please)\W+)*(?:never ?mind|forget (?:it|that)|no(?:pe)?(?:,? thank.*)?|nah"
+    r"|cancel|stop|i changed my mind|okay|ok|cool|great|nice|perfect|good|fine|got it|i see|いいえ|やめ)\W*$"
+)
 _THANKS = (
-    r"^\W*(?:\S+\W+){0,2}(?:thanks|thank|thx|cheers|merci|danke|gracias|arigato)\b(?:\W+\S+){0,2}$"
+    r"^\W*(?:\S+\W+){0,2}(?:thanks|thank|thx|cheers|merci|danke|gracias|arigato)\b(?:\W+\S+){0,3}$"
     r"|^\W*(?:ありがとう|謝謝|谢谢)"
 )
-_FAREWELL = r"^\W*(?:\S+\W+){0,2}(?:bye|goodbye|farewell|see you)\W*$|^\W*さようなら"
-_WELL_BEING = r"^\W*how are you\b|^\W*how(?:'s| is) it going\b|^\W*what's up\b"
 _GREETING = (
     r"^\W*(?:hi|hello|hey|hallo|hola|bonjour|greetings|howdy|moin|ciao|good (?:morning|afternoon|evening))\b"
     r"(?:\W+\w+){0,3}\W*$|^\W*(?:こんにちは|こんばんは|おはよう|안녕하세요|你好)\W*"
 )
 _ABILITY = (
-    r"^\W*help\b|\bwhat (?:can|do) you (?:do|know)\b|\bhow (?:do|does|can) (?:i|you|this)\b.*\b(?:use|work)"
-    r"|^\W*what (?:tools|servers) (?:do you|are|can)\b|何ができ"
+    r"^\W*help\b|\bcan you help\b|\bwhat (?:else )?(?:can|do) (?:you|i) (?:do|know|ask|say)\b|何ができ|使い方"
+    r"|\bhow (?:do|does|can) (?:i|you|this)\b.*\b(?:use|work)|^\W*what (?:tools|servers) (?:do you|are|can)\b"
 )
-_SMALL_TALK = tuple(
+_SMALL_TALK = [
     (re.compile(pattern, re.IGNORECASE), opening, needs_help)
     for pattern, opening, needs_help in (
         (_IDENTITY, _NOT_AN_AI, True),
-        (_NO, "All right.", False),
-        (_OK, "All right.", False),
-        (_YES, YES, False),
+        (_NO_OR_OK, "All right.", False),
+        (r"^\W*(?:yes|yeah|yep|sure|はい)(?:,? please)?\W*$", YES, False),
         (_THANKS, "You are welcome.", False),
-        (_FAREWELL, "Goodbye!", False),
-        (_WELL_BEING, f"I am well, thank you. {_HELLO}", True),
+        (r"^\W*(?:\S+\W+){0,2}(?:bye|goodbye|farewell|see you)\W*$|^\W*さようなら", "Goodbye!", False),
+        (r"^\W*(?:how are you|how(?:'s| is) it going|what's up)\b", f"I am well, thank you. {_HELLO}", True),
         (_GREETING, f"Hello! {_HELLO}", True),
         (_ABILITY, _HELLO, True),
     )
-)
+]
 
 _MOST_CHARACTERS = 1500
 _MOST_LINES = 40
 _MOST_ROWS = 10
 _MOST_COLUMNS = 6
 _LONGEST_CELL = 60
-_LONGEST_VALUE = 300
 _DEEPEST = 3
 _MOST_SERVERS = 12
 _MOST_TOOLS = 8
 _MOST_EXAMPLES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A call of this turn and its result; None without a result."""
-
-    call: ToolCall
-    result: ToolResult | None
-
-
 def small_talk(text: str) -> tuple[str, bool]:
     """Return the answer to a greeting, thanks, `never mind` or a question about the demo, and True if the help belongs
     to it. The answer is empty for any other text.
     """
-    for pattern, opening, needs_help in _SMALL_TALK:
-        if len(text) < 200 and pattern.search(text):
-            return opening, needs_help
-    return "", False
+    matches = ((opening, needs_help) for pattern, opening, needs_help in _SMALL_TALK if pattern.search(text))
+    return next(matches, ("", False)) if len(text) < 200 else ("", False)
 
 
 def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
@@ -108,48 +96,35 @@ def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
         return f"{opening}\n\nNo tools are offered to me right now, so there is nothing I can do for you.\n\n{real}"
     servers: dict[str, list[str]] = {}
     for tool in tools:
-        servers.setdefault(single_line(tool.server, 40) or "tools", []).append(_title(tool))
+        servers.setdefault(_line(tool.server, 40) or "tools", []).append(_title(tool))
     lines = [
         f"- **{server}**: {' · '.join([*titles[:_MOST_TOOLS], *_more(titles, _MOST_TOOLS, 'and')])}"
         for server, titles in islice(servers.items(), _MOST_SERVERS)
     ]
     lines += [f"- {more} servers" for more in _more(servers, _MOST_SERVERS)]
-    parts = [opening, "What I can reach:\n\n" + "\n".join(lines)]
-    if examples := _examples(tools, today):
-        parts.append("For example: " + " · ".join(f"`{example}`" for example in examples))
-    return "\n\n".join([*parts, real])
+    examples = " · ".join(f"`{example}`" for example in _examples(tools, today))
+    parts = [opening, "What I can reach:\n\n" + "\n".join(lines), f"For example: {examples}" if examples else "", real]
+    return "\n\n".join(filter(None, parts))
 
 
-def ask_for_missing(plan: Incomplete) -> str:
+def ask_for_missing(plan: Plan) -> str:
     """Return the question for the missing arguments, in the words of the schema."""
-    lead = f"To use {_named(plan.tool)} I still need"
+    lead = f"To use {_named(plan.calls[0][0])} I still need"
     if len(plan.missing) == 1:
         return f"{lead} {_described(plan.missing[0])}. What should it be?"
     lines = "\n".join(f"- {_described(parameter)}" for parameter in plan.missing[:_MOST_TOOLS])
     return f"{lead}:\n\n{lines}\n\nName each of them in your answer, such as `{plan.missing[0].name}: …`."
 
 
-def ask_which(plan: Ambiguous) -> str:
+def ask_which(plan: Plan) -> str:
     """Return the question which of several tools is meant."""
-    lines = "\n".join(f"- {_named(tool)}" for tool in plan.tools)
+    lines = "\n".join(f"- {_named(tool)}" for tool in plan.rivals)
     return f"Several tools fit your message equally well:\n\n{lines}\n\nPlease say it again with more of its words."
 
 
-def format_results(outcomes: Sequence[Outcome], tools: Iterable[Tool]) -> str:
-    """Return the answer from the results of the tools, in the order of the calls."""
-    by_name = {tool.name: tool for tool in tools}
-    return "\n\n".join(_outcome(outcome, by_name.get(outcome.call.name)) for outcome in outcomes)
-
-
-def single_line(text: str, longest: int) -> str:
-    """Return the text on one line, bounded, without Markdown's marks."""
-    line = " ".join(re.sub(r"[*_`|<>\[\]~#]+", " ", text).split())
-    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
-
-
-def _outcome(outcome: Outcome, tool: Tool | None) -> str:
-    call, result = outcome.call, outcome.result
-    name = _named(tool) if tool else f"**{single_line(plain_name(call.name), 80).capitalize()}**"
+def format_result(call: ToolCall, result: ToolResult | None, tool: Tool | None) -> str:
+    """Return a call's result for people. `tool` is None if it is not offered any more."""
+    name = _named(tool) if tool else f"**{_line(plain_name(call.name), 80).capitalize()}**"
     if result is None:
         return f"{name} has given no result."
     if result.is_error:
@@ -157,7 +132,7 @@ def _outcome(outcome: Outcome, tool: Tool | None) -> str:
     text = _result_text(result)
     if not text:
         return f"{name} is done; it returned nothing to show."
-    values = [single_line(str(value), 60) for value in call.arguments.values() if isinstance(value, str | int | float)]
+    values = [_line(str(value)) for value in call.arguments.values() if isinstance(value, str | int | float)]
     is_short = 0 < len(values) <= 2 and sum(map(len, values)) <= 40
     return f"{name}{' for ' + ', '.join(values) if is_short else ''}:\n\n{text}"
 
@@ -171,22 +146,24 @@ def _result_text(result: ToolResult) -> str:
     data = _parse(text)
     if result.structured is not None and (not text or data is not None or text[:1] in "[{"):
         data = result.structured
+    if isinstance(data, Mapping) and len(data) == 1:
+        (key, inner), *_ = data.items()
+        data = inner if isinstance(inner, Mapping | list) or key == "result" else data
     files = [
-        f"({single_line(part.name if isinstance(part, FilePart) else 'image', 80)}, {single_line(part.mime_type, 60)}, "
+        f"({_line(part.name if isinstance(part, FilePart) else 'image', 80)}, {_line(part.mime_type)}, "
         f"{len(part.data):,} bytes)"
         for part in result.parts
         if isinstance(part, ImagePart | FilePart)
     ]
-    return "\n\n".join(filter(None, [_truncate(text if data is None else _data(_unwrap(data))), *files[:_MOST_ROWS]]))
+    shown = text if data is None and result.structured is None else _data(data) if data is not None else text
+    return "\n\n".join(filter(None, [_truncate(shown), *files[:_MOST_ROWS]]))
 
 
 def _truncate(text: str) -> str:
     """Return the beginning of a text, cut at a line or a word, with open code fences closed."""
     short = "\n".join(text.split("\n")[:_MOST_LINES])
     if len(short) > _MOST_CHARACTERS:
-        short = short[:_MOST_CHARACTERS]
-        cut = max(short.rfind("\n"), short.rfind(" "))
-        short = short[:cut] if cut > _MOST_CHARACTERS // 2 else short
+        short = re.sub(r"\s\S{0,200}\Z", "", short[:_MOST_CHARACTERS])
     if short == text:
         return text
     fence = "\n```" if len(re.findall(r"(?m)^\s*```", short)) % 2 else ""
@@ -194,62 +171,47 @@ def _truncate(text: str) -> str:
 
 
 def _parse(text: str) -> Any:
-    if not text or text[0] not in "[{":
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _unwrap(data: Any) -> Any:
-    if isinstance(data, Mapping) and len(data) == 1:
-        key, inner = next(iter(data.items()))
-        if isinstance(inner, Mapping | list) or key == "result":
-            return inner
-    return data
+    with suppress(ValueError, RecursionError):
+        return json.loads(text) if text[:1] in ("[", "{") else None
+    return None
 
 
 def _data(data: Any, depth: int = 0) -> str:
     """Return data as Markdown: a table, or a list with nested lists."""
-    match data:
-        case Mapping():
-            pairs = islice(data.items(), 2 * _MOST_ROWS)
-            lines = [f"**{_label(key)}**: {_inline(value, depth)}" for key, value in pairs]
-            lines += _more(data, 2 * _MOST_ROWS)
-        case list() | tuple() if depth == 0 and (table := _table(data)):
+    if isinstance(data, Mapping):
+        lines = [
+            f"**{_line(str(key))}**: {_nested(value, depth)}" for key, value in islice(data.items(), 2 * _MOST_ROWS)
+        ]
+        lines += _more(data, 2 * _MOST_ROWS)
+    elif isinstance(data, list | tuple):
+        if depth == 0 and (table := _table(data)):
             return table
-        case list() | tuple():
-            lines = [_item(item, depth) for item in data[:_MOST_ROWS]] + _more(data, _MOST_ROWS)
-        case _:
-            return _scalar(data)
+        lines = [_nested(item, depth, in_line=True) for item in data[:_MOST_ROWS]] + _more(data, _MOST_ROWS)
+    else:
+        return _scalar(data)
     return "\n".join(f"{'  ' * depth}- {line}" for line in lines) or "(an empty list)"
 
 
-def _item(value: Any, depth: int) -> str:
-    if not isinstance(value, Mapping):
-        return _inline(value, depth)
-    pairs = [f"{_label(key)}: {_short(inner)}" for key, inner in islice(value.items(), _MOST_COLUMNS)]
-    return ", ".join(pairs) or "(nothing)"
-
-
-def _inline(value: Any, depth: int) -> str:
+def _nested(value: Any, depth: int, *, in_line: bool = False) -> str:
+    if in_line and isinstance(value, Mapping):
+        pairs = (f"{_line(str(key))}: {_scalar(inner)}" for key, inner in islice(value.items(), _MOST_COLUMNS))
+        return ", ".join(pairs) or "(nothing)"
     if isinstance(value, Mapping | list) and value:
         return "\n" + _data(value, depth + 1) if depth < _DEEPEST else "…"
-    return _short(value)
+    return _scalar(value)
 
 
 def _table(rows: Sequence[Any]) -> str:
     """Return rows of the same few, short columns as a table; empty for any others."""
-    columns = list(rows[0]) if rows and isinstance(rows[0], Mapping) else []
-    if not 1 < len(columns) <= _MOST_COLUMNS or len(rows) < 2:
+    columns = list(rows[0]) if len(rows) > 1 and isinstance(rows[0], Mapping) else []
+    if not 1 < len(columns) <= _MOST_COLUMNS:
         return ""
     if not all(isinstance(row, Mapping) and list(row) == columns for row in rows):
         return ""
     if any(isinstance(cell, Mapping | list) or len(str(cell)) > _LONGEST_CELL for row in rows for cell in row.values()):
         return ""
-    cells = [[_label(column) or " " for column in columns], ["---"] * len(columns)]
-    cells += [[_short(cell).replace("|", "\\|") for cell in row.values()] for row in rows[:_MOST_ROWS]]
+    cells = [[_line(str(column)) or " " for column in columns], ["---"] * len(columns)]
+    cells += [[_scalar(cell).replace("|", "\\|") for cell in row.values()] for row in rows[:_MOST_ROWS]]
     return "\n".join(["| " + " | ".join(line) + " |" for line in cells] + ["", *_more(rows, _MOST_ROWS)]).rstrip()
 
 
@@ -257,45 +219,44 @@ def _more(items: Sequence[Any] | Mapping[Any, Any], most: int, lead: str = "… 
     return [f"{lead} {len(items) - most} more"] if len(items) > most else []
 
 
-def _label(key: Any) -> str:
-    return single_line(str(key), _LONGEST_CELL)
-
-
 def _scalar(value: Any) -> str:
-    return "-" if value is None else str(value) if not isinstance(value, bool) else "yes" if value else "no"
+    text = {None: "-", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
+    return _cut(" ".join(text.split()), 300)
 
 
-def _short(value: Any) -> str:
-    text = " ".join(_scalar(value).split())
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+def _line(text: str, longest: int = _LONGEST_CELL) -> str:
+    """Return the text on one line, bounded, without Markdown's marks."""
+    return _cut(" ".join(re.sub(r"[*_`|<>\[\]~#]+", " ", text).split()), longest)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
 
 
 def _title(tool: Tool) -> str:
-    name = single_line(plain_name(tool.original_name or tool.name), 60).capitalize()
-    return single_line(tool.title, 60) or name or "…"
+    return _line(tool.title) or _line(plain_name(tool.original_name or tool.name)).capitalize() or "…"
 
 
 def _named(tool: Tool) -> str:
-    server = single_line(tool.server, 40)
+    server = _line(tool.server, 40)
     return f"**{_title(tool)}**" + (f" ({server})" if server else "")
 
 
 def _described(parameter: Parameter) -> str:
-    description = single_line(parameter.description, 160).rstrip(".")
-    choices = ", ".join(single_line(str(choice), 40) for choice in parameter.schema.get("enum", ())[:_MOST_TOOLS])
+    description = _line(parameter.description, 160).rstrip(".")
+    choices = ", ".join(_line(str(choice), 40) for choice in parameter.schema.get("enum", ())[:_MOST_TOOLS])
     explained = f" ({description})" if description else ""
-    return f"**{single_line(parameter.name, 60)}**{explained}{f', one of {choices}' if choices else ''}"
+    return f"**{_line(parameter.name)}**{explained}{f', one of {choices}' if choices else ''}"
 
 
 def _examples(tools: Sequence[Tool], today: date) -> list[str]:
     """Return a few messages that are sure to work, at most one for each server: each has been tried."""
-    candidates = [(*sentence, tool) for tool in tools if (sentence := _example(tool))]
-    candidates.sort(key=lambda candidate: candidate[0])
+    candidates = sorted((*sentence, n) for n, tool in enumerate(tools) if (sentence := _example(tool)))
     examples: dict[str, str] = {}
-    for _, example, tool in candidates[: 2 * _MOST_EXAMPLES]:
-        match plan_calls(example, tools, today):
-            case Calls((call,)) if call.tool == tool and len(examples) < _MOST_EXAMPLES:
-                examples.setdefault(tool.server, example)
+    for _, example, n in candidates[: 2 * _MOST_EXAMPLES]:
+        plan = plan_calls(example, tools, today)
+        if plan.is_clear and [tool for tool, _ in plan.calls] == [tools[n]] and len(examples) < _MOST_EXAMPLES:
+            examples.setdefault(tools[n].server, example)
     return list(examples.values())
 
 
@@ -312,5 +273,4 @@ def _example(tool: Tool) -> tuple[int, str] | None:
             return 1, f"{title}: hello"
         case []:
             return 2, title
-        case _:
-            return None
+    return None

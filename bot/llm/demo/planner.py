@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
@@ -19,80 +19,37 @@ from typing import Any
 
 from bot.domain.tokenizer import words
 from bot.domain.tools import Tool
-from bot.llm.demo.arguments import FilledArguments, Kind, Parameter, fill, fill_changed, fill_missing, parameters
-from bot.llm.demo.request import (
-    READING,
-    RELATED,
-    VAGUE,
-    VERBS,
-    Request,
-    content_terms,
-    is_time,
-    named_day,
-    request_terms,
-    split_clauses,
-)
+from bot.llm.demo.arguments import Kind, Parameter, fill, parameters
+from bot.llm.demo.request import Request, content_terms, is_time, request_terms, split_clauses
+from bot.llm.demo.vocabulary import DAY, HOW_TO, LEAD, PHRASES, QUESTION, READ_ONLY, READING, RELATED, VAGUE, VERBS
 
 _ENOUGH = 1.7
 _CLOSE = 0.8
 _SUBJECT = 0.6
-_DESCRIBED = 600
-"""Characters of a description that are read."""
 _MOST_CALLS = 4
+_MOST_WORDS = 40
+"""Words that are searched for typing errors."""
 _SOMEWHERE = re.compile(r"\b(?:in|at|near)\s+[^\W\d_a-z]")
-_REMEMBER = re.compile(
-    r"^\W*(?:please\s+)?(?:(?:don['\u2019]?t|do not|never)\s+forget|(?:note|write|jot)\s+down)\b", re.IGNORECASE
-)
-_HOW_TO = re.compile(
-    r"^\W*(?:how\s+(?:do|can|could|should|would)\s+(?:i|we|you|one)\b|how\s+to\b|where\s+(?:do|can)\s+(?:i|we)\b)",
-    re.IGNORECASE,
-)
-_READ_ONLY = re.compile(
-    rf"{_HOW_TO.pattern}|^\W*(?:why|who|when|should|can i|may i|did|do i|does|is|are|was|has|have)\b"
-    r"|^\W*(?:please\s+)?(?:do not|don['\u2019]?t|never|without)\b(?!\s+forget)",
-    re.IGNORECASE,
-)
-"""Questions and prohibitions, which never ask for a change."""
-_LEAD = re.compile(r"^\W*(?:(?:and|also|or|but|so|then|how about|what about|now)\b\s*)+", re.IGNORECASE)
+_DOCUMENTS = {"document", "guid", "knowledg", "help"}
+
+Call = tuple[Tool, Mapping[str, Any]]
+"""A tool and its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A tool and the arguments for it."""
+class Plan:
+    """Calls in their order. With `missing`, the only call lacks these arguments. With `rivals` there is no call, as
+    several tools that change something fit equally well. With none of them no tool fits.
+    """
 
-    tool: Tool
-    arguments: Mapping[str, Any]
+    calls: tuple[Call, ...] = ()
+    missing: tuple[Parameter, ...] = ()
+    rivals: tuple[Tool, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """The request is clear: these calls, in this order."""
-
-    calls: tuple[Call, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Incomplete:
-    """The tool is clear, but these arguments are missing. `arguments` holds the others."""
-
-    tool: Tool
-    arguments: Mapping[str, Any]
-    missing: tuple[Parameter, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ambiguous:
-    """Several tools that change something fit equally well."""
-
-    tools: tuple[Tool, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NoMatch:
-    """No tool fits."""
-
-
-Plan = Calls | Incomplete | Ambiguous | NoMatch
+    @property
+    def is_clear(self) -> bool:
+        """True if the calls can be made."""
+        return bool(self.calls) and not self.missing
 
 
 class _Candidate:
@@ -101,52 +58,59 @@ class _Candidate:
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
         self.name = frozenset(request_terms(tool.original_name or tool.name))
-        self.server = frozenset(request_terms(tool.server))
-        self.title = frozenset(content_terms(tool.title[:_DESCRIBED]))
-        self.claimed = self.name | self.server | self.title
-        described = content_terms(tool.description[:_DESCRIBED])
-        self.body = frozenset(described)
-        self.parameters = frozenset(_parameter_terms(tool))
+        server, title = frozenset(request_terms(tool.server)), frozenset(content_terms(tool.title[:600]))
+        self._words = self.name | server | title
+        self.claimed = self._words | {word for word, related in RELATED.items() if related & self._words}
+        described = content_terms(tool.description[:600])
         named = (request_terms(tool.original_name), request_terms(tool.title), described[:1])
         self.actions = next((VERBS[term] for terms in named for term in terms if term in VERBS), frozenset())
-        self.fields = (
-            (self.name, 3.0),
-            (self.title, 2.2),
-            (self.server, 2.2),
-            (self.body, 1.0),
-            (self.parameters, 0.7),
-        )
+        self.is_reading = bool(self.actions & READING) or tool.annotations.read_only is True
+        self._fields = [(self.name, 3.0), (title, 2.2), (server, 2.2), (frozenset(described), 1.0)]
+        self._fields.append((frozenset(_parameter_terms(tool.input_schema.get("properties"))), 0.7))
 
     @cached_property
-    def kinds(self) -> Mapping[str, Kind]:
-        return {parameter.name: parameter.kind for parameter in parameters(self.tool.input_schema)}
+    def parameters(self) -> tuple[Parameter, ...]:
+        return parameters(self.tool.input_schema)
 
-    @property
-    def is_reading(self) -> bool:
-        return bool(self.actions & READING) or self.tool.annotations.read_only is True
+    def has(self, term: str) -> bool:
+        return any(term in terms for terms, _ in self._fields)
 
     def match(self, term: str) -> float:
         """Return how strongly a term stands for this tool."""
-        worths = [worth for terms, worth in self.fields if term in terms]
+        worths = [worth for terms, worth in self._fields if term in terms]
         if worths:
             return worths[0] + 0.4 * (len(worths) - 1)
-        return 1.4 if any(_same_word(term, word) for word in self.claimed) else 0.0
+        return 1.4 if any(_same_word(term, word) for word in self._words) else 0.0
+
+    def plan(self, request: Request, today: date, known: Mapping[str, Any]) -> Plan:
+        """Return the call that a request asks for; arguments that it does not name are the known ones."""
+        names = {parameter.name for parameter in self.parameters}
+        known = {name: value for name, value in known.items() if name in names}
+        wanted = self.parameters
+        if request.is_answer:
+            wanted = tuple(parameter for parameter in wanted if parameter.required and parameter.name not in known)
+        fills = [{**known, **filled} for filled in fill(wanted, request, today, verbatim=not self.is_reading)]
+        for parameter in self.parameters:
+            default = parameter.schema.get("default")
+            if parameter.required and default is not None and parameter.accepts(default):
+                fills = [{parameter.name: default, **filled} for filled in fills]
+        missing = [parameter for parameter in self.parameters if parameter.required and parameter.name not in fills[0]]
+        return Plan(_distinct((self.tool, filled) for filled in fills[: 1 if missing else None]), tuple(missing))
 
 
 def plan_calls(request: str, tools: Sequence[Tool], today: date) -> Plan:
     """Return the plan for a request. The same request and tools give the same plan."""
     candidates = [_Candidate(tool) for tool in sorted(tools, key=lambda tool: tool.name)]
-    for at_verbs in (True, False):
-        clauses = split_clauses(request, at_verbs=at_verbs)
-        if 1 < len(clauses) <= _MOST_CALLS:
-            plans = [_plan_clause(clause, candidates, today) for clause in clauses]
-            calls = [call for plan in plans if isinstance(plan, Calls) for call in plan.calls]
-            if all(isinstance(plan, Calls) for plan in plans):
-                return Calls(_distinct(calls)[: 2 * _MOST_CALLS])
-    request = _correct_verb(_LEAD.sub("", request, count=1), candidates)
+    clauses = split_clauses(request)
+    if 1 < len(clauses) <= _MOST_CALLS:
+        plans = [_plan_clause(clause, candidates, today) for clause in clauses]
+        if all(plan.is_clear for plan in plans):
+            return Plan(_distinct(call for plan in plans for call in plan.calls)[: 2 * _MOST_CALLS])
     plan = _plan_clause(request, candidates, today)
-    if isinstance(plan, NoMatch) and (corrected := _correct(request, candidates)) != request:
-        return _plan_clause(corrected, candidates, today)
+    question = LEAD.sub("", request, count=1)
+    if plan == Plan() and QUESTION.match(question):
+        terms = (term for term in content_terms(question) if term.isalpha() and not QUESTION.match(term))
+        return _look_up(request, candidates) if any(term not in VERBS for term in terms) else plan
     return plan
 
 
@@ -154,92 +118,90 @@ def plan_follow_up(request: str, previous: Call, plan: Plan, today: date) -> Pla
     """Return the plan for a request that no tool fits, or whose arguments are missing, after a `previous` call: `and on
     Sunday?`, `how about Osaka?`, `Osaka?`.
     """
-    candidate = _Candidate(previous.tool)
-    lead = _LEAD.match(request)
+    tool, known = previous
+    candidate = _Candidate(tool)
+    lead = LEAD.match(request)
     text = request[lead.end() :] if lead else request
     terms = content_terms(text)
+    is_same_tool = bool(plan.missing) and plan.calls[0][0] == tool and candidate.is_reading
     is_same_subject = bool(lead) and VERBS.keys().isdisjoint(terms) and not candidate.claimed.isdisjoint(terms)
-    match plan:
-        case NoMatch() if lead or len(terms) <= 3:
-            pass
-        case Calls() | Incomplete() if is_same_subject:
-            pass
-        case _:
-            return plan
-    if not candidate.is_reading and not re.search(r"\d", text):
+    is_short = plan == Plan() and (bool(lead) or len(terms) <= 3)
+    if not (is_same_tool or is_same_subject or is_short) or not (candidate.is_reading or re.search(r"\d", text)):
         return plan
-    fills = fill_changed(previous.tool.input_schema, previous.arguments, text, candidate.claimed, today)
-    is_same = all(filled.arguments == previous.arguments for filled in fills)
-    if fills[0].missing or (is_same and not named_day(text)):
-        return plan
-    return Calls(_distinct([Call(previous.tool, filled.arguments) for filled in fills]))
+    changed = candidate.plan(Request(text, candidate.claimed), today, known)
+    is_same = all(arguments == known for _, arguments in changed.calls)
+    return plan if changed.missing or (is_same and not is_same_tool and not DAY.search(text)) else changed
 
 
-def resume(tool: Tool, arguments: Mapping[str, Any], answer: str, today: date) -> Plan:
+def resume(call: Call, answer: str, today: date) -> Plan:
     """Return the plan for a tool after the answer to a question about its missing arguments."""
-    filled = fill_missing(tool.input_schema, arguments, answer, today)
-    if filled.missing:
-        return Incomplete(tool, filled.arguments, filled.missing)
-    return Calls((Call(tool, filled.arguments),))
-
-
-def is_how_to(request: str) -> bool:
-    """Return True for a question about how something is done."""
-    return _HOW_TO.match(request) is not None
+    return _Candidate(call[0]).plan(Request(answer, answer=True), today, call[1])
 
 
 def _plan_clause(clause: str, candidates: Sequence[_Candidate], today: date) -> Plan:
-    if _READ_ONLY.match(clause):
-        candidates = [candidate for candidate in candidates if candidate.is_reading]
-    if is_how_to(clause):
+    if HOW_TO.match(clause):
         return _look_up(clause, candidates)
-    clause = _REMEMBER.sub("remember", clause)
+    for pattern, plain in PHRASES:
+        clause = pattern.sub(plain, clause, count=1)
+    tools = [candidate.tool for candidate in candidates]
+    texts = " ".join(text for tool in tools for text in (tool.title, tool.server, tool.description[:600]))
+    described = {word.base for word in words(texts)}
+    clause = _correct(clause, VERBS.keys() - VAGUE, described, 1)
+    plan = _best(clause, candidates, today)
+    if (
+        plan == Plan()
+        and (corrected := _correct(clause, {*VERBS, *RELATED, *described}, described, _MOST_WORDS)) != clause
+    ):
+        return _best(corrected, candidates, today)
+    return plan
+
+
+def _best(clause: str, candidates: Sequence[_Candidate], today: date) -> Plan:
+    if READ_ONLY.match(clause):
+        candidates = [candidate for candidate in candidates if candidate.is_reading]
     scores = _scores(clause, candidates)
     enough = max(_ENOUGH, _CLOSE * max(scores, default=0.0))
     matches = [
-        (score, candidate, fill(candidate.tool.input_schema, clause, candidate.claimed, today))
+        (score, candidate, candidate.plan(Request(clause, candidate.claimed), today, {}))
         for score, candidate in zip(scores, candidates, strict=True)
         if score >= enough
     ]
     if not matches:
-        return NoMatch()
-    matches.sort(key=lambda match: _rank(*match))
-    score, best, fills = matches[0]
-    if fills[0].missing:
-        return Incomplete(best.tool, fills[0].arguments, fills[0].missing)
-    rivals = [match.tool for other, match, filled in matches if not filled[0].missing and other > 0.98 * score]
-    if len(rivals) > 1 and not best.is_reading:
-        return Ambiguous(tuple(rivals[:_MOST_CALLS]))
-    return Calls(_distinct([Call(best.tool, filled.arguments) for filled in fills]))
+        return Plan()
+    score, best, plan = min(matches, key=lambda match: _rank(*match))
+    rivals = [match.tool for other, match, other_plan in matches if not other_plan.missing and other > 0.98 * score]
+    if len(rivals) > 1 and not plan.missing and not best.is_reading:
+        return Plan(rivals=tuple(rivals[:_MOST_CALLS]))
+    return plan
 
 
 def _look_up(question: str, candidates: Sequence[_Candidate]) -> Plan:
     """Return the search of a tool for documents, if there is one."""
     for candidate in candidates:
-        required = [parameter for parameter in parameters(candidate.tool.input_schema) if parameter.required]
-        is_search = "search" in candidate.actions and candidate.claimed & {"document", "guid", "knowledg", "help"}
+        required = [parameter for parameter in candidate.parameters if parameter.required]
+        is_search = "search" in candidate.actions and candidate.claimed & _DOCUMENTS
         if is_search and [parameter.kind for parameter in required] == [Kind.TEXT] and required[0].accepts(question):
-            return Calls((Call(candidate.tool, {required[0].name: question}),))
-    return NoMatch()
+            return Plan(((candidate.tool, {required[0].name: question}),))
+    return Plan()
 
 
-def _rank(score: float, candidate: _Candidate, fills: Sequence[FilledArguments]) -> tuple[Any, ...]:
+def _rank(score: float, candidate: _Candidate, plan: Plan) -> tuple[Any, ...]:
     """Return the sort key, best first: complete calls, then the score (a number that fits a parameter raises it), then
     the least harmful tool.
     """
-    missing = len(fills[0].missing)
-    numbered = any(candidate.kinds.get(name) in (Kind.NUMBER, Kind.IDENTIFIER) for name in fills[0].arguments)
-    score = round(score + (0.5 if numbered else 0.0), 3)
+    numbers = {parameter.name for parameter in candidate.parameters if parameter.kind in (Kind.NUMBER, Kind.IDENTIFIER)}
+    score = round(score + (0.5 if numbers & plan.calls[0][1].keys() else 0.0), 3)
     is_destructive = candidate.tool.annotations.destructive is True
+    missing = len(plan.missing)
     return (missing > 0, -score, not candidate.is_reading, is_destructive, missing, candidate.tool.name)
 
 
-def _distinct(calls: Sequence[Call]) -> tuple[Call, ...]:
-    return tuple(call for at, call in enumerate(calls) if call not in calls[:at])
+def _distinct(calls: Iterable[Call]) -> tuple[Call, ...]:
+    listed = list(calls)
+    return tuple(call for at, call in enumerate(listed) if call not in listed[:at])
 
 
-def _parameter_terms(tool: Tool) -> list[str]:
-    properties = tool.input_schema.get("properties")
+def _parameter_terms(properties: Any) -> list[str]:
     terms: list[str] = []
     for name, schema in list(properties.items())[:40] if isinstance(properties, Mapping) else ():
         description = schema.get("description") if isinstance(schema, Mapping) else ""
@@ -256,7 +218,7 @@ def _scores(clause: str, candidates: Sequence[_Candidate]) -> list[float]:
     for term in asked:
         for related in RELATED.get(term, ()):
             weights.setdefault(related, 0.8)
-    if named_day(head):
+    if DAY.search(head):
         weights.setdefault("day", 0.5)
     verbs = [term for term in asked if term in VERBS]
     verb = next((term for term in verbs if term not in VAGUE), verbs[0] if verbs else "")
@@ -264,78 +226,51 @@ def _scores(clause: str, candidates: Sequence[_Candidate]) -> list[float]:
     wanted = VERBS.get(verb, unspoken)
     deletes = any("delete" in VERBS[term] for term in verbs)
     somewhere = 0.5 if _SOMEWHERE.search(head) else 0.0
-    rarity = _rarity(candidates)
-    particles = [(one.stem, two.stem) for one, two in pairwise(words(head)) if two.is_stop_word]
+    particles = [(first.stem, second.stem) for first, second in pairwise(words(head)) if second.is_stop_word]
+    every = {*weights, *(particle for _, particle in particles)}
+    rarity = {term: _rarity(sum(candidate.has(term) for candidate in candidates), len(candidates)) for term in every}
+    rarity_of_action = _rarity(sum(bool(wanted & candidate.actions) for candidate in candidates), len(candidates))
+
+    def worth(term: str, candidate: _Candidate) -> float:
+        # The noun of a whole server is common to its tools and still a strong sign.
+        match = candidate.match(term)
+        return match * (max(rarity[term], _SUBJECT) if match >= 2 and term not in VERBS else rarity[term])
 
     def score(candidate: _Candidate) -> float:
-        total = sum(weight * _worth(term, candidate, rarity) for term, weight in weights.items())
-        total += sum(2.0 * rarity(particle) for verb, particle in particles if {verb, particle} <= candidate.name)
-        total += somewhere if Kind.PLACE in candidate.kinds.values() else 0.0
+        points = sum(weight * worth(term, candidate) for term, weight in weights.items())
+        points += sum(2.0 * rarity[particle] for verb, particle in particles if {verb, particle} <= candidate.name)
+        points += somewhere if any(parameter.kind is Kind.PLACE for parameter in candidate.parameters) else 0.0
         if "delete" in candidate.actions and not deletes:
-            return total - 10.0  # nothing is removed without a request
+            return points - 10.0  # nothing is removed without a request
         if wanted & candidate.actions:
             strength = 0.0 if verb in candidate.name else 2.4 if verb and verb not in VAGUE else 0.8
-            count = sum(bool(wanted & other.actions) for other in candidates)
-            return total + strength * _weigh(count, len(candidates))
+            return points + strength * rarity_of_action
         harmless = not candidate.actions or (candidate.actions & READING and wanted & READING)
-        return total if harmless else total - 1.5
+        return points if harmless else points - 1.5
 
     return [score(candidate) for candidate in candidates]
 
 
-def _rarity(candidates: Sequence[_Candidate]) -> Callable[[str], float]:
-    """Return the weight of a term: 1 if a single tool has it, less if more of the tools share it."""
-    known: dict[str, float] = {}
-
-    def rarity(term: str) -> float:
-        if term not in known:
-            count = sum(any(term in terms for terms, _ in candidate.fields) for candidate in candidates)
-            known[term] = _weigh(count, len(candidates))
-        return known[term]
-
-    return rarity
-
-
-def _weigh(count: int, total: int) -> float:
+def _rarity(count: int, total: int) -> float:
+    """Return 1 for a term of a single tool, less if more of the tools share it."""
     return math.log(1 + total / max(count, 1)) / math.log(1 + total) if total else 0.0
-
-
-def _worth(term: str, candidate: _Candidate, rarity: Callable[[str], float]) -> float:
-    """Return the weight of a shared term. The noun of a whole server is common to its tools and still a strong sign."""
-    match = candidate.match(term)
-    return match * (max(rarity(term), _SUBJECT) if match >= 2 and term not in VERBS else rarity(term))
 
 
 def _same_word(one: str, other: str) -> bool:
     """Return True if two stems probably belong to one word, as `translat` and `translator` do."""
-    shared = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return shared >= 5 and shared >= 0.6 * max(len(one), len(other))
+    most = max(len(one), len(other))
+    return most >= 5 and one[: max(5, math.ceil(0.6 * most))] == other[: max(5, math.ceil(0.6 * most))]
 
 
-def _vocabulary(candidates: Sequence[_Candidate]) -> set[str]:
-    """Return the words that describe the tools, in lower case."""
-    tools = [candidate.tool for candidate in candidates]
-    texts = (text for tool in tools for text in (tool.title, tool.server, tool.description[:_DESCRIBED]))
-    return {word.base for word in words(" ".join(texts))}
-
-
-def _correct(request: str, candidates: Sequence[_Candidate]) -> str:
-    """Return the request with typing errors replaced by verbs and by words that describe the tools."""
-    known = sorted(word for word in {*_vocabulary(candidates), *VERBS, *RELATED} if len(word) > 3)
-    for word in reversed(list(words(Request(request).head))[:40]):
+def _correct(request: str, known: Iterable[str], described: set[str], most: int) -> str:
+    """Return the request with typing errors in its first words replaced by known words with the same first letter."""
+    known = sorted(word for word in known if len(word) > 3)
+    right = {*VERBS, *RELATED, *described}
+    for word in reversed(list(words(Request(request).head))[:most]):
         is_name = word.text[:1].isupper() and word.start > 0
-        if not (is_name or word.is_stop_word or is_time(word.base) or word.base in known or len(word.base) < 4):
-            close = get_close_matches(word.base, known, 1, 0.8)
+        is_right = is_name or word.is_stop_word or is_time(word.base) or {word.base, word.stem} & right
+        if len(word.base) > 3 and not is_right:
+            alike = [other for other in known if other[0] == word.base[0]]
+            close = get_close_matches(word.base, alike, 1, 0.75)
             request = request[: word.start] + (close[0] if close else word.text) + request[word.end :]
     return request
-
-
-def _correct_verb(request: str, candidates: Sequence[_Candidate]) -> str:
-    """Return the request with a typing error in a verb at its beginning corrected."""
-    first = next(words(request), None)
-    if first is None or len(first.base) < 5 or first.is_stop_word or first.stem in {*VERBS, *RELATED}:
-        return request
-    close = get_close_matches(first.base, sorted(VERBS.keys() - VAGUE), 1, 0.8)
-    if not close or first.base in _vocabulary(candidates):
-        return request
-    return request[: first.start] + close[0] + request[first.end :]
