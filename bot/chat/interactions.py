@@ -144,11 +144,10 @@ class MessageQuestion(Protocol):
     async def read_message(self) -> tuple[str, str] | None:
         """Return the name of the message's author and its text, or None if it cannot be read."""
 
-    async def open_conversation(self, actor: Actor) -> ConversationKey:
-        """Return the conversation in which the question is answered: the thread of the message, if possible."""
-
-    async def announce(self, conversation: ConversationKey, text: str) -> None:
-        """Post a sentence in the conversation, for everybody."""
+    async def open_conversation(self, actor: Actor, announcement: str) -> ConversationKey:
+        """Return the conversation in which the question is answered: the thread of the message, if possible. Post a
+        sentence there before, for everybody.
+        """
 
 
 class InteractionHandler:
@@ -305,8 +304,7 @@ class InteractionHandler:
         await interaction.acknowledge()
         actor = await self.find_member(interaction)
         author, message = actor.member.author, await question.read_message()
-        conversation = await question.open_conversation(actor)
-        await question.announce(conversation, f"{author.name} asks about this: {question.text}")
+        conversation = await question.open_conversation(actor, f"{author.name} asks about this: {question.text}")
         await self._engine.receive(
             InboundMessage(
                 keys=(f"{self._platform}:{conversation.workspace}:{question.id}",),

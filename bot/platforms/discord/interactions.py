@@ -387,17 +387,13 @@ class DiscordQuestion:
         self.id = str(interaction.id)
         self.text = read_values(interaction.data or {}).get(QUESTION, "").strip()
 
-    async def open_conversation(self, actor: Actor) -> ConversationKey:
-        """Return the thread at the message, or its channel if the bot cannot open a thread. Raises DeliveryFailed."""
-        if self.is_answered_directly and self.text:
-            return actor.conversation
-        channel_ref = from_channel(self._interaction.channel)
-        if channel_ref is None or channel_ref.place != self._about.channel or not self.text:
-            raise DeliveryFailed("The question came without what it is about.", permanent=True)
-        if not channel_ref.opens_threads:
-            return actor.conversation
-        thread = await open_thread(self._platform.rest, channel_ref.channel, self._about.message, self.text)
-        return conversation(actor.conversation.workspace, actor.conversation.channel, thread)
+    async def open_conversation(self, actor: Actor, announcement: str) -> ConversationKey:
+        """Return the thread at the message, or its channel if the bot cannot open a thread. Post the announcement
+        there. Raises DeliveryFailed.
+        """
+        where = await self._find_conversation(actor)
+        await post_notice(self._platform.rest, channel_id_of(where), announcement, once=self.id)
+        return where
 
     async def read_message(self) -> tuple[str, str] | None:
         """Return the name of the author and the text, or None if it cannot be read. Raises DeliveryFailed."""
@@ -412,6 +408,13 @@ class DiscordQuestion:
             message = to_thread_message(loaded, (await self._platform.rest.identity()).user, None)
         return None if message is None else message.entry
 
-    async def announce(self, where: ConversationKey, text: str) -> None:
-        """Post a sentence in the thread. Raises DeliveryFailed."""
-        await post_notice(self._platform.rest, channel_id_of(where), text, once=self.id)
+    async def _find_conversation(self, actor: Actor) -> ConversationKey:
+        if self.is_answered_directly and self.text:
+            return actor.conversation
+        channel_ref = from_channel(self._interaction.channel)
+        if channel_ref is None or channel_ref.place != self._about.channel or not self.text:
+            raise DeliveryFailed("The question came without what it is about.", permanent=True)
+        if not channel_ref.opens_threads:
+            return actor.conversation
+        thread = await open_thread(self._platform.rest, channel_ref.channel, self._about.message, self.text)
+        return conversation(actor.conversation.workspace, actor.conversation.channel, thread)

@@ -7,7 +7,7 @@ from typing import Self
 
 from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.web_api import SlackWebApiError, WebApi
 
 PLATFORM = "slack"
 
@@ -54,6 +54,24 @@ def message_keys(team: str, channel: str, ts: str, user: str, client_id: str = "
     """
     place = f"{PLATFORM}:{team}:{channel}:{ts}"
     return (place, f"{PLATFORM}:{team}:{channel}:{user}:{client_id}") if client_id else (place,)
+
+
+async def is_member(api: WebApi, ref: ChannelRef) -> bool:
+    """Return True if the bot may post where the user is: it is in the channel. Raises DeliveryFailed if that is unclear
+    for now.
+    """
+    if ref.direct:
+        return True
+    try:
+        answer = await api.read("conversations.info", channel=ref.channel)
+    except SlackWebApiError as error:
+        if error.code == "missing_scope":
+            return True  # posting tells
+        if not error.permanent:
+            raise
+        return False
+    channel = answer.get("channel")
+    return isinstance(channel, dict) and bool(channel.get("is_member") or channel.get("is_im"))
 
 
 async def direct_channel(api: WebApi, user: str) -> str:

@@ -29,7 +29,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import BUTTON_VALUE, LINK_PRESSED, PREFIX, CommandReply, decode, fallback, fallback_text
-from bot.platforms.slack.channels import PLATFORM, ChannelRef, conversation, direct_channel
+from bot.platforms.slack.channels import PLATFORM, ChannelRef, conversation, direct_channel, is_member
 from bot.platforms.slack.command_replies import command_reply
 from bot.platforms.slack.context import PlatformContext
 from bot.platforms.slack.home import HomeRefresher
@@ -52,7 +52,7 @@ from bot.platforms.slack.responders import (
     APART_SECONDS,
     CommandResponder,
     ResponseTarget,
-    send_ephemeral,
+    send_private,
     text_message,
 )
 from bot.platforms.slack.users import resolve_mentions, resolve_reply_mentions
@@ -219,7 +219,8 @@ class SlackInteractions:
         if body.get("callback_id") != ASK or not message.get("ts"):
             return
         thread = str(message.get("thread_ts") or message["ts"])
-        target = ResponseTarget(ChannelRef(str(channel.get("id") or ""), user_of(body), thread))
+        ref = ChannelRef(str(channel.get("id") or ""), user_of(body), thread)
+        target = ResponseTarget(ref, str(body.get("response_url") or ""))
         quote = single_line(str(message.get("text") or ""), LONGEST_QUOTE)
         view = _question_modal(target, str(message.get("user") or ""), quote)
         interaction = SlackInteraction(self._platform, target, _trigger(body))
@@ -278,13 +279,15 @@ class SlackInteraction:
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:  # noqa: ARG002 - one workspace
         """Post an ephemeral message."""
         text = await resolve_mentions(self._platform.people, text)
-        await send_ephemeral(self._platform.api, await self._ref(), text_message(text))
+        await self._ref()
+        await send_private(self._platform.api, self._target, text_message(text))
 
     async def show(self, message: Message) -> None:
         """Post an ephemeral message with buttons."""
         blocks = message_blocks(message.blocks)
         reply = CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
-        await send_ephemeral(self._platform.api, await self._ref(), reply)
+        await self._ref()
+        await send_private(self._platform.api, self._target, reply)
 
     async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:  # noqa: ARG002 - one target
         """Open a modal, on top of the one that contains the button."""
@@ -455,26 +458,30 @@ class SlackQuestion:
         self.id = f"window:{view.get('id')}"
         self.text = str(field.get("value") or "").strip()
 
-    async def open_conversation(self, actor: Actor) -> ConversationKey:
-        """Return the thread of the message."""
-        return actor.conversation
+    async def open_conversation(self, actor: Actor, announcement: str) -> ConversationKey:
+        """Return the thread of the message, or a new one in the direct conversation where the bot is not a member. Post
+        the announcement there. Raises DeliveryFailed.
+        """
+        ref, text = self._ref, escape(defuse_mentions(announcement))
+        if not await is_member(self._platform.api, ref):
+            self.is_answered_directly = True
+            ref = ChannelRef(await direct_channel(self._platform.api, ref.user), ref.user)
+            text += f"\n>{escape(defuse_mentions(single_line(self._about[1], LONGEST_QUOTE)))}"
+        posted = await self._platform.api.post(
+            "chat.postMessage",
+            channel=ref.channel,
+            thread_ts=ref.thread or None,
+            text=text,
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+        return conversation(actor.conversation.workspace, ref.channel, ref.thread or str(posted.get("ts") or ""))
 
     async def read_message(self) -> tuple[str, str]:
         """Return the name of the author and the text. Raises DeliveryFailed."""
         user, text = self._about
         name = (await self._platform.people.person(user)).name if user else "somebody"
         return name, to_plain_text(text, MentionResolver())
-
-    async def announce(self, _conversation: ConversationKey, text: str) -> None:
-        """Post a sentence in the thread. Raises DeliveryFailed."""
-        await self._platform.api.post(
-            "chat.postMessage",
-            channel=self._ref.channel,
-            thread_ts=self._ref.thread,
-            text=escape(defuse_mentions(text)),
-            unfurl_links=False,
-            unfurl_media=False,
-        )
 
 
 def _differs(form: Form, values: Mapping[str, str]) -> bool:
@@ -494,5 +501,5 @@ def _trigger(body: Mapping[str, Any]) -> str:
 
 def _question_modal(target: ResponseTarget, author: str, quote: str) -> View:
     field = text_input(QUESTION, "What do you want to know about this message?", required=True, longest=2_000)
-    keep = json.dumps([str(target.without_response_url), author, quote], ensure_ascii=False)
+    keep = json.dumps([str(target), author, quote], ensure_ascii=False)
     return modal("Ask about this", [field], callback_id=ASK, metadata=keep, submit="Ask")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Protocol, Self
@@ -29,7 +29,7 @@ from bot.platforms.slack.channels import ChannelRef
 from bot.platforms.slack.command_replies import command_reply
 from bot.platforms.slack.files import upload
 from bot.platforms.slack.markup import defuse_mentions, escape
-from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.web_api import SlackWebApiError, WebApi
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +56,23 @@ async def send_ephemeral(api: WebApi, ref: ChannelRef, reply: CommandReply) -> N
     await api.post("chat.postEphemeral", channel=ref.channel, user=ref.user, thread_ts=thread, **content)
 
 
+async def send_private(api: WebApi, target: ResponseTarget, reply: CommandReply) -> None:
+    """Post an ephemeral message. Where the bot may not post, for example because it is not in the channel, use the
+    `response_url` of the interaction. Raises DeliveryFailed.
+    """
+    try:
+        await send_ephemeral(api, target.ref, reply)
+    except DeliveryFailed as error:
+        if not (error.permanent and target.url and _trusted(target.url, api.url)):
+            raise
+        content = {"response_type": "ephemeral", "replace_original": False, "text": reply.text}
+        await post_response(api, target.url, {**content, "blocks": list(reply.blocks)} if reply.blocks else content)
+
+
 USES = 5
 """Uses of a `response_url`: one is for the last answer, and one more is enough if answers do not replace each other."""
 APART_SECONDS = 2.0
+NOT_TAKEN = "Slack took no answer under the command."
 _HOSTS = ("hooks.slack.com", "hooks.slack-gov.com")
 
 
@@ -124,7 +138,7 @@ class CommandResponder:
 
     async def tell(self, text: str) -> None:
         """Post an ephemeral message. Raises DeliveryFailed."""
-        await send_ephemeral(self._api, self._target.ref, text_message(text))
+        await send_private(self._api, self._target, text_message(text))
 
     async def share(self, file: ReplyFile, *, private: bool) -> None:
         """Upload a file. Raises DeliveryFailed."""
@@ -198,13 +212,23 @@ class _ByResponseUrl:
         }
         if reply.blocks:
             content["blocks"] = list(reply.blocks)
+        await post_response(self._api, self._target.url, content)
+        self._shown = reply
+
+
+async def post_response(api: WebApi, url: str, content: Mapping[str, Any]) -> None:
+    """Post a message to a `response_url`. Raises DeliveryFailed."""
+
+    async def post(given: Mapping[str, Any]) -> None:
         try:
-            async with self._api.session.post(self._target.url, json=content, allow_redirects=False) as response:
+            async with api.session.post(url, json=given, allow_redirects=False) as response:
                 if response.status != 200:
-                    raise DeliveryFailed(f"Slack took no answer under the command (HTTP {response.status}).")
-            self._shown = reply
+                    code = (await response.text())[:80]
+                    raise SlackWebApiError(code, NOT_TAKEN, details=f"response_url: HTTP {response.status}")
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise DeliveryFailed(f"Slack took no answer under the command ({type(error).__name__}).") from error
+            raise DeliveryFailed(NOT_TAKEN, details=f"response_url: {type(error).__name__}") from error
+
+    await api.blocks.send(content, post)
 
 
 class _EditedMessage:

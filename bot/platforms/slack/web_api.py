@@ -26,6 +26,7 @@ from slack_sdk.http_retry.builtin_async_handlers import (
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.errors import DeliveryFailed
+from bot.platforms.slack.older_blocks import BlockSupport
 from bot.platforms.slack.rate_limits import PATIENCE, RateLimiter
 
 REINSTALL = "install the app again and set the new SLACK_BOT_TOKEN"
@@ -164,6 +165,7 @@ class WebApi:
         self._token = token
         self.url = url if url.endswith("/") else f"{url}/"
         self.pacing = pacing or RateLimiter()
+        self.blocks = BlockSupport(_code_of)
         self._session: aiohttp.ClientSession | None = None
         self._identity: Identity | None = None
         self._asking = asyncio.Lock()
@@ -266,7 +268,10 @@ class WebApi:
         self, method: str, arguments: Mapping[str, Any], *, verb: str, patient: bool
     ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
         channel = str(arguments.get("channel", ""))
-        return await self._paced(method, channel, lambda: self._once(method, arguments, verb, patient=patient))
+        return await self.blocks.send(
+            arguments,
+            lambda given: self._paced(method, channel, lambda: self._once(method, given, verb, patient=patient)),
+        )
 
     async def _paced(self, method: str, channel: str, request: Callable[[], Awaitable[T]]) -> T:
         """Send a request when the limits of its method allow it; again after short pauses that Slack asks for."""
@@ -294,6 +299,10 @@ class WebApi:
             answer = await self.client(patient=patient).api_call(method, http_verb=verb, **given)
         data = answer.data
         return (data if isinstance(data, dict) else {}), answer.headers
+
+
+def _code_of(error: Exception) -> str:
+    return error.code if isinstance(error, SlackWebApiError) else ""
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.fakes.slack.elements import ACCESSORIES, ACTIONS, CONTEXT_ACTIONS, IMAGE, INPUTS, plain, text
-from tests.fakes.slack.refusals import Refused
+from tests.fakes.slack.refusals import Refused, invalid_arguments
 from tests.fakes.slack.rich_text import RICH_TEXT
 from tests.fakes.slack.shapes import (
     Problems,
@@ -160,6 +160,22 @@ def check_blocks(blocks: list[dict[str, Any]], surface: str) -> None:
     if sum(block["type"] == "table" for block in _all(blocks)) > 1:
         only_one = ["[ERROR] only_one_table_allowed"]
         raise Refused("invalid_attachments", response_metadata={"messages": only_one})
+
+
+def refuse_blocks(given: dict[str, Any], unsupported: set[str]) -> None:
+    """Refuse blocks of kinds that a workspace does not take, in a message or a view.
+
+    Raises:
+        Refused: invalid_blocks, for a view invalid_arguments.
+    """
+    view = given.get("view")
+    blocks = view.get("blocks") if isinstance(view, dict) else given.get("blocks")
+    for number, block in enumerate(blocks if isinstance(blocks, list) else ()):
+        if block.get("type") in unsupported:
+            line = f"unsupported type: {block['type']} [json-pointer:/blocks/{number}/type]"
+            if isinstance(view, dict):
+                raise invalid_arguments(line)
+            raise Refused("invalid_blocks", errors=[line], response_metadata={"messages": [f"[ERROR] {line}"]})
 
 
 def check_weight(blocks: list[dict[str, Any]]) -> None:

@@ -11,6 +11,7 @@ from aiohttp import web
 from tests.fakes.clock import Clock
 from tests.fakes.slack import events
 from tests.fakes.slack.arguments import Arguments
+from tests.fakes.slack.blocks import refuse_blocks
 from tests.fakes.slack.calls import Call
 from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.methods.chat import contents
@@ -69,6 +70,7 @@ class ResponseUrls:
         if unknown := set(call.args) - KNOWN:
             return _no(call, 400, f"unknown argument: {min(unknown)}")
         try:
+            refuse_blocks(call.args, world.unsupported_blocks)
             answer_with(world, target, call.args)
         except Refused as refused:
             return _no(call, 400, refused.code)

@@ -37,6 +37,8 @@ class SlackState:
     faults: Faults = field(default_factory=Faults)
     absent: set[str] = field(default_factory=set)
     """Methods this workspace does not have, as older plans and GovSlack do not."""
+    unsupported_blocks: set[str] = field(default_factory=set)
+    """Kinds of blocks that this workspace does not take."""
     broken: list[Exception] = field(default_factory=list)
     """Errors of the fake itself; they end the test."""
     uploads: dict[str, Any] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from tests.fakes.slack.apps import Installation
 from tests.fakes.slack.arguments import Arguments
+from tests.fakes.slack.blocks import refuse_blocks
 from tests.fakes.slack.calls import Call
 from tests.fakes.slack.faults import Answers, Cut, Fails, Fault, Hangs, Lost, Slow, TooMany
 from tests.fakes.slack.messages import Json
@@ -72,6 +73,7 @@ class WebApi:
             unknown = set(arguments.given) - method.arguments - ALWAYS
             if unknown:
                 raise invalid_arguments(*(f"unknown argument: {name}" for name in sorted(unknown)))
+            refuse_blocks(call.args, self._world.unsupported_blocks)
             answer = {"ok": True} | method.handler(Caller(self._world, call.token, installation), arguments)
         except Refused as refused:
             answer = _refusal(refused)
