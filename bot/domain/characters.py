@@ -1,13 +1,15 @@
 """Invisible characters, and text without them.
 
 Hidden text can give a model instructions that no reviewer reads: escape sequences of terminals, controls of writing
-direction, tag characters, joiners and variation selectors in places where they change nothing.
+direction, tag characters, joiners and variation selectors in places where they change nothing. Emoji, ideographic
+variants and scripts that need such characters are whole with them.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 
 ESCAPES = re.compile(
     r"""
@@ -33,22 +35,31 @@ _FORMATS_BEYOND = "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca
 INVISIBLE = re.compile(f"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f{_IGNORABLE}{_FORMATS}{_FORMATS_BEYOND}]")
 """One invisible character, line ends and tabs aside."""
 
-_HIDDEN = re.compile(
-    "(?P<flag>\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
-    "|\U000e0077\U000e006c\U000e0073)\U000e007f)"  # the flags of England, Scotland and Wales
-    f"|{INVISIBLE.pattern}|[\ud800-\udfff]|\r(?!\n)"
+FLAG = re.compile(
+    "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074"
+    "|\U000e0077\U000e006c\U000e0073)\U000e007f"
 )
+"""The emoji of England, Scotland and Wales: the only ones that are written in tag characters."""
+_FLAG_OR_INVISIBLE = re.compile(f"(?P<flag>{FLAG.pattern})|{INVISIBLE.pattern}")
+_ODD_ENDS = re.compile("[\ud800-\udfff]|\r(?!\n)")
 _NUMBER_SIGNS = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
-"""Formats that are drawn, before the digits they belong to."""
+"""Formats that are drawn, before the digits or letters they belong to."""
 _JOINERS = "\u200c\u200d"
+_ZWJ = "\u200d"
 _SPACE = "\u200b"
 _MONGOLIAN = "\u180b\u180c\u180d\u180f"
 _JOINING = re.compile("[\u0600-\u109f\u1780-\u1cff\ua800-\uaaff\ufb50-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff]")
 """Scripts in which joiners change how letters are drawn, at the end of a word as well."""
 _WITHOUT_BLANKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 """Thai, Lao, Burmese, Khmer: a space without width parts their words."""
-_IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_DRAWN_AS_EMOJI = frozenset("#*0123456789\u203c\u2049\u2139\u3030\u303d")
+_IDEOGRAPH = re.compile("[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_PICTURE = re.compile(
+    "[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935\u2b00-\u2bff"
+    "\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
+)
+"""Emoji, their skin tones, and symbols that a selector makes one."""
+_KEYS = frozenset("#*0123456789")
+_KEYCAP = "\u20e3"
 
 
 def visible(text: str) -> str:
@@ -57,43 +68,55 @@ def visible(text: str) -> str:
     U+FFFD.
     """
     bare = ESCAPES.sub("", text) if "\x1b" in text or not text.isascii() else text
-    return _HIDDEN.sub(_clean_character, bare)
+    return _ODD_ENDS.sub(_clean_end, replace_hidden(bare, lambda _character: ""))
 
 
-def _clean_character(match: re.Match[str]) -> str:
-    character = match.group()
-    before, after = match.string[: match.start()][-1:], match.string[match.end() : match.end() + 1]
-    if match["flag"] or character in _NUMBER_SIGNS:
-        return character
-    if character == "\r":
-        return "\n"
-    if "\ud800" <= character <= "\udfff":
-        return "\N{REPLACEMENT CHARACTER}"
-    return character if _is_drawn(character, before, after) else ""
+def replace_hidden(text: str, replacement: Callable[[str], str]) -> str:
+    """Return the text with another text in place of each invisible character that changes nothing where it is. The
+    joiners and selectors of emoji and of scripts that need them stay.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        character = match.group()
+        return character if match["flag"] or is_drawn(text, match.start()) else replacement(character)
+
+    return _FLAG_OR_INVISIBLE.sub(replace, text)
 
 
-def _is_drawn(character: str, before: str, after: str) -> bool:
-    """Return True if the character changes how its neighbours are drawn."""
+def is_drawn(text: str, index: int) -> bool:
+    """Return True if the invisible character at the index, outside of a flag, changes how its neighbours are drawn."""
+    character, before, after = text[index], text[:index][-1:], text[index + 1 : index + 2]
+    if character in _NUMBER_SIGNS:
+        return after.isdigit() or _is_letter(after)
     if character in _JOINERS:
         letters = _is_letter(before) and (_is_letter(after) or _JOINING.match(before) is not None)
-        return (letters and after not in _JOINERS) or (character == "\u200d" and _is_emoji(before) and _is_emoji(after))
+        return letters or (character == _ZWJ and _joins_pictures(text, index))
     if character == _SPACE:
         return bool(_WITHOUT_BLANKS.match(before) and _WITHOUT_BLANKS.match(after))
     if character in _MONGOLIAN:
         return "\u1820" <= before <= "\u18aa"
-    if "\ufe00" <= character <= "\ufe0f":
-        return _is_symbol(before) or _IDEOGRAPH.match(before) is not None
-    return "\U000e0100" <= character <= "\U000e01ef" and _IDEOGRAPH.match(before) is not None
+    return _selects(character, before, after)
+
+
+def _selects(character: str, before: str, after: str) -> bool:
+    """Return True for a variation selector after a character that has variants."""
+    if character in "\ufe0e\ufe0f":
+        return bool(_PICTURE.match(before)) or (before in _KEYS and after == _KEYCAP)
+    if "\ufe00" <= character <= "\ufe02":
+        is_symbol = character == "\ufe00" and bool(before) and unicodedata.category(before) == "Sm"
+        return is_symbol or bool(_IDEOGRAPH.match(before))
+    return "\U000e0100" <= character <= "\U000e01ef" and bool(_IDEOGRAPH.match(before))
+
+
+def _joins_pictures(text: str, index: int) -> bool:
+    """Return True between two emoji. The first one may end with a selector."""
+    before = text[max(index - 2, 0) : index].removesuffix("\ufe0f")
+    return bool(_PICTURE.match(before[-1:]) and _PICTURE.match(text[index + 1 : index + 2]))
 
 
 def _is_letter(character: str) -> bool:
     return bool(character) and unicodedata.category(character) in ("Lo", "Mn", "Mc") and not INVISIBLE.match(character)
 
 
-def _is_symbol(character: str) -> bool:
-    return bool(character) and (unicodedata.category(character) in ("So", "Sm") or character in _DRAWN_AS_EMOJI)
-
-
-def _is_emoji(character: str) -> bool:
-    """Return True for an emoji and for a possible end of one: a skin tone, a variation selector."""
-    return _is_symbol(character) or "\U0001f3fb" <= character <= "\U0001f3ff" or character == "\ufe0f"
+def _clean_end(match: re.Match[str]) -> str:
+    return "\n" if match.group() == "\r" else "\N{REPLACEMENT CHARACTER}"

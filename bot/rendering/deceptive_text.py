@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import regex
 
+from bot.domain.characters import FLAG, is_drawn
 from bot.domain.secret_detection import MASK
 from bot.rendering.text_safety import REPLACEMENT, show_invisible, single_line
 
@@ -27,8 +28,6 @@ _SCRIPTS = (
 )  # fmt: skip
 _MATCHES = tuple((name, regex.compile(rf"\p{{Script_Extensions={name}}}")) for name in _SCRIPTS)
 _SHARED = regex.compile(r"[\p{Script_Extensions=Common}\p{Script_Extensions=Inherited}]")
-_EMOJI = regex.compile(r"\p{Emoji}")
-_PICTURE = regex.compile(r"[\p{Extended_Pictographic}\p{Emoji_Modifier}]")
 # Writing systems of several scripts: Chinese with Bopomofo, Japanese, Korean.
 _SYSTEMS = {
     "Han": {"Chinese", "Japanese", "Korean"},
@@ -63,16 +62,6 @@ def script_names(text: str) -> tuple[str, ...]:
     return tuple(sorted({min(scripts) for character in set(text) if (scripts := scripts_of(character))}))
 
 
-def is_emoji(character: str) -> bool:
-    """Return True if a character may be drawn as an emoji, `#` and digits included."""
-    return bool(_EMOJI.match(character))
-
-
-def is_picture(character: str) -> bool:
-    """Return True if a character is a picture or a skin tone, which can be joined with others to one emoji."""
-    return bool(_PICTURE.match(character))
-
-
 def _systems(scripts: Iterable[str]) -> frozenset[str]:
     return frozenset(system for name in scripts for system in _SYSTEMS.get(name, {name}))
 
@@ -87,10 +76,6 @@ _QUOTE = 60
 _ADDRESS = 120
 """Maximum characters of an address, because its end names the owner."""
 
-_FLAGS = re.compile("\U0001f3f4\U000e0067\U000e0062(?:eng|sct|wls)\U000e007f".translate(
-    {ord(tag_letter): ord(tag_letter) + 0xE0000 for tag_letter in "englsctw"}
-))  # fmt: skip
-"""The emoji of England, Scotland and Wales: the only ones that are written in tag characters."""
 _TAGS = "\U000e0000-\U000e007f"
 _HIDDEN = re.compile(
     f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff{_TAGS}\u202a-\u202e\u2066-\u2069\u00ad\u034f\u061c"
@@ -113,8 +98,6 @@ _FILE_NAME = re.compile(
     re.IGNORECASE,
 )
 """Names with an ending that is no top-level domain."""
-_VIRAMA = 9
-"""Combining class of the sign that joins letters in scripts of India; a joiner after it has its place there."""
 _WORD = re.compile(r"[^\W\d_]+")
 _DOTS = re.compile("[.\u3002\uff0e\uff61]")
 # Letters that many fonts draw like Latin ones, each with that.
@@ -249,7 +232,7 @@ def _stray_blanks(text: str) -> Iterator[str]:
 
 
 def _hidden(text: str) -> Iterator[str]:
-    flags = {index for flag in _FLAGS.finditer(text) for index in range(*flag.span())}
+    flags = {index for flag in FLAG.finditer(text) for index in range(*flag.span())}
     right_to_left = any(
         unicodedata.bidirectional(character) in ("R", "AL") for character in text if character > "\u0590"
     )
@@ -260,7 +243,7 @@ def _hidden(text: str) -> Iterator[str]:
     for match in _HIDDEN.finditer(text):
         character, index = match.group(), match.start()
         code = ord(character)
-        if index in flags or (character in _MARKS_OF_DIRECTION and right_to_left) or _belongs(text, index):
+        if index in flags or (character in _MARKS_OF_DIRECTION and right_to_left) or _is_in_place(text, index):
             continue
         if 0xE0000 <= code <= 0xE007F:
             tags.append(chr(code - 0xE0000))
@@ -282,32 +265,13 @@ def _hidden(text: str) -> Iterator[str]:
         yield f"{_count_characters(unseen, 'invisible character')}."
 
 
-def _belongs(text: str, index: int) -> bool:  # noqa: PLR0911 - one case for each kind of character
+def _is_in_place(text: str, index: int) -> bool:
     """Return True if a character that is not seen has its place there in ordinary text."""
-    character, before, after = text[index], text[index - 1 : index], text[index + 1 : index + 2]
-    code = ord(character)
-    match character:
-        case "\r":
-            return after == "\n"
-        case "\u200d" if before and after and is_picture(after):
-            return is_picture(before) or before == "\ufe0f"
-        case "\u200c" | "\u200d" if before and unicodedata.combining(before) == _VIRAMA:
-            return True
-        case "\u200c" | "\u200d":
-            return all(
-                neighbour and unicodedata.category(neighbour) in ("Lo", "Mn", "Mc") for neighbour in (before, after)
-            )
-        case "\ufe0e" | "\ufe0f":
-            return bool(before) and is_emoji(before)
-    if not before:
-        return False
-    if 0xFE00 <= code <= 0xFE0D:
-        return unicodedata.category(before) in ("Sm", "So") or "Han" in scripts_of(before)
-    if 0xE0100 <= code <= 0xE01EF:
-        return "Han" in scripts_of(before)
-    if 0x180B <= code <= 0x180F:
-        return "Mongolian" in scripts_of(before)
-    return code in (0x17B4, 0x17B5) and "Khmer" in scripts_of(before)
+    if text[index] == "\r":
+        return text[index + 1 : index + 2] == "\n"
+    if text[index] in "\u17b4\u17b5":
+        return "Khmer" in scripts_of(text[index - 1 : index] or " ")
+    return is_drawn(text, index)
 
 
 def _blank_lookalikes(text: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from urllib.parse import urlsplit
 
-from bot.domain.characters import ESCAPES, INVISIBLE
+from bot.domain.characters import ESCAPES, replace_hidden
 
 LONGEST = 3000
 LONGEST_LABEL = 300
@@ -92,20 +92,19 @@ _MARKS = re.compile(
     "([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})"
     "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
 )
-_JOINERS = "\u200c\u200d"
 
 
 def strip_control(text: str) -> str:
     """Return the text with readable characters, line ends and tabs only.
 
-    Escape sequences, controls and invisible characters are removed, lone surrogates become U+FFFD, and stacks of
-    combining marks are cut to four. The result of a prefix is a prefix of the result, so that a growing text can be
-    printed part by part.
+    Escape sequences, controls and hidden characters are removed, lone surrogates become U+FFFD, and stacks of combining
+    marks are cut to four. Emoji and ideographic variants stay whole. The result of a prefix is a prefix of the result,
+    so that a growing text can be printed part by part.
     """
     if text.isascii() and text.isprintable():
         return text
     text = _LINE_ENDS.sub("\n", ESCAPES.sub("", text))
-    return _MARKS.sub(r"\1", _SURROGATES.sub(REPLACEMENT, INVISIBLE.sub(_kept_joiner, text)))
+    return _MARKS.sub(r"\1", _SURROGATES.sub(REPLACEMENT, replace_hidden(text, lambda _character: "")))
 
 
 def show_invisible(text: str) -> str:
@@ -114,7 +113,7 @@ def show_invisible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _SURROGATES.sub(_escape_match, INVISIBLE.sub(_escape_match, text.replace("\r\n", "\n")))
+    text = _SURROGATES.sub(_escape_match, replace_hidden(text.replace("\r\n", "\n"), _code_point))
     return _MARKS.sub(_spelled_pile, _LINE_ENDS.sub(_escape_match, text))
 
 
@@ -124,19 +123,6 @@ def single_line(text: str, limit: int) -> str:
     if len(line) <= limit:
         return line
     return line[: limit - 1].rstrip() + ELLIPSIS if limit > 0 else ""
-
-
-def _kept_joiner(match: re.Match[str]) -> str:
-    """Joiners stay between letters that need them (Persian, the scripts of India); everywhere else they only hide."""
-    if match.group() not in _JOINERS:
-        return ""
-    whole, start, end = match.string, match.start(), match.end()
-    around = (whole[start - 1 : start], whole[end : end + 1])
-    return match.group() if all(neighbour and _joins(neighbour) for neighbour in around) else ""
-
-
-def _joins(character: str) -> bool:
-    return unicodedata.category(character) in ("Lo", "Mn", "Mc") and not INVISIBLE.match(character)
 
 
 def _escape_match(match: re.Match[str]) -> str:

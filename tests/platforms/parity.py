@@ -49,6 +49,11 @@ FEATURES = (
         tests=("test_the_context_has_the_messages_of_the_thread_with_their_authors",),
     ),
     Feature(
+        "Emoji, ideographic variants and code arrive as they were written",
+        terminal="yes, as far as the terminal can draw them",
+        tests=("test_emoji_ideographic_variants_and_code_arrive_whole",),
+    ),
+    Feature(
         "Files of users reach the model; files of tools are shared",
         terminal="only files of tools, written beside the conversation",
         tests=(

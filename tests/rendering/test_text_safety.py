@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.domain.characters import visible
+from bot.rendering.deceptive_text import text_warnings
 from bot.rendering.text_safety import (
     ELLIPSIS,
     REPLACEMENT,
@@ -22,6 +24,7 @@ from bot.rendering.text_safety import (
 )
 
 JOINERS = "\u200c\u200d"
+TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "gbengsctwls") + "\U000e007f"
 TRICKY = st.text(
     st.sampled_from(
         "ab \n\t\r\x07\x1b\x9b\x9d\x9c\x90\x85\x7f\0[]0;m\\(P\u200b\u200c\u200d\u202e\u2066\ufe0f\u0301\u0627\u0628"
@@ -103,6 +106,51 @@ def test_joiners_stay_where_letters_need_them() -> None:
     assert strip_control(hindi) == hindi
 
 
+EMOJI = (
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",  # a family
+    "\U0001f3f3\ufe0f\u200d\U0001f308",  # the rainbow flag
+    "\u2764\ufe0f\u200d\U0001f525",
+    "\U0001f3c3\U0001f3fd\u200d\u2640\ufe0f\u200d\u27a1\ufe0f",
+    "\U0001f426\u200d\u2b1b",
+    "\u263a\ufe0e\u00a9\ufe0f",
+    "1\ufe0f\u20e3#\ufe0f\u20e3",
+    "\U0001f1ef\U0001f1f5",
+    "\U0001f3f4" + "".join(chr(0xE0000 + ord(letter)) for letter in "gbsct") + "\U000e007f",
+)
+VARIANTS = ("\u845b\U000e0100\u98fe\u533a", "\u8fbb\U000e0101", "\u2229\ufe00", "\u795e\ufe00")
+WHOLE = st.lists(st.sampled_from([*EMOJI, *VARIANTS, "a", "\u3042", " ", "\n", "e\u0301"]), max_size=12).map("".join)
+
+
+@given(WHOLE)
+def test_emoji_and_ideographic_variants_stay_whole(text: str) -> None:
+    assert strip_control(text) == text
+    assert show_invisible(text) == text
+    assert visible(text) == text
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "p\u200day",
+        "pay\ufe0f",
+        "1\ufe0f",
+        "+\u200d+",
+        "a\ufe0f\u200d\U0001f467",
+        "\U0001f468\u200d",
+        "\U0001f468\u200dpay",
+        "\U0001f468\ufe0f\ufe0f",
+        "a\U000e0100",
+        "\u845b\U000e0100\U000e0101",
+        "\U0001f3f4" + "".join(chr(0xE0000 + ord(letter)) for letter in "pay") + "\U000e007f",
+    ],
+)
+def test_the_same_characters_are_hidden_where_they_change_nothing(hidden: str) -> None:
+    assert strip_control(hidden) != hidden
+    assert "\\u{" in show_invisible(hidden)
+    assert visible(hidden) == strip_control(hidden)
+    assert text_warnings(hidden) != ()
+
+
 def test_half_a_character_becomes_a_sign_that_says_so() -> None:
     assert strip_control("a\ud83d") == f"a{REPLACEMENT}"
 
@@ -115,7 +163,7 @@ def test_piles_of_marks_are_cut() -> None:
 def test_nothing_is_left_that_moves_a_cursor_reorders_or_hides(text: str) -> None:
     for character in strip_control(text):
         kind = unicodedata.category(character)
-        assert character in "\n\t" or character in JOINERS or kind not in ("Cc", "Cf", "Cs")
+        assert character in "\n\t" or character in JOINERS + TAGS or kind not in ("Cc", "Cf", "Cs")
     assert strip_control(strip_control(text)) == strip_control(text)
 
 

@@ -17,6 +17,11 @@ from tests.stories.team import Team, never, think
 STOPPED = "Stopped by "
 FINAL = "AI answer"
 READ = "web__read"
+EMOJI = (
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f3f3\ufe0f\u200d\U0001f308 1\ufe0f\u20e3 \U0001f1ef\U0001f1f5"
+    " \U0001f44b\U0001f3fd \u845b\U000e0100\u57ce"
+)
+CODE = 'if a < b and "@here" in List<String> && c: echo("`x`", ``y``)  # #general <b>'
 
 
 async def test_a_mention_is_answered_beside_it_once(team: Team) -> None:
@@ -67,6 +72,21 @@ async def test_people_who_turn_to_each_other_are_left_alone_also_after_a_restart
         await team.reads(talk, "Since 14:05.")
     assert len(team.model.requests) == 2
     assert team.model.requests[1].messages[-1].text == "since when?"
+
+
+async def test_emoji_ideographic_variants_and_code_arrive_whole(team: Team) -> None:
+    team.toolbox.add(tool("web__note"))
+    code = f"Done.\n\n```python\n{CODE}\n```"
+    team.model.script = [ask_for(call("web__note", text=EMOJI)), say(f"{EMOJI}\n\n{code}")]
+    async with team.at_work():
+        talk = team.ask(EMOJI)
+        card = await team.card(talk)
+        assert EMOJI in team.words(card)
+        await team.press(team.sam, card, "Approve")
+        await team.reads(talk, FINAL)
+    assert team.model.requests[0].messages[-1].text == EMOJI
+    assert EMOJI in team.shown(talk)
+    assert CODE in team.shown(talk)
 
 
 async def test_who_writes_to_the_bot_alone_gets_a_long_answer_whole(team: Team) -> None:

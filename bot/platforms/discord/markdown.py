@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from bot.platforms.discord.markup import JOINER, escape, escape_code_fence
+from bot.platforms.discord.markup import JOINER, escape
 from bot.rendering.markdown import (
     Code,
     Heading,
@@ -30,6 +31,7 @@ from bot.rendering.markdown import (
 )
 from bot.rendering.text_columns import columns, widest
 
+FENCE = "```"
 WIDEST_TABLE = 60
 """Columns of letters; a telephone shows about forty and breaks the rest, a wider table becomes a list."""
 DEEPEST_INDENT = 12
@@ -46,20 +48,35 @@ def dialect(markdown: str) -> str:
 
 
 def code_block(text: str, language: str = "") -> str:
-    """Return a code block."""
-    known = language if _LANGUAGE.fullmatch(language) else ""
-    return f"```{known}\n{escape_code_fence(text) or ' '}\n```"
+    """Return a code block. No block can contain three backticks: a line with them stands between blocks, as inline
+    code. The displayed text is the given one, so that users can copy it.
+    """
+    if FENCE not in text:
+        return _fenced(text, language)
+    made: list[str] = []
+    for has_fence, lines in groupby(text.split("\n"), key=lambda line: FENCE in line):
+        if has_fence:
+            made += map(inline_code, lines)
+        else:
+            block = "\n".join(lines)
+            made.append(_fenced(block, language) if block.strip() else block)
+    return "\n".join(made)
 
 
 def inline_code(text: str) -> str:
-    """Return inline code."""
+    """Return inline code. Backticks that no delimiter can contain stand between pieces of code."""
     if not text.strip():
         return text
     if "`" not in text:
         return f"`{text}`"
-    inside = escape_code_fence(text)
-    padded = f" {inside} " if inside.startswith("`") or inside.endswith("`") else inside
-    return f"``{padded}``"
+    if "``" not in text and text == text.strip("`"):
+        return f"``{text}``"
+    return "".join(escape(piece) if "`" in piece else inline_code(piece) for piece in re.split("(`+)", text))
+
+
+def _fenced(text: str, language: str) -> str:
+    known = language if _LANGUAGE.fullmatch(language) else ""
+    return f"{FENCE}{known}\n{text or ' '}\n{FENCE}"
 
 
 def _joined(nodes: Sequence[Node]) -> str:
@@ -198,6 +215,8 @@ def _link(url: str, label: str, *, code: bool) -> str:
     shown = " ".join(label.split())
     if not shown:
         return f"<{target}>"
+    if code and "://" in shown:
+        return f"{inline_code(shown)} (<{target}>)"
     named = inline_code(shown) if code else escape(shown)
     # Discord makes no link of a label that holds an address.
     return f"[{named.replace('://', f':{JOINER}//')}](<{target}>)"

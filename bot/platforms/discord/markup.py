@@ -90,7 +90,7 @@ def defuse_mentions(text: str) -> str:
 
 
 def escape_code_fence(text: str) -> str:
-    """Return text that cannot end a code block."""
+    """Return text that cannot end a code block, for cards and tables: joiners separate its backticks."""
     return text.replace("``", f"`{JOINER}`").replace("``", f"`{JOINER}`")
 
 

@@ -53,7 +53,7 @@ from bot.platforms.discord.components import (
 )
 from bot.platforms.discord.components import Button as DiscordButton
 from bot.platforms.discord.markdown import code_block, inline_code
-from bot.platforms.discord.markup import break_links, escape, escape_to_limit
+from bot.platforms.discord.markup import break_links, escape, escape_code_fence, escape_to_limit
 from bot.platforms.discord.rest import FileUpload
 from bot.rendering.approval_card import argument_lines
 from bot.rendering.call_arguments import CardArgument
@@ -200,7 +200,8 @@ def _arguments(arguments: Sequence[CardArgument], room: int) -> str:
     """
     for narrower in (room, room // 2, room // 4, 0):
         if narrower >= 0 and (lines := argument_lines(arguments, narrower)):
-            block = code_block(lines)
+            # One block, so that no argument can pass for a part of the card.
+            block = code_block(escape_code_fence(lines))
             if display_length(block) <= room + SPARE:
                 return block
     return ""

@@ -14,7 +14,7 @@ from tests.fakes.discord.refusals import Json, invalid
 USER = re.compile(r"<@!?(\d+)>")
 ROLE = re.compile(r"<@&(\d+)>")
 ALL = re.compile(r"@(everyone|here)\b")
-CODE = re.compile(r"```.*?```|``.+?``|`[^`\n]*`", re.DOTALL)
+CODE = re.compile(r"\\[\\`]|```.*?```|``.+?``|`[^`\n]*`", re.DOTALL)
 KINDS = ("roles", "users", "everyone")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.platforms.discord.markdown import code_block, dialect, inline_code
 from bot.platforms.discord.markup import JOINER
@@ -69,9 +72,41 @@ def test_what_only_this_program_writes_is_escaped() -> None:
 
 
 def test_code_cannot_end_its_block() -> None:
-    assert code_block("a ``` b", "no such language!") == f"```\na `{JOINER}`{JOINER}` b\n```"
+    assert code_block("a", "no such language!") == "```\na\n```"
+    assert code_block("a\n```\nb", "py") == "```py\na\n```\n\\`\\`\\`\n```py\nb\n```"
     assert inline_code("a`b") == "``a`b``"
-    assert inline_code("`a") == "`` `a ``"
+    assert inline_code("`a") == "\\``a`"
+
+
+CODES = st.lists(
+    st.sampled_from(["`", "``", "```", "a", "\n", " ", "@everyone", "<@1>", "https://x.example", "**", "\\", "~~~"]),
+    max_size=30,
+).map("".join)
+
+
+@given(CODES)
+def test_code_can_be_copied_as_it_was_written(code: str) -> None:
+    assert copied(code_block(code, "py")) == (code or " ")
+    line = code.replace("\n", "")
+    assert copied(inline_code(line)) == line
+    assert named(code_block(code)) == named(inline_code(line)) == set()
+
+
+@given(CODES)
+def test_code_in_an_answer_has_no_character_that_the_model_has_not_written(code: str) -> None:
+    fence = "`" * 40
+    assert JOINER not in dialect(f"{fence}\n{code}\n{fence}")
+    assert copied(dialect(f"{fence}\n{code}\n{fence}")).strip("\n ") == code.strip("\n ")
+
+
+def copied(markdown: str) -> str:
+    """The text that a user copies, as Discord's clients read code blocks, inline code and escapes."""
+    return re.sub(
+        r"```(?:[a-z]+\n|\n)(?P<block>.*?)\n```|(?P<ticks>`+)(?P<code>.*?[^`])(?P=ticks)(?!`)|\\(?P<mark>[^0-9A-Za-z\s])",
+        lambda match: next(text for text in match.group("block", "code", "mark") if text is not None),
+        markdown,
+        flags=re.DOTALL,
+    )
 
 
 @given(ANY)

@@ -171,7 +171,7 @@ def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
     question = TurnInput("Run it", call=ToolCall("c", "x"))
     step = a_call(1, sample_views.DEPLOYS, StepStatus.DONE, "**2** deploys <@1> ```")
     assert only(a_view(step, status=TurnStatus.DONE, question=question)).startswith(
-        "-# ✓ github.list_deploys\n```\n**2** deploys <@1> `"
+        "-# ✓ github.list_deploys\n`**2** deploys <@1> `\\`\\`\\`"
     )
 
 
