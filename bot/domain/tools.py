@@ -140,13 +140,14 @@ class ServerGuidance:
 @dataclass(frozen=True, slots=True)
 class ToolSet:
     """Tools of one turn. `absent` names servers with missing tools and the reason, a sentence each, without text from
-    a server; `withheld` are names of tools that wait for an admin's review; `excluded` are those of servers excluded by
-    the operator's settings.
+    a server; `unavailable` are the names of servers whose tools are not offered now; `withheld` are names of tools that
+    wait for an admin's review; `excluded` are those of servers excluded by the operator's settings.
     """
 
     tools: tuple[Tool, ...] = ()
     guidance: tuple[ServerGuidance, ...] = ()
     absent: tuple[str, ...] = ()
+    unavailable: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
 

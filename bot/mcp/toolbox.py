@@ -205,6 +205,7 @@ class McpToolbox:
             tools=tools,
             guidance=tuple(_guidance(servers)),
             absent=tuple(self._absent(servers)),
+            unavailable=frozenset(managed.config.name for managed in servers if self._is_unavailable(managed)),
             withheld=frozenset(name for managed in servers for name in managed.withheld) - names,
             excluded=frozenset(tool.name for managed in servers if managed.excluded for tool in managed.known) - names,
         )
@@ -339,14 +340,18 @@ class McpToolbox:
                 known = managed.connection.tracker.is_callable
                 self._shared.observe(CacheUsed(managed.config.name, "hit" if known else "miss"))
 
+    @staticmethod
+    def _is_unavailable(managed: ManagedServer) -> bool:
+        """Return True if the server is enabled, and its tools are not offered now."""
+        is_callable = managed.connection is not None and managed.connection.tracker.is_callable
+        return managed.entry.enablement is not ServerEnablement.DISABLED and not is_callable
+
     def _absent(self, servers: Iterable[ManagedServer]) -> Iterable[str]:
         for managed in servers:
             name, status = managed.config.name, managed.snapshot.status
             if managed.withheld:
                 yield _withheld_text(name, len(managed.withheld))
-            if managed.entry.enablement is ServerEnablement.DISABLED or (
-                managed.connection is not None and managed.connection.tracker.is_callable
-            ):
+            if not self._is_unavailable(managed):
                 continue
             match status:
                 case ServerStatus.DISCONNECTED if self._closed:

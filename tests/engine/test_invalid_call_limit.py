@@ -12,6 +12,7 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import INVALID_ARGUMENTS, CallReturned, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep
+from bot.engine.policy.authorization import AWAY
 from bot.engine.policy.rules import RuleBook
 from bot.engine.turn_runner import GAVE_UP
 from bot.ports import CallContext
@@ -121,6 +122,9 @@ async def test_nobody_is_asked_to_sign_a_call_whose_arguments_do_not_fit(harness
         ("add_note", ["notes__add_note"]),
         ("mcp__notes__list_notes", ["notes__list_notes", "notes__add_note"]),
         ("list", []),
+        ("one__read_fil", ["one__read_file"]),
+        ("tow__read_file", ["two__read_file"]),
+        ("production__read_file", []),
         ("read_file", ["one__read_file", "two__read_file", "three__read_file"]),
         ("x" * 10_000, []),
         ("", []),
@@ -139,6 +143,16 @@ async def test_a_model_that_gets_a_name_wrong_is_told_the_nearest_ones(
     assert told.startswith(f"There is no tool called {written!r}.")
     _, _, named = told.partition(" Did you mean ")
     assert (named.removesuffix("?").split(", ") if named else []) == meant
+
+
+async def test_a_tool_of_a_server_that_is_away_is_said_to_be_away(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("staging__deploy"))
+    harness.toolbox.unavailable = frozenset({"prod"})
+    harness.model.script = [ask_for(call("prod__deploy")), say("I see.")]
+    engine = harness.engine()
+    async with running(engine):
+        await harness.surface.ended((await engine.receive(message("go"))).turn_id)
+    assert words(harness.model.requests[1])[-1] == AWAY.format("prod")
 
 
 async def test_no_tool_is_named_that_is_not_enabled_in_the_conversation(harness: EngineHarness) -> None:

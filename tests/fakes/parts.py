@@ -127,6 +127,7 @@ class FakeToolbox:
     tools: dict[str, tuple[Tool, Behaviour]] = field(default_factory=dict)
     guidance: tuple[Any, ...] = ()
     absent: tuple[str, ...] = ()
+    unavailable: frozenset[str] = frozenset()
     calls: list[tuple[str, dict[str, Any], CallContext]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     """The workspaces an offer was asked for."""
@@ -141,7 +142,7 @@ class FakeToolbox:
 
     async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
         self.asked.append(workspace)
-        return ToolSet(tuple(each for each, _ in self.tools.values()), self.guidance, self.absent)
+        return ToolSet(tuple(each for each, _ in self.tools.values()), self.guidance, self.absent, self.unavailable)
 
     async def confirm(self, server_id: str) -> str:
         self.confirmed.append(server_id)

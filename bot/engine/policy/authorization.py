@@ -36,6 +36,11 @@ _MAX_COMPARED = 12
 """Spellings that the slower letter-by-letter comparison gets."""
 _MAX_LETTERS = 64
 """Compared letters of a name. Names in model requests are not longer."""
+_SIMILAR_SERVER = 0.6
+AWAY = (
+    "Not run: server {} is not available now. Its tools are offered again when it is connected. Tell the user; do not "
+    "use another server in its place."
+)
 NOT_ENABLED = "{} is not enabled in this conversation's profile."
 BARRED = "the operator's settings exclude the server of {}. An administrator sees in `/mcp list` which setting."
 WITHHELD = "{} is new or has changed, and an admin has to review it first."
@@ -62,6 +67,26 @@ def closest_names(written: str, tools: Sequence[Tool]) -> tuple[str, ...]:
     )
     close = difflib.get_close_matches(wanted, compared, n=2 * _MAX_SUGGESTIONS)
     return tuple(dict.fromkeys(name for spelling in close for name in names_by_spelling[spelling]))[:_MAX_SUGGESTIONS]
+
+
+def _unknown_tool(written: str, unavailable: frozenset[str], tools: Sequence[Tool]) -> str:
+    """Return the text for the model about a tool that is not offered. A tool of another server is no substitute for one
+    of a named server, such as that of a test system for that of production.
+    """
+    server, separator, _ = written.partition("__")
+    if separator and server in unavailable:
+        return AWAY.format(server)
+    meant = [tool for tool in tools if _may_mean_server(written, tool)] if separator else tools
+    suggestions = ", ".join(closest_names(written, meant))
+    hint = f" Did you mean {suggestions}?" if suggestions else ""
+    return f"There is no tool called {written!r}.{hint}"
+
+
+def _may_mean_server(written: str, tool: Tool) -> bool:
+    """Return True if a name with the prefix of a server contains that of the tool's server, or a similar one."""
+    server, prefix = tool.name.partition("__")[0].lower(), written.lower().partition("__")[0][:_MAX_LETTERS]
+    is_similar = difflib.SequenceMatcher(None, prefix, server).ratio() >= _SIMILAR_SERVER
+    return is_similar or f"{server}__" in written.lower()[: 2 * _MAX_LETTERS]
 
 
 def _pairs(text: str) -> set[str]:
@@ -107,9 +132,8 @@ class CallAuthorizer:
                 return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {WITHHELD.format(call.name)}")
             if call.name in offered.excluded:
                 return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {BARRED.format(call.name)}")
-            suggestions = ", ".join(closest_names(call.name, self.rules.enabled(offered).tools))
-            hint = f" Did you mean {suggestions}?" if suggestions else ""
-            return _rejected_step(n, call, None, StepStatus.FAILED, f"There is no tool called {call.name!r}.{hint}")
+            reason = _unknown_tool(call.name, offered.unavailable, self.rules.enabled(offered).tools)
+            return _rejected_step(n, call, None, StepStatus.FAILED, reason)
         if call.unreadable:
             shown = call.unreadable[:_SHOWN_OF_UNREADABLE]
             return _rejected_step(
