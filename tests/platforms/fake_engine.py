@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
 
 from bot.domain.approvals import WHOLE, ApprovalNotFound, Decided, Decision, DecisionResult, Portion, StaleRevision
 from bot.domain.argument_edits import EditableCall, EditResult, NotEditable, RevisionAccepted
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
-from bot.domain.elicitation_answers import AnswerRejected, AnswerResult, ElicitationAnswered, OpenElicitation
+from bot.domain.elicitation_answers import (
+    AnswerRejected,
+    AnswerResult,
+    ElicitationAnswered,
+    InvalidAnswer,
+    OpenElicitation,
+)
 from bot.domain.elicitations import ElicitationResult
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import Receipt, ToolStep, Turn, TurnInput, TurnStatus
@@ -19,12 +26,12 @@ from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
 
 
-class FakeEngine:
-    """An engine; `troubles` are raised by `receive` in order, `settlements` answered by `decide`."""
+class CallScript(ABC):
+    """The half of an engine that is the same on every platform: open calls, changed arguments, elicitations. What is
+    asked is recorded, the answers are the test's.
+    """
 
     def __init__(self) -> None:
-        self.received: list[InboundMessage] = []
-        self.decisions: list[tuple[Decision, Member]] = []
         self.granted: list[GrantRequest] = []
         self.schema: Mapping[str, Any] = {}
         """Schema of the arguments of every call."""
@@ -39,6 +46,73 @@ class FakeEngine:
         self.answerings: list[AnswerResult] = []
         """Results of `answer`, in order; afterwards everything is accepted."""
         self.replied: list[tuple[str, ElicitationResult, Member]] = []
+        self.answered: asyncio.Queue[ElicitationResult] = asyncio.Queue()
+        """Every answer that needs no other, for a script that waits for it."""
+
+    @property
+    def approvals(self) -> Self:
+        return self
+
+    @property
+    def elicitations(self) -> Self:
+        return self
+
+    @abstractmethod
+    def stored_views(self) -> Iterable[TurnView]:
+        """Return the turns on disk."""
+
+    @abstractmethod
+    async def decide(self, decision: Decision, member: Member) -> DecisionResult: ...
+
+    async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
+        self.granted.append(request)
+        return await self.decide(decision, member)
+
+    async def open_call(
+        self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
+    ) -> ToolStep | NotEditable:
+        """Anybody may open anything; `views_opened` are the pages."""
+        editable_call = await self.get_editable_call(approval_id, revision, member)
+        if not isinstance(editable_call, EditableCall):
+            return editable_call
+        self.views_opened.append((approval_id, revision, portion))
+        return editable_call.step
+
+    async def get_editable_call(self, approval_id: str, revision: int, member: Member) -> EditableCall | NotEditable:
+        if self.not_now is not None:
+            return self.not_now
+        for view in self.stored_views():
+            for step in view.steps:
+                if isinstance(step, ToolStep) and step.approval is not None and step.approval.id == approval_id:
+                    return (
+                        EditableCall(view.turn, step, self.schema)
+                        if step.approval.revision == revision
+                        else StaleRevision()
+                    )
+        return ApprovalNotFound()
+
+    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> EditResult:
+        self.revisions.append((approval_id, revision, dict(arguments), member))
+        return self.editings.pop(0) if self.editings else RevisionAccepted(revision + 1)
+
+    async def get(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
+        return self.inquiries.get(elicitation_id, ApprovalNotFound())
+
+    async def answer(self, elicitation_id: str, result: ElicitationResult, member: Member) -> AnswerResult:
+        self.replied.append((elicitation_id, result, member))
+        answering = self.answerings.pop(0) if self.answerings else ElicitationAnswered(result.action)
+        if not isinstance(answering, InvalidAnswer):
+            self.answered.put_nowait(result)
+        return answering
+
+
+class FakeEngine(CallScript):
+    """An engine; `troubles` are raised by `receive` in order, `settlements` answered by `decide`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.received: list[InboundMessage] = []
+        self.decisions: list[tuple[Decision, Member]] = []
         self.stopped: list[tuple[str, Author]] = []
         self.repeated: list[tuple[str, str, int, Author]] = []
         self.troubles: list[CountersignError] = []
@@ -85,55 +159,12 @@ class FakeEngine:
         if at >= self.addressees.get(conversation, (0.0, True))[0]:
             self.addressees[conversation] = at, is_bot
 
-    @property
-    def approvals(self) -> FakeEngine:
-        return self
-
-    @property
-    def elicitations(self) -> FakeEngine:
-        return self
+    def stored_views(self) -> Iterable[TurnView]:
+        return self.views
 
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         self.decisions.append((decision, member))
         return self.settlements.pop(0) if self.settlements else Decided(decision.type)
-
-    async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
-        self.granted.append(request)
-        return await self.decide(decision, member)
-
-    async def open_call(
-        self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
-    ) -> ToolStep | NotEditable:
-        """Anybody may open anything; `views_opened` are the pages."""
-        editable_call = await self.get_editable_call(approval_id, revision, member)
-        if not isinstance(editable_call, EditableCall):
-            return editable_call
-        self.views_opened.append((approval_id, revision, portion))
-        return editable_call.step
-
-    async def get_editable_call(self, approval_id: str, revision: int, member: Member) -> EditableCall | NotEditable:
-        if self.not_now is not None:
-            return self.not_now
-        for view in self.views:
-            for step in view.steps:
-                if isinstance(step, ToolStep) and step.approval is not None and step.approval.id == approval_id:
-                    return (
-                        EditableCall(view.turn, step, self.schema)
-                        if step.approval.revision == revision
-                        else StaleRevision()
-                    )
-        return ApprovalNotFound()
-
-    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> EditResult:
-        self.revisions.append((approval_id, revision, dict(arguments), member))
-        return self.editings.pop(0) if self.editings else RevisionAccepted(revision + 1)
-
-    async def get(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
-        return self.inquiries.get(elicitation_id, ApprovalNotFound())
-
-    async def answer(self, elicitation_id: str, result: ElicitationResult, member: Member) -> AnswerResult:
-        self.replied.append((elicitation_id, result, member))
-        return self.answerings.pop(0) if self.answerings else ElicitationAnswered(result.action)
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         self.stopped.append((turn_id, by))

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from bot.domain.approvals import (
-    WHOLE,
     AlreadyDecided,
     Approval,
-    ApprovalNotFound,
     Decided,
     Decision,
     DecisionResult,
     DecisionType,
-    Portion,
-    StaleRevision,
 )
-from bot.domain.argument_edits import EditableCall, EditResult, NotEditable, RevisionAccepted
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
-from bot.domain.elicitation_answers import (
-    AnswerRejected,
-    AnswerResult,
-    ElicitationAnswered,
-    InvalidAnswer,
-    OpenElicitation,
-)
-from bot.domain.elicitations import ElicitationResult
-from bot.domain.grants import GrantRequest
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import ModelStep, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.console.console import ConsoleSurface
+from tests.platforms.fake_engine import CallScript
 
 ANA = Author("console", "ana", "ana")
 
@@ -137,31 +124,16 @@ async def echo(turn: ScriptedTurn) -> None:
     await turn.end(f"You said: {turn.turn.question.text}")
 
 
-class ScriptedEngine:
+class ScriptedEngine(CallScript):
     """A front door; `scripts` says what happens for which text."""
 
     surface: ConsoleSurface
 
     def __init__(self, scripts: dict[str, Script] | None = None) -> None:
+        super().__init__()
         self.scripts = scripts or {}
         self.received: list[InboundMessage] = []
         self.decisions: list[Decision] = []
-        self.granted: list[GrantRequest] = []
-        self.schema: Mapping[str, Any] = {}
-        """Schema of the arguments of every call."""
-        self.not_now: NotEditable | None = None
-        """Why nothing can be changed, as `get_editable_call` says it."""
-        self.editings: list[EditResult] = []
-        """Results of `revise`, in order; afterwards everything is accepted."""
-        self.revisions: list[tuple[str, int, dict[str, Any], Member]] = []
-        self.views_opened: list[tuple[str, int, Portion]] = []
-        self.inquiries: dict[str, OpenElicitation | AnswerRejected] = {}
-        """Elicitations of servers, by id."""
-        self.answerings: list[AnswerResult] = []
-        """Results of `answer`, in order; afterwards everything is accepted."""
-        self.replied: list[tuple[str, ElicitationResult, Member]] = []
-        self.answered: asyncio.Queue[ElicitationResult] = asyncio.Queue()
-        """Every answer that needs no other, for a script that waits for it."""
         self.stops: list[str] = []
         self.repeated: list[tuple[str, str, int]] = []
         self.answers: list[DecisionResult] = []
@@ -190,13 +162,8 @@ class ScriptedEngine:
         self._tasks[turn.id] = asyncio.create_task(self._play(playing, script))
         return playing
 
-    @property
-    def approvals(self) -> ScriptedEngine:
-        return self
-
-    @property
-    def elicitations(self) -> ScriptedEngine:
-        return self
+    def stored_views(self) -> Iterable[TurnView]:
+        return self.on_disk.values()
 
     async def decide(self, decision: Decision, member: Member) -> DecisionResult:
         self.decisions.append(decision)
@@ -209,47 +176,6 @@ class ScriptedEngine:
                     return AlreadyDecided("Already decided.")
                 future.set_result(decision)
         return settlement
-
-    async def grant(self, decision: Decision, request: GrantRequest, member: Member) -> DecisionResult:
-        self.granted.append(request)
-        return await self.decide(decision, member)
-
-    async def open_call(
-        self, approval_id: str, revision: int, member: Member, portion: Portion = WHOLE
-    ) -> ToolStep | NotEditable:
-        """Anybody may open anything; `views_opened` are the pages."""
-        editable_call = await self.get_editable_call(approval_id, revision, member)
-        if not isinstance(editable_call, EditableCall):
-            return editable_call
-        self.views_opened.append((approval_id, revision, portion))
-        return editable_call.step
-
-    async def get_editable_call(self, approval_id: str, revision: int, member: Member) -> EditableCall | NotEditable:
-        if self.not_now is not None:
-            return self.not_now
-        for view in self.on_disk.values():
-            for step in view.steps:
-                if isinstance(step, ToolStep) and step.approval is not None and step.approval.id == approval_id:
-                    return (
-                        EditableCall(view.turn, step, self.schema)
-                        if step.approval.revision == revision
-                        else StaleRevision()
-                    )
-        return ApprovalNotFound()
-
-    async def revise(self, approval_id: str, revision: int, arguments: Mapping[str, Any], member: Member) -> EditResult:
-        self.revisions.append((approval_id, revision, dict(arguments), member))
-        return self.editings.pop(0) if self.editings else RevisionAccepted(revision + 1)
-
-    async def get(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
-        return self.inquiries.get(elicitation_id, ApprovalNotFound())
-
-    async def answer(self, elicitation_id: str, result: ElicitationResult, member: Member) -> AnswerResult:
-        self.replied.append((elicitation_id, result, member))
-        answering = self.answerings.pop(0) if self.answerings else ElicitationAnswered(result.action)
-        if not isinstance(answering, InvalidAnswer):
-            self.answered.put_nowait(result)
-        return answering
 
     async def stop(self, turn_id: str, by: Author) -> bool:
         if self.refusals:
