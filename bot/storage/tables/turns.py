@@ -1,4 +1,7 @@
-"""Tables of conversations, turns, steps, files and usage."""
+"""Tables of conversations, turns, steps, files and usage.
+
+`turn_queue` writes the row of a new turn, `turn_records` reads turns and steps, `execution` writes steps.
+"""
 
 from __future__ import annotations
 
