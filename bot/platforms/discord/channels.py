@@ -21,6 +21,7 @@ from bot.rendering.text_safety import ELLIPSIS, single_line
 PLATFORM = "discord"
 ROLE = "discord-role:"
 """A role as settings and profiles name it: `discord-role:` and the role's id."""
+CHANNELS_URL = "https://discord.com/channels"
 EXISTS = 160004
 LONGEST_NAME = 100
 UNNAMED = "Question"
@@ -81,6 +82,11 @@ def conversation(server: str, channel: str, thread: str = "") -> ConversationKey
 def channel_id_of(key: ConversationKey) -> str:
     """Return the channel or thread that a conversation is delivered to. A thread has the id of its first message."""
     return key.thread or key.channel
+
+
+def message_url(server: str, ref: MessageRef) -> str:
+    """Return the URL of a message; `server` is empty for one in no guild."""
+    return f"{CHANNELS_URL}/{server or '@me'}/{ref.channel}/{ref.message}"
 
 
 def message_key(message: str) -> str:

@@ -49,6 +49,7 @@ from bot.platforms.discord.channels import (
     channel_id_of,
     conversation,
     from_channel,
+    message_url,
     open_thread,
 )
 from bot.platforms.discord.components import (
@@ -389,10 +390,11 @@ class DiscordQuestion:
 
     async def open_conversation(self, actor: Actor, announcement: str) -> ConversationKey:
         """Return the thread at the message, or its channel if the bot cannot open a thread. Post the announcement
-        there. Raises DeliveryFailed.
+        there, with a link if the message is elsewhere. Raises DeliveryFailed.
         """
         where = await self._find_conversation(actor)
-        await post_notice(self._platform.rest, channel_id_of(where), announcement, once=self.id)
+        link = message_url(str(self._interaction.guild_id or ""), self._about) if self.is_answered_directly else ""
+        await post_notice(self._platform.rest, channel_id_of(where), announcement, link=link, once=self.id)
         return where
 
     async def read_message(self) -> tuple[str, str] | None:

@@ -63,22 +63,25 @@ def _new_nonce() -> str:
     return secrets.token_hex(NONCE // 2)
 
 
-async def post_notice(rest: Rest, channel: str, text: str, *, answering: str = "", once: str = "") -> None:
-    """Post a sentence in a channel or thread, without a notification, as a reply to the message `answering` if the bot
-    may read it. A notice with the same reason (`once`, else `answering`) is posted once, by any process. Raises
-    DeliveryFailed.
+async def post_notice(
+    rest: Rest, channel: str, text: str, *, link: str = "", answering: str = "", once: str = ""
+) -> None:
+    """Post a sentence in a channel or thread, with a link if it is about something elsewhere, without a notification,
+    as a reply to the message `answering` if the bot may read it. A notice with the same reason (`once`, else
+    `answering`) is posted once, by any process. Raises DeliveryFailed.
     """
     reason = once or answering
     nonce = f"s{reason}"[:NONCE] if reason else _new_nonce()
+    content = truncate(escape(text), LONGEST) + (f" <{link}>" if link else "")
     try:
-        await _post_notice(rest, channel, text, nonce, answering)
+        await _post_notice(rest, channel, content, nonce, answering)
     except DiscordApiError as error:
         if error.code != NO_REPLIES:
             raise
-        await _post_notice(rest, channel, text, nonce, "")
+        await _post_notice(rest, channel, content, nonce, "")
 
 
-async def _post_notice(rest: Rest, channel: str, text: str, nonce: str, answering: str) -> None:
+async def _post_notice(rest: Rest, channel: str, content: str, nonce: str, answering: str) -> None:
     options: dict[str, Any] = {}
     if answering:
         options["reference"] = discord.MessageReference(
@@ -86,7 +89,7 @@ async def _post_notice(rest: Rest, channel: str, text: str, nonce: str, answerin
         )
     async with rest.request("post a message") as client:
         await client.get_partial_messageable(int(channel)).send(
-            truncate(escape(text), LONGEST),
+            content,
             nonce=nonce,
             suppress_embeds=True,
             silent=True,

@@ -14,9 +14,8 @@ from bot.chat import turn_messages as chat_turns
 from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteCard
 from bot.chat.message_model import ChannelLink, Text
 from bot.chat.turn_messages import NO_REFS, Answer, AnswerLimits
-from bot.domain.conversations import ConversationKey
 from bot.domain.views import MessageRefs, TurnView
-from bot.platforms.discord.channels import MessageRef, channel_id_of
+from bot.platforms.discord.channels import MessageRef, channel_id_of, message_url
 from bot.platforms.discord.components import OutgoingMessage
 from bot.platforms.discord.markdown import dialect
 from bot.platforms.discord.markup import utf16_length
@@ -33,7 +32,6 @@ ANSWER_LIMITS = AnswerLimits(
     most_messages=10,
     latest_calls=10,
 )
-ADDRESS = "https://discord.com/channels"
 
 
 def remote_cards(view: TurnView, now: float, *, direct: bool) -> Iterator[RemoteCard]:
@@ -44,15 +42,10 @@ def remote_cards(view: TurnView, now: float, *, direct: bool) -> Iterator[Remote
     return chat_cards.remote_cards(view, now, origin, calls_a_card=CALLS_A_CARD)
 
 
-def message_address(conversation: ConversationKey, ref: MessageRef) -> str:
-    """Return the URL of a message in the conversation's guild."""
-    return f"{ADDRESS}/{conversation.workspace}/{ref.channel}/{ref.message}"
-
-
 def address_of(view: TurnView, refs: MessageRefs, slot: str) -> str:
     """Return the URL of a posted message; empty if it is not posted."""
     ref = MessageRef.parse(refs.get(slot, ""))
-    return message_address(view.turn.conversation, ref) if ref is not None else ""
+    return message_url(view.turn.conversation.workspace, ref) if ref is not None else ""
 
 
 def turn_messages(view: TurnView, now: float, refs: MessageRefs = NO_REFS) -> tuple[OutgoingMessage, ...]:

@@ -13,7 +13,7 @@ from bot.chat.thread_context import UNREAD
 from bot.domain.commands import Field, Form, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.interactions import ASK_ABOUT_THIS
-from tests.fakes.discord import Answer, Channel, FakeDiscord, Interaction, User
+from tests.fakes.discord import Answer, Asked, Channel, FakeDiscord, Interaction, User
 from tests.platforms.discord.command_bot import CommandBot, command_bot
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 
@@ -173,7 +173,10 @@ async def test_a_question_about_a_message_where_the_bot_is_not_is_answered_direc
         await place.discord.until(lambda: ASKED_DIRECTLY in str([m.components for m in sent.messages]) + sent.text)
         assert all(answer.ephemeral_to == place.priya.id for answer in sent.messages)
         (anchor,) = place.posted(place.discord.dm(place.priya))
-        assert "asks about this: since when?" in anchor.content
+        (asked,) = [used for used in place.discord.interactions if used.kind is Asked.MODAL_SUBMIT]
+        where = f"{asked.channel.guild.id}/{asked.channel.id}" if asked.channel.guild else ""
+        assert f"asks about this: since when? <https://discord.com/channels/{where}/" in anchor.content
+        assert not place.discord.fetched(anchor)
         assert not place.discord.calls.refused()
 
 
