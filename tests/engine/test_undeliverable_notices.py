@@ -151,3 +151,12 @@ async def test_a_long_question_is_named_by_its_beginning(harness: EngineHarness)
     ((_, notice),) = left.told
     assert "why why" in notice.text
     assert len(notice.text) < 400
+
+
+async def test_a_question_that_just_fits_is_named_whole(harness: EngineHarness) -> None:
+    harness.surface = left = Left()
+    harness.model.script = [say("Hello.")]
+    question = "?" * view_delivery.QUESTION_LIMIT
+    await given_up(harness, question)
+    ((_, notice),) = left.told
+    assert question in notice.text
