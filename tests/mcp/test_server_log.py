@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, ServerConfig
 from bot.mcp.server.output import LogLine, ServerLog
 from tests.mcp.test_list_changes import Clock
-from tests.mcp.toolboxes import call, http_server, named, real, remote, started, until
+from tests.mcp.toolboxes import call, http_server, named, real, remote, started
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -19,11 +21,11 @@ async def test_what_a_server_says_of_itself_is_in_the_doctors_report_without_sec
             complain = named(box, "complain")
             await call(complain, box, level="info", text="all is well")
             await call(complain, box, level="error", text="disk full,\nkey hunter22 \x1b[31mred")
-            assert box._servers.get("file:s") is not None
-            tracker = box._servers.get("file:s").connection.tracker  # type: ignore[union-attr]
-            await until(lambda: bool(tracker.server_log.last))
-            [check] = [check async for check in box.diagnose("file:s") if check.name == "its log"]
-            return check.detail
+            async with asyncio.timeout(30):
+                while True:
+                    details = [check.detail async for check in box.diagnose("file:s") if check.name == "its log"]
+                    if details:
+                        return details[0]
 
     if transport == "stdio":
         said = await reported(real())
