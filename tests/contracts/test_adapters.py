@@ -314,7 +314,7 @@ async def test_a_rejected_token_delays_the_delivery(workspace: Workspace) -> Non
 
 async def test_an_answer_whose_layout_is_rejected_is_posted_without_it(workspace: Workspace) -> None:
     view = workspace.ask(done("Anyway."))
-    workspace.fail(workspace.post, workspace.layout_rejected)
+    workspace.fail(workspace.post, workspace.layout_rejected, workspace.layouts)
     await workspace.deliver(view)
     (message,) = workspace.posted(view.turn.conversation)
     assert "Anyway." in message.content
@@ -324,7 +324,7 @@ async def test_an_answer_whose_layout_is_rejected_is_posted_without_it(workspace
 async def test_a_card_whose_layout_is_rejected_is_not_posted(workspace: Workspace) -> None:
     view = workspace.ask(running("I file it."))
     await workspace.deliver(view)
-    workspace.fail(workspace.post, workspace.layout_rejected)
+    workspace.fail(workspace.post, workspace.layout_rejected, workspace.layouts)
     with pytest.raises(DeliveryFailed) as failure:
         await workspace.deliver(later(view, asking()))
     assert failure.value.permanent

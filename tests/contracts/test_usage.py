@@ -143,7 +143,8 @@ async def test_a_reply_of_a_turn_that_was_stopped_meanwhile_was_paid_for(harness
     with pytest.raises(Stopped):
         await harness.log.append(claim, answer(), [])
     assert (await whole(harness)).requests == 1
-    assert (await harness.log.finish(claim, TurnStatus.DONE, [answer(2)], "")).steps == ()
+    record = await harness.log.finish(claim, TurnStatus.DONE, [answer(2)], "")
+    assert (record.turn.status, [step.n for step in record.steps]) == (TurnStatus.CANCELLED, [2])
     assert (await whole(harness)).requests == 2
 
 

@@ -56,6 +56,8 @@ class Workspace(ABC):
     history: ClassVar[str]
     """Name of the call that reads a thread."""
     layout_rejected: ClassVar[Any]
+    layouts: ClassVar[int] = 1
+    """Number of layouts that are tried before the text alone."""
     token_setting: ClassVar[str]
 
     def __init__(self, bot: Any, fake: Any) -> None:
@@ -242,6 +244,7 @@ class SlackWorkspace(Workspace):
         slack_fake.Fails(code) for code in ("account_inactive", "token_revoked", "invalid_auth")
     ]
     layout_rejected: ClassVar[Any] = slack_fake.Fails("invalid_blocks")
+    layouts: ClassVar[int] = 3
     token_setting = "SLACK_BOT_TOKEN"
 
     def another_process(self) -> SlackSurface:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -172,7 +173,9 @@ async def test_what_a_call_holds_cannot_end_the_block_it_is_shown_in() -> None:
         card = await drawn(place, waiting(text="```\n@everyone **Approved** <@1>\n" * 20))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))
         await place.discord.until(lambda: pressed.messages)
-        assert pressed.text.count("```") == 2
+        outside = re.sub(r"```.*?```", "", pressed.text, flags=re.DOTALL)
+        assert "Approved" not in outside
+        assert "everyone" not in outside
         assert place.discord.called(pressed.messages[0]) == set()
 
 

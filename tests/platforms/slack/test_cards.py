@@ -129,11 +129,11 @@ def test_many_calls_get_several_cards() -> None:
         ("done", f"✅ *{TITLE}*\nApproved by Sam · <08:01 UTC> · Created OPS-512 · `3a7f3c2e`"),
         (
             "failed",
-            f"⚠ *{TITLE}*\nApproved by Sam · <08:01 UTC> · but it failed: 403: missing scope write:issue · `3a7f3c2e`",
+            f"⚠️ *{TITLE}*\nApproved by Sam · <08:01 UTC> · but it failed: 403: missing scope write:issue · `3a7f3c2e`",
         ),
         (
             "unknown",
-            f"⚠ *{TITLE}*\n"  # noqa: ISC004 - one text
+            f"⚠️ *{TITLE}*\n"  # noqa: ISC004 - one text
             "Approved by Sam · <08:01 UTC> · it may or may not have happened · The connection was lost. · `3a7f3c2e`",
         ),
         ("denied", f"~{TITLE}~\nDenied by Sam: Use the INC project. · <08:01 UTC> · `3a7f3c2e`"),
