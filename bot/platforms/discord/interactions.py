@@ -228,7 +228,7 @@ def is_outside(interaction: Interaction) -> bool:
     """Return True if a user has used the app where the bot is not: in a server without it, or between people."""
     if interaction.guild_id is None:
         return interaction.context.private_channel
-    return not interaction.is_guild_integration()
+    return not interaction.is_guild_integration() and interaction.client.get_guild(interaction.guild_id) is None
 
 
 async def conversation_of(platform: PlatformContext, interaction: Interaction) -> ConversationKey | None:
