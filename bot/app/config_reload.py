@@ -88,7 +88,7 @@ class ConfigReloader:
                     await self.refresh()
             except DatabaseError:
                 pass  # the database logs its own outages
-            except Exception:  # what cannot be read today must not keep tomorrow's changes out
+            except Exception:  # an unreadable file must not prevent later changes
                 log.exception("configuration of admins could not be applied, next try at the next poll")
             with suppress(TimeoutError):
                 # Jitter keeps many processes from asking in step; it is no secret.

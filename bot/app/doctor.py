@@ -378,7 +378,7 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
     operator = LocalUser(login_name()).author.principal
     try:
         if settings.auto_migrate and not (await current(settings))[0]:
-            # Not started yet: report what the first start would do. A database in use is left unchanged.
+            # Not started yet: report the effect of the first start. A database in use is left unchanged.
             await upgrade(settings)
         async with open_migrated_database(settings, migrate=False) as database:
             yield "database", Check("opened", CheckStatus.WELL, database.name)

@@ -103,7 +103,7 @@ class OccasionalSource:
 
 
 class HealthFaults:
-    """Faults of platforms whose messages do not arrive, and of checkpoints. `look` returns the health."""
+    """Faults of platforms without arriving messages, and of checkpoints. `look` returns the health."""
 
     def __init__(self, look: Callable[[], Awaitable[Health]], *, clock: Callable[[], float] = monotonic) -> None:
         self._look = look

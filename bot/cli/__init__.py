@@ -1,5 +1,5 @@
 """The command line: words to options, errors to one line, endings to exit codes (0 ok, 1 failed, 2 usage, 130
-interrupted). What the commands do is in `bot.app`, which each loads when it runs.
+interrupted). The commands are implemented in `bot.app`, which each loads when it runs.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ SECRET_FIELD = "hidden"  # noqa: S105 - the name of a field
 
 
 def _opaque_fields(verb: Verb) -> frozenset[str]:
-    """Return the fields whose values may look like tokens."""
+    """Return the fields that may hold values like tokens."""
     return frozenset(parameter.name.replace("-", "_") for parameter in verb.parameters if parameter.opaque)
 
 

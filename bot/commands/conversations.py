@@ -54,7 +54,7 @@ def format_code_block(text: str, language: str = "") -> str:
 
 
 def inline_code(text: str) -> str:
-    """Return text as inline code, whatever backticks it contains."""
+    """Return text as inline code, also if it contains backticks."""
     line = " ".join(text.split())
     longest = max((len(run) for run in _TICKS.findall(line)), default=0)
     ticks = "`" * (longest + 1)

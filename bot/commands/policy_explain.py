@@ -200,7 +200,7 @@ def _arguments(text: str) -> Mapping[str, Any]:
 
 
 def _asker(request: CommandContext) -> Member:
-    """Return the member who would ask: the current user, or one with the given roles."""
+    """Return the asking member: the current user, or one with the given roles."""
     arguments = request.arguments
     principal = arguments.one("as")
     if not principal:

@@ -257,7 +257,7 @@ class ServerSecrets:
         return await self._links.link_reply(record, slot, request.member.author, request.conversation, text)
 
     async def _editable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
-        """Return a server whose secrets the user may set: environment variables can change a program's behavior."""
+        """Return a server, if the user may set its secrets: environment variables can change a program's behavior."""
         server, record = await self._directory.get_editable(request.arguments.one("server"), request)
         self._validator.may_define(record.config, request.member)
         return server, record
@@ -491,7 +491,7 @@ class SecretEntry:
         return await self._save(prompt, record, values, member.author)
 
     async def tell(self, prompt: SecretPrompt) -> None:
-        """Send a message to the user who requested the link, if possible."""
+        """Send a message to the user of the link, if possible."""
         link = prompt.link
         text = f"The secret {link.slot} of {prompt.server} is set. /mcp verify {prompt.server} says whether it works."
         try:
@@ -512,7 +512,7 @@ class SecretEntry:
         return None if record is None else (link, record)
 
     async def _check_access(self, link: SecretLink, record: ServerRecord) -> Member | Denied | AccessCheckFailed:
-        """Return the user who requested the link if the rights still suffice."""
+        """Return the user of the link if the rights still suffice."""
         try:
             async with asyncio.timeout(_MEMBER_SECONDS):
                 member = await self._messenger.member(link.person, link.conversation)

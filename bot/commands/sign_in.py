@@ -1,6 +1,6 @@
 """OAuth sign-in to servers: rights, the link in a private reply, the status, the sign-out, and the callback.
 
-The callback completes the sign-in in the name of the user who requested the link. Rights are checked again, because the
+The callback completes the sign-in in the name of the user of the link. Rights are checked again, because the
 browser does not identify the user. The user gets a message about the result in the chat.
 """
 
@@ -300,7 +300,7 @@ class OAuthCallback:
         return SignInCompleted(server.name, server.config.title or server.name, sign_in.by, tools, problem)
 
     async def _tell(self, sign_in: SignedIn, completed: SignInCompleted) -> None:
-        """Send a message to the user who requested the link, if possible."""
+        """Send a message to the user of the link, if possible."""
         text = f"The bot is signed in to {completed.title}: {pluralize(completed.tools, 'tool')}."
         if completed.problem:
             text = f"The bot is signed in to {completed.title}, and cannot use it yet. {completed.problem}"

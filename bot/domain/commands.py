@@ -45,7 +45,7 @@ class FormSubmission:
     hidden_input: bool = False
 
 
-# What comes back
+# Replies
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Form:
     instead: str = ""
 
 
-# What can be said
+# Verbs
 
 
 class RequiredRole(StrEnum):

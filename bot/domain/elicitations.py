@@ -169,7 +169,7 @@ def _may_be_visited(url: str) -> bool:
         parts = urlsplit(url)
         host = parts.hostname or ""
         named = f"[{host}]" if ":" in host else host
-        # As browsers read it, too: what is no host to us may be one to them, and another one (`a.example\\.b.example`).
+        # Also as browsers parse it, because they may find another host (`a.example\\.b.example`).
         whole = parts.netloc.lower() == (named if parts.port is None else f"{named}:{parts.port}")
     except ValueError:
         return False

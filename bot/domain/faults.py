@@ -1,4 +1,4 @@
-"""Faults of the running program that operators are told of: what is wrong, and what to do."""
+"""Faults of the running program, reported to operators: cause and fix."""
 
 from __future__ import annotations
 

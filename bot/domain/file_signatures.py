@@ -33,7 +33,7 @@ _ALIASES = {
     "image/jpg": "image/jpeg",
 }
 _ZIPPED = ("application/vnd.", "application/epub", "application/java", "application/x-zip")
-"""Prefixes of MIME types whose files are ZIP archives."""
+"""Prefixes of MIME types of ZIP archives."""
 _SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 

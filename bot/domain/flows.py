@@ -17,7 +17,7 @@ class Words(StrEnum):
     """Author of the text that a tool returns, most trustworthy first."""
 
     OWN = "own"
-    """Text that only the operator, the person who asks, or the tool itself writes."""
+    """Text that only the operator, the asking user, or the tool itself writes."""
     SHARED = "shared"
     """Text that several people of the team write."""
     STRANGERS = "strangers"

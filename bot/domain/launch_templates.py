@@ -110,7 +110,7 @@ class LaunchTemplate:
 
     @property
     def typed(self) -> tuple[TemplateSlot, ...]:
-        """The slots whose values become part of the command line."""
+        """The slots with values in the command line."""
         return tuple(slot for slot in self.slots if not isinstance(slot.rule, SecretRule))
 
     @property

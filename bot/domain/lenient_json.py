@@ -43,7 +43,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
         return {}
     try:
         parsed = json.loads(text, object_pairs_hook=unique_names)
-        # What cannot be written again (half a surrogate pair, NaN, 1e999) could be neither stored nor sent to a tool.
+        # Values that cannot be encoded (lone surrogates, NaN, 1e999) could be neither stored nor sent to a tool.
         json.dumps(parsed, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return None

@@ -28,7 +28,7 @@ _DEEPEST = 16
 
 
 class ReviewPolicy(StrEnum):
-    """Policy for tools whose definition is not pinned: CHANGED withholds them until an admin pins them, OFF offers
+    """Policy for tools without a pinned definition: CHANGED withholds them until an admin pins them, OFF offers
     them.
     """
 

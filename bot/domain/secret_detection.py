@@ -174,7 +174,7 @@ _ASSIGNED = (
     r"[\"']?\s*(?:[:=]|\bis\b)\s*)[^\s,;]+"
 )
 _SHAPES = (
-    # Tokens that say what they are: OpenAI, Anthropic, Slack, Discord, GitHub, GitLab, AWS, Google, Stripe, npm.
+    # Tokens with a typical prefix: OpenAI, Anthropic, Slack, Discord, GitHub, GitLab, AWS, Google, Stripe, npm.
     (TOKEN, r"\bsk-[A-Za-z0-9_-]{12,}"),
     (TOKEN, r"\bx(?:ox[a-z]|app)-[A-Za-z0-9-]{8,}"),
     (TOKEN, r"\b[MNO][A-Za-z0-9_-]{22,28}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}"),
@@ -192,7 +192,7 @@ _SHAPES = (
     (TOKEN, r"(?i:\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/-]{12,}=*"),
     (PASSWORD, _ASSIGNED),
 )
-# What stands behind these in sentences, as in `the password is wrong` and `Password: reset fails`.
+# Words that follow these in sentences, as in `the password is wrong` and `Password: reset fails`.
 _ORDINARY = re.compile(
     r"a|about|after|all|already|also|always|an|and|any|as|at|because|before|blank|by|changed|compromised|"
     r"correct|disabled|empty|enabled|encrypted|exposed|expired|for|forgotten|from|hashed|hidden|how|if|in|"
@@ -272,7 +272,7 @@ def redact_secrets(name: str, value: Any) -> Any:
 
 _LONGEST_HEADER = 200
 _CREDENTIAL_NAMES = ("token", "secret", "key", "pass", "auth", "cred", "cookie", "session", "signature")
-"""Parts of header names whose values always count as secret."""
+"""Parts of names of headers that are always secret."""
 _ELSEWHERE = ("env:", "file:", "***")
 """Prefixes of values that refer to a secret stored elsewhere."""
 

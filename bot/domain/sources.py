@@ -28,7 +28,7 @@ _LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class ToolSource:
-    """Tool whose result was in the prompt. All fields are those at the time of the call."""
+    """Tool with a result in the prompt. All fields are those at the time of the call."""
 
     server: str
     tool: str
@@ -39,7 +39,7 @@ class ToolSource:
 
 @dataclass(frozen=True, slots=True)
 class PersonSource:
-    """User whose question was in the prompt. `principal` is as in settings: `slack:U123`."""
+    """User with a question in the prompt. `principal` is as in settings: `slack:U123`."""
 
     principal: str
 

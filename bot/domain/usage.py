@@ -30,7 +30,7 @@ class UsageKind(StrEnum):
     """A summary of earlier turns, which keeps a long conversation within the model's window."""
 
 
-# What it costs
+# Prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """The operator's prices, all in one currency. The first price whose pattern matches a model counts."""
+    """The operator's prices, all in one currency. The first price with a matching pattern counts."""
 
     currency: str = ""
     prices: tuple[Price, ...] = ()
@@ -121,7 +121,7 @@ def channel_of(conversation: ConversationKey) -> str:
     return ":".join(str(conversation).split(":")[:3])
 
 
-# What was spent
+# Usage
 
 
 class UsageGrouping(StrEnum):
@@ -232,7 +232,7 @@ class LimitUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UsageLimit:
-    """Limit for each user, channel or workspace whose name matches the pattern `only`. `most` is in tokens or
+    """Limit for each user, channel or workspace with a name that matches the pattern `only`. `most` is in tokens or
     micro-units.
     """
 
@@ -253,7 +253,7 @@ class UsageLimit:
 
 
 def limits_for(limits: Sequence[UsageLimit], spender: UsageOwner) -> Sequence[UsageLimit]:
-    """Return the limits for a question: of each kind the first whose pattern matches."""
+    """Return the limits for a question: of each kind the first with a matching pattern."""
     strictest: dict[tuple[LimitScope, LimitPeriod, LimitUnit], UsageLimit] = {}
     for limit in limits:
         if matches_pattern(limit_owner(limit, spender), limit.only):
@@ -262,7 +262,7 @@ def limits_for(limits: Sequence[UsageLimit], spender: UsageOwner) -> Sequence[Us
 
 
 def limit_owner(limit: UsageLimit, spender: UsageOwner) -> str:
-    """Return the owner whose usage a limit counts."""
+    """Return the owner of the usage that a limit counts."""
     match limit.per:
         case LimitScope.PERSON:
             return spender.person

@@ -149,7 +149,7 @@ def _seconds(scope: Scope) -> float | None:
 
 
 class ApprovalService:
-    """Approvals of all turns. `wake_turn` gets the id of a turn whose approval was decided, `wake_delivery` is called
+    """Approvals of all turns. `wake_turn` gets the id of a turn with a decided approval, `wake_delivery` is called
     when approval cards may have changed.
     """
 
@@ -354,7 +354,7 @@ class ApprovalService:
 
 
 def _is_stale(step: ToolStep, decision: Decision) -> bool:
-    """Return True if a decision names other arguments than those whose rights were checked, because the call was edited
+    """Return True if a decision names other arguments than the ones that were checked, because the call was edited
     in between.
     """
     awaits = step.status is StepStatus.AWAITING

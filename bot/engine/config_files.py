@@ -355,7 +355,7 @@ def _host(text: str) -> str:
 
 
 def describe_grant(grant: SecretGrant) -> str:
-    """Return what a grant allows, in a sentence."""
+    """Return the permissions of a grant, in a sentence."""
     places = [*map(spelled, sorted(grant.hosts)), *(f"launch template {name}" for name in sorted(grant.templates))]
     return f"{grant.reference} is granted to servers of {', '.join(sorted(grant.workspaces))} at {', '.join(places)}."
 

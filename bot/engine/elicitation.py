@@ -89,7 +89,7 @@ class PendingElicitations:
 
 
 class ElicitationService:
-    """Answers to the elicitations of all turns. `wake_turn` gets the id of a turn whose elicitation was answered,
+    """Answers to the elicitations of all turns. `wake_turn` gets the id of a turn with an answered elicitation,
     `wake_delivery` is called when its card may have changed.
     """
 

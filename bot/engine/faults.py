@@ -1,6 +1,6 @@
 """Faults of this process, reported for as long as they last.
 
-A fault is a state and not an event: a source returns those of now, and what has ended is simply missing. So nothing is
+A fault is a state and not an event: a source returns the current ones, without ended ones. So nothing is
 lost or told twice when a process restarts.
 """
 

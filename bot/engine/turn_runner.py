@@ -213,7 +213,7 @@ class TurnRunner:
         return CallAuthorizer(self._rules, seconds, member, taint, toolbox.argument_error, toolbox.secret_spans)
 
     def _taint(self, sources: Sources, offered: ToolSet) -> Taint:
-        """Return the taint of a reply whose prompt held text of these sources."""
+        """Return the taint of a reply to a prompt with text of these sources."""
         if self._parts.taint is not TaintMode.ASK:
             return UNTAINTED
         turn = self._record.turn

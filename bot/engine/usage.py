@@ -157,7 +157,7 @@ def _highest_counts(now: Usage, before: Usage) -> Usage:
 
 
 class UsageMeters:
-    """Requests of this process whose usage is not finally stored."""
+    """Requests of this process without finally stored usage."""
 
     def __init__(self, turn_log: UsageLog, estimates: Estimates, pause: Callable[[float], Awaitable[None]]) -> None:
         self._log = turn_log
@@ -172,7 +172,7 @@ class UsageMeters:
         return attempt
 
     def forget(self, attempts: Sequence[RequestAttempt]) -> None:
-        """Drop attempts whose usage is stored."""
+        """Drop attempts with stored usage."""
         for attempt in attempts:
             self._open.pop(attempt.id, None)
 

@@ -346,7 +346,7 @@ class Worker:
         self.shown.wake()
 
     async def _end_unread(self, claim: Claim, failure: str) -> None:
-        """End a turn whose rows cannot be read. It stays claimed until then, because a released one would be claimed
+        """End a turn with unreadable rows. It stays claimed until then, because a released one would be claimed
         again at once.
         """
         seconds = POLL_SECONDS

@@ -38,7 +38,9 @@ class ProviderError:
         # `detail` is FastAPI's, which many servers are made with.
         message = _text(error, "message") or _text(error, "detail")
         metadata = error.get("metadata")
-        if isinstance(metadata, Mapping) and (raw := _text(metadata, "raw")):  # OpenRouter: what the model's host said
+        if isinstance(metadata, Mapping) and (
+            raw := _text(metadata, "raw")
+        ):  # OpenRouter: the error of the model's host
             message = f"{message}: {raw}"
         return cls(status, message, _text(error, "code"), _text(error, "type"), _text(error, "param"), headers)
 
@@ -139,7 +141,7 @@ _STATUS_OF_KIND = {
 """HTTP status by type of an error event, whose own response has the status 200."""
 
 _NAMED = {
-    # OpenAI, and those who speak its language
+    # OpenAI and compatible services
     "context_length_exceeded": ErrorKind.TOO_LONG,
     "string_above_max_length": ErrorKind.TOO_LONG,
     "exceed_context_size_error": ErrorKind.TOO_LONG,  # llama.cpp
@@ -186,7 +188,7 @@ _PRECISE = frozenset(
 """Kinds whose codes are unambiguous. Other codes stand for several problems, told apart by the message."""
 
 _WORDS_ANYWHERE: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = (
-    # What no wait helps against, though some make 429 of it.
+    # Permanent errors, for which some services use the status 429.
     (
         ErrorKind.CREDIT,
         re.compile(r"\binsufficient_quota\b|insufficient balance", re.IGNORECASE),

@@ -103,7 +103,7 @@ class FallbackModel:
             *(["uses no tools"] if others_use_tools and not able.tools else []),
         ]
         error = self._last_errors.get(self._preferred)
-        # What the service has said for itself stands behind a colon, and is for the log.
+        # The service's own text, after the colon, is only for the log.
         because = f": {error.cause.partition(': ')[0].rstrip('.')}" if error is not None else ""
         left_out = f" It {_unable_text(unable)}." if unable else ""
         return f"Answered by {name} instead of {self._preferred}{because}.{left_out}"

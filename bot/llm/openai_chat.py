@@ -337,7 +337,7 @@ class ReplyDraft:
         stop = stop or (StopReason.TOOLS if read else StopReason.ANSWERED)
         thoughts: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._thoughts.items()}
         thoughts |= {_DETAILS: details} if (details := storable(self._details)) else {}
-        # Only what led to calls is wanted back, and only until they are answered for.
+        # Services require only the reasoning before calls, and only until they have results.
         metadata = {METADATA: {"by": self._by, **thoughts}} if thoughts and read else {}
         return Completion(Message(MessageRole.ASSISTANT, (*texts, *read), metadata), stop, self._usage)
 

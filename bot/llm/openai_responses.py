@@ -151,7 +151,7 @@ def _assistant(message: Message, by: str, ids: CallIds) -> Iterable[Item]:
             case TextPart() if part.text:
                 phase = {"phase": metadata["phase"]} if isinstance(metadata.get("phase"), str) else {}
                 items.append({"role": "assistant", "content": part.text, **phase})
-    while items and items[-1].get("type") == "reasoning":  # refused without what it has led to
+    while items and items[-1].get("type") == "reasoning":  # rejected without the item that follows it
         items.pop()
     return items
 

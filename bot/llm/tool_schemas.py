@@ -94,7 +94,7 @@ def _simplify(text: str, keys: re.Pattern[str]) -> Schema:
         with suppress(_SchemaTooLarge):
             schema = _root(_Reader(document, keys, max_depth, max_description).read(document))
             sent = _to_json(schema)
-            # Each schema has its brace: what is sent can be read again.
+            # Every schema is closed, so that the result can be parsed again.
             if len(sent) <= LARGEST_SCHEMA and sent.count("{") <= _MAX_NODES:
                 return schema
     raise ValueError("no part of the schema is small enough")

@@ -41,7 +41,7 @@ _PROPERTY = _WORDS | {"type"}
 
 @dataclass(frozen=True, slots=True)
 class FlatSchema:
-    """Schema of an object whose properties have simple types. It may name required properties and forbid others."""
+    """Schema of an object with properties of simple types. It may name required properties and forbid others."""
 
     types: Mapping[str, tuple[type, ...]]
     required: tuple[str, ...]

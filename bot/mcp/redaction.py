@@ -40,7 +40,7 @@ _JSON_TOKEN = re.compile(
 _JSON_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 """One character of the value of a string literal, which may be a pair of escaped surrogates."""
 _KEY_NAMES = ("key", "token", "secret", "pass", "auth", "sig", "cred")
-"""Parts of query parameter names whose values are secrets of their own."""
+"""Parts of names of query parameters with secret values."""
 
 
 @dataclass(frozen=True, slots=True)

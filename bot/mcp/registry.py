@@ -81,7 +81,7 @@ class ManagedServer:
 
     @property
     def unpinned(self) -> tuple[Tool, ...]:
-        """Tools whose definition differs from the pin."""
+        """Tools with a definition that differs from the pin."""
         if self.connection is not None:
             return self.connection.tracker.pinning.unpinned_tools
         pinned = first_pins(self.known) if self.entry.pinned is None else self.entry.pinned

@@ -104,7 +104,7 @@ class ToolPinning:
 
     @property
     def unpinned_tools(self) -> tuple[Tool, ...]:
-        """Tools whose definition differs from the pin, in the server's order."""
+        """Tools with a definition that differs from the pin, in the server's order."""
         return self._unpinned
 
     @property

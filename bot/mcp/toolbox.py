@@ -260,11 +260,11 @@ class McpToolbox:
 
     @property
     def review(self) -> ReviewPolicy:
-        """Policy for tools whose definition is not pinned."""
+        """Policy for tools without a pinned definition."""
         return self._shared.review
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
-        """Return the tools whose definition differs from the pin. Raises NotFound."""
+        """Return the tools with a definition that differs from the pin. Raises NotFound."""
         return self._find(server).unpinned
 
     def reviewed(self, tool: Tool) -> bool:

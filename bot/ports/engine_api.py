@@ -56,7 +56,7 @@ class Approvals(Protocol):
 
 
 class Elicitations(Protocol):
-    """Answers to what servers ask during a call."""
+    """Answers to elicitations."""
 
     async def get(self, elicitation_id: str, member: Member) -> OpenElicitation | AnswerRejected:
         """Return an elicitation that this member may answer now, or the rejection."""

@@ -30,7 +30,7 @@ class FaultStore(Protocol):
         """
 
     async def undelivered(self) -> Sequence[FaultRecord]:
-        """Return the faults whose message does not show their state, oldest first. Raises DatabaseError."""
+        """Return the faults with an outdated message, oldest first. Raises DatabaseError."""
 
     async def begin_message(self, record: FaultRecord) -> None:
         """Record that the message is about to be posted. Raises DatabaseError."""

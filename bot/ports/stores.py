@@ -1,4 +1,4 @@
-"""Stores of what admins and operators set: servers, rules, grants, profiles, tokens; and of usage and feedback."""
+"""Stores of admins and operators: servers, rules, grants, profiles, tokens; and of usage and feedback."""
 
 from __future__ import annotations
 

@@ -89,10 +89,10 @@ class ServerAdmin(Protocol):
 
     @property
     def review(self) -> ReviewPolicy:
-        """Policy for tools whose definition is not pinned."""
+        """Policy for tools without a pinned definition."""
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
-        """Return the tools whose definition is not pinned, in the server's order: new, changed and flagged ones.
+        """Return the tools without a pinned definition, in the server's order: new, changed and flagged ones.
         `review` decides if they are offered.
         """
 

@@ -118,7 +118,7 @@ class ApprovalLog(TurnViews, Protocol):
         """Record in the audit a decision by an unauthorized user, once for each user, approval and reason."""
 
     async def take_reminders(self, reaches: Sequence[str], limit: int) -> Sequence[tuple[Turn, ToolStep]]:
-        """Return calls whose approvers are due for a reminder, in conversations with a prefix in `reaches`. Each call
+        """Return calls that are due for a reminder, in conversations with a prefix in `reaches`. Each call
         is returned once, to one process.
         """
 
@@ -266,7 +266,7 @@ class DeliveryQueue(TurnViews, Protocol):
         """
 
     async def renew_deliveries(self, turn_ids: Collection[str]) -> frozenset[str]:
-        """Renew delivery leases. Return the ids of the turns whose lease is still owned."""
+        """Renew delivery leases. Return the ids of the turns with a lease that is still owned."""
 
     async def release_delivery(self, turn_id: str) -> None:
         """Release the delivery lease of a turn."""

@@ -151,7 +151,7 @@ def approval_card(step: ToolStep) -> ApprovalCard | None:
 
 
 def whole_card(step: ToolStep) -> ApprovalCard | None:
-    """Return the card for an approver who reads the whole call in private, None without an approval."""
+    """Return the card for an approver with the whole call in private, None without an approval."""
     return None if step.approval is None else _card(step, step.approval, whole_arguments(step))
 
 
@@ -229,7 +229,7 @@ def approver_name(approver: Approver) -> str:
 
 
 def remaining_approvals_text(more: int) -> str:
-    """Return the text for an approver whose approval is not the last one required."""
+    """Return the text for an approver if further approvals are required."""
     return f"Approved. {more} more {'approval is' if more == 1 else 'approvals are'} needed."
 
 

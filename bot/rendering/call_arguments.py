@@ -72,7 +72,7 @@ def shared_arguments(step: ToolStep) -> CallArguments:
 
 
 def whole_arguments(step: ToolStep) -> CallArguments:
-    """Return the arguments for an approver who reads the call in private."""
+    """Return the arguments for an approver in private."""
     return CallArguments(_card_arguments(step, ()))
 
 

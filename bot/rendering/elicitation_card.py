@@ -246,7 +246,7 @@ class ElicitationForm:
         """Return the typed text; for a choice, the choice's own spelling."""
         typed = answer.strip().lower()
         choices = self._choices.get(name, {})
-        # What is shown comes first: one choice's title may be another one's value.
+        # Titles first, because the title of one choice may be the value of another.
         by_title = [title for title in choices if typed == title.lower()]
         by_value = [title for title, value in choices.items() if typed == str(value).lower()]
         return next(iter((*by_title, *by_value)), answer)
@@ -273,7 +273,7 @@ def elicitation_form(schema: Mapping[str, Any]) -> ElicitationForm:
     )
     offered = {form_field.argument for form_field in form_fields}
     left = tuple(field_title(name, about) for name, about in properties.items() if name not in offered)
-    # Nothing is sent in somebody's name that they have not seen: the server knows its own defaults.
+    # The user has not seen hidden defaults, so they are not sent: the server knows its own defaults.
     form_defaults = {name: default for name, default in defaults.items() if name in offered}
     empty = tuple(name for name in empty if name in offered)
     return ElicitationForm(

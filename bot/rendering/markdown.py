@@ -471,9 +471,9 @@ _ANGLE = r"<(?P<angle>[^<>\s]{0,500})>"
 _ACTIVE = re.compile(
     rf"{_LINK}|{_ANGLE}"
     r"|(?P<call>(?<![\w.+/?=&%-])[@#](?=[A-Za-z]))"  # @here, @ana, #general
-    r"|(?P<entity>&(?:lt|#0*60|#[xX]0*3[cC]);(?=[!@#a-zA-Z]))"  # the same, should somebody read it twice
+    r"|(?P<entity>&(?:lt|#0*60|#[xX]0*3[cC]);(?=[!@#a-zA-Z]))"  # also if it is unescaped twice
     r"|(?P<mark><(?=[!@#a-zA-Z]))"  # <!channel>, <@U1>, <https://x|y>
-    r"|(?P<join>\](?=[(\[:]))"  # what is no link above must not become one
+    r"|(?P<join>\](?=[(\[:]))"  # other text must not become a link
 )
 _MARKED = re.compile(r"[<>]|&(?:lt|#0*60|#[xX]0*3[cC]);")
 """Characters that no address contains; a renderer that reads mentions first would find one in them."""

@@ -352,7 +352,7 @@ class SqlApprovalLog:
     def take_reminders(
         self, connection: sa.Connection, reaches: Sequence[str], limit: int
     ) -> Sequence[tuple[Turn, ToolStep]]:
-        """Claim the calls whose approvers are due for a reminder, in conversations with one of the prefixes `reaches`.
+        """Claim the calls that are due for a reminder, in conversations with one of the prefixes `reaches`.
         Each call is claimed by one process only.
         """
         return _claim_due(connection, _due_reminders, _claim_reminder, reaches, limit)

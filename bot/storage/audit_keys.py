@@ -1,4 +1,4 @@
-"""Keys of the audit: each row and each checkpoint has a MAC, whose key is outside the database.
+"""Keys of the audit: each row and each checkpoint has a MAC with a key outside the database.
 
 An `AuditKeys` is one process's key ring. The first key signs, all keys verify. Row MACs and checkpoint MACs have
 different subkeys (HKDF, RFC 5869), so that neither can replace the other.

@@ -259,7 +259,7 @@ class Verification:
     def _check_files(self, files: Sequence[SortedCheckpoints], seal: AuditSeal | None) -> None:
         for file in files:
             if file.lines.mixed and file.lines.path != self._external.expected:
-                continue  # a log, which others write to: only signed checkpoints count
+                continue  # a log, which other programs write to: only checkpoints with a MAC count
             if file.lines.torn:
                 what = (
                     f"{_line_count(len(file.lines.torn))} of {file.lines.path} cannot be read, the first one is line "

@@ -1,4 +1,4 @@
-"""The version of the configuration (servers, policies, profiles), whose row is also its lock.
+"""The version of the configuration (servers, policies, profiles). Its row is also the lock.
 
 Every transaction that changes the configuration bumps the version first, so that later reads stay true until it
 commits. The order of locks is: version, server or profile, their dependent rows, audit.

@@ -299,7 +299,7 @@ class Database(ABC):
 
 
 class HasDatabase(Protocol):
-    """A class whose methods `transaction` and `report` make asynchronous."""
+    """A class with methods that `transaction` and `report` make asynchronous."""
 
     _database: Database
 

@@ -118,7 +118,7 @@ class SqlFaultStore:
 
     @transaction
     def undelivered(self, connection: sa.Connection) -> Sequence[FaultRecord]:
-        """Return the faults whose message does not show their state, oldest first."""
+        """Return the faults with an outdated message, oldest first."""
         return [_record(row) for row in connection.execute(_undelivered).mappings()]
 
     @transaction

@@ -143,7 +143,7 @@ def call_to_cover(step: ToolStep, conversation: ConversationKey) -> CallToCover 
 def use_grants(connection: sa.Connection, turn_id: str, calls: Sequence[ToolStep]) -> Sequence[ToolStep]:
     """Return the calls to store: those covered by a grant are ready and name it.
 
-    A repeated call whose outcome is unknown needs a new approval, regardless of grants.
+    A repeated call with an unknown outcome needs a new approval, regardless of grants.
     """
     if not any(step.status is StepStatus.AWAITING for step in calls):
         return calls

@@ -42,7 +42,7 @@ Position = tuple[str | int, ...]
 _MOST_FIELDS = 50
 _LONGEST_NAME = 100
 _VALUE_ERROR = "value_error"
-"""pydantic's error type for a ValueError of this project, whose message is for users."""
+"""pydantic's error type for a ValueError of this project, with a message for users."""
 _PREFIX = "Value error, "
 _SEPARATORS = re.compile(", | or ")
 """Separators in `'a', 'b' or 'c'`."""

@@ -33,7 +33,7 @@ _EVENT_STREAM = "text/event-stream"
 _PROBE_PATHS = frozenset({"/healthz", "/health", "/readyz", "/metrics"})
 """Paths polled by probes, which are not logged."""
 _DISCONNECTED = 499
-"""Status in the log for a request whose client disconnected; it is never sent."""
+"""Status in the log for a request with a disconnected client; it is never sent."""
 
 _HEADERS = {
     "Cache-Control": "no-store",

@@ -137,7 +137,7 @@ _ERROR = {"application/json": {"schema": {"$ref": _SCHEMA.format(model=ErrorAnsw
 
 
 def api_router(prefix: str = "", *, tags: Iterable[str] = (), dependencies: Sequence[Depends] = ()) -> APIRouter:
-    """Return a router whose routes an application takes over as they are: `include_router` would build and analyze each
+    """Return a router with routes that an application includes as is: `include_router` would build and analyze each
     route a second time.
     """
     return APIRouter(

@@ -147,7 +147,7 @@ class LimitedProtocol(H11Protocol):
 
 
 def connection_factory(limits: ConnectionLimits, proxies: TrustedProxies) -> partial[LimitedProtocol]:
-    """Return the protocol factory of one server, whose connections share one table."""
+    """Return the protocol factory of one server. Its connections share one table."""
     return partial(LimitedProtocol, limits=limits, table=ConnectionTable(limits, proxies))
 
 

@@ -48,7 +48,7 @@ _FORM = re.compile(
     rf"([A-Za-z0-9_-]{{1,64}})\.([-a-z][0-9]{{0,6}})\.([0-9]{{1,9}})\.([0-9a-f]{{8}})\.((?:{_CODE}){{0,1000}})"
 )
 REMEMBERED = 16
-"""Number of latest elicitations of a call whose end is tracked in a cursor."""
+"""Number of latest elicitations of a call that a cursor tracks."""
 _BITS = (1 << REMEMBERED) - 1
 _NUMBERED = re.compile(r"([b-vx-z])([0-9]+)_([0-9]+)")
 """Codes with counts. The other letters are codes of pending calls, whose numbers differ in meaning."""

@@ -160,7 +160,7 @@ def unmatched_rules(rules: Iterable[Rule], tools: Sequence[Tool]) -> list[Rule]:
 
 
 def unknown_servers(rules: Iterable[Rule], servers: Iterable[str]) -> list[Rule]:
-    """Return the rules whose server pattern matches no name."""
+    """Return the rules with a server pattern that matches no name."""
     names = list(servers)
     return [
         rule for rule in rules if not rule.server_id and not any(matches_pattern(name, rule.server) for name in names)

@@ -14,12 +14,12 @@ applies to calls that a rule lets run:
 | adds, changes or deletes, for the world             | runs | asks   | asks      |
 
 *  if anything was read from another server. Questions of other users do not count as read.
-** asks if the server has a tool whose text counts as own: the written text would come back as own.
+** asks if a tool of the server returns text that counts as own: the written text would come back as own.
 
 A tool of an untrusted server without settings counts as one that reads: its effects are unknown, and its server knows
 its own text.
 
-A read whose arguments the author has written out carries nothing that was read: it runs.
+A read with arguments that the author has written carries nothing that was read: it runs.
 
 A call counts as closed if the author has named all its recipients, or if it names none.
 """
@@ -188,7 +188,7 @@ class Taint:
                 return _RETURNS_AS_OWN if self._returns_as_own(tool) else ""
 
     def _returns_as_own(self, tool: Tool) -> bool:
-        """Return True if the server has a reading tool whose text counts as own."""
+        """Return True if the server has a reading tool with text that counts as own."""
         return any(
             other.server_id == tool.server_id and other.read_only and other.words is Words.OWN
             for other in self.offered.tools

@@ -410,7 +410,7 @@ def current_model_name(profile: Profile, model: LanguageModel) -> str:
 
 
 def _excerpt_lengths(record: TurnRecord, level: _DetailLevel) -> Mapping[int, int]:
-    """Return the numbers of the steps whose results are truncated, with the length of each excerpt in characters."""
+    """Return the numbers of the steps with truncated results, with the length of each excerpt in characters."""
     older = older_results(record, 0) if level.older else older_results(record)
     if level.newest:
         return {**dict.fromkeys(large_results(record), HEAD), **dict.fromkeys(older, SHORT_HEAD)}

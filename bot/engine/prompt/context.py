@@ -108,7 +108,7 @@ def _prefix(offered: ToolSet, context: PromptContext) -> list[Message]:
 
 
 def older_results(record: TurnRecord, room: int = WHOLE_CHARACTERS) -> frozenset[int]:
-    """Return the steps of older rounds whose large results exceed `room` characters, counted from the newest."""
+    """Return the steps of older rounds with large results that exceed `room` characters, counted from the newest."""
     newest = max((reply.n for reply in record.replies), default=0)
     results = set()
     for step in reversed(record.calls):

@@ -499,7 +499,7 @@ class HistoryPrompt:
         self._stored = replace(self._stored, summary=summary)
 
     def _results(self, turns: Iterable[TurnRecord]) -> list[tuple[int, ToolStep]]:
-        """Return the calls whose results the prompt holds, with the sequence numbers of their turns."""
+        """Return the calls with results in the prompt, with the sequence numbers of their turns."""
         replay = self._memory.replay
         return [
             (record.turn.seq, step)

@@ -58,7 +58,7 @@ READ_RESULT = "countersign__read_result"
 Address = tuple[int, int]
 """Location of a result: the turn's number in the conversation, and the step."""
 ANSWERED = frozenset({StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN})
-"""Statuses whose result may hold text from a server."""
+"""Statuses with results that may hold text from a server."""
 _NO_IMAGES: Mapping[str, bytes] = MappingProxyType({})
 
 

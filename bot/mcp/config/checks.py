@@ -65,7 +65,7 @@ def resolve_launch(config: ServerConfig, templates: Templates) -> ServerConfig:
 
 
 def check_launch(process: StdioTransport, launch: TemplateLaunch, templates: Templates) -> None:
-    """Check that the process is what the template starts now, without reading the disk. Raises InvalidDefinition."""
+    """Check that the template starts this process now, without reading the disk. Raises InvalidDefinition."""
     template = _template(launch, templates)
     filled = _fill_template(template, launch)
     if (filled.command, filled.args, filled.cwd) != (process.command, process.args, process.cwd) or any(

@@ -39,7 +39,7 @@ _TAKES_VALUE = frozenset(
 
 
 def unpinned_package(command: str, args: Sequence[str]) -> str:
-    """Return the package whose version is not fixed; empty if there is none."""
+    """Return the package without a fixed version; empty if there is none."""
     program = PurePosixPath(command).name
     arguments = list(args)
     if program == "uv" and arguments[:2] == ["tool", "run"]:

@@ -42,7 +42,7 @@ class AuthServerClient:
         self._client = client
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the whole response, whatever its status. Raises ServerTrouble."""
+        """Return the whole response, of any status. Raises ServerTrouble."""
         host = request.url.host
         request.headers.update(self._client.headers)
         try:
@@ -68,7 +68,7 @@ class AuthServerClient:
                     raise httpx2.ReadError(f"its answer is larger than {_LARGEST // 1024} KiB")
         finally:
             await answer.aclose()
-        # JSON is UTF-8 whatever its header says. Python also has codecs such as `zlib`, which a header must not choose.
+        # JSON is UTF-8 regardless of the header. Python also has codecs such as `zlib`, which a header must not choose.
         headers = [(name, value) for name, value in answer.headers.multi_items() if name.lower() != "content-type"]
         return httpx2.Response(answer.status_code, headers=headers, content=bytes(body), request=request)
 

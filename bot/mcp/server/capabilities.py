@@ -185,7 +185,7 @@ class CapabilityFetcher:
         return apply_definition(offered, self.config)
 
     def _schema(self, schema: dict[str, Any]) -> Any:
-        """Return a schema whose texts have no invisible characters."""
+        """Return a schema without invisible characters in its texts."""
         return clean_schema(schema, self.clean)
 
     def clean(self, text: str | None) -> str:

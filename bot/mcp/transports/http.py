@@ -30,7 +30,7 @@ Node); a request sent at that moment would have an unknown outcome.
 """
 _LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEPT_SECONDS)
 _QUOTING = (httpx2.ProtocolError, httpx2.ProxyError)
-"""Errors whose text may quote the server."""
+"""Errors with text that may quote the server."""
 _NEVER_SENT = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,

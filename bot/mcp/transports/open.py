@@ -148,7 +148,7 @@ def _tool(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _object_schema(given: Any) -> dict[str, Any]:
-    """Return a schema whose root is valid in every protocol version. The rest is unchanged."""
+    """Return a schema with a root that is valid in every protocol version. The rest is unchanged."""
     if not isinstance(given, dict):
         return dict(_ANY_OBJECT)
     schema: dict[str, Any] = {**given, "type": "object"}

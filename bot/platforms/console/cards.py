@@ -94,7 +94,7 @@ class ApprovalPrompt:
     blocks: tuple[Block, ...] = ()
     """The call as it is shown."""
     guarded: bool = False
-    """True if a part looks like a secret: only a user who has seen the whole call can approve it."""
+    """True if a part looks like a secret, so that the whole call must be opened before an approval."""
 
     @property
     def key(self) -> Key:

@@ -179,7 +179,7 @@ class ConsoleSurface:
         result = (
             f"could not be saved: {single_line(file.problem, 200)}" if file.problem else f"is in {file.message.ref}"
         )
-        with suppress(OSError):  # nobody can see it, which the next drawing finds out
+        with suppress(OSError):  # the terminal is gone, which the next output detects
             self._drawing.notice(f"{file.name} {result}")
 
     def _draw(self, view: TurnView, *, ours: bool) -> None:
@@ -188,7 +188,7 @@ class ConsoleSurface:
         elif not self._tracker.from_another_window(view):
             conversation = single_line(view.turn.conversation.thread, 60)
             self._drawing.append_foreign(view, f"While you were away (conversation {conversation}): {_question(view)}")
-        elif view.turn.status.ended:  # until then that window shows it, and asks what there is to be decided
+        elif view.turn.status.ended:  # until then the other window shows it, and asks for decisions
             self._drawing.append_foreign(view, f"From another window: {_question(view)}")
 
     def _draw_own(self, view: TurnView) -> None:

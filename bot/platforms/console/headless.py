@@ -308,13 +308,13 @@ class HeadlessChat:
             if call.own or not self._tracker.shared:
                 await self._approver.deny_rest(call.step, await await_ready(self._engine))
             else:
-                # Its person may sit at another terminal at this moment: what the rule leaves open is theirs to say.
+                # The user may be at another terminal, and decides there about calls without a rule.
                 await self._approver.apply_rule(call.step, await await_ready(self._engine))
 
     async def _answer_alone(self) -> None:
         while True:
             elicitation = await self._tracker.pending_elicitations.get()
-            # What is asked of somebody at another terminal is theirs to answer.
+            # A user at another terminal answers there.
             if elicitation.own or not self._tracker.shared:
                 await self._responder.respond(elicitation, await await_ready(self._engine))
 

@@ -241,7 +241,7 @@ class InteractiveChat:
         """Handle Escape or Ctrl-D in a form."""
         self._runner.form_prompt.withdraw()
 
-    # What happens beside the keys
+    # Events besides keys
 
     async def _run_lines(self, opening: Awaitable[StartState]) -> None:
         try:
@@ -271,7 +271,7 @@ class InteractiveChat:
             self._transcript.append_own(view)
             self._tracker.record(view)
             await self._follow(view.turn.id)
-        if self._lines.empty():  # else a line was sent before anybody knew of these turns, and it runs now
+        if self._lines.empty():  # otherwise a line was sent before these turns were loaded, and its turn runs now
             self._next()
 
     async def _run_line(self, text: str) -> None:

@@ -418,7 +418,7 @@ class TranscriptView:
         words = "Stopping…" if self.stopping else self._activity_text()
         if not words:
             return ""
-        # One line, however long the words are: what can be done stands behind as much of them as fits before it.
+        # One line: the actions stay, and the text before them is truncated to fit.
         room, way_out = width - 4, self._theme.own(self._stop_hint())
         text = self._theme.own(safe_lines(single_line(words, width)))
         if way_out:

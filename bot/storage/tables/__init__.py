@@ -11,8 +11,8 @@ conversations 1-n turns 1-n steps 1-1 approvals 1-n decisions
 grants            permissions for later calls
 jobs              scheduled jobs, each run by one process
 leases            exclusive leases of processes
-quotas            rate limits shared by all processes; a row whose time is over has no effect
-faults 1-n fault_reports   faults that operators are told of, and who reports them
+quotas            rate limits shared by all processes; an expired row has no effect
+faults 1-n fault_reports   reported faults, and their reporters
 api_tokens        tokens of the HTTP API, as hashes
 one_time_links    links to enter one secret, for one user; tokens as hashes
 sign_ins          OAuth sign-ins by server and user, encrypted

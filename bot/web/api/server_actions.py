@@ -308,7 +308,7 @@ class DefinitionDiff(ResponseModel):
 
 
 class WaitingTool(ResponseModel):
-    """A tool whose definition is not approved."""
+    """A tool without an approved definition."""
 
     name: str
     review: str = Field(description="`new`, `changed` or `flagged`.")
