@@ -158,11 +158,17 @@ class ShardLeases:
             self._tasks[shard] = asyncio.create_task(_run(lease, shard, work), name=f"{self._platform}: {shard}")
 
     async def _stop(self, shards: Collection[Shard]) -> None:
-        stopping = {shard: self._tasks.pop(shard) for shard in list(shards)}
-        for shard, task in stopping.items():
-            del self._waiting[shard]
-            task.cancel()
-        await asyncio.gather(*stopping.values(), return_exceptions=True)
+        running = {shard: task for shard in shards if not (task := self._tasks[shard]).done()}
+        for task in running.values():
+            if not task.cancelling():  # a second cancellation would end the release of the lease
+                task.cancel()
+        if running:
+            await asyncio.wait(running.values())
+        for shard, task in running.items():
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.warning("%s: %s failed while it was stopped: %s", self._platform, shard, error)
+        for shard in list(shards):
+            del self._tasks[shard], self._waiting[shard]
 
     async def _leave(self) -> None:
         """Release the lease that says that this process is there, and the number of shards with the last process."""
