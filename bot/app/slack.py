@@ -128,6 +128,7 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
         runtime.turn_log.get_approval,
         builder.home,
         services.stores.archive.active_conversations,
+        prompts=lambda conversation: services.rules.rules(conversation).profile.prompts,
     )
     return records
 

@@ -57,10 +57,12 @@ from bot.errors import Conflict
 
 EVERY_SERVER = "*"
 LONGEST_NAME, LONGEST_PERSONA = 100, 4000
+MOST_PROMPTS, LONGEST_PROMPT = 4, 300
 _PRINCIPAL = re.compile(r"[a-z][a-z-]{0,40}:[^\s,]{1,200}")
 _MODEL = re.compile(r"[a-z][a-z0-9_-]{0,40}(?::[^\s]{1,200})?")
 _INSTEAD = (
-    "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask --approver PLATFORM:ID"
+    "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask --approver PLATFORM:ID "
+    "--prompt TEXT"
 )
 _FIRST = (
     Field("name", "Name", required=True, longest=LONGEST_NAME),
@@ -72,6 +74,7 @@ _FIRST = (
 _SECOND = (
     Field("policies", "Policies", FieldKind.LINES, "SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
     Field("approvers", "Approvers", FieldKind.LINES, "slack:U1 or slack-group:S1, one a line; empty for the settings'"),
+    Field("prompts", "Suggested prompts", FieldKind.LINES, f"in Slack's pane; one a line, up to {MOST_PROMPTS}"),
 )
 STEPS = (_FIRST, _SECOND)
 
@@ -91,6 +94,7 @@ SET = Verb(
         Parameter("tool", "a tool it may use, alone of its server", _OPTION, repeated=True, metavar="SERVER.TOOL"),
         Parameter("policy", "what holds where it does", _OPTION, repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"),
         Parameter("approver", "who approves where it holds", _OPTION, repeated=True, metavar="PLATFORM:ID"),
+        Parameter("prompt", "what Slack's pane suggests to ask", _OPTION, repeated=True, metavar="TEXT"),
         Parameter("rename", "another name for it", _OPTION, metavar="NEW"),
     ),
     aliases=("add", "create", "edit", "new"),
@@ -204,6 +208,7 @@ def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[s
         "tools": "\n".join(tools),
         "policies": "\n".join(policies),
         "approvers": "\n".join(sorted(profile.approvers)),
+        "prompts": "\n".join(profile.prompts),
     }
 
 
@@ -222,6 +227,7 @@ def parse_profile(
         "tools": lambda text: {"tools": reader.tools(text)},
         "policies": lambda text: {"policies": reader.policies(text)},
         "approvers": lambda text: {"approvers": _approvers(text)},
+        "prompts": lambda text: {"prompts": _prompts(text)},
     }
     changes: dict[str, object] = {}
     errors: dict[str, str] = {}
@@ -372,6 +378,13 @@ def _approvers(text: str) -> frozenset[str]:
     return approvers
 
 
+def _prompts(text: str) -> tuple[str, ...]:
+    prompts = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if len(prompts) > MOST_PROMPTS or any(len(prompt) > LONGEST_PROMPT for prompt in prompts):
+        raise ValueError(f"At most {MOST_PROMPTS} lines of {LONGEST_PROMPT} characters.")
+    return prompts
+
+
 # -------------------- verbs
 
 
@@ -440,6 +453,7 @@ class Profiles:
             ("tools", values["tools"].replace("\n", ", ")),
             ("policies", values["policies"].replace("\n", ", ")),
             ("approvers", values["approvers"].replace("\n", ", ")),
+            ("prompts", values["prompts"]),
             ("for", "every workspace" if profile.workspace == EVERYWHERE else "this workspace"),
             ("changed", f"{when} by {profile.updated_by}" if profile.updated_by else ""),
             ("version", str(profile.version)),
@@ -611,7 +625,8 @@ def profile_command(
 
 def _given_fields(arguments: Arguments) -> dict[str, str]:
     fields = {name: arguments.one(name) for name in ("persona", "model") if arguments.given(name)}
-    for option, field in (("server", "servers"), ("tool", "tools"), ("policy", "policies"), ("approver", "approvers")):
+    lists = {"server": "servers", "tool": "tools", "policy": "policies", "approver": "approvers", "prompt": "prompts"}
+    for option, field in lists.items():
         if arguments.given(option):
             fields[field] = "\n".join(arguments.many(option))
     if arguments.given("rename"):

@@ -17,7 +17,7 @@ class Profile:
 
     `servers` are ids; None enables every server. `tools` restricts a server with an entry, by id, to the named tools.
     `model` is `provider:name`, empty for the bot's default. `approvers` are principals and roles; empty means those of
-    the settings. `policies` are rules that apply where the profile does.
+    the settings. `policies` are rules that apply where the profile does. `prompts` are suggested to users.
     """
 
     id: str
@@ -29,6 +29,7 @@ class Profile:
     tools: Mapping[str, frozenset[str]] = field(default_factory=dict)
     policies: tuple[Rule, ...] = ()
     approvers: frozenset[str] = frozenset()
+    prompts: tuple[str, ...] = ()
     version: int = 0
     updated_at: float = 0.0
     updated_by: str = ""

@@ -428,13 +428,18 @@ async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_what_w
     assert isinstance(again, Form)
     second = await held.submit(again, {"servers": "jira", "model": "openai:gpt", "tools": "jira.create_issue"})
     assert isinstance(second, Form)
-    reply = await held.submit(second, {"policies": "jira.create_issue=deny", "approvers": "slack:U1, slack-group:S1"})
+    terms = {"policies": "jira.create_issue=deny", "approvers": "slack:U1, slack-group:S1"}
+    many = await held.submit(second, {**terms, "prompts": "\n".join("12345")})
+    assert errors(many).keys() == {"prompts"}
+    assert isinstance(many, Form)
+    reply = await held.submit(many, {**terms, "prompts": "Why is CI red?\n\n What, and by whom? "})
     assert isinstance(reply, Reply)
     [profile] = held.profiles.kept.values()
     jira = config_of(held, "jira").id
     assert profile.servers == frozenset({jira})
     assert profile.tools == {jira: frozenset({"create_issue"})}
     assert profile.approvers == frozenset({"slack:U1", "slack-group:S1"})
+    assert profile.prompts == ("Why is CI red?", "What, and by whom?")
     assert [(rule.server_id, rule.tool, rule.policy) for rule in profile.policies] == [
         (jira, "create_issue", ApprovalPolicy.ALWAYS_DENY)
     ]

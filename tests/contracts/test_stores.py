@@ -877,6 +877,7 @@ CLERK = Profile(
         ),
     ),
     approvers=frozenset({"test:ben"}),
+    prompts=("Why is CI red?", "What was deployed today, and by whom?"),
 )
 
 

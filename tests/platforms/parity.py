@@ -222,6 +222,11 @@ FEATURES = (
         terminal=ALONE,
         tests=("test_one_user_has_only_so_many_requests_under_way_and_keeps_nobody_waiting",),
     ),
+    Feature(
+        "Suggested prompts, set in the profile",
+        discord="Discord has no place for them",
+        terminal="it has no place for them",
+    ),
     Feature("Home: what waits for me, what I asked, servers", discord="Discord has no home tab", terminal="`/mcp`"),
 )
 HEAD = "| feature | Slack | Discord | terminal |\n|---|---|---|---|"

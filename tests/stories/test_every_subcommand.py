@@ -105,7 +105,7 @@ PROFILING = (
     Fill("Model"),
     Fill("Servers", holds="*", open=True),
     Fill("Servers"),
-    *keep("Tools", "Policies", "Approvers"),
+    *keep("Tools", "Policies", "Approvers", "Suggested prompts"),
 )
 HIDDEN = (Fill("Secret", SECOND, hidden=True),)
 

@@ -16,16 +16,18 @@ from bot.platforms.slack.web_api import WebApi
 class SlackLookups(Lookups):
     """Lookups outside the engine. `build_home` returns the content of a user's Home tab; it may be missing. `engaged`
     returns conversations by key prefix with activity in the last seconds, latest first, up to a limit; it may be
-    missing.
+    missing. `prompts` returns those that are suggested in a conversation; it may be missing.
     """
 
     build_home: Callable[[Member], Awaitable[Home]] | None = None
     engaged: Callable[[str, float, int], Awaitable[Sequence[ConversationKey]]] | None = None
+    prompts: Callable[[ConversationKey], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformContext(ChatContext):
     """Slack on one side, the engine and the commands on the other."""
 
+    records: SlackLookups
     api: WebApi
     people: UserDirectory

@@ -36,8 +36,8 @@ SCOPES = (
     Scope(
         "assistant:write",
         "the Messages tab has no agent view, no titles and suggestions, and Slack's own Stop button is missing",
-        ("agents.sessions.setStatus", "agents.sessions.rename"),
-        events=("agent_session_stopped",),
+        ("agents.sessions.setStatus", "agents.sessions.rename", "assistant.threads.setSuggestedPrompts"),
+        events=("agent_session_stopped", "app_context_changed"),
     ),
     Scope(
         "chat:write",
@@ -85,7 +85,7 @@ SCOPES = (
     Scope(
         "files:write",
         "images and files of tools cannot be shown",
-        ("files.getUploadURLExternal", "files.completeUploadExternal"),
+        ("files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"),
     ),
     Scope(
         "reactions:write",

@@ -55,6 +55,7 @@ from bot.platforms.slack.responders import (
     send_private,
     text_message,
 )
+from bot.platforms.slack.suggested_prompts import SuggestedPrompts, opened_pane
 from bot.platforms.slack.users import resolve_mentions, resolve_reply_mentions
 from bot.platforms.slack.web_api import WebApi
 from bot.rendering.text_safety import single_line
@@ -157,6 +158,7 @@ class SlackInteractions:
     def __init__(self, platform: PlatformContext, tabs: HomeRefresher) -> None:
         self._platform = platform
         self._tabs = tabs
+        self._prompts = SuggestedPrompts(platform.api, platform.people, platform.audience, platform.records.prompts)
         self._handler = InteractionHandler(
             platform,
             platform=PLATFORM,
@@ -201,6 +203,8 @@ class SlackInteractions:
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Handle an event other than a message."""
         user = str(event.get("user") or "")
+        if (pane := opened_pane(event)) is not None:
+            self._platform.background_tasks.start_for(pane.user, self._prompts.show(pane), "slack: prompts")
         match event.get("type"):
             case "app_home_opened" if event.get("tab") == "home" and user:
                 self._platform.background_tasks.start_for(

@@ -155,6 +155,7 @@ REMEMBERED_CHANNELS = 1000
 
 _A_MINUTE: Mapping[str, int] = {
     "assistant.threads.setStatus": 100,
+    "assistant.threads.setSuggestedPrompts": 100,
     "auth.test": 100,
     "chat.appendStream": 100,
     "chat.delete": 50,

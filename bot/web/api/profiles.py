@@ -41,6 +41,7 @@ class AgentBody(RequestModel):
     model: str | None = None
     policies: list[str] | None = Field(default=None, description="`SERVER=ask`, `SERVER.TOOL=deny`, or a rule as JSON.")
     approvers: list[str] | None = None
+    prompts: list[str] | None = Field(default=None, description="What Slack's pane suggests to ask, up to four.")
     version: int | None = Field(default=None, ge=0)
 
 
@@ -55,6 +56,7 @@ class AgentAnswer(ResponseModel):
     model: str
     policies: list[str]
     approvers: list[str]
+    prompts: list[str]
     workspace: str | None = Field(description="Whose it is; null for every workspace's.")
     bound_to: list[str] = Field(description="Where it holds: `slack:T1`, `slack:T1:C1`.")
     version: int
@@ -180,6 +182,7 @@ def _fields(body: AgentBody) -> dict[str, str]:
         "tools": body.tools,
         "policies": body.policies,
         "approvers": body.approvers,
+        "prompts": body.prompts,
     }
     texts = {"name": body.name, "persona": body.persona, "model": body.model}
     return {
@@ -201,6 +204,7 @@ def _answer(
         model=profile.model,
         policies=values["policies"].splitlines(),
         approvers=sorted(profile.approvers),
+        prompts=list(profile.prompts),
         workspace=profile.workspace or None,
         bound_to=sorted(places.get(profile.id, [])),
         version=profile.version,

@@ -172,6 +172,12 @@ class FakeSlack(Factories):
         }
         events.tell(self.world, workspace, "subteam_members_changed", event)
 
+    def change_context(self, user: User) -> None:
+        """Look at something else while the app's pane is open."""
+        workspace = self.world.workspaces[user.team.id]
+        event: Json = {"type": "app_context_changed", "user": user.id, "event_ts": workspace.new_ts()}
+        events.tell(self.world, workspace, "app_context_changed", event)
+
     def stop(self, user: User, channel: Channel, thread_ts: str) -> None:
         """Press Slack's own Stop button of a session. Slack ends the streams in the thread itself.
 

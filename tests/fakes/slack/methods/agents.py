@@ -49,8 +49,10 @@ PROMPT = ("channel_id", "thread_ts", "title", "prompts")
 
 @method("assistant.threads.setSuggestedPrompts", "tier4", PROMPT, "assistant:write")
 def set_suggested_prompts(caller: Caller, args: Arguments) -> Json:
-    """Offer up to four prompts."""
+    """Offer up to four prompts: in a thread, or under agent view in the whole direct conversation."""
     channel = existing_place(caller, args, "channel_id")
+    if not caller.world.app.agent:
+        args.needed("thread_ts")
     prompts = args.rows("prompts", "invalid_arguments") or []
     if not prompts or len(prompts) > PROMPTS or not all(p.get("title") and p.get("message") for p in prompts):
         raise invalid_arguments(f"between 1 and {PROMPTS} prompts with title and message [json-pointer:/prompts]")
