@@ -72,16 +72,16 @@ class ShardLeases:
         self._seconds = seconds
         self._recommended = recommended
         self._has_ended = has_ended
-        self._place = ""
+        self._presence = ""
         self._count = ""
         self._is_alone = False
-        self._waiting: dict[Shard, ListenerLease] = {}
+        self._shard_leases: dict[Shard, ListenerLease] = {}
         self._tasks: dict[Shard, asyncio.Task[None]] = {}
 
     @property
     def is_standby(self) -> bool:
         """True while other processes have the leases of all shards that this one would receive."""
-        return bool(self._waiting) and all(lease.is_standby for lease in self._waiting.values())
+        return bool(self._shard_leases) and all(lease.is_standby for lease in self._shard_leases.values())
 
     async def run_while_held(self, work: Callable[[Shard], Awaitable[None]]) -> None:
         """Run the work of each shard while its lease is held, until cancelled. Return when the work of a shard ends;
@@ -104,7 +104,7 @@ class ShardLeases:
         held = await self._leases.find_holders(self._name)
         await self._announce(held)
         shards = await self._agree_on_count(held)
-        present = {holder for name, holder in held.items() if name.startswith(self._place_name(""))}
+        present = {holder for name, holder in held.items() if name.startswith(self._presence_name(""))}
         others = {holder for holder in present - {self._holder} if not self._has_ended(holder)}
         self._is_alone = not others
         numbers = {number: held[name] for number in range(shards) if (name := self._lease_name(number)) in held}
@@ -113,12 +113,12 @@ class ShardLeases:
 
     async def _announce(self, held: Mapping[str, str]) -> None:
         """Hold a lease that says that this process is there: the first free one, so that their number is limited."""
-        if self._place and await self._acquire(self._place, self._holder):
+        if self._presence and await self._acquire(self._presence, self._holder):
             return
-        free = (name for number in count() if (name := self._place_name(str(number))) not in held)
-        self._place = next(free)
-        while not await self._acquire(self._place, self._holder):
-            self._place = next(free)
+        free = (name for number in count() if (name := self._presence_name(str(number))) not in held)
+        self._presence = next(free)
+        while not await self._acquire(self._presence, self._holder):
+            self._presence = next(free)
 
     async def _agree_on_count(self, held: Mapping[str, str]) -> int:
         """Return the number of shards, which is the holder of a lease that all processes renew."""
@@ -154,7 +154,7 @@ class ShardLeases:
                 seconds=self._seconds,
                 has_ended=self._has_ended,
             )
-            self._waiting[shard] = lease
+            self._shard_leases[shard] = lease
             self._tasks[shard] = asyncio.create_task(_run(lease, shard, work), name=f"{self._platform}: {shard}")
 
     async def _stop(self, shards: Collection[Shard]) -> None:
@@ -168,14 +168,14 @@ class ShardLeases:
             if not task.cancelled() and (error := task.exception()) is not None:
                 log.warning("%s: %s failed while it was stopped: %s", self._platform, shard, error)
         for shard in list(shards):
-            del self._tasks[shard], self._waiting[shard]
+            del self._tasks[shard], self._shard_leases[shard]
 
     async def _leave(self) -> None:
         """Release the lease that says that this process is there, and the number of shards with the last process."""
         try:
             async with asyncio.timeout(self._seconds / 3):
-                if self._place:
-                    await self._leases.release(self._place, self._holder)
+                if self._presence:
+                    await self._leases.release(self._presence, self._holder)
                 if self._is_alone:
                     await self._leases.release(self._count_name, self._count)
         except (CountersignError, TimeoutError) as error:
@@ -188,8 +188,8 @@ class ShardLeases:
     def _lease_name(self, number: int) -> str:
         return f"{self._name}:{number}" if number else self._name
 
-    def _place_name(self, place: str) -> str:
-        return f"{self._name}:process:{place}"
+    def _presence_name(self, number: str) -> str:
+        return f"{self._name}:process:{number}"
 
 
 async def _run(lease: ListenerLease, shard: Shard, work: Callable[[Shard], Awaitable[None]]) -> None:
