@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.approvals import Approval, ApprovalNotFound, Decided, Decision, DecisionType
+from bot.domain.approvals import Approval, ApprovalNotFound, Decided, Decision, DecisionType, Portion
 from bot.domain.completions import StopReason
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant
@@ -221,6 +221,15 @@ async def test_a_click_on_a_card_whose_conversation_is_deleted_meanwhile_settles
     click = harness.log.decide(Decision("card-1", 1, DecisionType.APPROVE, ANA))
     deleted, settled = await overlapping(harness, deleting, "insert into audit", click)
     assert (deleted, settled) == (True, ApprovalNotFound())
+
+
+async def test_a_call_that_is_opened_twice_at_once_is_opened_once(harness: PostgresHarness) -> None:
+    await asking(harness)
+    page = Portion(1, 2)
+    views = [harness.log.record_view("card-1", 1, page, BEN), harness.log.record_view("card-1", 1, page, BEN)]
+    assert await overlapping(harness, views[0], "insert into approval_views", views[1]) == (True, True)
+    entries = await harness.database.run(audit_rows)
+    assert [entry["kind"] for entry in entries].count("opened") == 1
 
 
 async def test_two_messages_at_once_know_which_of_them_waits(harness: PostgresHarness) -> None:
