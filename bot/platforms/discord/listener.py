@@ -106,7 +106,7 @@ class DiscordListener:
             self._leases,
             f"discord-gateway:{identity.app}",
             self._holder,
-            "receiving from Discord",
+            "Discord",
             seconds=self._lease_seconds,
             has_ended=self._has_ended,
             recommended=recommended,
