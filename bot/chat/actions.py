@@ -96,6 +96,13 @@ class SendFeedback:
 
 
 @dataclass(frozen=True, slots=True)
+class AskAgain:
+    """Ask the edited text of a turn's message, in place of that turn."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunCommand:
     """Run a command: its words, the name first."""
 
@@ -138,6 +145,7 @@ Action = (
     | StopTurnAction
     | ContinueTurnAction
     | SendFeedback
+    | AskAgain
     | RunCommand
     | RunCommandInNewReply
     | OpenConfirmation
@@ -173,7 +181,7 @@ def encode(action: Action) -> str:  # noqa: C901 - one case for each kind of act
             content = approval_id
         case CheckCallAction(turn_id, n) | RunAgainAction(turn_id, n):
             content = f"{turn_id}:{n}"
-        case StopTurnAction(turn_id) | ContinueTurnAction(turn_id):
+        case StopTurnAction(turn_id) | ContinueTurnAction(turn_id) | AskAgain(turn_id):
             content = turn_id
         case SendFeedback(turn_id, opinion):
             content = f"{turn_id}:{opinion}"
@@ -278,6 +286,7 @@ _KINDS: Mapping[type[Action], str] = {
     StopTurnAction: "stop",
     ContinueTurnAction: "continue",
     SendFeedback: "rate",
+    AskAgain: "edited",
     RunCommand: "run",
     RunCommandInNewReply: "beside",
     OpenConfirmation: "confirm",
@@ -296,6 +305,7 @@ _DECODERS: Mapping[str, Callable[[str], Action]] = {
     "stop": lambda content: StopTurnAction(*_fields(content, 1)),
     "continue": lambda content: ContinueTurnAction(*_fields(content, 1)),
     "rate": _decode_feedback,
+    "edited": lambda content: AskAgain(*_fields(content, 1)),
     "run": lambda content: RunCommand(_decode_words(content)),
     "beside": lambda content: RunCommandInNewReply(_decode_words(content)),
     "confirm": _decode_confirmation,

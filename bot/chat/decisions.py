@@ -6,12 +6,12 @@ alone, empty if the button took effect.
 
 from __future__ import annotations
 
-from bot.chat.actions import ApprovalRef, FeedbackValue, SendFeedback
+from bot.chat.actions import ApprovalRef, AskAgain, FeedbackValue, SendFeedback
 from bot.chat.context import Lookups
 from bot.chat.rejection_messages import BUTTON_EXPIRED, rejection_message
 from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.turns import StepStatus, ToolStep
+from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.errors import NotFound, QueueFull
 from bot.ports import EngineApi
 from bot.rendering.approval_card import approval_card, parse_grant_option
@@ -22,22 +22,30 @@ THANKS = "Thank you, noted."
 IN_HAND = "That is in hand already."
 
 
-async def run_turn_action(engine: EngineApi, offer: Offer, by: Author) -> str:
+async def run_turn_action(engine: EngineApi, offer: Offer | AskAgain, by: Author) -> str:
     """Run the offered action. Return the text for the user, empty if the action counted."""
     try:
-        match offer:
-            case CheckCallAction(turn_id, n):
-                return IN_HAND if (await engine.check_outcome(turn_id, n, by)).redelivery else ""
-            case RunAgainAction(turn_id, n):
-                return IN_HAND if (await engine.run_again(turn_id, n, by)).redelivery else ""
-            case ContinueTurnAction(turn_id):
-                return IN_HAND if (await engine.continue_turn(turn_id, by)).redelivery else ""
-            case StopTurnAction(turn_id):
-                return "" if await engine.stop(turn_id, by) else ENDED
+        if isinstance(offer, StopTurnAction):
+            return "" if await engine.stop(offer.turn_id, by) else ENDED
+        return IN_HAND if (await _start_again(engine, offer, by)).redelivery else ""
     except NotFound as error:
         return str(error)
     except QueueFull as error:
         return error.user_message
+
+
+async def _start_again(
+    engine: EngineApi, offer: CheckCallAction | RunAgainAction | ContinueTurnAction | AskAgain, by: Author
+) -> Receipt:
+    match offer:
+        case CheckCallAction(turn_id, n):
+            return await engine.check_outcome(turn_id, n, by)
+        case RunAgainAction(turn_id, n):
+            return await engine.run_again(turn_id, n, by)
+        case ContinueTurnAction(turn_id):
+            return await engine.continue_turn(turn_id, by)
+        case AskAgain(turn_id):
+            return await engine.ask_again(turn_id, by)
 
 
 async def save_feedback(records: Lookups, rated: SendFeedback, by: Author) -> str:

@@ -18,6 +18,7 @@ from bot.chat.actions import (
     ApprovalRef,
     Approve,
     ApproveWithGrant,
+    AskAgain,
     ConfirmApproval,
     Edit,
     OpenConfirmation,
@@ -77,7 +78,7 @@ ELSEWHERE = "That belongs to another server or workspace."
 ModalAction = OpenDenyForm | OpenConfirmation | OpenForm
 """An action that opens a form, and that its submission is about."""
 CommandAction = RunCommand | RunCommandInNewReply | Edit
-TurnAction = SendFeedback | CheckCallAction | RunAgainAction | StopTurnAction | ContinueTurnAction
+TurnAction = SendFeedback | AskAgain | CheckCallAction | RunAgainAction | StopTurnAction | ContinueTurnAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,14 @@ class InteractionHandler:
                 await self._grant(card, offer, interaction)
             case ViewCall() | ViewPendingCall():
                 await self._show_call(action, interaction)
-            case SendFeedback() | CheckCallAction() | RunAgainAction() | StopTurnAction() | ContinueTurnAction():
+            case (
+                SendFeedback()
+                | AskAgain()
+                | CheckCallAction()
+                | RunAgainAction()
+                | StopTurnAction()
+                | ContinueTurnAction()
+            ):
                 await self._act_on_turn(action, interaction)
 
     async def _run_command_of(

@@ -18,10 +18,13 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from time import time
 from typing import Any, Generic, Protocol, TypeVar
 
+from bot.chat.actions import AskAgain
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.context import ChatContext
+from bot.chat.message_model import Button, Buttons, ButtonStyle, Message, Paragraph, Text
 from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
 from bot.chat.thread_context import (
     UNREAD,
@@ -33,6 +36,7 @@ from bot.chat.thread_context import (
     prepend_title,
 )
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member
+from bot.domain.turns import EditEffect
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
 from bot.ports import Commands
 
@@ -44,6 +48,10 @@ NOTHING_SAID = "What can I do for you? Mention me together with your question."
 WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
 FORWARDED = "(forwarded a message)"
 FORWARDED_LABEL = "(forwarded)"
+EDITED = "You have edited this question. The answer is about its earlier text."
+ASK_AGAIN = "Ask again with this"
+LATEST_QUESTION_SECONDS = 86_400.0
+"""Age of a message that becomes a question by an edit."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 PATIENCE_SECONDS = 900.0
 """Seconds that storing a message is retried on a platform that does not deliver it again."""
@@ -166,6 +174,9 @@ class MessagePlatform(Protocol[M_contra]):
 
     async def notify_author(self, message: M_contra, text: str) -> None:
         """Show a notice to the author alone, if they can be reached."""
+
+    async def show_to_author(self, message: M_contra, conversation: ConversationKey, shown: Message) -> None:
+        """Show a message to the author alone, if they can be reached. Its buttons act in the conversation."""
 
     async def post_hint(self, message: M_contra, text: str) -> None:
         """Show a hint to the author, below the message if possible."""
@@ -296,6 +307,41 @@ class MessageHandler(Generic[M]):
             log.warning("missed message %s not processed: %s", message.id, error)
         except Exception:
             log.exception("missed message %s not processed", message.id)
+
+    async def handle_edit(self, message: M) -> None:
+        """Handle a message as its author has edited it. A message without a turn is a question now if it addresses the
+        bot; no command is run. The author of a question that is being answered is offered to ask the new text. If the
+        platform redelivers, raise CountersignError if the edit has to come again.
+        """
+        if not message.addresses_bot and not message.in_thread:
+            return
+        if self._facts.redelivers:
+            await self._edit(message)
+        else:
+            self._storing.start_for(message.user, self._edit(message), f"{self._facts.name}: edit of {message.id}")
+
+    async def _edit(self, message: M) -> None:
+        async with self._locks.acquire(message.thread_key):
+            location = await self._platform.locate(message)
+            author = None if location is None else await self._platform.find_author(message, location.conversation)
+            if location is None or author is None or self._audience.rejection(author):
+                return
+            (read,) = await self._platform.resolve_names([ThreadMessage(message.id, message.user, "", message.text)])
+            if not read.text:
+                return
+            edited = await self._engine.edit_question(message.keys, read.text, author.author)
+            if edited is None:
+                if message.addresses_bot and time() - message.sent_at < LATEST_QUESTION_SECONDS:
+                    await self._ask_edited(message, location, author, read.text)
+            elif edited.effect is EditEffect.STORED:
+                shown = ask_again_message(edited.turn_id)
+                showing = self._platform.show_to_author(message, edited.conversation, shown)
+                self._background_tasks.start_for(message.user, showing, f"{self._facts.name}: edited question")
+
+    async def _ask_edited(self, message: M, location: Location, author: Member, text: str) -> None:
+        if not parse_command(text, self._commands, location.conversation):
+            await self._follow(message, location)
+            await self._start_turn(message, location, author, text)
 
     async def close(self) -> None:
         """Finish storing the received messages, within a time limit."""
@@ -448,6 +494,12 @@ class MessageHandler(Generic[M]):
 
     def _notify_author(self, message: M, why: str) -> None:
         self._background_tasks.send_notice(message.user, why, lambda text: self._platform.notify_author(message, text))
+
+
+def ask_again_message(turn_id: str) -> Message:
+    """Return the offer to ask the edited text of a question."""
+    button = Button(ASK_AGAIN, AskAgain(turn_id), ButtonStyle.PRIMARY)
+    return Message("edited", (Paragraph((Text(EDITED),)), Buttons((button,))))
 
 
 def _placeholder_text(message: IncomingMessage) -> str:

@@ -113,6 +113,28 @@ class TurnInput:
     """The call was made before and its outcome is unknown: it needs a new approval regardless of the policy."""
     message_id: str = ""
     """The platform's id of the user's message; empty if the question is none."""
+    edited_text: str = ""
+    """The text after the author has edited the message of a turn that had begun; empty if it is the same."""
+
+
+class EditEffect(StrEnum):
+    """Effect of an edit of a user's message on its turn."""
+
+    NONE = "none"
+    """The text is the same, or the turn has ended some time ago."""
+    REPLACED = "replaced"
+    """The turn had not begun, and works on the new text."""
+    STORED = "stored"
+    """The turn had begun. The new text can be asked (`EngineApi.ask_again`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EditedQuestion:
+    """A turn whose user has edited the message, and the effect of that."""
+
+    turn_id: str
+    conversation: ConversationKey
+    effect: EditEffect
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import TaintMode
 from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.tools import ToolSearch
-from bot.domain.turns import Claim, Receipt, StepStatus, ToolStep, Turn, TurnRecord
+from bot.domain.turns import Claim, EditedQuestion, EditEffect, Receipt, StepStatus, ToolStep, Turn, TurnRecord
 from bot.domain.views import TurnView, can_continue
 from bot.engine.approvals import ApprovalService, ApproverNotices
 from bot.engine.elicitation import ElicitationService
@@ -165,6 +166,37 @@ class Engine:
         arguments = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
         text = check_question(step.call.name, arguments)
         return await self.receive(InboundMessage((f"check:{turn_id}:{n}",), turn.conversation, by, text))
+
+    async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
+        """Take the edited text of a message from its author. Return None if the message has no turn."""
+        edited = await self._queue.edit_question(keys, text, by)
+        if edited is not None and edited.effect is EditEffect.REPLACED:
+            self._delivery.wake()
+        return edited
+
+    async def ask_again(self, turn_id: str, by: Author) -> Receipt:
+        """Ask the edited text of a turn's message, and stop that turn. Repeated requests return the same turn. Raises
+        NotFound if the message is somebody else's or has not been edited.
+        """
+        turn = (await self._views.get_view(turn_id)).turn
+        question = turn.question
+        if not question.edited_text or by.principal != turn.author.principal:
+            raise NotFound("There is no edited question of yours.")
+        digest = hashlib.sha256(question.edited_text.encode(errors="replace")).hexdigest()[:16]
+        receipt = await self.receive(
+            InboundMessage(
+                (f"edited:{turn_id}:{digest}",),
+                turn.conversation,
+                turn.author,
+                question.edited_text,
+                question.attachments,
+                question.context,
+                message_id=question.message_id,
+            )
+        )
+        await self.stop(turn_id, by)
+        await self._queue.move_keys(turn_id, receipt.turn_id)
+        return receipt
 
     async def continue_turn(self, turn_id: str, by: Author) -> Receipt:
         """Start a turn in which the model goes on where a turn was stopped. Repeated requests return the same turn.

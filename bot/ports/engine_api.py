@@ -12,7 +12,7 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage, Me
 from bot.domain.elicitation_answers import AnswerRejected, AnswerResult, OpenElicitation
 from bot.domain.elicitations import ElicitationResult
 from bot.domain.grants import GrantRequest
-from bot.domain.turns import Receipt, ToolStep
+from bot.domain.turns import EditedQuestion, Receipt, ToolStep
 from bot.domain.views import TurnView
 
 
@@ -99,6 +99,14 @@ class EngineApi(Protocol):
 
     async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         """Ask the model to check if a call of unknown outcome has run. Raises NotFound."""
+
+    async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
+        """Take the edited text of a message with one of these keys from its author. Return None if no turn is known."""
+
+    async def ask_again(self, turn_id: str, by: Author) -> Receipt:
+        """Ask the edited text of a turn's message, and stop that turn. Repeated requests return the same turn. Raises
+        NotFound.
+        """
 
     async def continue_turn(self, turn_id: str, by: Author) -> Receipt:
         """Ask the model to go on where a turn was stopped. Raises NotFound."""

@@ -25,6 +25,7 @@ from bot.domain.messages import ToolResult
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import (
     Claim,
+    EditedQuestion,
     History,
     HistorySummary,
     ModelStep,
@@ -73,6 +74,12 @@ class TurnQueue(Protocol):
         others of its conversation, or is known already. For a process that can display the turn and has capacity for
         it.
         """
+
+    async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
+        """See `EngineApi.edit_question`. A turn that has ended some time ago, or is somebody else's, is not changed."""
+
+    async def move_keys(self, turn_id: str, to: str) -> None:
+        """Let the keys of a turn's message belong to another turn, so that a further edit of the message finds it."""
 
     async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
         """See `EngineApi.is_followed`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,11 +15,11 @@ from sqlalchemy import bindparam
 from sqlalchemy.exc import IntegrityError
 
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.domain.turns import NO_LIMIT, Claim, Receipt, TurnInput, TurnLimits, TurnStatus
+from bot.domain.turns import NO_LIMIT, Claim, EditedQuestion, EditEffect, Receipt, TurnInput, TurnLimits, TurnStatus
 from bot.errors import QueueFull
 from bot.storage import audit
 from bot.storage.claims import claimed
-from bot.storage.codec import encode
+from bot.storage.codec import decode, encode
 from bot.storage.database import Database, transaction
 from bot.storage.dialect import Upsert, notify_all, notify_stop, now
 from bot.storage.tables import (
@@ -29,8 +30,10 @@ from bot.storage.tables import (
     message_keys,
     turns,
 )
-from bot.storage.turn_completion import LEASE_SECONDS, end_turn, lock_turn
+from bot.storage.turn_completion import LEASE_SECONDS, end_turn, lock_turn, mark_view_stale
 
+EDIT_SECONDS = 300.0
+"""Seconds after the end of a turn in which an edit of its message counts."""
 _TITLE_LENGTH = 80
 _QUEUES = 0x717565756573
 """Namespace of PostgreSQL's advisory locks on users."""
@@ -82,6 +85,16 @@ def _count_query(of_person: sa.ColumnElement[bool]) -> sa.Select[int]:
 _queued_of = _count_query(turns.c.status == TurnStatus.QUEUED)
 _running_of = _count_query(turns.c.status == TurnStatus.RUNNING)
 _lock_person = sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(bindparam("person"), _QUEUES)))
+_question = sa.select(
+    turns.c.conversation,
+    turns.c.input,
+    turns.c.principal,
+    sa.or_(turns.c.fence > 0, turns.c.status.not_in(LIVE)).label("has_begun"),
+    sa.or_(turns.c.ended_at.is_(None), turns.c.ended_at > now() - EDIT_SECONDS).label("is_recent"),
+).where(turns.c.id == bindparam("t"))
+_new_input = bindparam("new", type_=turns.c.input.type)
+_save_input = turns.update().where(turns.c.id == bindparam("t")).values(input=_new_input)
+_move_keys = message_keys.update().where(message_keys.c.turn_id == bindparam("t")).values(turn_id=bindparam("to"))
 _is_followed = sa.select(conversations.c.followed).where(
     conversations.c.key == bindparam("k"),
     conversations.c.last_seq > 0,
@@ -131,6 +144,33 @@ class SqlTurnQueue:
             return receipt if receipt is not None else await self.enqueue(message), None
         finally:
             self._arriving.discard(turn_id)
+
+    @transaction
+    def edit_question(
+        self, connection: sa.Connection, keys: Sequence[str], text: str, by: Author
+    ) -> EditedQuestion | None:
+        """Replace the text of a turn that has not begun, store it beside that of another one. Return None if no turn
+        has one of the keys.
+        """
+        turn_id = connection.execute(_seen, {"keys": list(keys)}).scalar()
+        if turn_id is None or lock_turn(connection, turn_id) is None:
+            return None
+        row = connection.execute(_question, {"t": turn_id}).one()
+        question = decode(TurnInput, row.input)
+        effect = EditEffect.NONE
+        if row.principal == by.principal and row.is_recent and text not in (question.edited_text, question.text):
+            if row.has_begun:
+                effect, new = EditEffect.STORED, dataclasses.replace(question, edited_text=text)
+            else:
+                effect, new = EditEffect.REPLACED, dataclasses.replace(question, text=text)
+            connection.execute(_save_input, {"t": turn_id, "new": encode(new)})
+            mark_view_stale(connection, turn_id)
+        return EditedQuestion(turn_id, ConversationKey.parse(row.conversation), effect)
+
+    @transaction
+    def move_keys(self, connection: sa.Connection, turn_id: str, to: str) -> None:
+        """Let the keys of a turn's message belong to another turn."""
+        connection.execute(_move_keys, {"t": turn_id, "to": to})
 
     @transaction
     def is_followed(self, connection: sa.Connection, conversation: ConversationKey, at: float) -> bool:

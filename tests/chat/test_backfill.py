@@ -13,6 +13,7 @@ from bot.chat.backfill import CLOCKS_DIFFER, HOURS, Backfill, MissedPeriod
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.context import AudiencePolicy, ChatContext, Lookups
 from bot.chat.message_handler import IncomingMessage, Location, MessageHandler, PlatformFacts
+from bot.chat.message_model import Message
 from bot.chat.thread_context import EarlierMessages, ThreadMessage
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.errors import DatabaseUnavailable, DeliveryFailed
@@ -57,6 +58,9 @@ class Platform:
         self.notices.append(text)
 
     post_hint = notify_author
+
+    async def show_to_author(self, message: IncomingMessage, conversation: ConversationKey, shown: Message) -> None:
+        raise NotImplementedError
 
     async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[IncomingMessage]:
         self.read_since.append(since)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bot.chat import message_handler
 from bot.chat.context import NOT_FOR_STRANGERS, AudiencePolicy
-from bot.chat.message_handler import NOTHING_SAID
+from bot.chat.message_handler import EDITED, NOTHING_SAID
 from bot.chat.rejection_messages import NOT_STORED
 from bot.chat.thread_context import UNREAD
+from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull
 from tests.fakes import discord as discord_fake
 from tests.fakes import plain as plain_fake
@@ -121,11 +123,57 @@ async def test_a_thread_needs_mentions_where_the_operator_says_so(needs_mentions
     assert needs_mentions.questions == ["why?", "since when?"]
 
 
-async def test_edits_deletions_and_other_bots_are_ignored(workspace: Workspace) -> None:
+async def test_an_edit_that_adds_the_mention_is_a_question_once(workspace: Workspace) -> None:
+    written = workspace.write(workspace.priya, "why?")
+    await workspace.handled()
+    for text in ("why 502?", f"{workspace.mention} why 502?", f"{workspace.mention} why 502? "):
+        workspace.fake.edit(written, text)
+        await workspace.handled()
+    assert workspace.questions == ["why 502?"]
+    assert workspace.engine.edited == []
+
+
+async def test_an_edit_runs_no_command(workspace: Workspace) -> None:
+    written = workspace.write(workspace.priya, "list")
+    await workspace.handled()
+    workspace.fake.edit(written, f"{workspace.mention} mcp list")
+    await workspace.handled()
+    assert workspace.bot.commands.requests == []
+    assert workspace.questions == []
+
+
+async def test_an_edited_question_can_be_asked_again_by_its_author(workspace: Workspace) -> None:
+    written = workspace.write(workspace.priya, f"{workspace.mention} why?")
+    await workspace.fake.until(lambda: workspace.questions)
+    thread = workspace.engine.received[0].conversation
+    await workspace.handled()
+    workspace.fake.edit(written, f"{workspace.mention} why 502?")
+    await workspace.fake.until(lambda: workspace.offers(workspace.priya, thread))
+    assert workspace.engine.edited == [(workspace.engine.views[0].turn.id, "why 502?")]
+    assert EDITED in str(workspace.offers(workspace.priya, thread)[-1].content)
+    await workspace.ask_again(workspace.priya, workspace.offers(workspace.priya, thread)[-1])
+    await workspace.fake.until(lambda: workspace.engine.repeated)
+    assert [(kind, turn) for kind, turn, *_ in workspace.engine.repeated] == [
+        ("edited", workspace.engine.views[0].turn.id)
+    ]
+
+
+async def test_an_edit_of_a_waiting_question_is_silent(workspace: Workspace) -> None:
+    written = workspace.write(workspace.priya, f"{workspace.mention} why?")
+    await workspace.fake.until(lambda: workspace.questions)
+    await workspace.handled()
+    (view, *_) = workspace.engine.views
+    workspace.engine.views[0] = replace(view, turn=replace(view.turn, status=TurnStatus.QUEUED))
+    workspace.fake.edit(written, f"{workspace.mention} why 502?")
+    await workspace.fake.until(lambda: workspace.engine.edited)
+    await workspace.handled()
+    assert workspace.offers(workspace.priya, view.turn.conversation) == []
+
+
+async def test_deletions_and_other_bots_are_ignored(workspace: Workspace) -> None:
     fake = workspace.fake
     written = workspace.write(workspace.priya, "hello", fake.dm(workspace.priya))
     await fake.until(lambda: workspace.engine.received)
-    fake.edit(written, "hello there")
     fake.delete(written)
     workspace.write(fake.other_bot("Alerts"), f"{workspace.mention} checkout is down")
     await workspace.handled()

@@ -96,6 +96,8 @@ class Message:
     nonce: str = ""
     only_for: str = ""
     sent_at: float = 0.0
+    edited: int = 0
+    """Number of edits."""
     files: list[tuple[str, bytes]] = field(default_factory=list)
     is_deleted: bool = False
 
@@ -245,8 +247,9 @@ class FakePlain:
         return event
 
     def edit(self, message: Message, text: str) -> None:
-        """Edit a message as its author. There is no event for it."""
-        message.text = text
+        """Edit a message as its author."""
+        message.text, message.edited = text, message.edited + 1
+        self.again(message)
 
     def delete(self, message: Message) -> None:
         """Delete a message."""
@@ -489,6 +492,7 @@ def _message_json(message: Message) -> dict[str, Any]:
         "direct": message.channel.direct_with is not None,
         "thread": message.thread,
         "sent_at": message.sent_at,
+        "edited": bool(message.edited),
         "author": message.author.id,
         "name": message.author.name,
         "bot": message.author.is_bot,

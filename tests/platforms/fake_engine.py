@@ -21,7 +21,7 @@ from bot.domain.elicitation_answers import (
 )
 from bot.domain.elicitations import ElicitationResult
 from bot.domain.grants import GrantRequest
-from bot.domain.turns import Receipt, ToolStep, Turn, TurnInput, TurnStatus
+from bot.domain.turns import EditedQuestion, EditEffect, Receipt, ToolStep, Turn, TurnInput, TurnStatus
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, NotFound
 
@@ -119,6 +119,8 @@ class FakeEngine(CallScript):
         self.settlements: list[DecisionResult] = []
         self.stops = True
         self.views: list[TurnView] = []
+        self.edited: list[tuple[str, str]] = []
+        """Turns whose message was edited, with the new text."""
         self.addressees: dict[ConversationKey, tuple[float, bool]] = {}
         """Times of the last messages to anybody, and whether that is the bot."""
         self.opened = asyncio.Event()
@@ -127,6 +129,7 @@ class FakeEngine(CallScript):
         self.clock: Callable[[], float] = lambda: 0.0
         """When turns come to be."""
         self._keys: dict[str, str] = {}
+        self._stored = 0
 
     async def receive(self, message: InboundMessage) -> Receipt:
         self.arrived += 1
@@ -137,7 +140,8 @@ class FakeEngine(CallScript):
             if key in self._keys:
                 return Receipt(self._keys[key], redelivery=True)
         self.received.append(message)
-        turn_id = f"t{len(self.received)}"
+        self._stored += 1
+        turn_id = f"t{self._stored}"
         self._keys |= dict.fromkeys(message.keys, turn_id)
         turn = Turn(
             turn_id,
@@ -150,6 +154,20 @@ class FakeEngine(CallScript):
         )
         self.views.append(TurnView(turn, (), 1))
         return Receipt(turn_id)
+
+    async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
+        turn_ids = [self._keys[key] for key in keys if key in self._keys]
+        if not turn_ids:
+            return None
+        view = await self.view(turn_ids[0])
+        effect = EditEffect.NONE
+        if text != view.turn.question.text and by.id == view.turn.author.id:
+            effect = EditEffect.REPLACED if view.turn.status is TurnStatus.QUEUED else EditEffect.STORED
+            self.edited.append((view.turn.id, text))
+        return EditedQuestion(view.turn.id, view.turn.conversation, effect)
+
+    async def ask_again(self, turn_id: str, by: Author) -> Receipt:
+        return self._repeat("edited", turn_id, 0, by)
 
     async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
         last, is_bot = self.addressees.get(conversation, (0.0, True))

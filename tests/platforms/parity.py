@@ -49,6 +49,15 @@ FEATURES = (
         tests=("test_the_context_has_the_messages_of_the_thread_with_their_authors",),
     ),
     Feature(
+        "An edit that adds the mention is a question; an edited question can be asked again",
+        discord="yes; the offer is a direct message",
+        terminal="a line cannot be edited once it is sent",
+        tests=(
+            "test_an_edit_that_adds_the_mention_is_a_question_once",
+            "test_an_edited_question_can_be_asked_again_by_its_author",
+        ),
+    ),
+    Feature(
         "Emoji, ideographic variants and code arrive as they were written",
         terminal="yes, as far as the terminal can draw them",
         tests=("test_emoji_ideographic_variants_and_code_arrive_whole",),

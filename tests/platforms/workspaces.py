@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from bot.chat.actions import Action, encode
 from bot.chat.context import AudiencePolicy, Lookups
+from bot.chat.message_handler import ASK_AGAIN
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import ToolStep, Turn
 from bot.domain.views import MessageRefs, TurnView
@@ -119,6 +120,18 @@ class Workspace(ABC):
     @abstractmethod
     def notices(self, user: Any) -> list[str]:
         """What the bot tells a user who wrote in #incidents, for instance that it took no message."""
+
+    def offers(self, user: Any, where: ConversationKey) -> list[Posted]:
+        """Messages with the offer to ask an edited question again, which only this user sees."""
+        return [message for message in self.private(user, where) if ASK_AGAIN in message.content]
+
+    async def ask_again(self, user: Any, offer: Posted) -> None:
+        """Take the offer to ask an edited question again."""
+        await self.fake.press(user, offer.native, ASK_AGAIN)
+
+    @abstractmethod
+    def private(self, user: Any, where: ConversationKey) -> list[Posted]:
+        """Messages that the bot shows this user alone, in a conversation or directly."""
 
     @abstractmethod
     async def handled(self, where: Any = None) -> None:
@@ -292,6 +305,10 @@ class SlackWorkspace(Workspace):
     def notices(self, user: Any) -> list[str]:
         return list(self.bot.whispers(user))
 
+    def private(self, user: Any, where: ConversationKey) -> list[Posted]:
+        posted = self.fake.posted(self._channel(where))
+        return [_slack_message(message) for message in posted if message.ephemeral_to == user.id]
+
     async def handled(self, where: Any = None) -> None:
         await self.bot.settled()
 
@@ -396,6 +413,9 @@ class DiscordWorkspace(Workspace):
 
     def notices(self, user: Any) -> list[str]:
         return [message.content for message in self.bot.posted(self.fake.dm(user))]
+
+    def private(self, user: Any, where: ConversationKey) -> list[Posted]:
+        return [_discord_message(message) for message in self.fake.posted(self.fake.dm(user))]
 
     async def handled(self, where: Any = None) -> None:
         await self.bot.quiet(self._channel(where) if isinstance(where, ConversationKey) else where)
@@ -512,6 +532,14 @@ class PlainWorkspace(Workspace):
 
     def notices(self, user: Any) -> list[str]:
         return [message.text for message in self.fake.messages.values() if message.only_for == user.id]
+
+    async def ask_again(self, user: Any, offer: Posted) -> None:
+        (command,) = (command for label, command in offer.native.commands if label == ASK_AGAIN)
+        await self.fake.press(user, offer.native, command)
+
+    def private(self, user: Any, where: ConversationKey) -> list[Posted]:
+        messages = self.fake.posted(self._channel(where))
+        return [_plain_message(message) for message in messages if message.only_for == user.id]
 
     async def handled(self, where: Any = None) -> None:
         await self.fake.until(lambda: all(event.acknowledged.is_set() for event in self.fake.events))

@@ -73,6 +73,9 @@ class DiscordTeam(Team):
     def mention(self) -> str:
         return self.discord.bot.mention
 
+    def edit(self, talk: Talk, text: str) -> None:
+        self.discord.edit(talk.question, f"{self.mention} {text}")
+
     def ask_directly(self, text: str) -> Talk:
         return Talk(self.discord.say(self.priya, self.discord.dm(self.priya), text))
 

@@ -71,6 +71,9 @@ class PlainTeam(Team):
     def mention(self) -> str:
         return self.plain.bot.mention
 
+    def edit(self, talk: Talk, text: str) -> None:
+        self.plain.edit(talk.question, f"{self.mention} {text}")
+
     def ask_directly(self, text: str) -> Talk:
         return Talk(self.plain.say(self.priya, self.plain.dm(self.priya), text))
 

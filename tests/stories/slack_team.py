@@ -78,6 +78,9 @@ class SlackTeam(Team):
     def mention(self) -> str:
         return self.slack.bot.mention
 
+    def edit(self, talk: Talk, text: str) -> None:
+        self.slack.edit(talk.question, f"{self.mention} {text}")
+
     def ask_directly(self, text: str) -> Talk:
         return Talk(self.slack.say(self.priya, self.slack.dm(self.priya), text))
 

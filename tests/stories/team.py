@@ -194,6 +194,15 @@ class Team(ABC):
         """The mention of the bot."""
 
     @abstractmethod
+    def edit(self, talk: Talk, text: str) -> None:
+        """Change the question, which mentions the bot afterwards."""
+
+    def private_offers(self, person: Any, label: str) -> list[Any]:
+        """Messages of the bot to this person alone with such a button."""
+        private = [*self.alone(person), *self.messages_in(self.direct(person))]
+        return [message for message in private if label in self.buttons(message)]
+
+    @abstractmethod
     def ask_directly(self, text: str) -> Talk:
         """Priya writes to the bot alone."""
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 
 from bot.chat.decisions import IN_HAND
+from bot.chat.message_handler import ASK_AGAIN
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult
 from bot.domain.tools import CallReturned, ToolOutcome
@@ -72,6 +73,34 @@ async def test_people_who_turn_to_each_other_are_left_alone_also_after_a_restart
         await team.reads(talk, "Since 14:05.")
     assert len(team.model.requests) == 2
     assert team.model.requests[1].messages[-1].text == "since when?"
+
+
+async def test_an_edited_question_is_asked_again_in_place_of_the_running_one(team: Team) -> None:
+    team.model.script = [think, say("Since 14:05."), say("Since noon.")]
+    async with team.at_work():
+        talk = team.ask("why?")
+        await team.until(lambda: team.model.requests)
+        team.edit(talk, "since when?")
+        await team.until(lambda: team.private_offers(team.priya, ASK_AGAIN))
+        await team.press(team.priya, team.private_offers(team.priya, ASK_AGAIN)[-1], ASK_AGAIN)
+        await team.reads(talk, "Since 14:05.")
+        assert team.model.requests[1].messages[-1].text == "since when?"
+        # A further edit is about the new turn.
+        team.edit(talk, "since when exactly?")
+        await team.until(lambda: len(team.private_offers(team.priya, ASK_AGAIN)) == 2)
+        await team.press(team.priya, team.private_offers(team.priya, ASK_AGAIN)[-1], ASK_AGAIN)
+        await team.reads(talk, "Since noon.")
+    assert len(team.model.requests) == 3
+    assert team.refused() == []
+
+
+async def test_an_edit_that_adds_the_mention_is_answered(team: Team) -> None:
+    team.model.script = [say("The pool.")]
+    async with team.at_work():
+        talk = team.remark("why 502?", by=team.priya)
+        team.edit(talk, "why 502?")
+        await team.reads(talk, "The pool.")
+        assert team.private_offers(team.priya, ASK_AGAIN) == []
 
 
 async def test_emoji_ideographic_variants_and_code_arrive_whole(team: Team) -> None:

@@ -76,6 +76,9 @@ class GatewayHandler(Protocol):
     async def on_message(self, message: discord.Message) -> None:
         """Handle a message."""
 
+    async def on_edit(self, message: discord.Message) -> None:
+        """Handle a message that may have been edited: Discord also reports the preview of a link."""
+
     async def on_action(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
         """Handle a click on one of the bot's buttons."""
 
@@ -287,6 +290,11 @@ class _Client(discord.Client):
     async def on_message(self, message: discord.Message) -> None:
         with in_context(request=str(message.id)):
             await self._handler.on_message(message)
+
+    async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
+        # The other event comes only for messages in the library's cache.
+        with in_context(request=str(payload.message_id)):
+            await self._handler.on_edit(payload.message)
 
     async def on_interaction(self, interaction: discord.Interaction[Any]) -> None:
         # Not by discord.py's items and modals: a button says itself what it does, whichever process drew it, also one

@@ -128,7 +128,7 @@ class _GatewayEvents:
         self._platform = platform
         self._shard = shard
         self._interactions = DiscordInteractions(platform, pending)
-        self._message_platform = DiscordMessagePlatform(platform, self._interactions.on_text_command)
+        self._message_platform = DiscordMessagePlatform(platform, pending, self._interactions.on_text_command)
         self._messages = MessageHandler[DiscordMessage](
             self._message_platform,
             platform,
@@ -160,12 +160,19 @@ class _GatewayEvents:
 
     async def on_message(self, message: discord.Message) -> None:
         """Handle a message."""
-        if message.guild is not None and not self._platform.people.serves(str(message.guild.id)):
-            return
-        me = (await self._platform.rest.identity()).user
-        parsed = parse_message(message, me, from_channel(message.channel), message.guild)
-        if parsed is not None:
+        if (parsed := await self._parse(message)) is not None:
             await self._messages.handle(parsed)
+
+    async def on_edit(self, message: discord.Message) -> None:
+        """Handle an edited message. Only its author can edit it."""
+        if message.edited_at is not None and (parsed := await self._parse(message)) is not None:
+            await self._messages.handle_edit(parsed)
+
+    async def _parse(self, message: discord.Message) -> DiscordMessage | None:
+        if message.guild is not None and not self._platform.people.serves(str(message.guild.id)):
+            return None
+        me = (await self._platform.rest.identity()).user
+        return parse_message(message, me, from_channel(message.channel), message.guild)
 
     async def on_action(self, interaction: discord.Interaction[Any], custom_id: str) -> None:
         """Handle a click on a button."""

@@ -12,7 +12,9 @@ from typing import Any
 
 import discord
 
+from bot.chat.actions import PendingActions
 from bot.chat.message_handler import IncomingMessage, Location, PlatformFacts, RecentKeys, RepliedTo
+from bot.chat.message_model import Message
 from bot.chat.thread_context import EarlierMessages, ThreadMessage, append_file_names, prepend_title
 from bot.domain.commands import Invocation
 from bot.domain.conversations import Attachment, ConversationKey, Member
@@ -21,7 +23,7 @@ from bot.platforms.discord.channels import ChannelRef, fetch_channel, message_ke
 from bot.platforms.discord.context import PlatformContext
 from bot.platforms.discord.files import attachment_id
 from bot.platforms.discord.markup import MentionResolver, strip_bot_mention, to_plain_text
-from bot.platforms.discord.responders import post_notice, send_direct_message
+from bot.platforms.discord.responders import DirectMessageResponder, post_notice, send_direct_message
 from bot.platforms.discord.rest import map_errors
 from bot.rendering.text_safety import single_line
 
@@ -172,14 +174,19 @@ def _to_line(earlier: discord.Message, me: str, message: DiscordMessage) -> Thre
 
 class DiscordMessagePlatform:
     """What only Discord can do for a message. `run_command` runs a command; its second argument is the message's id.
-    `reads_all` is True if the connection has the Message Content intent.
+    `pending` has the actions of buttons in direct messages. `reads_all` is True if the connection has the Message
+    Content intent.
     """
 
     facts = FACTS
 
     def __init__(
-        self, platform: PlatformContext, run_command: Callable[[Invocation, str], Coroutine[Any, Any, None]]
+        self,
+        platform: PlatformContext,
+        pending: PendingActions,
+        run_command: Callable[[Invocation, str], Coroutine[Any, Any, None]],
     ) -> None:
+        self._pending = pending
         self._platform = platform
         self._rest = platform.rest
         self._run_command = run_command
@@ -220,6 +227,10 @@ class DiscordMessagePlatform:
     async def notify_author(self, message: DiscordMessage, text: str) -> None:
         """Send a direct message, if the author accepts any."""
         await send_direct_message(self._rest, message.user, text)
+
+    async def show_to_author(self, message: DiscordMessage, conversation: ConversationKey, shown: Message) -> None:
+        """Send a direct message with buttons. Raises DeliveryFailed."""
+        await DirectMessageResponder(self._rest, self._pending, message.user, conversation).finish(shown)
 
     async def post_hint(self, message: DiscordMessage, text: str) -> None:
         """Post a reply that notifies nobody. Raises DeliveryFailed."""

@@ -35,7 +35,7 @@ from bot.platforms.slack.channels import PLATFORM
 from bot.platforms.slack.context import PlatformContext, SlackLookups
 from bot.platforms.slack.home import HomeRefresher
 from bot.platforms.slack.interactions import SlackInteractions
-from bot.platforms.slack.messages import SlackMessage, SlackMessagePlatform, parse_event
+from bot.platforms.slack.messages import SlackMessage, SlackMessagePlatform, parse_edit, parse_event
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import LOCKED_OUT, Identity, SlackWebApiError, WebApi, library_log
 from bot.ports import Commands, EngineApi
@@ -412,8 +412,11 @@ class _Handlers:
             self._interactions.on_event(event)
             return
         with in_context(request=str(body.get("event_id") or "")):
-            message = parse_event(body, await self._api.identity())
-            if message is not None:
+            identity = await self._api.identity()
+            message = parse_event(body, identity)
+            if (edited := parse_edit(body, identity)) is not None:
+                await self.messages.handle_edit(edited)
+            elif message is not None:
                 await self.messages.handle(message)
 
     async def _command(self, ack: AsyncAck, body: dict[str, Any]) -> None:

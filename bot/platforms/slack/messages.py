@@ -13,9 +13,11 @@ from typing import Any
 
 from bot.chat.background_tasks import PerUserRate
 from bot.chat.message_handler import IncomingMessage, Location, PlatformFacts
+from bot.chat.message_model import Message
 from bot.chat.thread_context import EarlierMessages, ThreadMessage
 from bot.domain.conversations import ConversationKey, Member
 from bot.errors import DeliveryFailed
+from bot.platforms.slack.blocks import CommandReply, fallback, fallback_text
 from bot.platforms.slack.channels import ChannelRef, conversation, message_keys
 from bot.platforms.slack.files import attachments
 from bot.platforms.slack.markup import (
@@ -26,6 +28,7 @@ from bot.platforms.slack.markup import (
     to_plain_text,
     unnamed_channels,
 )
+from bot.platforms.slack.message_blocks import message_blocks
 from bot.platforms.slack.responders import send_ephemeral, text_message
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import Identity, WebApi
@@ -61,6 +64,22 @@ def parse_event(body: Mapping[str, Any], identity: Identity) -> SlackMessage | N
     if not isinstance(event, dict) or event.get("edited") or not _concerns(body, identity):
         return None
     return parse_message(event, identity)
+
+
+def parse_edit(body: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
+    """Parse the event of an edited message. Return None unless its author has changed the text."""
+    event = body.get("event")
+    if not isinstance(event, dict) or event.get("subtype") != "message_changed" or not _concerns(body, identity):
+        return None
+    message, previous = event.get("message"), event.get("previous_message")
+    edited = message.get("edited") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or not isinstance(edited, dict) or edited.get("user") != message.get("user"):
+        return None
+    if isinstance(previous, dict) and previous.get("text") == message.get("text"):
+        return None
+    where = {name: event.get(name) for name in ("channel", "channel_type")}
+    parsed = parse_message({**message, **where, "type": "message"}, identity)
+    return None if parsed is None else replace(parsed, may_notify=True)
 
 
 def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
@@ -238,6 +257,12 @@ class SlackMessagePlatform:
     async def notify_author(self, message: SlackMessage, text: str) -> None:
         """Post an ephemeral message in the thread. Raises DeliveryFailed."""
         await send_ephemeral(self._api, message.ref, text_message(text))
+
+    async def show_to_author(self, message: SlackMessage, conversation: ConversationKey, shown: Message) -> None:
+        """Post an ephemeral message with buttons in the thread. Raises DeliveryFailed."""
+        blocks = message_blocks(shown.blocks)
+        reply = CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
+        await send_ephemeral(self._api, replace(message.ref, thread=conversation.thread), reply)
 
     async def post_hint(self, message: SlackMessage, text: str) -> None:
         """Post an ephemeral message in the thread. Raises DeliveryFailed."""

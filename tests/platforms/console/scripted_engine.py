@@ -19,7 +19,18 @@ from bot.domain.approvals import (
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import ModelStep, Receipt, Step, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus
+from bot.domain.turns import (
+    EditedQuestion,
+    ModelStep,
+    Receipt,
+    Step,
+    StepStatus,
+    ToolRef,
+    ToolStep,
+    Turn,
+    TurnInput,
+    TurnStatus,
+)
 from bot.domain.views import TurnView
 from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.console.console import ConsoleSurface
@@ -203,6 +214,12 @@ class ScriptedEngine(CallScript):
 
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return [view for view in self.on_disk.values() if view.turn.conversation == conversation]
+
+    async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
+        raise NotImplementedError
+
+    async def ask_again(self, turn_id: str, by: Author) -> Receipt:
+        raise NotImplementedError
 
     async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
         raise NotImplementedError

@@ -299,7 +299,7 @@ class PlainListener:
                 self._interactions.on_action(decode(first[1:]), self._typed(message))
             return True
         try:
-            await messages.handle(message)
+            await (messages.handle_edit(message) if event["edited"] else messages.handle(message))
         except CountersignError:
             return False
         return True
@@ -360,6 +360,9 @@ class PlainListener:
         await self._typed(message).tell(text)
 
     post_hint = notify_author
+
+    async def show_to_author(self, message: IncomingMessage, conversation: ConversationKey, shown: Message) -> None:
+        await TypedCommand(self._api, conversation, message.user, self._pending).show(shown)
 
 
 def parse_message(event: dict[str, Any]) -> IncomingMessage:
