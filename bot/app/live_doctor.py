@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -54,6 +56,10 @@ _CHANNEL_HINTS = {
     "slack": "In Slack: the channel's menu, Copy, Copy link; the id is the last part, such as C0123ABCD.",
     "discord": "In Discord: switch on Developer Mode, then Copy Channel ID in the channel's menu.",
 }
+_BESIDE = {
+    "slack": "Slack hands each click to one program only.",
+    "discord": "otherwise both programs answer you.",
+}
 _WELCOME = """\
 countersign doctor --live · {name}
 
@@ -63,7 +69,7 @@ This tries the bot in your workspace, in about ten minutes:
   2. What only you can try: clicks, commands and messages, {count} steps. Each says what to do and what you should see.
   3. A table of the results. All posts of the bot are marked as a test and deleted.
 
-Stop `countersign run` first: {name} hands each click to one program only.
+Stop `countersign run` first: {beside}
 Ctrl-C ends the test at any time, and deletes what it has posted.
 
 Channel  {channel}
@@ -171,7 +177,9 @@ class LiveTest:
 
         count = 9 if self._name == "slack" else 8
         name = _NAMES[self._name]
-        self._terminal.screen(_WELCOME.format(name=name, count=count, channel=self._channel.channel))
+        self._terminal.screen(
+            _WELCOME.format(name=name, count=count, beside=_BESIDE[self._name], channel=self._channel.channel)
+        )
         if self._terminal.interactive:
             self._terminal.print("Enter: begin")
             await self._terminal.line()
@@ -199,10 +207,10 @@ class LiveTest:
             return
         self._terminal.screen(f"countersign doctor --live · {_NAMES[self._name]} · results\n")
         width = max(len(check.name) for check in self.checks)
+        columns = shutil.get_terminal_size().columns
         for check in self.checks:
-            self._terminal.print(
-                f"{_MARKS[check.finding]} {check.name:<{width}}  {_RESULTS[check.finding]:<7}  {_text(check)}"
-            )
+            for line in _row(check, width, columns):
+                self._terminal.print(line)
         counts = {result: sum(check.finding is status for check in self.checks) for status, result in _RESULTS.items()}
         self._terminal.print("\n" + " · ".join(f"{count} {result}" for result, count in counts.items() if count))
         self._terminal.print(f"The log is in {_log_file(self._settings)}.")
@@ -219,6 +227,9 @@ class LiveTest:
             self._add(check := await run_check("connection", lambda: bot.connect(stack)))
             if _is_broken(check):
                 return
+            async with aclosing(live.examine_connected()) as found:
+                async for connected in found:
+                    self._add(connected)
             await self._run_person_steps(live, bot, messages, thread)
 
     async def _run_person_steps(
@@ -292,7 +303,7 @@ class LiveTest:
     def _add(self, check: Check) -> None:
         """Record a result and print it."""
         self.checks.append(check)
-        self._terminal.print(f"{_MARKS[check.finding]} {check.name}  {_text(check)}".rstrip())
+        self._terminal.print(f"{_MARKS[check.finding]} {check.name}  {_detail(check)} {_fix(check)}".rstrip())
         if self._options.as_json:
             sys.stdout.write(f"{json.dumps({'platform': self._name, **asdict(check)})}\n")
             sys.stdout.flush()
@@ -312,9 +323,21 @@ def _typed_result(step: PersonStep, typed: str) -> Check:
     return Check(step.name, CheckStatus.SKIPPED, "You skipped it." if typed else "Nobody is at the terminal.")
 
 
-def _text(check: Check) -> str:
-    fix = f" Fix: {single_line(check.fix, _LONGEST)}" if check.fix and check.finding is not CheckStatus.WELL else ""
-    return f"{single_line(check.detail, _LONGEST)}{fix}"
+def _row(check: Check, width: int, columns: int) -> Iterator[str]:
+    """Yield the lines of one row of the table, with the fix on lines of its own."""
+    head = f"{_MARKS[check.finding]} {check.name:<{width}}  {_RESULTS[check.finding]:<7}  "
+    room = max(columns - len(head), 30)
+    for line in [*textwrap.wrap(_detail(check), room), *textwrap.wrap(_fix(check), room)] or [""]:
+        yield f"{head}{line}".rstrip()
+        head = " " * len(head)
+
+
+def _detail(check: Check) -> str:
+    return single_line(check.detail, _LONGEST)
+
+
+def _fix(check: Check) -> str:
+    return f"Fix: {single_line(check.fix, _LONGEST)}" if check.fix and check.finding is not CheckStatus.WELL else ""
 
 
 def _is_broken(check: Check) -> bool:
@@ -340,10 +363,11 @@ async def _live_platform(platforms: Platforms, settings: Settings, name: str) ->
 
 def _person_steps(platform: str, mention: str, bot: LiveBot, thread: ConversationKey) -> list[PersonStep]:
     """Return the steps in order."""
-    events = "see Socket Mode and Event Subscriptions of the app, and docs/slack.md"
+    events = "compare Event Subscriptions and Socket Mode of the app with docs/slack.md"
+    interactivity = "switch on Interactivity & Shortcuts in the app's settings"
     if platform == "discord":
-        events = "see the permissions and the Message Content Intent, and docs/discord.md"
-    interactivity = "see Interactivity of the app" if platform == "slack" else "clear Interactions Endpoint URL"
+        events = "check its permissions in the channel and the Message Content Intent, see docs/discord.md"
+        interactivity = "clear Interactions Endpoint URL on the General Information page of the application"
     menu = "More message shortcuts" if platform == "slack" else "Apps"
     steps = [
         PersonStep(
@@ -351,7 +375,7 @@ def _person_steps(platform: str, mention: str, bot: LiveBot, thread: Conversatio
             "Press a button",
             "In the thread of the test, press Approve on the card “Add a note”.",
             "The card says that you approved it, and an answer follows below.",
-            f"is another program running with this token? Else {interactivity}",
+            f"stop other programs with this token; else {interactivity}",
             bot.approve_step,
             lambda: bot.post_card(thread, "a test of Countersign"),
         ),
@@ -376,7 +400,7 @@ def _person_steps(platform: str, mention: str, bot: LiveBot, thread: Conversatio
             "mention",
             "Mention the bot",
             f"In the channel, write: {mention} show my notes",
-            "The answer is in a thread at your message, and lists one note.",
+            "The answer is in a thread at your message, and says which notes there are.",
             events,
             lambda: bot.receive_step(lambda message: message.conversation.thread != thread.thread),
         ),

@@ -47,6 +47,14 @@ class CheckSkipped(Exception):
     """Reason why a check does not apply."""
 
 
+class CheckDoubtful(Exception):
+    """Something optional that does not work, and the remedy."""
+
+    def __init__(self, detail: str, fix: str = "") -> None:
+        super().__init__(detail)
+        self.fix = fix
+
+
 @dataclass(frozen=True, slots=True)
 class LiveOwner:
     """Owner of the messages of one test run."""
@@ -100,6 +108,10 @@ class LiveMessageApi(Protocol):
         ...
 
 
+Extra = Callable[[ConversationKey, str], Awaitable[str]]
+"""A check in the thread of the test, which also gets the ref of the first message. Raises as a `Step` does."""
+
+
 class LivePlatform(Protocol):
     """What only a platform knows of its live check. Methods that send raise DeliveryFailed."""
 
@@ -109,6 +121,8 @@ class LivePlatform(Protocol):
     """Characters of the longest message that the product posts."""
     layouts: Sequence[tuple[str, Sequence[Block]]]
     """Blocks that not every workspace may accept, by name."""
+    extras: Sequence[tuple[str, Extra]]
+    """Checks that only this platform has, by name."""
     removes_threads: bool
     """True if a thread is a channel of its own, which has to be deleted too."""
 
@@ -119,6 +133,10 @@ class LivePlatform(Protocol):
 
     def examine(self, channel: ConversationKey) -> AsyncGenerator[Check, None]:
         """Check the token, the rights and the channel, without a post."""
+
+    def examine_connected(self) -> AsyncGenerator[Check, None]:
+        """Check what works only while the bot runs."""
+        ...
 
     async def mention(self) -> str:
         """Return what a person types to mention the bot."""
@@ -158,7 +176,7 @@ class LivePlatform(Protocol):
 
 
 Step = Callable[[], Awaitable[str]]
-"""Returns a sentence on what was found. Raises CountersignError, or CheckSkipped."""
+"""Returns a sentence on what was found. Raises CountersignError, CheckSkipped or CheckDoubtful."""
 
 
 async def run_check(name: str, step: Step) -> Check:
@@ -168,6 +186,8 @@ async def run_check(name: str, step: Step) -> Check:
         detail = await step()
     except CheckSkipped as reason:
         return Check(name, CheckStatus.SKIPPED, str(reason))
+    except CheckDoubtful as doubt:
+        return Check(name, CheckStatus.DOUBTFUL, str(doubt), doubt.fix, monotonic() - began)
     except CountersignError as error:
         return Check(name, CheckStatus.BROKEN, error.cause, error.fix, monotonic() - began)
     except TimeoutError:
@@ -206,6 +226,7 @@ class MessageChecks:
             *((name, self._layout(name, blocks)) for name, blocks in self._platform.layouts),
             ("longest message", self._longest),
             ("file", self._share),
+            *((name, self._extra(check)) for name, check in self._platform.extras),
             ("rate limits", self._rate_limits),
         )
 
@@ -305,6 +326,14 @@ class MessageChecks:
             return "It is accepted."
 
         return post
+
+    def _extra(self, check: Extra) -> Step:
+        async def run() -> str:
+            if self.thread is None:
+                raise CheckSkipped(NOT_POSTED)
+            return await check(self.thread, self.root)
+
+        return run
 
     async def _longest(self) -> str:
         sentence = "This is a long message of the test. "

@@ -236,7 +236,16 @@ async def test_an_operator_tries_everything_in_slack(tmp_path: Path, model: Fake
             company.slack.open_home(company.sam)
             await operator.confirms()
             assert await terminal.ended() == 0, terminal.text
-            for name in (*PEOPLE_STEPS, "home", "table block", "connection", "clean up"):
+            for name in (
+                *PEOPLE_STEPS,
+                "home",
+                "table",
+                "kinds of blocks",
+                "thread status",
+                "reaction",
+                "connection",
+                "clean up",
+            ):
                 assert any(line.startswith(f"✓ {name} ") and " ok " in line for line in terminal.lines), name
             assert "failed" not in operator.screen
         assert operator.left() == []
@@ -250,7 +259,16 @@ async def test_an_operator_tries_everything_in_discord(tmp_path: Path, model: Fa
             await operator.begins()
             await operator.does_everything()
             assert await terminal.ended() == 0, terminal.text
-            for name in (*PEOPLE_STEPS, "longest message", "file", "connection", "clean up"):
+            for name in (
+                *PEOPLE_STEPS,
+                "longest message",
+                "plain message",
+                "typing",
+                "file",
+                "commands",
+                "connection",
+                "clean up",
+            ):
                 assert any(line.startswith(f"✓ {name} ") and " ok " in line for line in terminal.lines), name
         assert operator.left() == []
 
@@ -281,7 +299,7 @@ async def test_what_nobody_does_in_time_has_failed(tmp_path: Path, model: FakeLa
     ):
         await DiscordOperator(company, terminal).begins()
         assert await terminal.ended() == 1
-        await terminal.shows("✗ approve", "Nothing arrived within 1 s.", "Fix: is another program running")
+        await terminal.shows("✗ approve", "Nothing arrived within 1 s.", "Fix: stop other programs")
         # The bot may not delete a thread, which is said and not hidden.
         await terminal.shows("! clean up", "Manage Threads")
 
@@ -289,12 +307,16 @@ async def test_what_nobody_does_in_time_has_failed(tmp_path: Path, model: FakeLa
 async def test_without_a_person_the_rest_is_tried_and_told_as_json(tmp_path: Path, model: FakeLanguageModel) -> None:
     async with slack_program.a_company(tmp_path, model, {}) as company:
         company.slack.installation.scopes.discard("files:write")
+        company.slack.world.unsupported_blocks |= {"table"}
         words = ("doctor", "--live", "slack", "--channel", company.incidents.id, "--json")
         outcome = await asyncio.to_thread(company.place.countersign, *words)
         assert outcome.code == 1
         results = {event["name"]: event for event in outcome.events}
         assert results["file"]["finding"] == results["scope files:write"]["finding"] == "failed"
         assert "files:write" in results["file"]["fix"] + results["file"]["detail"]
+        assert results["table"]["finding"] == "ok"
+        assert results["kinds of blocks"]["finding"] == "warning"
+        assert "takes no table blocks" in results["kinds of blocks"]["detail"]
         assert results["edit it"]["finding"] == results["clean up"]["finding"] == "ok"
         assert {results[name]["finding"] for name in PEOPLE_STEPS} == {"skipped"}
         assert SlackOperator.left_in(company) == []

@@ -75,6 +75,7 @@ def invite_link(app: str) -> str:
 
 _TO_POST = PERMISSIONS[:2]
 OPS_CHANNEL = "ops channel"
+COMMANDS_CHECK = "commands"
 COMMANDS = ("conversations", "mcp", "profile", "usage")
 NAMED = 10
 """Servers that are looked at one by one; the rest is counted."""
@@ -113,7 +114,7 @@ async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, N
             yield await _of_server(server, rest, people, identity)
         if len(servers) > NAMED:
             yield Check("servers", CheckStatus.SKIPPED, f"{len(servers) - NAMED} more were not looked at.")
-        yield await _of_commands(rest, identity)
+        yield await check_commands(rest, identity)
     except DeliveryFailed as error:
         yield Check("servers", CheckStatus.BROKEN, error.detailed_cause, error.fix)
 
@@ -180,11 +181,12 @@ async def _of_server(server: str, rest: Rest, people: UserDirectory, identity: I
     return Check(f"server {guild.name}", status, f"It lacks permissions. {told}.", fix)
 
 
-async def _of_commands(rest: Rest, identity: Identity) -> Check:
+async def check_commands(rest: Rest, identity: Identity) -> Check:
+    """Check that the commands are registered. Raises DeliveryFailed."""
     async with rest.request("look at the commands") as client:
         names = {command["name"] for command in await client.http.get_global_commands(int(identity.app))}
     lacking = [name for name in COMMANDS if name not in names]
     if lacking:
         told = f"Discord does not know {', '.join(f'/{name}' for name in lacking)}."
-        return Check("commands", CheckStatus.DOUBTFUL, told, "start the bot once: it registers them")
-    return Check("commands", CheckStatus.WELL, "They are registered.")
+        return Check(COMMANDS_CHECK, CheckStatus.DOUBTFUL, told, "start the bot once: it registers them")
+    return Check(COMMANDS_CHECK, CheckStatus.WELL, "They are registered.")

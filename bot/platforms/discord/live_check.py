@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -10,10 +11,10 @@ from uuid import uuid4
 import aiohttp
 import discord
 
-from bot.chat.live_check import MARK, CheckSkipped, LiveMessageApi, LiveMessages
+from bot.chat.live_check import MARK, CheckSkipped, Extra, LiveMessageApi, LiveMessages
 from bot.chat.message_model import Block, Message
 from bot.domain.conversations import ConversationKey
-from bot.domain.health import Check
+from bot.domain.health import Check, CheckStatus
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import (
     MessageRef,
@@ -23,14 +24,16 @@ from bot.platforms.discord.channels import (
     fetch_channel,
     open_thread,
 )
-from bot.platforms.discord.components import OutgoingMessage
-from bot.platforms.discord.diagnostics import diagnose, diagnose_channel
+from bot.platforms.discord.components import CONTENT, OutgoingMessage
+from bot.platforms.discord.diagnostics import COMMANDS_CHECK, check_commands, diagnose, diagnose_channel
 from bot.platforms.discord.message_layout import outgoing_message
 from bot.platforms.discord.rest import FileUpload, Rest
 from bot.platforms.discord.sending import DiscordMessages
 from bot.platforms.discord.users import UserDirectory
 
 MOST_MESSAGES = 100
+REGISTRATION_LOOKS = 15
+"""Looks for the registered commands, one a second."""
 NO_THREAD = "The bot may not open a thread in the channel."
 
 
@@ -47,6 +50,7 @@ class DiscordLiveCheck:
         self._people = people
         self._native = DiscordMessages(rest)
         self._messages = LiveMessages(self._native, _in_channel)
+        self.extras: Sequence[tuple[str, Extra]] = (("plain message", self._plain), ("typing", self._typing))
 
     @property
     def messages(self) -> LiveMessageApi:
@@ -58,8 +62,20 @@ class DiscordLiveCheck:
         checks = diagnose(self._rest, self._people)
         async with aclosing(checks):
             async for check in checks:
-                yield check
+                # The bot of the test registers the commands first.
+                if check.name != COMMANDS_CHECK:
+                    yield check
         yield replace(await diagnose_channel(self._rest, self._people, channel, "--channel"), name="channel")
+
+    async def examine_connected(self) -> AsyncGenerator[Check, None]:
+        """Check the commands, which are registered at the start of the bot."""
+        identity = await self._rest.identity()
+        for _ in range(REGISTRATION_LOOKS):
+            check = await check_commands(self._rest, identity)
+            if check.finding is CheckStatus.WELL:
+                break
+            await asyncio.sleep(1)
+        yield check
 
     async def mention(self) -> str:
         """Return the mention of the bot."""
@@ -84,7 +100,7 @@ class DiscordLiveCheck:
     async def share(self, thread: ConversationKey, name: str, content: bytes) -> str:
         """Post a message with a file in a thread, and return its ref."""
         message = OutgoingMessage("file", f"-# {MARK}", file=FileUpload(name, content), place=thread.thread)
-        return await self._native.create(_FileOwner(thread), message, "")
+        return await self._native.create(_Owner(thread), message, "")
 
     async def unshare(self, file: str) -> None:
         """Delete the message with a file."""
@@ -102,6 +118,18 @@ class DiscordLiveCheck:
     async def direct_channel(self, user: str) -> str:
         """Return the direct channel with a user."""
         return await direct_channel(self._rest, user)
+
+    async def _plain(self, thread: ConversationKey, _root: str) -> str:
+        """Post the longest message that is not laid out. It is found among the bot's own in the end."""
+        text = f"{MARK}. ".ljust(CONTENT, ".")
+        await self._native.create(_Owner(thread), OutgoingMessage("plain", text, place=thread.thread), "")
+        return f"{CONTENT:,} characters are accepted."
+
+    async def _typing(self, thread: ConversationKey, _root: str) -> str:
+        """Show that the bot types."""
+        async with self._rest.request("show that it types") as client:
+            await client.get_partial_messageable(int(thread.thread)).typing()
+        return "The bot can show that it types."
 
     async def own_messages(self, conversation: ConversationKey, since: str) -> Sequence[str]:
         """Return the refs of the bot's messages in a channel or thread, from a message on."""
@@ -128,8 +156,8 @@ class DiscordLiveCheck:
         return f"Discord names them: {limit} requests, anew in {seconds} s."
 
 
-class _FileOwner:
-    """Owner of the message with the file."""
+class _Owner:
+    """Owner of a single message."""
 
     created_at = 0.0
 

@@ -39,6 +39,11 @@ class BlockSupport:
         self._code_of = code_of
         self._refused: frozenset[str] = frozenset()
 
+    @property
+    def refused(self) -> frozenset[str]:
+        """Kinds that the workspace refused."""
+        return self._refused
+
     async def send(self, arguments: Mapping[str, Any], request: Callable[[Mapping[str, Any]], Awaitable[T]]) -> T:
         """Return the result of a request with these arguments; older blocks replace those that the workspace refuses.
         Raises the errors of `request`.
