@@ -61,6 +61,8 @@ _AT_ONCE = 4
 """Maximum number of servers that start at the same time."""
 _GENTLE_SECONDS = 15.0
 _REPORT_SECONDS = 5.0
+_LOOK_SECONDS = 2.0
+"""Seconds that a question waits for an attempt at a server that has failed before its tools were known."""
 """Seconds for the delivery of queued results. Together with the forced end of processes, closing takes less than
 half a minute.
 """
@@ -194,10 +196,14 @@ class McpToolbox:
 
     async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
         """Return the tools of a workspace's servers and the global ones, by name, and a sentence for each
-        unavailable server. Waits only in the first seconds after the start.
+        unavailable server. Waits in the first seconds after the start, and for an attempt at a server that has failed
+        before its tools were known.
         """
         await self.wait_ready()
         servers = [managed for managed in self._servers if managed.config.workspace in (EVERYWHERE, workspace)]
+        connections = [managed.connection for managed in servers if managed.connection is not None]
+        if unseen := [connection for connection in connections if connection.is_unseen]:
+            await asyncio.gather(*(connection.look_again(_LOOK_SECONDS) for connection in unseen))
         tools = _by_name(servers)
         names = {tool.name for tool in tools}
         self._count_use(servers)

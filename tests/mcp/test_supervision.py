@@ -21,12 +21,64 @@ from bot.mcp.server.retry import BreakerSettings
 from bot.mcp.server.state import State
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
-from tests.mcp.toolboxes import FAST, alive, call, named, raw, remote, started, text, unknown, unsent, until
+from tests.mcp.toolboxes import (
+    FAST,
+    alive,
+    call,
+    named,
+    raw,
+    remote,
+    started,
+    text,
+    tools_of,
+    unknown,
+    unsent,
+    until,
+)
 
 KNOWN = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities((Tool("s__t", "s", "t"),)), at=1000.0)
 OK = {"content": [{"type": "text", "text": "ok"}]}
 LAZY = ConnectPolicy.LAZY
 NEVER = 3600.0
+
+
+async def test_a_server_that_was_down_at_the_start_has_its_tools_at_the_next_question_after_it_is_up() -> None:
+    pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER, tries=1, look_again=0.0)
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        await endpoint.stop()
+        async with started(remote("s", endpoint.url), pacing=pacing) as box:
+            for _ in range(4):
+                assert (await box.offer()).absent
+            await endpoint.listen()
+            offered = await box.offer()
+            assert [tool.original_name for tool in offered.tools] == ["t"]
+            assert offered.absent == ()
+
+
+async def test_a_server_whose_tools_were_never_seen_is_tried_without_a_question_beyond_the_limit_of_tries() -> None:
+    pacing = replace(FAST, tries=1, longest_pause=0.1)
+    async with FakeEndpoint() as endpoint:
+        endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(500))
+        async with started(remote("s", endpoint.url), pacing=pacing) as box:
+            await until(lambda: endpoint.methods().count("server/discover") > 5)
+            endpoint.speak_modern("t")
+            await until(lambda: tools_of(box))
+
+
+async def test_questions_start_few_attempts_at_a_server_that_is_down() -> None:
+    clock = Clock()
+    pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER)
+    async with FakeEndpoint() as endpoint:
+        endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(500))
+        async with started(remote("s", endpoint.url), pacing=pacing, clock=clock) as box:
+            for _ in range(10):
+                assert (await box.offer()).absent
+            before = len(endpoint.seen)
+            clock.now += pacing.look_again
+            await box.offer()
+            assert len(endpoint.seen) > before
+        assert endpoint.methods().count("server/discover") <= 3
 
 
 class Clock:
@@ -305,7 +357,8 @@ async def test_closing_ends_a_connection_that_rests_and_one_that_was_given_up(ca
         there.speak_modern("t")
         refusing(broken)
         pacing = replace(FAST, idle_after=0.05, tries=1, first_pause=0.01)
-        async with started(remote("a", there.url), remote("b", broken.url), pacing=pacing) as box:
+        known = DesiredServer(remote("b", broken.url), synced=KNOWN)
+        async with started(remote("a", there.url), known, pacing=pacing) as box:
             await until(lambda: status(box, "a") is ServerStatus.IDLE and "no retries left" in caplog.text)
             async with asyncio.timeout(10):
                 await box.close()

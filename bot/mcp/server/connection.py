@@ -162,6 +162,7 @@ class Connection:
         self._activity = ActivityTracker(shared.clock, self.tracker.notify)
         self._calls = ActiveCalls(config.name, redact)
         self._failed_attempts = 0
+        self._failed_at = -math.inf
         known = synced.capabilities
         self._negotiation = ProtocolNegotiation(config, known.handshake, version=known.server_version)
         self._token_provider = shared.token_provider(config)
@@ -200,6 +201,21 @@ class Connection:
         """Wait until the first running attempt to connect has ended. Return at once if the tools are known."""
         while self.started and not self.tracker.known and self._is_first_attempt:
             await self.tracker.change()
+
+    @property
+    def is_unseen(self) -> bool:
+        """True if the server has failed some time ago, before its tools were known."""
+        is_waiting = self.tracker.state in (State.BACKOFF, State.EXHAUSTED) and not self.tracker.known
+        return is_waiting and self._shared.clock() - self._failed_at >= self._shared.timing.look_again
+
+    async def look_again(self, seconds: float) -> None:
+        """Try to connect a server that `is_unseen`, and wait at most `seconds`. Nothing else would use it."""
+        failed_before = self._failed_attempts
+        self._retry_now.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not (can_send(self.tracker.state) or self._failed_attempts > failed_before):
+                    await self.tracker.change()
 
     async def close(self, limit: float) -> None:
         """End the connection and its process, gracefully for `limit` seconds, then by force."""
@@ -467,8 +483,9 @@ class Connection:
             pause = self._backoff.refused()
         else:
             self.tracker.breaker.failed()
-            pause = self._backoff.failed()
+            pause = self._backoff.failed() if self.tracker.known else self._backoff.failed_unseen()
         self._failed_attempts += not ending.worked
+        self._failed_at = self._shared.clock()
         self.tracker.apply(_failure_event(ending.status, pause), ending.problem)
         if pause is None:
             log.warning("MCP server %s has no retries left, the next use connects again", self.config.name)

@@ -102,6 +102,7 @@ class ConnectionTiming:
     how long a starting server delays the start of others, if there are many. `idle_after`: an unused
     connection is closed after this time; None means never. `confirm`: timeout for confirming the tools before
     an approved call is sent.
+    `look_again`: time after a failure until a question starts an attempt at a server whose tools are not known.
     `longest_ttl`: upper limit for a server's cache lifetime of its tools. `quiet_after`, `quiet_limit`: an unused
     server is pinged after the first, with the second as timeout; None means no pings. `tripping`: settings of the
     circuit breaker.
@@ -123,6 +124,7 @@ class ConnectionTiming:
     farewell: float = 10.0
     idle_after: float | None = 1800.0
     confirm: float = 5.0
+    look_again: float = 5.0
     longest_ttl: float = 60.0
     quiet_after: float | None = 60.0
     quiet_limit: float = 15.0
@@ -153,6 +155,13 @@ class ReconnectBackoff:
         """Return the pause after a failed attempt to connect."""
         self._failures += 1
         return self._next_pause(self._failures)
+
+    def failed_unseen(self) -> float | None:
+        """Return the pause after a failed attempt to connect a server whose tools are not known. There is no limit,
+        because nothing would use it; None without reconnects.
+        """
+        self._failures += 1
+        return self._timing.pause(self._failures, self._chance()) if self._timing.tries else None
 
     def lost(self, lifetime: float) -> float | None:
         """Return the pause after the loss of a connection after `lifetime` seconds. A long life resets the failures,
