@@ -33,8 +33,8 @@ from bot.storage.address import PostgresServer, read_address
 
 if TYPE_CHECKING:
     from bot.app.runtime import Runtime, WatchLog
-    from bot.commands.registry import CommandRegistry
     from bot.engine.engine import Engine
+    from bot.ports import Commands
 
 REMEMBERED_TURNS = 50
 TERMINATED = 128 + signal.SIGTERM
@@ -89,7 +89,7 @@ class _Session:
         terminal = self._terminal()
         loop = asyncio.get_running_loop()
         engine: asyncio.Future[Engine] = loop.create_future()
-        commands: asyncio.Future[CommandRegistry] = loop.create_future()
+        commands: asyncio.Future[Commands] = loop.create_future()
         opening: asyncio.Future[StartState] = loop.create_future()
         leaving = asyncio.Event()
         building = asyncio.create_task(self._build(terminal, engine, commands, opening, leaving), name="runtime")
@@ -115,7 +115,7 @@ class _Session:
         self,
         terminal: Terminal,
         engine: asyncio.Future[Engine],
-        commands: asyncio.Future[CommandRegistry],
+        commands: asyncio.Future[Commands],
         opening: asyncio.Future[StartState],
         leaving: asyncio.Event,
     ) -> None:
@@ -135,7 +135,7 @@ class _Session:
                 watch_log=self.watch_log,
             ) as runtime:
                 opening.set_result(await self._opening(runtime))
-                commands.set_result(runtime.commands)
+                commands.set_result(await _with_approvals(runtime))
                 engine.set_result(runtime.engine)
                 await runtime.run_until(leaving)
         except CountersignError as error:
@@ -180,6 +180,20 @@ class _Session:
         if not conversation:
             return StartState(fresh_conversation())
         return await _read_conversation(runtime.turn_log, self.person, conversation)
+
+
+async def _with_approvals(runtime: Runtime) -> Commands:
+    """Return the commands, with `/approvals`."""
+    command, pending_calls = await asyncio.gather(
+        *(
+            asyncio.to_thread(importlib.import_module, name)
+            for name in ("bot.chat.approvals_command", "bot.app.pending_calls")
+        )
+    )
+    services = runtime.services
+    reader = pending_calls.PendingCallReader(services.stores.archive, runtime.turn_log, services.rules)
+    commands: Commands = command.ApprovalsCommand(runtime.engine, runtime.commands, reader.read)
+    return commands
 
 
 async def _read_conversation(turn_log: TurnViews, person: LocalUser, conversation: str) -> StartState:

@@ -60,17 +60,18 @@ async def examine_discord_channel(settings: Settings, channel: ConversationKey) 
 
 async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) -> DiscordListener:
     """Build the listener, which receives while no other process holds the gateway lease."""
-    context, audience = await asyncio.gather(
+    context, audience, pending_calls = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
-            for name in ("bot.platforms.discord.context", "bot.chat.context")
+            for name in ("bot.platforms.discord.context", "bot.chat.context", "bot.app.pending_calls")
         )
     )
     stores = runtime.services.stores
+    reader = pending_calls.PendingCallReader(stores.archive, runtime.turn_log, runtime.services.rules, app.surface)
     return app.listener(
         audience=audience.AudiencePolicy(settings.discord_follow_threads),
         records=context.DiscordLookups(
-            stores.opinions.save, runtime.turn_log.get_approval, stores.archive.active_conversations
+            stores.opinions.save, runtime.turn_log.get_approval, reader.read, stores.archive.active_conversations
         ),
         leases=stores.leases,
         quotas=stores.quotas,

@@ -103,10 +103,10 @@ def look_up_groups(workspace: SlackApp, runtime: Runtime) -> None:
 
 async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
     """Return the lookups outside the engine: feedback, tool calls and Homes."""
-    context, homes = await asyncio.gather(
+    context, homes, pending_calls = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
-            for name in ("bot.platforms.slack.context", "bot.app.slack_home")
+            for name in ("bot.platforms.slack.context", "bot.app.slack_home", "bot.app.pending_calls")
         )
     )
     services = runtime.services
@@ -114,18 +114,25 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
     async def team() -> str:
         return (await workspace.api.identity()).team
 
+    reader = pending_calls.PendingCallReader(
+        services.stores.archive,
+        runtime.turn_log,
+        services.rules,
+        workspace.surface,
+        lambda conversation: conversation.channel.startswith("D"),
+    )
     builder = homes.HomeTabBuilder(
         team,
         services.stores.archive,
-        runtime.turn_log.get_approval,
+        reader.read,
         runtime.turn_log.get_elicitation,
-        services.rules,
         services.rights,
         services.toolbox,
     )
     records: SlackLookups = context.SlackLookups(
         services.stores.opinions.save,
         runtime.turn_log.get_approval,
+        reader.read,
         builder.home,
         services.stores.archive.active_conversations,
         prompts=lambda conversation: services.rules.rules(conversation).profile.prompts,

@@ -60,9 +60,12 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class OpenDenyForm:
-    """Open the window that asks for a reason before a call is denied."""
+    """Open the window that asks for a reason before a call is denied. `inbox_page` is the page of the list of pending
+    calls with the button, 0 on a card.
+    """
 
     card: ApprovalRef
+    inbox_page: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +77,18 @@ class ViewCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewPendingCall:
-    """Show a call that waits, as it stands when this is pressed, with all of its arguments."""
+class ShowInbox:
+    """Show a page of the user's list of pending calls, in place of the one with the button."""
 
-    approval_id: str
+    page: int
+
+
+@dataclass(frozen=True, slots=True)
+class InInbox:
+    """Decide a call from this page of the user's list of pending calls, and update the list."""
+
+    action: Approve | ApproveWithGrant | ConfirmApproval
+    page: int
 
 
 class FeedbackValue(StrEnum):
@@ -139,7 +150,8 @@ Action = (
     | Edit
     | OpenDenyForm
     | ViewCall
-    | ViewPendingCall
+    | ShowInbox
+    | InInbox
     | CheckCallAction
     | RunAgainAction
     | StopTurnAction
@@ -163,7 +175,20 @@ class OpenForm:
 PendingAction = Action | OpenForm
 
 
-def encode(action: Action) -> str:  # noqa: C901 - one case for each kind of action
+def with_question(action: Action) -> Action:
+    """Return the action that asks in a message before it approves one call, for platforms whose buttons have no dialog;
+    other actions are unchanged.
+    """
+    match action:
+        case Approve((card,)):
+            return ConfirmApproval(card)
+        case InInbox(Approve((card,)), page):
+            return InInbox(ConfirmApproval(card), page)
+        case _:
+            return action
+
+
+def encode(action: Action) -> str:  # noqa: C901, PLR0912 - one case for each kind of action
     """Return the text that a button carries: the kind of the action, a colon, and its content.
 
     The text is short, because Discord's limit is 100 characters: ids of turns and approvals are letters and digits.
@@ -173,12 +198,16 @@ def encode(action: Action) -> str:  # noqa: C901 - one case for each kind of act
             content = ",".join(map(_encode_ref, cards))
         case ApproveWithGrant(card, offer):
             content = f"{_encode_ref(card)}:{offer}"
-        case ConfirmApproval(card) | Edit(card) | OpenDenyForm(card):
+        case ConfirmApproval(card) | Edit(card):
             content = _encode_ref(card)
+        case OpenDenyForm(card, page):
+            content = f"{_encode_ref(card)}:{page}" if page else _encode_ref(card)
+        case ShowInbox(page):
+            content = f"{page}"
+        case InInbox(inner, page):
+            content = f"{page}:{encode(inner)}"
         case ViewCall(card, page):
             content = f"{_encode_ref(card)}:{page}"
-        case ViewPendingCall(approval_id):
-            content = approval_id
         case CheckCallAction(turn_id, n) | RunAgainAction(turn_id, n):
             content = f"{turn_id}:{n}"
         case StopTurnAction(turn_id) | ContinueTurnAction(turn_id) | AskAgain(turn_id):
@@ -199,7 +228,7 @@ def decode(text: str) -> Action | None:
     kind, _, content = text.partition(":")
     try:
         return _DECODERS[kind](content)
-    except (KeyError, ValueError, RecursionError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None
 
 
@@ -250,6 +279,21 @@ def _decode_view(content: str) -> Action:
     return ViewCall(_decode_ref(approval_id, revision), _decode_number(page))
 
 
+def _decode_denial(content: str) -> Action:
+    approval_id, revision, *page = content.split(":")
+    card = _decode_ref(*_fields(f"{approval_id}:{revision}", 2))
+    return OpenDenyForm(card, _decode_number(*page)) if page else OpenDenyForm(card)
+
+
+def _decode_in_inbox(content: str) -> Action:
+    page, _, text = content.partition(":")
+    match decode(text):
+        case (Approve() | ApproveWithGrant() | ConfirmApproval()) as action:
+            return InInbox(action, _decode_number(page))
+        case _:
+            raise ValueError(content)
+
+
 def _decode_feedback(content: str) -> Action:
     turn_id, opinion = _fields(content, 2)
     return SendFeedback(turn_id, FeedbackValue(opinion))
@@ -280,7 +324,8 @@ _KINDS: Mapping[type[Action], str] = {
     Edit: "edit",
     OpenDenyForm: "deny",
     ViewCall: "view",
-    ViewPendingCall: "review",
+    ShowInbox: "inbox",
+    InInbox: "listed",
     CheckCallAction: "check",
     RunAgainAction: "again",
     StopTurnAction: "stop",
@@ -297,9 +342,10 @@ _DECODERS: Mapping[str, Callable[[str], Action]] = {
     "ask": lambda content: ConfirmApproval(_decode_ref(*_fields(content, 2))),
     "allow": _decode_grant,
     "edit": lambda content: Edit(_decode_ref(*_fields(content, 2))),
-    "deny": lambda content: OpenDenyForm(_decode_ref(*_fields(content, 2))),
+    "deny": _decode_denial,
     "view": _decode_view,
-    "review": lambda content: ViewPendingCall(*_fields(content, 1)),
+    "inbox": lambda content: ShowInbox(_decode_number(content)),
+    "listed": _decode_in_inbox,
     "check": lambda content: CheckCallAction(*_decode_call(content)),
     "again": lambda content: RunAgainAction(*_decode_call(content)),
     "stop": lambda content: StopTurnAction(*_fields(content, 1)),

@@ -331,7 +331,7 @@ def _card(name: str, calls: Sequence[ToolStep], reason: str, view: TurnView, now
         if blocks:
             blocks.append(Rule())
         if step in waiting:
-            blocks += [*_open_call(step, card), *(() if several else about), _open_call_buttons(step, card)]
+            blocks += [*_open_call(step, card), *(() if several else about), open_call_buttons(step, card)]
         else:
             blocks += _decided_call(step, step.approval, card, view)
     if about and several:
@@ -364,7 +364,8 @@ def _open_call(step: ToolStep, card: ApprovalCard) -> Iterator[Block]:
         yield Paragraph((Text(withheld_text(card), bold=True),))
 
 
-def _open_call_buttons(step: ToolStep, card: ApprovalCard) -> Buttons:
+def open_call_buttons(step: ToolStep, card: ApprovalCard) -> Buttons:
+    """Return the buttons of one pending call on its card."""
     ref = ApprovalRef(card.approval_id, card.revision)
     edit = (Button("Edit…", Edit(ref)),) if can_edit(step) else ()
     whole = Button("View all", ViewCall(ref))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from bot.chat.approval_inbox import ReadPendingCalls
+from bot.chat.approvals_command import ApprovalsCommand
 from bot.chat.argument_editing import ArgumentEditForms
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.elicitation_forms import ElicitationForms
@@ -37,11 +39,13 @@ class AudiencePolicy:
 @dataclass(frozen=True, slots=True)
 class Lookups:
     """Optional lookups outside of the engine. `opinion` stores feedback on a turn's answer: the turn's id, True for
-    good, and the author. `approval` finds the call of an approval (`ApprovalLog.get_approval`).
+    good, and the author. `approval` finds the call of an approval (`ApprovalLog.get_approval`). `pending_calls` reads
+    those that a user may decide.
     """
 
     opinion: Callable[[str, bool, Author], Awaitable[None]] | None = None
     approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]] | None = None
+    pending_calls: ReadPendingCalls | None = None
 
     async def find_approval(self, approval_id: str) -> ToolStep | None:
         """Return the call of an approval in its current state, or None if it is unknown."""
@@ -60,6 +64,8 @@ class ChatContext:
     records: Lookups
 
 
-def with_card_forms(engine: EngineApi, commands: Commands) -> Commands:
-    """Return the commands, and those behind cards: changed arguments of a call, answers to a server."""
+def with_card_forms(engine: EngineApi, commands: Commands, records: Lookups) -> Commands:
+    """Return the commands, `/approvals`, and those behind cards: changed arguments of a call, answers to a server."""
+    if records.pending_calls is not None:
+        commands = ApprovalsCommand(engine, commands, records.pending_calls)
     return ElicitationForms(engine, ArgumentEditForms(engine, commands))

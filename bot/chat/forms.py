@@ -23,10 +23,11 @@ _STEP = re.compile(r"[0-9]{1,3}")
 
 @dataclass(frozen=True, slots=True)
 class DenialSubmitted:
-    """Deny this call; the reason may be empty."""
+    """Deny this call; the reason may be empty. `inbox_page` is that of the button (`OpenDenyForm`)."""
 
     card: ApprovalRef
     reason: str
+    inbox_page: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ Submission = DenialSubmitted | ConfirmationSubmitted | FormSubmitted
 def read_submission(opened: OpenDenyForm | OpenConfirmation | OpenForm, values: Mapping[str, str]) -> Submission:
     """Return what the values of a submitted form mean. A field that the form did not show keeps its value."""
     match opened:
-        case OpenDenyForm(card):
-            return DenialSubmitted(card, values.get(REASON, "").strip())
+        case OpenDenyForm(card, page):
+            return DenialSubmitted(card, values.get(REASON, "").strip(), page)
         case OpenConfirmation(words):
             return ConfirmationSubmitted(words, values.get(TYPED, "").strip())
         case OpenForm(form):

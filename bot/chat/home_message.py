@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bot.chat.actions import RunCommand, ViewPendingCall
+from bot.chat.actions import RunCommand
+from bot.chat.approval_inbox import NOT_ALL_READ, NOTHING_WAITS, PendingCall, pending_call_blocks
 from bot.chat.card_messages import elicitation_buttons, elicitation_expiry, elicitation_question
 from bot.chat.message_model import (
     Block,
@@ -13,11 +14,9 @@ from bot.chat.message_model import (
     Buttons,
     Caption,
     Footer,
-    Heading,
     Message,
     Paragraph,
     Rule,
-    Span,
     Text,
     Time,
     TimeFormat,
@@ -25,9 +24,8 @@ from bot.chat.message_model import (
 )
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.servers import ServerSnapshot, ServerStatus
-from bot.domain.turns import ToolStep, Turn, TurnStatus
+from bot.domain.turns import Turn, TurnStatus
 from bot.domain.views import TurnView
-from bot.rendering.approval_card import approval_card, headline
 from bot.rendering.elicitation_card import elicitation_card
 from bot.rendering.text_safety import single_line
 
@@ -38,8 +36,6 @@ WELCOME = (
     "Mention me in a channel, or write to me in the Messages tab. I answer in a thread, use the tools of this "
     "workspace's servers, and ask for an approval before I change anything."
 )
-NOTHING_WAITS = "Nothing waits for you."
-NOT_ALL_READ = "Too many calls wait for others to look through all of them. The cards in their threads show the rest."
 WAITS_FOR_YOU = "◇ waits for your answer"
 _STANDS = {
     TurnStatus.QUEUED: "◇ waits its turn",
@@ -62,22 +58,14 @@ _LIGHTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class PendingApprovalSummary:
-    """A call that this user may decide."""
-
-    turn: Turn
-    step: ToolStep
-
-
-@dataclass(frozen=True, slots=True)
 class Home:
-    """Content of one user's tab; lists are sorted newest first. `more_waiting` counts pending calls that are not
-    listed; `all_counted` is False if more calls wait than were read. `inquiries` are open elicitations for the user.
-    `servers` is None for users who administer no server; `now` is in epoch seconds.
+    """Content of one user's tab; lists are sorted newest first, pending calls oldest first. `more_waiting` counts
+    pending calls that are not listed; `all_counted` is False if more calls wait than were read. `inquiries` are open
+    elicitations for the user. `servers` is None for users who administer no server; `now` is in epoch seconds.
     """
 
     now: float
-    waiting: Sequence[PendingApprovalSummary] = ()
+    waiting: Sequence[PendingCall] = ()
     inquiries: Sequence[OpenElicitation] = ()
     asked: Sequence[Turn] = ()
     servers: Sequence[ServerSnapshot] | None = None
@@ -115,21 +103,9 @@ def _waiting(home: Home) -> Iterator[Block]:
         yield from elicitation_question(card)
         yield Footer(elicitation_expiry(card, home.now))
         yield elicitation_buttons(card.offers)
-    for summary in home.waiting[:SHOWN]:
-        yield from _call(summary)
+    for call in home.waiting[:SHOWN]:
+        yield from pending_call_blocks(call, home.now)
     yield from _more(calls)
-
-
-def _call(summary: PendingApprovalSummary) -> Iterator[Block]:
-    approval, card = summary.step.approval, approval_card(summary.step)
-    if approval is None or card is None:
-        return
-    about: list[Span] = [Text(f"Asked by {card.asked_by}")]
-    if approval.expires_at is not None:
-        about += [Text(" · expires "), Time(approval.expires_at, TimeFormat.EXPIRY, card.expiry)]
-    yield Heading(headline(summary.step, card))
-    yield Footer(tuple(about))
-    yield Buttons((Button("Review", ViewPendingCall(approval.id)),))
 
 
 def _asked(home: Home) -> Iterator[Block]:

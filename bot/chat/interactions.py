@@ -11,6 +11,7 @@ import logging
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from time import time
 from typing import Any, Protocol
 
 from bot.chat.actions import (
@@ -21,6 +22,7 @@ from bot.chat.actions import (
     AskAgain,
     ConfirmApproval,
     Edit,
+    InInbox,
     OpenConfirmation,
     OpenDenyForm,
     OpenForm,
@@ -30,8 +32,16 @@ from bot.chat.actions import (
     RunCommandInNewReply,
     RunPending,
     SendFeedback,
+    ShowInbox,
     ViewCall,
-    ViewPendingCall,
+)
+from bot.chat.approval_inbox import (
+    CALLS_A_PAGE,
+    PendingCalls,
+    inbox_confirmation,
+    inbox_message,
+    is_inbox_command,
+    page_count,
 )
 from bot.chat.argument_editing import edit_command, is_edit_form
 from bot.chat.card_messages import confirmation_message
@@ -51,7 +61,6 @@ from bot.chat.message_model import Message
 from bot.chat.rejection_messages import (
     BUTTON_EXPIRED,
     FORM_EXPIRED,
-    GONE,
     OUT_OF_DATE,
     PENDING_EXPIRED,
     TOO_MANY_REQUESTS,
@@ -112,6 +121,9 @@ class Interaction(Protocol):
 
     async def show(self, message: Message) -> None:
         """Show a message to the user alone."""
+
+    async def show_in_place(self, message: Message) -> None:
+        """Show a message to the user alone, in place of the private message with the button, if any."""
 
     async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:
         """Open a form, as the response. Return False if that is impossible. `about` is the conversation that its
@@ -230,13 +242,19 @@ class InteractionHandler:
             case OpenDenyForm() | OpenConfirmation() | OpenForm():
                 if not await interaction.open_modal(action, about):
                     await interaction.tell(UNEXPECTED_ERROR)
+            case ShowInbox(page):
+                await interaction.acknowledge()
+                await self._show_inbox(await self.find_member(interaction), interaction, page)
+            case InInbox(decision, page):
+                await interaction.acknowledge()
+                await self._decide_in_inbox(decision, page, interaction)
             case _:
                 await interaction.acknowledge()
                 await self._act_on_item(action, interaction)
 
     async def _act_on_item(
         self,
-        action: Approve | ConfirmApproval | ApproveWithGrant | ViewCall | ViewPendingCall | TurnAction,
+        action: Approve | ConfirmApproval | ApproveWithGrant | ViewCall | TurnAction,
         interaction: Interaction,
     ) -> None:
         match action:
@@ -246,7 +264,7 @@ class InteractionHandler:
                 await self._confirm(card, interaction)
             case ApproveWithGrant(card, offer):
                 await self._grant(card, offer, interaction)
-            case ViewCall() | ViewPendingCall():
+            case ViewCall():
                 await self._show_call(action, interaction)
             case (
                 SendFeedback()
@@ -279,6 +297,9 @@ class InteractionHandler:
         in_new_message: bool = False,
     ) -> None:
         actor = await self.find_member(interaction, about)
+        if is_inbox_command(words) and self._records.pending_calls is not None:
+            await self._show_inbox(actor, interaction, 1)
+            return
         responder = interaction.responder(actor, in_new_message=in_new_message)
         await self._commands.run(Invocation(words[0], words[1:], actor.member, actor.conversation), responder)
 
@@ -295,9 +316,11 @@ class InteractionHandler:
 
     async def _submit(self, submission: Submission, interaction: Interaction, about: ConversationKey | None) -> None:
         match submission:
-            case DenialSubmitted(card, reason):
+            case DenialSubmitted(card, reason, page):
                 await interaction.acknowledge()
                 await self._decide((card,), DecisionType.DENY, interaction, reason)
+                if page:
+                    await self._show_inbox(await self._approver(card.approval_id, interaction), interaction, page)
             case ConfirmationSubmitted(words, typed):
                 await self._run_command((*words, f"--confirm={typed}"), interaction, about)
             case FormSubmitted(form, values):
@@ -338,6 +361,44 @@ class InteractionHandler:
         if not rejections:
             await interaction.update_call(cards[0].approval_id)
 
+    async def inbox(self, actor: Actor, page: int) -> Message:
+        """Return a page of the calls that the user may decide."""
+        read = self._records.pending_calls
+        pending = PendingCalls()
+        if read is not None:
+            workspace = actor.conversation.workspace_key
+            pending = await read(actor.member, workspace, (page - 1) * CALLS_A_PAGE, CALLS_A_PAGE)
+            if not pending.calls and pending.count:
+                page = page_count(pending)
+                pending = await read(actor.member, workspace, (page - 1) * CALLS_A_PAGE, CALLS_A_PAGE)
+        return inbox_message(pending, page if pending.count else 1, time())
+
+    async def _show_inbox(self, actor: Actor, interaction: Interaction, page: int) -> None:
+        await interaction.show_in_place(await self.inbox(actor, max(page, 1)))
+
+    async def _decide_in_inbox(
+        self, action: Approve | ApproveWithGrant | ConfirmApproval, page: int, interaction: Interaction
+    ) -> None:
+        """Decide a call, and show the list without it."""
+        card = action.cards[0] if isinstance(action, Approve) else action.card
+        actor = await self._approver(card.approval_id, interaction)
+        rejection = ""
+        match action:
+            case ConfirmApproval():
+                step = await find_approval_step(self._engine, self._records, actor.conversation, card)
+                approval = approval_card(step) if step is not None else None
+                if step is not None and approval is not None and step.status is StepStatus.AWAITING:
+                    await interaction.show_in_place(inbox_confirmation(step, approval, page))
+                    return
+                rejection = OUT_OF_DATE
+            case Approve():
+                rejection = await decide(self._engine, card, DecisionType.APPROVE, actor.member)
+            case ApproveWithGrant(_, offer):
+                rejection = await approve_with_grant(self._engine, card, offer, actor.member)
+        await self._show_inbox(actor, interaction, page)
+        if rejection:
+            await interaction.tell(rejection, actor.conversation)
+
     async def _confirm(self, card: ApprovalRef, interaction: Interaction) -> None:
         actor = await self._approver(card.approval_id, interaction)
         step = await find_approval_step(self._engine, self._records, actor.conversation, card)
@@ -356,21 +417,15 @@ class InteractionHandler:
         else:
             await interaction.update_call(card.approval_id)
 
-    async def _show_call(self, action: ViewCall | ViewPendingCall, interaction: Interaction) -> None:
-        approval_id = action.card.approval_id if isinstance(action, ViewCall) else action.approval_id
-        actor = await self._approver(approval_id, interaction)
+    async def _show_call(self, action: ViewCall, interaction: Interaction) -> None:
+        card, page = action.card, action.page
+        actor = await self._approver(card.approval_id, interaction)
         if actor.member.guest or actor.member.external:
             await interaction.tell(NO_OUTSIDERS)
             return
-        page, missing = 1, GONE
-        match action:
-            case ViewCall(card, page):
-                step = await find_approval_step(self._engine, self._records, actor.conversation, card)
-                missing = OUT_OF_DATE
-            case ViewPendingCall():
-                step = await self._records.find_approval(approval_id)
+        step = await find_approval_step(self._engine, self._records, actor.conversation, card)
         if step is None:
-            await interaction.tell(missing)
+            await interaction.tell(OUT_OF_DATE)
             return
         whole = await open_whole(self._engine, step, actor.member, interaction.portion_of(step, page))
         await interaction.show_call(step, page, whole=whole)

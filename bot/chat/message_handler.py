@@ -43,7 +43,7 @@ from bot.ports import Commands
 log = logging.getLogger(__name__)
 
 REMEMBERED = 5000
-COMMANDS = ("mcp", "profile", "conversations", "usage")
+COMMANDS = ("mcp", "profile", "conversations", "usage", "approvals")
 NOTHING_SAID = "What can I do for you? Mention me together with your question."
 WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
 FORWARDED = "(forwarded a message)"
@@ -230,8 +230,8 @@ class RecentKeys:
 
 
 def parse_command(text: str, commands: Commands, conversation: ConversationKey) -> tuple[str, ...]:
-    """Return the words of a typed command, its name first; empty for other text. `profile`, `conversations` and `usage`
-    are ordinary words too: they count as commands only with a verb.
+    """Return the words of a typed command, its name first; empty for other text. `profile`, `conversations`,
+    `usage` and `approvals` are ordinary words too: they count as commands only with a verb.
     """
     first, *rest = text.split(maxsplit=2) or [""]
     name = first.lower().removeprefix("/")

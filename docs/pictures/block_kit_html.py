@@ -172,6 +172,8 @@ def _piece(piece: Json) -> str:
             return _styled(f"<a>{escape(piece['text'])}</a>", piece.get("style", {}))
         case "user":
             return f'<span class="person">@{escape(piece["user_id"].removeprefix("U0").title())}</span>'
+        case "channel":
+            return '<span class="person">#incidents</span>'
         case "date":
             return "today at 14:35" if "date" in piece["format"] else "14:06"
         case other:

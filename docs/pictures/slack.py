@@ -21,8 +21,9 @@ from block_kit_html import home, message, modal, page  # noqa: E402 - found thro
 from photographs import photograph  # noqa: E402
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm  # noqa: E402
+from bot.chat.approval_inbox import PendingCall  # noqa: E402
 from bot.chat.elicitation_forms import ElicitationForms  # noqa: E402
-from bot.chat.home_message import Home, PendingApprovalSummary  # noqa: E402
+from bot.chat.home_message import Home  # noqa: E402
 from bot.chat.reply_messages import reply_message  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
@@ -57,7 +58,7 @@ def pictures() -> Mapping[str, str]:
     """Every picture as a document, by its name."""
     call = sample_views.a_filing(StepStatus.AWAITING)
     removal = OpenConfirmation(("mcp", "remove", "jira"), "jira", "Remove jira")
-    waiting = [PendingApprovalSummary(sample_views.ASKED.turn, call)]
+    waiting = [PendingCall(sample_views.ASKED.turn, call)]
     asked = [sample_views.INQUIRED.turn, replace(sample_views.ANSWERED.turn, id="earlier")]
     booking = sample_views.a_booking(StepStatus.ASKING, sample_views.asked_back())
     question = OpenElicitation(sample_views.INQUIRED.turn, booking, booking.elicitations[0])

@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from bot.app.pending_calls import PendingCallReader
 from bot.app.slack_home import HomeTabBuilder
 from bot.chat.home_message import SHOWN
 from bot.commands.dependencies import Rights
@@ -22,7 +23,7 @@ from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, Serv
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
-from bot.ports import ServerAdmin
+from bot.ports import ApprovalLog, ServerAdmin
 from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
@@ -87,9 +88,10 @@ class Workspace:
         rules.amend((), [Profile("p", "ops", approvers=frozenset({OLGA.principal}))], [Binding("slack:T1:OPS", "p")])
         rights = Rights(self.approvers.administers, lambda _: False, lambda _: False)
         servers = cast("ServerAdmin", self.servers)
-        return HomeTabBuilder(_team, self.archive, self._approval, self._inquiry, rules, rights, servers)
+        reader = PendingCallReader(self.archive, cast("ApprovalLog", self), rules)
+        return HomeTabBuilder(_team, self.archive, reader.read, self._inquiry, rights, servers)
 
-    async def _approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
+    async def get_approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         if approval_id in self.unreadable:
             raise ValueError("a later release wrote this")
         return await self.log.get_approval(approval_id)
@@ -129,7 +131,7 @@ async def test_what_waits_is_shown_to_whoever_may_sign_it_where_it_was_asked(wor
     assert await waiting(workspace, Member(PRIYA)) == []
     assert await waiting(workspace, Member(PRIYA, frozenset({OPS}))) == ["card-1"]
     assert await waiting(workspace, Member(OLGA)) == ["card-2"]
-    assert await waiting(workspace, Member(SAM)) == ["card-2", "card-1"]
+    assert await waiting(workspace, Member(SAM)) == ["card-1", "card-2"]
     assert await waiting(workspace, Member(OLGA, guest=True)) == []
     assert await waiting(workspace, Member(SAM, external=True)) == []
 

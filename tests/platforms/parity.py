@@ -182,6 +182,16 @@ FEATURES = (
         ),
     ),
     Feature(
+        "`/approvals`: the calls that wait for me, decided in the list",
+        slack="yes; also in Home",
+        discord="yes; `/approvals list`",
+        terminal="yes; decided by their ids",
+        tests=(
+            "test_an_approver_decides_in_the_list_of_what_waits_oldest_first",
+            "test_a_user_who_may_not_decide_sees_nothing_of_the_calls_of_others",
+        ),
+    ),
+    Feature(
         "An old, forged or foreign button decides nothing, and its user reads why",
         terminal="it has no buttons",
         tests=(

@@ -107,6 +107,10 @@ class DiscordTeam(Team):
         (button,) = [each for each in _buttons(message) if each.get("emoji", {}).get("name") == wanted]
         await self.discord.press(person, message, button["custom_id"])
 
+    async def open_list(self, person: User) -> None:
+        await self.until(lambda: "approvals" in [command["name"] for command in self.discord.app.commands.get("", [])])
+        await self.discord.command(person, "approvals list", self.channel)
+
     def conversation(self, talk: Talk) -> ConversationKey:
         place = self._place(talk)
         if place.parent is not None:
@@ -126,9 +130,10 @@ class DiscordTeam(Team):
         return f"discord:{self.discord.guild.id}:{channel.id}"
 
     def words(self, message: Message) -> str:
-        seen = self.discord.what_user_sees(self.sam, message.channel)
+        reader = self.discord.world.users.get(message.ephemeral_to, self.sam)
         if message.channel.guild is None:
-            seen = self.discord.what_user_sees(message.channel.recipients[0], message.channel)
+            reader = message.channel.recipients[0]
+        seen = self.discord.what_user_sees(reader, message.channel)
         return next((each.words for each in seen if each.id == message.id), "")
 
     def buttons(self, message: Message) -> list[str]:
@@ -221,7 +226,7 @@ class DiscordTeam(Team):
             leases=self.leases,
             holder=f"process {self.processes}",
             audience=AudiencePolicy(),
-            records=DiscordLookups(self._keep_opinion, log.get_approval),
+            records=DiscordLookups(self._keep_opinion, log.get_approval, self._reader(log, office.surface).read),
         )
         return office.surface, listener
 

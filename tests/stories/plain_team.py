@@ -100,6 +100,9 @@ class PlainTeam(Team):
     async def rate(self, person: User, message: Message, *, good: bool) -> None:
         await self.press(person, message, "👍" if good else "👎")
 
+    async def open_list(self, person: User) -> None:
+        self.ask("approvals", by=person)
+
     def conversation(self, talk: Talk) -> ConversationKey:
         return ConversationKey("plain", self.plain.workspace, talk.question.channel.id, _thread(talk))
 
@@ -189,7 +192,8 @@ class PlainTeam(Team):
 
     async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
         app = await stack.enter_async_context(open_plain(TOKEN, self.plain.url))
-        return app.surface, app.listener(Lookups(self._keep_opinion, log.get_approval))
+        lookups = Lookups(self._keep_opinion, log.get_approval, self._reader(log, app.surface).read)
+        return app.surface, app.listener(lookups)
 
     def _public(self, channel: Channel, thread: str) -> list[Message]:
         return [message for message in self.plain.posted(channel, thread) if not message.only_for]

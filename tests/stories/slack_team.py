@@ -104,6 +104,9 @@ class SlackTeam(Team):
     async def rate(self, person: User, message: Message, *, good: bool) -> None:
         await self.slack.press(person, message, "Good answer" if good else "Bad answer")
 
+    async def open_list(self, person: User) -> None:
+        await self.slack.command(person, "/approvals", "", self.channel)
+
     def conversation(self, talk: Talk) -> ConversationKey:
         return conversation(self.slack.workspace.team.id, self._place(talk).id, talk.question.ts)
 
@@ -204,11 +207,12 @@ class SlackTeam(Team):
         api = await stack.enter_async_context(WebApi(self.slack.bot_token, url=self.slack.url, pacing=pacing))
         named = RuleBook(self._policies()).named | self.approvers.admins | self.approvers.approvers
         people = UserDirectory(api, frozenset(each for each in named if each.startswith("slack-group:")))
-        records = SlackLookups(self._keep_opinion, log.get_approval)
+        surface = SlackSurface(api, people)
+        records = SlackLookups(self._keep_opinion, log.get_approval, self._reader(log, surface).read)
         listener = SlackListener(
             api, people, app_token=self.slack.app.app_token, audience=AudiencePolicy(), records=records
         )
-        return SlackSurface(api, people), listener
+        return surface, listener
 
     def _place(self, talk: Talk) -> Channel:
         return self.slack.workspace.channel(talk.question.channel)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bot.app.pending_calls import PendingCallReader
 from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Completion, ModelRequest
@@ -26,9 +27,11 @@ from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
+from bot.ports.platform import ApproverDirectory
 from bot.storage.address import PostgresServer
 from bot.storage.pg_listen import listen
 from bot.storage.postgresql import PostgresDatabase
+from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, ScriptedModel
@@ -230,6 +233,10 @@ class Team(ABC):
     async def rate(self, person: Any, message: Any, *, good: bool) -> None:
         """Say what somebody thinks of an answer."""
 
+    @abstractmethod
+    async def open_list(self, person: Any) -> None:
+        """Ask for the calls that wait for this user, with a command in the channel."""
+
     # What people see
 
     @abstractmethod
@@ -420,6 +427,10 @@ class Team(ABC):
     @abstractmethod
     def _credentials(self) -> Iterable[str]:
         """The platform's arguments for `team_process.py`."""
+
+    def _reader(self, log: SqlTurnLog, directory: ApproverDirectory) -> PendingCallReader:
+        rules = RuleBook(self._policies(), self.approvers)
+        return PendingCallReader(SqlReporting(log._database), log, rules, directory)
 
     async def _keep_opinion(self, _turn_id: str, good: bool, by: Author) -> None:
         self.opinions.append((good, by))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+from bot.chat.approval_inbox import NOTHING_WAITS
 from tests.fakes.llm import Call, FakeLanguageModel, Say
 from tests.fakes.terminal import ProgramOnTerminal
 from tests.stories.installation import Installation
@@ -97,6 +99,24 @@ tool = "add"
 approvers = ["console:owner", "console:lee", "console:ada"]
 quorum = 2
 """
+
+
+async def test_what_waits_in_another_conversation_is_listed_and_denied_by_its_id(tmp_path: Path) -> None:
+    place = Installation(tmp_path)
+    place.rule(TWO_SIGN)
+    async with place.terminal("--conversation", "shared", columns=160) as terminal:
+        await terminal.asks("add a note: buy milk")
+        await card(terminal, "needs 2 of ada or lee or owner")
+        terminal.press("y")
+        await terminal.shows("▌ Approved. 1 more approval is needed.", "Waiting for an approval…")
+    listed = await asyncio.to_thread(place.chat, "-m", "/approvals")
+    assert "1 call waits for you, oldest first." in listed.out
+    assert "Add a note" in listed.out
+    approval_id = next(line.split()[0] for line in listed.out.splitlines() if "Add a note" in line)
+    denied = await asyncio.to_thread(place.chat, "-m", f"/approvals deny {approval_id} not today")
+    assert "Denied." in denied.out
+    assert NOTHING_WAITS in (await asyncio.to_thread(place.chat, "-m", "/approvals")).out
+    assert place.notes == []
 
 
 async def test_what_two_have_to_sign_does_not_run_when_one_signs_twice_with_a_restart_between(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ async def test_what_waits_is_signed_from_home_where_it_is_gone_afterwards_withou
         assert home is not None
         assert "Waiting for you (1)" in str(home.drawn)
         assert "Servers (1)" in str(home.drawn)
-        await slack.press(sam, home, "Review")
+        await slack.press(sam, home, "View all")
         await slack.until(lambda: slack.modals(sam), 30)
         assert "The deploy is at noon." in str(slack.modal(sam).drawn)
         await slack.press(sam, slack.modal(sam), "Approve: Add a note")

@@ -21,6 +21,7 @@ COMMANDS = {
     "/profile": "who the bot is in a place: /profile list, /profile set NAME",
     "/conversations": "what was talked about: list, show, export, delete",
     "/usage": "tokens and money that models took: /usage me, /usage workspace",
+    "/approvals": "calls that wait for you: list, approve ID, deny ID REASON",
     "/new": "start a fresh conversation",
     "/check": "find out whether a call of unknown outcome happened",
     "/again": "run such a call once more",
@@ -91,7 +92,7 @@ class UnknownCommand:
 Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | UnknownCommand
 
 
-_ELSEWHERE = frozenset({"/mcp", "/profile", "/conversations", "/usage"})
+_ELSEWHERE = frozenset({"/mcp", "/profile", "/conversations", "/usage", "/approvals"})
 """Commands that the engine's side answers."""
 _PLAIN: dict[str, Line] = {
     "exit": Quit(),

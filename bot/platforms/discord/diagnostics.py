@@ -76,7 +76,7 @@ def invite_link(app: str) -> str:
 _TO_POST = PERMISSIONS[:2]
 OPS_CHANNEL = "ops channel"
 COMMANDS_CHECK = "commands"
-COMMANDS = ("conversations", "mcp", "profile", "usage")
+COMMANDS = ("approvals", "conversations", "mcp", "profile", "usage")
 NAMED = 10
 """Servers that are looked at one by one; the rest is counted."""
 READS_ALL = "It is switched on: conversations go on in threads without a mention."

@@ -32,6 +32,7 @@ from bot.chat.actions import (
     PendingActions,
     encode,
 )
+from bot.chat.approval_inbox import is_inbox_command
 from bot.chat.call_messages import PartLimits, join_parts, whole_call
 from bot.chat.command_runner import CommandRunner
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
@@ -201,7 +202,11 @@ class DiscordInteractions:
         """
         user, conversation = command.member.author.id, command.conversation
         responder = DirectMessageResponder(self._platform.rest, self._pending, user, conversation, message)
-        await self._commands.run_typed(command, responder)
+        if is_inbox_command((command.command, *command.words)):
+            inbox = await self._handler.inbox(Actor(command.member, conversation), 1)
+            await responder.send(layout_view(outgoing_message(inbox).items))
+        else:
+            await self._commands.run_typed(command, responder)
 
     async def tell(self, interaction: Interaction, text: str) -> None:
         """Tell the user of a command that it failed. Raises DeliveryFailed."""
@@ -283,6 +288,10 @@ class DiscordInteraction:
         """Send an ephemeral layout."""
         view = layout_view(outgoing_message(message).items)
         await follow_up(self._platform.rest, self._interaction, view=view)
+
+    async def show_in_place(self, message: Message) -> None:
+        """Show an ephemeral layout in place of the one with the button, if any."""
+        await self._response.show(layout_view(outgoing_message(message).items))
 
     async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:
         """Open a modal as the first response. Its id carries the action, or a token of it."""

@@ -83,7 +83,7 @@ class DiscordListener:
         async def receive(shard: Shard) -> None:
             platform = PlatformContext(
                 engine=engine,
-                commands=with_card_forms(engine, commands),
+                commands=with_card_forms(engine, commands, self._records),
                 audience=self._audience,
                 background_tasks=BackgroundTasks(),
                 records=self._records,

@@ -10,7 +10,7 @@ from itertools import groupby
 
 import discord
 
-from bot.chat.actions import Action, Approve, ConfirmApproval, FeedbackValue, SendFeedback
+from bot.chat.actions import FeedbackValue, SendFeedback, with_question
 from bot.chat.message_model import (
     Arguments,
     Block,
@@ -20,7 +20,6 @@ from bot.chat.message_model import (
     Caption,
     ChannelLink,
     Code,
-    Confirmation,
     Details,
     Feedback,
     Footer,
@@ -250,9 +249,5 @@ def button_components(row: Buttons) -> list[Item]:
 
 
 def _button(each: Button) -> DiscordButton | None:
-    match each.action, each.confirmation:
-        case Approve((card,)), Confirmation():  # Discord's buttons have no dialog
-            action: Action = ConfirmApproval(card)
-        case action, _:
-            pass
+    action = with_question(each.action) if each.confirmation is not None else each.action
     return button(each.label, action, _BUTTON_STYLES[each.style])

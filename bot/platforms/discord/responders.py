@@ -216,14 +216,19 @@ class DirectMessageResponder:
                 channel = client.get_partial_messageable(int(self._channel))
                 await channel.get_partial_message(int(self._message)).edit(view=view, allowed_mentions=_NOBODY)
         else:
-            await self._begin(reply)
+            await self._begin(lambda: self._view(reply))
         self._shown = reply
 
-    async def _begin(self, reply: CommandReply) -> None:
+    async def send(self, view: discord.ui.LayoutView) -> None:
+        """Send a message with buttons of its own. Raises DeliveryFailed."""
+        await self._begin(lambda: view)
+
+    async def _begin(self, view: Callable[[], discord.ui.LayoutView]) -> None:
+        """Send the first message. `view` is called when its channel is known."""
         channel = channel_id_of(self._about)
         try:
             self._channel = await direct_channel(self._rest, self._user)
-            posted = await self._post(view=self._view(reply))
+            posted = await self._post(view=view())
         except DiscordApiError as error:
             if error.permanent and self._channel != channel:
                 await post_notice(self._rest, channel, NOT_SENT, answering=self._answering)

@@ -52,6 +52,7 @@ from bot.platforms.slack.responders import (
     APART_SECONDS,
     CommandResponder,
     ResponseTarget,
+    display_for,
     send_private,
     text_message,
 )
@@ -179,6 +180,8 @@ class SlackInteractions:
         """Handle a click on a button."""
         if (payload := read_press(body)) is not None:
             interaction = SlackInteraction(self._platform, payload.target, _trigger(body), payload.view)
+            if not payload.target.ref.channel:
+                interaction.tab = self._tabs
             self._handler.on_action(payload.action, interaction)
 
     async def on_submission(self, body: Mapping[str, Any]) -> Answer:
@@ -259,6 +262,8 @@ class SlackInteraction:
         self._trigger = trigger
         self._trigger_until = asyncio.get_running_loop().time() + TRIGGER_SECONDS
         self._view = view
+        self.tab: HomeRefresher | None = None
+        """The Home with the button, if any."""
 
     @property
     def user(self) -> str:
@@ -293,12 +298,21 @@ class SlackInteraction:
         await self._ref()
         await send_private(self._platform.api, self._target, reply)
 
+    async def show_in_place(self, message: Message) -> None:
+        """Show a message to the user alone, in place of the ephemeral message with the button, if any."""
+        await self._ref()
+        blocks = message_blocks(message.blocks)
+        reply = CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
+        await display_for(self._platform.api, self._target).finish(reply)
+
     async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:  # noqa: ARG002 - one target
         """Open a modal, on top of the one that contains the button."""
         await self._ref()
         match action:
             case OpenDenyForm():
-                view = deny_modal(action, str(self._target.without_response_url))
+                # The list of pending calls is replaced after the denial, by its response_url.
+                target = self._target if action.inbox_page else self._target.without_response_url
+                view = deny_modal(action, str(target))
             case OpenConfirmation():
                 view = confirm_modal(action, str(self._target))
             case OpenForm(form):
@@ -339,8 +353,10 @@ class SlackInteraction:
             await self.open_view(view)
 
     async def update_call(self, approval_id: str) -> None:
-        """Show the decided call in the modal that contains the button."""
-        if self._view and (step := await self._platform.records.find_approval(approval_id)) is not None:
+        """Show the decided call in the modal that contains the button, or the Home without it."""
+        if self.tab is not None:
+            await self.tab.open(self.user, first_visit=False)
+        elif self._view and (step := await self._platform.records.find_approval(approval_id)) is not None:
             await self.show_call(step, 1, whole=False)
 
     def _reply_target(self, *, in_new_message: bool) -> ResponseTarget:

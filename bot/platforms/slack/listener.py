@@ -303,7 +303,7 @@ class SlackListener:
         app = self._app(identity)
         platform = PlatformContext(
             engine=engine,
-            commands=with_card_forms(engine, commands),
+            commands=with_card_forms(engine, commands, self._records),
             audience=self._audience,
             background_tasks=BackgroundTasks(),
             records=self._records,

@@ -202,6 +202,8 @@ class TypedCommand:
         shown = plain_message(message)
         await self._post(shown.text, shown.commands)
 
+    show_in_place = show
+
     async def open_modal(self, action: ModalAction, about: ConversationKey | None) -> bool:
         opened: Action
         match action:
@@ -269,7 +271,7 @@ class PlainListener:
         return ListenerStatus.CONNECTED
 
     async def run(self, engine: EngineApi, commands: Commands) -> None:
-        tasks, commands = BackgroundTasks(), with_card_forms(engine, commands)
+        tasks, commands = BackgroundTasks(), with_card_forms(engine, commands, self._lookups)
         context = ChatContext(
             engine=engine, commands=commands, audience=self._audience, background_tasks=tasks, records=self._lookups
         )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bot.chat import message_model as model
-from bot.chat.actions import Action, Approve, ConfirmApproval, FeedbackValue, SendFeedback, encode
+from bot.chat.actions import Action, FeedbackValue, SendFeedback, encode, with_question
 from bot.rendering.approval_card import argument_lines
 from bot.rendering.text_columns import columns
 from bot.rendering.text_safety import ELLIPSIS
@@ -105,8 +105,8 @@ def _commands(blocks: Sequence[model.Block]) -> Iterable[tuple[str, str]]:
 def _action(button: model.Button) -> Action:
     """Return the action of a button. A command has no dialog: a message asks before a destructive call."""
     match button.action:
-        case Approve((card,)) if button.confirmation is not None:
-            return ConfirmApproval(card)
+        case action if button.confirmation is not None:
+            return with_question(action)
         case action:
             return action
 

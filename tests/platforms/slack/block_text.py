@@ -57,6 +57,8 @@ def _pieces(part: dict[str, Any]) -> Iterator[str]:
                 yield _styled(piece["text"], piece.get("style", {}))
             case "user":
                 yield f"@{piece['user_id']}"
+            case "channel":
+                yield f"#{piece['channel_id']}"
             case "date":
                 yield f"<{piece['fallback']}>"
 

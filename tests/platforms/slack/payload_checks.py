@@ -28,20 +28,24 @@ def check_message(blocks: Sequence[Block], text: str, people: frozenset[str] = f
     check_harmless(blocks, people)
 
 
-def check_view(view: dict[str, Any], people: frozenset[str] = frozenset()) -> None:
+def check_view(
+    view: dict[str, Any], people: frozenset[str] = frozenset(), channels: frozenset[str] = frozenset()
+) -> None:
     """A window or a Home tab that Slack takes."""
     checked_view(view, view["type"])
     SdkView(**view).to_dict()
-    check_harmless(view["blocks"], people)
+    check_harmless(view["blocks"], people, channels)
 
 
-def check_harmless(blocks: Any, people: frozenset[str] = frozenset()) -> None:
+def check_harmless(blocks: Any, people: frozenset[str] = frozenset(), channels: frozenset[str] = frozenset()) -> None:
     """Nothing is fetched, nobody is mentioned but `people`, and links lead to the web or to a mailbox."""
     for part in parts(blocks):
         match part.get("type"):
             case "user":
                 assert part["user_id"] in people
-            case "broadcast" | "channel" | "usergroup" | "team" | "image" | "video" | "markdown" | "mrkdwn":
+            case "channel":
+                assert part["channel_id"] in channels
+            case "broadcast" | "usergroup" | "team" | "image" | "video" | "markdown" | "mrkdwn":
                 raise AssertionError(part)
             case "link":
                 assert safe_url(part["url"])

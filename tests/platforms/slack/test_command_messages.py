@@ -7,8 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.chat.actions import OpenConfirmation, RunCommand, ViewPendingCall
-from bot.chat.home_message import NOTHING_WAITS, WELCOME, Home, PendingApprovalSummary
+from bot.chat.actions import ApprovalRef, OpenConfirmation, RunCommand, ViewCall
+from bot.chat.approval_inbox import NOTHING_WAITS, PendingCall
+from bot.chat.home_message import WELCOME, Home
 from bot.chat.reply_messages import reply_message
 from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
 from bot.domain.elicitation_answers import OpenElicitation
@@ -129,12 +130,22 @@ def test_whatever_a_reply_holds_slack_takes_it(
 
 def tab(home: Home) -> str:
     view = home_view(home)
-    check_view(view)
+    check_view(view, channels=frozenset({"C1"}))
     return outline(view["blocks"])
 
 
-WAITING = PendingApprovalSummary(sample_views.ASKED.turn, sample_views.a_filing(StepStatus.AWAITING))
+WAITING = PendingCall(sample_views.ASKED.turn, sample_views.a_filing(StepStatus.AWAITING))
 PAYING = sample_views.a_booking(StepStatus.ASKING, sample_views.asked_back(sample_views.PAY))
+CALL = f"""\
+*Server* jira   *Tool* create_issue   *Risk* 🟠 Writes data
+    project:     OPS
+    summary:     Checkout 502s after the 14:05 deploy
+    priority:    High
+    label:       checkout
+    description: {str(sample_views.ISSUE["description"])[:200].rstrip()}… (399 characters)
+Asked by Priya · expires <within 30 min> · `3a7f3c2e`
+In #C1
+[Approve: Create issue](primary) [Allow in this thread] [Deny…] [Edit…] [View all] [⋯]"""
 QUESTION = OpenElicitation(sample_views.SENT_AWAY.turn, PAYING, PAYING.elicitations[0])
 
 
@@ -148,11 +159,10 @@ def test_the_tab_shows_what_waits_what_was_asked_for_and_how_servers_stand() -> 
                 servers=sample_views.SERVERS,
             )
         )
-        == """\
+        == f"""\
 # Waiting for you (1)
 *Create issue “Checkout 502s after the 14:05 deploy” (jira)?*
-Asked by Priya · expires <expires in 30 min>
-[Review]
+{CALL}
 # What you asked for
 ◇ waits for an approval   why did checkout 502 after the deploy?
 ✓ answered   why did checkout 502 after the deploy?
@@ -168,7 +178,7 @@ Updated <now>"""
 def test_the_tab_shows_what_servers_want_to_hear_with_the_buttons_of_the_card() -> None:
     assert (
         tab(Home(NOW, [WAITING], [QUESTION], asked=[sample_views.SENT_AWAY.turn]))
-        == """\
+        == f"""\
 # Waiting for you (2)
 *travel wants a page visited*
 *Server* travel   *Tool* book_train
@@ -178,8 +188,7 @@ def test_the_tab_shows_what_servers_want_to_hear_with_the_buttons_of_the_card() 
 expires <within 30 min>
 [Show the link…](primary) [Decline]
 *Create issue “Checkout 502s after the 14:05 deploy” (jira)?*
-Asked by Priya · expires <expires in 30 min>
-[Review]
+{CALL}
 # What you asked for
 ◇ waits for your answer   why did checkout 502 after the deploy?
 Updated <now>"""
@@ -189,7 +198,7 @@ Updated <now>"""
 
 def test_its_buttons_open_the_call_and_the_list() -> None:
     blocks = home_view(Home(NOW, [WAITING], servers=sample_views.SERVERS))["blocks"]
-    assert decode(*pressed(blocks, "Review")) == ViewPendingCall("3a7f3c2e9b")
+    assert decode(*pressed(blocks, "View all")) == ViewCall(ApprovalRef("3a7f3c2e9b", 1))
     assert decode(*pressed(blocks, "Open the list")) == RunCommand(("mcp", "list"))
 
 
@@ -205,7 +214,7 @@ def test_long_lists_are_counted_and_stay_below_what_slack_takes() -> None:
     asked, servers = [sample_views.ASKED.turn] * 60, sample_views.SERVERS * 30
     text = tab(Home(NOW, [WAITING] * 60, [QUESTION] * 60, asked, servers, first_visit=True))
     assert text.count("[Show the link…]") == 10
-    assert text.count("[Review]") == 10
+    assert text.count("[View all]") == 10
     assert text.count("and 50 more") == 2
     counted = tab(Home(NOW, [WAITING] * 10, more_waiting=7))
     assert "Waiting for you (17)" in counted

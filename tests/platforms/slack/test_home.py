@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bot.chat.approval_inbox import PendingCall
 from bot.chat.context import AudiencePolicy
-from bot.chat.home_message import Home, PendingApprovalSummary
+from bot.chat.home_message import Home
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
 from bot.errors import DatabaseUnavailable
@@ -22,7 +23,7 @@ class Records:
     """What there is to be seen, the same for everybody; `trouble` is raised first. Each look has a later time."""
 
     def __init__(self) -> None:
-        self.waiting: tuple[PendingApprovalSummary, ...] = ()
+        self.waiting: tuple[PendingCall, ...] = ()
         self.trouble: list[Exception] = []
         self.asked: list[Member] = []
 
@@ -43,7 +44,7 @@ class Records:
             TurnStatus.WAITING,
             0.0,
         )
-        self.waiting = (PendingApprovalSummary(turn, a_step(StepStatus.AWAITING, approval=an_approval())),)
+        self.waiting = (PendingCall(turn, a_step(StepStatus.AWAITING, approval=an_approval())),)
 
 
 def tabs_of(place: ConnectedBot, records: Records, clock: list[float]) -> HomeRefresher:

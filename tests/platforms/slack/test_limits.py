@@ -10,7 +10,8 @@ import re
 import pytest
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, RunCommand
-from bot.chat.home_message import SHOWN, Home, PendingApprovalSummary
+from bot.chat.approval_inbox import PendingCall
+from bot.chat.home_message import SHOWN, Home
 from bot.chat.reply_messages import reply_message
 from bot.domain.commands import Field, FieldKind, Form, Reply, ReplyAction, Table
 from bot.domain.turns import StepStatus, TurnStatus
@@ -125,9 +126,9 @@ def test_a_form_takes_any_label_hint_value_error_and_list_of_choices() -> None:
 def test_a_home_with_hundreds_of_everything_fits_and_counts_the_rest() -> None:
     step = a_filing(StepStatus.AWAITING)
     turn = a_view(step, status=TurnStatus.WAITING).turn
-    home = Home(NOW, waiting=[PendingApprovalSummary(turn, step)] * 300, asked=[turn] * 300, servers=[], more_waiting=7)
+    home = Home(NOW, waiting=[PendingCall(turn, step)] * 300, asked=[turn] * 300, servers=[], more_waiting=7)
     view = home_view(home)
-    check_view(view)
+    check_view(view, channels=frozenset({turn.conversation.channel}))
     assert f"and {307 - SHOWN} more" in str(view)
     assert f"and {300 - SHOWN} more" in str(view)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from bot.chat.approval_inbox import NOTHING_WAITS, PendingCall
 from bot.chat.context import NOT_FOR_STRANGERS
-from bot.chat.home_message import Home, PendingApprovalSummary
-from bot.chat.rejection_messages import GONE, UNEXPECTED_ERROR
+from bot.chat.home_message import Home
+from bot.chat.rejection_messages import OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
 from bot.domain.views import TurnView
@@ -33,7 +34,7 @@ async def test_home_shows_what_waits_and_a_call_can_be_reviewed_there() -> None:
 
     async def home(member: Member) -> Home:
         seen.append(member)
-        return Home(0.0, waiting=(PendingApprovalSummary(view.turn, step),))
+        return Home(0.0, waiting=(PendingCall(view.turn, step),))
 
     async def approval(approval_id: str) -> object:
         return (view.turn, step) if approval_id == "apr-12345678" else None
@@ -45,7 +46,7 @@ async def test_home_shows_what_waits_and_a_call_can_be_reviewed_there() -> None:
         assert published is not None
         assert "Waiting for you (1)" in str(published.drawn)
         assert [member.author.id for member in seen] == [place.priya.id]
-        await place.slack.press(place.priya, published, "Review")
+        await place.slack.press(place.priya, published, "View all")
         await place.slack.until(lambda: place.slack.modals(place.priya))
         assert "Buy milk" in str(place.slack.modal(place.priya).drawn)
 
@@ -92,16 +93,16 @@ async def test_an_opinion_is_kept() -> None:
         assert kept == [("t1", False, place.priya.id)]
 
 
-async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -> None:
+async def test_a_call_that_home_shows_as_it_was_is_neither_opened_nor_approved() -> None:
     step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments={"text": "Buy milk"})
     view = _view_of_team(step)
     held = [step]
 
     async def home(_member: Member) -> Home:
-        return Home(0.0, waiting=(PendingApprovalSummary(view.turn, step),))
+        return Home(0.0, waiting=[PendingCall(view.turn, each) for each in held if each.status is StepStatus.AWAITING])
 
     async def approval(_approval_id: str) -> tuple[Turn, ToolStep] | None:
-        return (view.turn, held[0]) if held else None
+        return (view.turn, held[0])
 
     async with connected_bot(records=SlackLookups(build_home=home, approval=approval)) as place:
         place.slack.open_home(place.priya)
@@ -109,24 +110,33 @@ async def test_a_call_is_reviewed_as_it_stands_now_and_not_as_home_showed_it() -
         published = place.slack.home(place.priya)
         assert published is not None
         held[:] = [a_step(StepStatus.AWAITING, approval=an_approval(revision=2), arguments={"text": "Buy oats"})]
-        await place.slack.press(place.priya, published, "Review")
-        await place.slack.until(lambda: place.slack.modals(place.priya))
-        window = place.slack.modal(place.priya)
-        assert "Buy oats" in str(window.drawn)
-        held[:] = [a_step(StepStatus.READY, approval=an_approval(revision=2, decided_by="Priya"))]
-        await place.slack.press(place.priya, window, "cs.approve")
-        await place.slack.until(lambda: "cs.approve" not in str(place.slack.modal(place.priya).drawn))
-        assert "Approved by Priya" in str(place.slack.modal(place.priya).drawn)
-        ((decision, member),) = place.engine.decisions
-        assert (decision.approval_id, decision.revision) == ("apr-12345678", 2)
-        assert member.author.id == place.priya.id
-        await place.slack.close_modal(place.priya)
-        held.clear()
-        await place.slack.press(place.priya, published, "Review")
+        await place.slack.press(place.priya, published, "View all")
         direct = place.slack.dm(place.priya)
         await place.slack.until(lambda: place.bot_posts(direct))
-        assert [post.text for post in place.bot_posts(direct)] == [GONE]
+        assert [post.text for post in place.bot_posts(direct)] == [OUT_OF_DATE]
         assert place.slack.modals(place.priya) == []
+
+
+async def test_a_call_that_is_approved_in_home_is_gone_there_at_once() -> None:
+    step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments={"text": "Buy milk"})
+    view = _view_of_team(step)
+
+    async def home(_member: Member) -> Home:
+        waits = not place.engine.decisions
+        return Home(0.0, waiting=[PendingCall(view.turn, step)] if waits else [])
+
+    async def approval(_approval_id: str) -> tuple[Turn, ToolStep] | None:
+        return (view.turn, step)
+
+    async with connected_bot(records=SlackLookups(build_home=home, approval=approval)) as place:
+        place.slack.open_home(place.priya)
+        await place.slack.until(lambda: place.slack.home(place.priya))
+        published = place.slack.home(place.priya)
+        assert published is not None
+        await place.slack.press(place.priya, published, "cs.approve")
+        await place.slack.until(lambda: NOTHING_WAITS in str(getattr(place.slack.home(place.priya), "drawn", "")))
+        ((decision, member),) = place.engine.decisions
+        assert (decision.approval_id, member.author.id) == ("apr-12345678", place.priya.id)
 
 
 async def test_an_unexpected_error_is_told_to_who_pressed() -> None:

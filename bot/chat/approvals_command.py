@@ -1,0 +1,132 @@
+"""`/approvals`: the calls that wait for the user, to be read and decided by their ids.
+
+Chat platforms show the list with buttons instead (`bot.chat.approval_inbox`); the engine checks every decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from time import time
+
+from bot.chat.actions import ApprovalRef
+from bot.chat.approval_inbox import (
+    COMMAND,
+    NOT_ALL_READ,
+    NOTHING_WAITS,
+    PendingCall,
+    PendingCalls,
+    ReadPendingCalls,
+)
+from bot.chat.rejection_messages import rejection_message
+from bot.commands.argument_parser import CommandRejected
+from bot.commands.command import Command, CommandContext, VerbHandler
+from bot.commands.dependencies import Rights
+from bot.commands.text_format import pluralize
+from bot.domain.approvals import Decision, DecisionType
+from bot.domain.commands import (
+    Form,
+    FormSubmission,
+    Invocation,
+    Parameter,
+    Reply,
+    RequiredRole,
+    Table,
+    Verb,
+)
+from bot.domain.conversations import ConversationKey, Member
+from bot.ports import Commands, EngineApi
+from bot.rendering.approval_card import approval_card, earliest_expiry, format_duration, headline
+
+SHOWN = 20
+MOST_SEARCHED = 200
+ID_LENGTH = 8
+_ID = Parameter("id", "the id on the card, or its beginning", required=True)
+_REASON = Parameter("reason", "why, for the model", repeated=True)
+
+
+class ApprovalsCommand:
+    """The commands, and `/approvals` beside them. `read` returns the calls that a user may decide."""
+
+    def __init__(self, engine: EngineApi, commands: Commands, read: ReadPendingCalls) -> None:
+        self._engine = engine
+        self._commands = commands
+        self._read = read
+        handlers = (
+            VerbHandler(
+                Verb("list", "the calls that wait for you, oldest first", (), RequiredRole.EVERYONE), self._list
+            ),
+            VerbHandler(Verb("approve", "approve one of them", (_ID,), RequiredRole.EVERYONE), self._approve),
+            VerbHandler(Verb("deny", "deny one of them", (_ID, _REASON), RequiredRole.EVERYONE), self._deny),
+        )
+        self._command = Command(COMMAND, "Calls that wait for your approval", handlers, _NO_RIGHTS, default="list")
+
+    @property
+    def verbs(self) -> Mapping[str, Sequence[Verb]]:
+        """All verbs by command."""
+        return {**self._commands.verbs, COMMAND: self._command.verbs}
+
+    def complete(self, text: str, conversation: ConversationKey) -> Sequence[str]:
+        """Return whole command lines that begin with `text`."""
+        own = [COMMAND, *(f"{COMMAND} {verb.path}" for verb in self._command.verbs)]
+        matching = [line for line in own if line.startswith(text) and (" " in line) == (" " in text)]
+        return [*self._commands.complete(text, conversation), *matching]
+
+    async def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
+        """Run a command."""
+        is_own = isinstance(request, Invocation) and request.command == COMMAND
+        answers = self._command.invoke(request) if is_own else self._commands.handle(request)  # type: ignore[arg-type]
+        async for answer in answers:
+            yield answer
+
+    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+        pending = await self._read(request.member, request.conversation.workspace_key, 0, SHOWN)
+        yield _list_reply(pending, time())
+
+    async def _approve(self, request: CommandContext) -> AsyncIterator[Reply]:
+        yield await self._decide(request, DecisionType.APPROVE, "Approved.")
+
+    async def _deny(self, request: CommandContext) -> AsyncIterator[Reply]:
+        yield await self._decide(request, DecisionType.DENY, "Denied.", " ".join(request.arguments.many("reason")))
+
+    async def _decide(self, request: CommandContext, decision_type: DecisionType, done: str, reason: str = "") -> Reply:
+        card = await self._find(request.member, request.conversation.workspace_key, request.arguments.one("id"))
+        decision = Decision(card.approval_id, card.revision, decision_type, request.author, reason)
+        rejection = rejection_message(await self._engine.approvals.decide(decision, request.member))
+        return Reply(rejection, failed=True) if rejection else Reply(done)
+
+    async def _find(self, member: Member, workspace_key: str, written: str) -> ApprovalRef:
+        """Return the call of an id. Raises CommandRejected if none or several of the user's calls have it."""
+        pending = await self._read(member, workspace_key, 0, MOST_SEARCHED)
+        approvals = [call.step.approval for call in pending.calls if call.step.approval is not None]
+        matching = [approval for approval in approvals if len(written) >= 4 and approval.id.startswith(written)]
+        if len(matching) != 1:
+            raise CommandRejected(f"No call that waits for you has this id. `/{COMMAND}` lists them.")
+        return ApprovalRef(matching[0].id, matching[0].revision)
+
+
+def _list_reply(pending: PendingCalls, now: float) -> Reply:
+    if not pending.count:
+        return Reply(NOTHING_WAITS if pending.all_counted else NOT_ALL_READ)
+    more = pending.count - len(pending.calls)
+    text = f"{pluralize(pending.count, 'call')} {'waits' if pending.count == 1 else 'wait'} for you, oldest first."
+    text += f" And {more} more." if more > 0 else ""
+    text += f" Decide with `/{COMMAND} approve ID` or `/{COMMAND} deny ID REASON`."
+    rows = tuple(_row(call, now) for call in pending.calls)
+    return Reply(text, Table(("id", "call", "asked by", "in", "expires"), rows))
+
+
+def _row(call: PendingCall, now: float) -> tuple[str, ...]:
+    approval, card, conversation = call.step.approval, approval_card(call.step), call.turn.conversation
+    if approval is None or card is None:
+        return ("", "", "", "", "")
+    end = earliest_expiry([approval], now)
+    expires = "never" if end is None else f"in {format_duration(max(end[0] - now, 0.0) if end[0] else end[1])}"
+    place = call.card_url or conversation.thread or conversation.channel
+    return (approval.id[:ID_LENGTH], headline(call.step, card).removesuffix("?"), card.asked_by, place, expires)
+
+
+def _nobody(_member: Member) -> bool:
+    return False
+
+
+_NO_RIGHTS = Rights(_nobody, _nobody, _nobody)

@@ -1,0 +1,109 @@
+"""The list of calls that wait for one approver: read and decided in place, on every platform."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bot.chat.approval_inbox import NOTHING_WAITS
+from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approvals import ApprovalPolicy
+from bot.domain.policies import Rule
+from tests.fakes.parts import ask_for, call, say, tool
+from tests.stories.team import Team
+
+SEND, DELETE = "bank__send", "bank__delete"
+
+
+def payments(team: Team, *approvers: str, **terms: object) -> None:
+    """Calls of the bank need one of these approvers."""
+    requirements = ApprovalRequirements((frozenset(approvers),), **terms)  # type: ignore[arg-type]
+    team.rules = (Rule(ApprovalPolicy.ASK_USER, server="bank", requirements=requirements, id="policy.toml:1"),)
+    team.toolbox.add(tool(SEND))
+    team.toolbox.add(tool(DELETE, destructive=True))
+
+
+async def shows(team: Team, person: Any, *texts: str) -> Any:
+    """Wait until the last thing that this user alone sees has these texts, in their order; the message."""
+
+    def last() -> Any:
+        return next(reversed(team.alone(person)), None)
+
+    def is_shown() -> bool:
+        words = " ".join(team.words(last()).split()) if last() is not None else ""
+        positions = [words.find(text) for text in texts]
+        return -1 not in positions and positions == sorted(positions)
+
+    await team.until(is_shown)
+    return last()
+
+
+async def test_an_approver_decides_in_the_list_of_what_waits_oldest_first(team: Team) -> None:
+    ada = team.person("Ada")
+    payments(team, team.principal(ada))
+    team.model.script = [
+        ask_for(call(SEND, to="Ben")),
+        ask_for(call(SEND, to="Zoe")),
+        say("Sent to Ben."),
+        say("Not sent."),
+    ]
+    async with team.at_work():
+        first = team.ask("pay Ben")
+        await team.card(first)
+        second = team.ask("pay Zoe")
+        await team.card(second)
+        await team.open_list(ada)
+        listed = await shows(team, ada, "Waiting for you (2)", "Ben", "Asked by", "Zoe")
+        await team.press(ada, listed, "Approve")
+        await team.reads(first, "Sent to Ben.")
+        listed = await shows(team, ada, "Waiting for you (1)", "Zoe")
+        await team.press(ada, listed, "Deny")
+        await team.fill_in(ada, {"reason": "not her"})
+        await shows(team, ada, NOTHING_WAITS)
+        await team.reads(second, "Not sent.")
+    assert team.toolbox.names == [SEND]
+
+
+async def test_a_user_who_may_not_decide_sees_nothing_of_the_calls_of_others(team: Team) -> None:
+    ada, lee = team.person("Ada"), team.person("Lee")
+    payments(team, team.principal(ada), team.principal(team.sam), four_eyes=True)
+    team.model.script = [ask_for(call(SEND, to="Ben"))]
+    async with team.at_work():
+        await team.card(team.ask("pay Ben", by=team.sam))
+        for person in (lee, team.sam):
+            await team.open_list(person)
+            listed = await shows(team, person, NOTHING_WAITS)
+            assert "Ben" not in team.words(listed)
+
+
+async def test_a_call_that_may_destroy_data_is_asked_about_before_it_is_approved_in_the_list(team: Team) -> None:
+    payments(team, team.principal(team.sam))
+    team.model.script = [ask_for(call(DELETE, account="7")), say("Gone.")]
+    async with team.at_work():
+        talk = team.ask("delete it")
+        await team.card(talk)
+        await team.open_list(team.sam)
+        await team.press(team.sam, await shows(team, team.sam, "Waiting for you (1)"), "Approve")
+        await team.until(lambda: team.toolbox.names or "Back" in str(team.buttons(team.alone(team.sam)[-1])))
+        if not team.toolbox.names:  # Slack's buttons have a dialog of their own
+            await team.press(team.sam, team.alone(team.sam)[-1], "Approve")
+        await shows(team, team.sam, NOTHING_WAITS)
+        await team.reads(talk, "Gone.")
+    assert team.toolbox.names == [DELETE]
+
+
+async def test_the_list_is_shown_to_whoever_types_its_name_to_the_bot_and_has_pages(team: Team) -> None:
+    payments(team, team.principal(team.sam))
+    team.model.script = [ask_for(*(call(SEND, id=f"c{number}", to=f"Person {number}") for number in range(5)))]
+    async with team.at_work():
+        await team.card(team.ask("pay everybody"))
+        team.ask("approvals", by=team.sam)
+
+        def listed() -> list[Any]:
+            seen = [*team.alone(team.sam), *team.messages_in(team.direct(team.sam))]
+            return [message for message in seen if "Waiting for you (5)" in team.words(message)]
+
+        await team.until(listed)
+        assert "Person 2" in team.words(listed()[-1])
+        assert "Person 3" not in team.words(listed()[-1])
+        await team.press(team.sam, listed()[-1], "More")
+        await team.until(lambda: "Person 4" in team.words(listed()[-1]))
