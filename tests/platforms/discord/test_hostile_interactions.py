@@ -59,7 +59,9 @@ async def forged(place: ConnectedBot, channel: Channel, *custom_ids: str) -> Mes
     return place.discord.world.message(channel.id, posted["id"])
 
 
-@pytest.mark.parametrize("press", ["approve:apr-12345678:1", "view:apr-12345678:1:1", "review:apr-12345678"])
+@pytest.mark.parametrize(
+    "press", ["approve:apr-12345678:1", "view:apr-12345678:1:1", "listed:1:approve:apr-12345678:1"]
+)
 async def test_who_administers_one_server_signs_and_sees_nothing_of_another(press: str) -> None:
     async with with_approvals() as (place, kept):
         asked_in(place, kept, place.key(place.channel))
