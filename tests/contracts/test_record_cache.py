@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import math
 
 import sqlalchemy as sa
@@ -154,3 +155,25 @@ async def test_the_next_driver_knows_what_the_one_before_it_has_done(harness: Ha
     record = await harness.log.append(again, asked(3), [])
     assert [each.n for each in record.steps] == [1, 2, 3]
     assert await is_what_is_read(harness, record)
+
+
+def remembered(turn_id: str) -> int:
+    """Return how many records of a turn are in memory, without the empty one of its claim."""
+    gc.collect()
+    return sum(
+        isinstance(value, TurnRecord) and value.turn.id == turn_id and bool(value.steps) for value in gc.get_objects()
+    )
+
+
+async def test_a_turn_that_is_not_driven_any_more_is_not_kept_in_memory(harness: Harness) -> None:
+    failed = await claimed(harness)
+    await harness.log.append(failed, asked(1, step(2).call), [step(2)])
+    assert remembered(failed.turn_id)
+    await harness.log.fail(failed, "It broke.")
+    assert not remembered(failed.turn_id)
+    await harness.log.enqueue(message("write", "another"))
+    (waiting,) = await harness.log.claim(1)
+    card = dataclasses.replace(step(2), status=StepStatus.AWAITING, approval=Approval("card-1", 1, "f", ANA, 60.0))
+    await harness.log.append(waiting, asked(1, card.call), [card])
+    assert await harness.log.suspend(waiting) is None
+    assert not remembered(waiting.turn_id)
