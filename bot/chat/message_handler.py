@@ -385,7 +385,9 @@ class MessageHandler(Generic[M]):
                 self._reject(message, rejection)
             return
         await self._follow(message, location)
-        await self._accept(message, location, author)
+        # The backfill reads many messages that are turns already: their context is not read again.
+        if not (message.late and await self._engine.is_stored(message.keys)):
+            await self._accept(message, location, author)
 
     async def _is_for_bot(self, message: M, location: Location) -> bool:
         if message.addresses_bot:

@@ -167,6 +167,10 @@ class Engine:
         text = check_question(step.call.name, arguments)
         return await self.receive(InboundMessage((f"check:{turn_id}:{n}",), turn.conversation, by, text))
 
+    async def is_stored(self, keys: Sequence[str]) -> bool:
+        """Return True if a message with one of these keys is a turn."""
+        return await self._queue.is_stored(keys)
+
     async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
         """Take the edited text of a message from its author. Return None if the message has no turn."""
         edited = await self._queue.edit_question(keys, text, by)

@@ -100,6 +100,9 @@ class EngineApi(Protocol):
     async def check_outcome(self, turn_id: str, n: int, by: Author) -> Receipt:
         """Ask the model to check if a call of unknown outcome has run. Raises NotFound."""
 
+    async def is_stored(self, keys: Sequence[str]) -> bool:
+        """Return True if a message with one of these keys is a turn."""
+
     async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
         """Take the edited text of a message with one of these keys from its author. Return None if no turn is known."""
 

@@ -75,6 +75,9 @@ class TurnQueue(Protocol):
         it.
         """
 
+    async def is_stored(self, keys: Sequence[str]) -> bool:
+        """See `EngineApi.is_stored`."""
+
     async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
         """See `EngineApi.edit_question`. A turn that has ended some time ago, or is somebody else's, is not changed."""
 

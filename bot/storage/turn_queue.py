@@ -146,6 +146,11 @@ class SqlTurnQueue:
             self._arriving.discard(turn_id)
 
     @transaction
+    def is_stored(self, connection: sa.Connection, keys: Sequence[str]) -> bool:
+        """Return True if a message with one of these keys is a turn."""
+        return connection.execute(_seen, {"keys": list(keys)}).first() is not None
+
+    @transaction
     def edit_question(
         self, connection: sa.Connection, keys: Sequence[str], text: str, by: Author
     ) -> EditedQuestion | None:

@@ -36,6 +36,8 @@ class Platform:
         self.commands: list[tuple[str, ...]] = []
         self.notices: list[str] = []
         self.fails = False
+        self.contexts = 0
+        """Times that a context was read."""
 
     async def locate(self, message: IncomingMessage) -> Location:
         return Location(THREAD, in_thread=message.in_thread)
@@ -47,6 +49,7 @@ class Platform:
         return messages
 
     async def read_earlier(self, message: IncomingMessage, *, in_thread: bool) -> EarlierMessages:
+        self.contexts += 1
         return EarlierMessages()
 
     async def run_command(
@@ -153,6 +156,7 @@ async def test_late_messages_between_people_are_not_answered_and_a_second_readin
     ]
     for _ in range(2):
         await backfilled(platform, engine)
+        assert platform.contexts == 4, "that of a turn is not read again"
         assert [message.text for message in engine.received] == ["why?", "and since when?", "is that so?", "thanks"]
         assert await engine.is_followed(THREAD, 7)
 

@@ -18,6 +18,7 @@ async def edit(harness: Harness, key: str, text: str) -> EditedQuestion:
 
 async def test_an_edit_of_an_unknown_message_has_no_turn(harness: Harness) -> None:
     assert await harness.log.edit_question(["unknown"], "hi", ANA) is None
+    assert not await harness.log.is_stored(["unknown"])
 
 
 async def test_a_queued_turn_works_on_the_new_text(harness: Harness) -> None:
@@ -57,4 +58,5 @@ async def test_the_keys_of_a_message_can_move_to_another_turn(harness: Harness) 
     other = await harness.log.enqueue(message("other"))
     await harness.log.move_keys(claim.turn_id, other.turn_id)
     assert (await edit(harness, "one", "1")).turn_id == other.turn_id
+    assert await harness.log.is_stored(["unknown", "one"])
     assert (await harness.log.enqueue(message("one"))).redelivery

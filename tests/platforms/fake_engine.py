@@ -155,6 +155,9 @@ class FakeEngine(CallScript):
         self.views.append(TurnView(turn, (), 1))
         return Receipt(turn_id)
 
+    async def is_stored(self, keys: Sequence[str]) -> bool:
+        return any(key in self._keys for key in keys)
+
     async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
         turn_ids = [self._keys[key] for key in keys if key in self._keys]
         if not turn_ids:

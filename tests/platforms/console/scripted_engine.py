@@ -215,6 +215,9 @@ class ScriptedEngine(CallScript):
     async def recent_turns(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return [view for view in self.on_disk.values() if view.turn.conversation == conversation]
 
+    async def is_stored(self, keys: Sequence[str]) -> bool:
+        raise NotImplementedError
+
     async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
         raise NotImplementedError
 
