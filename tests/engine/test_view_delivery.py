@@ -556,6 +556,28 @@ async def test_a_surface_that_moves_on_before_its_turn_is_drawn_breaks_nothing(
     assert harness.surface.views == []
 
 
+async def test_a_view_whose_lease_another_process_still_has_is_delivered_when_it_is_free(
+    harness: EngineHarness,
+) -> None:
+    await harness.log.enqueue(message("hi"))
+    (claim,) = await harness.log.claim(1)
+    acquire, tries = harness.log.acquire_delivery, 0
+
+    async def taken_at_first(turn_id: str, revision: int) -> MessageRefs:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise LostLease(turn_id)
+        return await acquire(turn_id, revision)
+
+    harness.log.acquire_delivery = taken_at_first  # type: ignore[method-assign]
+    # It does not run, so that no poll finds the view again.
+    delivery = ViewDelivery(harness.log, [harness.surface], pause=lambda _seconds: asyncio.sleep(0))
+    delivery.deliver(await harness.log.get_view(claim.turn_id))
+    await until(lambda: delivery.is_idle)
+    assert [view.turn.id for view in harness.surface.views] == [claim.turn_id]
+
+
 async def test_a_message_that_waits_is_drawn_once_and_not_at_every_poll(harness: EngineHarness) -> None:
     polls, undrawn = 0, harness.log.stale_views
 
