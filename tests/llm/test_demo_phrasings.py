@@ -263,7 +263,7 @@ FOLLOW_UPS: list[tuple[tuple[str, str, dict[str, Any]], str, Asked]] = [
     (WEATHER_BEFORE, "what about tomorrow?", forecast("Tokyo")),
     (WEATHER_BEFORE, "How about Sapporo?", forecast("Sapporo")),
     (WEATHER_BEFORE, "and in Osaka?", forecast("Osaka")),
-    (WEATHER_BEFORE, "what about osaka and kyoto", forecast("osaka and kyoto")),
+    (WEATHER_BEFORE, "what about osaka and kyoto", [*forecast("osaka"), *forecast("kyoto")]),
     (WEATHER_BEFORE, "Osaka?", forecast("Osaka")),
     (WEATHER_BEFORE, "大阪は\uff1f", forecast("大阪")),
     (WEATHER_BEFORE, "and the weather on Sunday?", forecast("Tokyo", days=5)),

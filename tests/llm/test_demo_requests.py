@@ -48,7 +48,7 @@ ONE_CALL: list[tuple[str, str, dict[str, Any]]] = [
     ("forget note #12", "notes__delete_note", {"id": 12}),
     ("what's the weather in Tokyo tomorrow?", "weather__get_forecast", {"place": "Tokyo"}),
     ("Will it rain in Osaka tomorrow?", "weather__get_forecast", {"place": "Osaka"}),
-    ("weather tokyo", "weather__get_forecast", {"place": "tokyo"}),
+    ("weather tokyo", "weather__get_forecast", {"place": "Tokyo"}),
     ("weather in New York next week", "weather__get_forecast", {"place": "New York"}),
     ("forecast for the next 5 days in Nagoya", "weather__get_forecast", {"place": "Nagoya", "days": 5}),
     ("東京の天気を教えて", "weather__get_forecast", {"place": "東京"}),

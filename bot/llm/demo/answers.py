@@ -15,7 +15,7 @@ from typing import Any
 
 from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
-from bot.llm.demo.arguments import Kind, Parameter, parameters
+from bot.llm.demo.arguments import Parameter, parameters
 from bot.llm.demo.planner import Plan, plan_calls
 from bot.llm.demo.request import plain_name, request_terms
 from bot.llm.demo.vocabulary import VERBS
@@ -267,9 +267,9 @@ def _example(tool: Tool) -> tuple[int, str] | None:
     title = _title(tool).lower()
     adds = any("add" in VERBS.get(term, ()) for term in request_terms(title)[:1])
     match [parameter.kind for parameter in parameters(tool.input_schema) if parameter.required]:
-        case [Kind.PLACE]:
+        case ["place"]:
             return 0, f"{title} in Tokyo"
-        case [Kind.TEXT] if adds:
+        case ["text"] if adds:
             return 1, f"{title}: hello"
         case []:
             return 2, title

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 from bot.domain.tokenizer import words
 from bot.domain.tools import Tool
-from bot.llm.demo.arguments import Kind, Parameter, fill, parameters
+from bot.llm.demo.arguments import Parameter, fill, parameters
 from bot.llm.demo.request import Request, content_terms, is_time, request_terms, split_clauses
 from bot.llm.demo.vocabulary import DAY, HOW_TO, LEAD, PHRASES, QUESTION, READ_ONLY, READING, RELATED, VAGUE, VERBS
 
@@ -65,12 +64,16 @@ class _Candidate:
         named = (request_terms(tool.original_name), request_terms(tool.title), described[:1])
         self.actions = next((VERBS[term] for terms in named for term in terms if term in VERBS), frozenset())
         self.is_reading = bool(self.actions & READING) or tool.annotations.read_only is True
-        self._fields = [(self.name, 3.0), (title, 2.2), (server, 2.2), (frozenset(described), 1.0)]
-        self._fields.append((frozenset(_parameter_terms(tool.input_schema.get("properties"))), 0.7))
-
-    @cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
-        return parameters(self.tool.input_schema)
+        self.parameters = parameters(tool.input_schema)
+        texts = [text for parameter in self.parameters[:40] for text in (parameter.name, parameter.description[:200])]
+        taken = [term for text in texts for term in request_terms(text)]
+        self._fields = [
+            (self.name, 3.0),
+            (title, 2.2),
+            (server, 2.2),
+            (frozenset(described), 1.0),
+            (frozenset(taken), 0.7),
+        ]
 
     def has(self, term: str) -> bool:
         return any(term in terms for terms, _ in self._fields)
@@ -180,7 +183,7 @@ def _look_up(question: str, candidates: Sequence[_Candidate]) -> Plan:
     for candidate in candidates:
         required = [parameter for parameter in candidate.parameters if parameter.required]
         is_search = "search" in candidate.actions and candidate.claimed & _DOCUMENTS
-        if is_search and [parameter.kind for parameter in required] == [Kind.TEXT] and required[0].accepts(question):
+        if is_search and [parameter.kind for parameter in required] == ["text"] and required[0].accepts(question):
             return Plan(((candidate.tool, {required[0].name: question}),))
     return Plan()
 
@@ -189,7 +192,7 @@ def _rank(score: float, candidate: _Candidate, plan: Plan) -> tuple[Any, ...]:
     """Return the sort key, best first: complete calls, then the score (a number that fits a parameter raises it), then
     the least harmful tool.
     """
-    numbers = {parameter.name for parameter in candidate.parameters if parameter.kind in (Kind.NUMBER, Kind.IDENTIFIER)}
+    numbers = {parameter.name for parameter in candidate.parameters if parameter.kind in ("number", "identifier")}
     score = round(score + (0.5 if numbers & plan.calls[0][1].keys() else 0.0), 3)
     is_destructive = candidate.tool.annotations.destructive is True
     missing = len(plan.missing)
@@ -199,15 +202,6 @@ def _rank(score: float, candidate: _Candidate, plan: Plan) -> tuple[Any, ...]:
 def _distinct(calls: Iterable[Call]) -> tuple[Call, ...]:
     listed = list(calls)
     return tuple(call for at, call in enumerate(listed) if call not in listed[:at])
-
-
-def _parameter_terms(properties: Any) -> list[str]:
-    terms: list[str] = []
-    for name, schema in list(properties.items())[:40] if isinstance(properties, Mapping) else ():
-        description = schema.get("description") if isinstance(schema, Mapping) else ""
-        terms += request_terms(str(name))
-        terms += content_terms(description[:200]) if isinstance(description, str) else ()
-    return terms
 
 
 def _scores(clause: str, candidates: Sequence[_Candidate]) -> list[float]:
@@ -239,7 +233,7 @@ def _scores(clause: str, candidates: Sequence[_Candidate]) -> list[float]:
     def score(candidate: _Candidate) -> float:
         points = sum(weight * worth(term, candidate) for term, weight in weights.items())
         points += sum(2.0 * rarity[particle] for verb, particle in particles if {verb, particle} <= candidate.name)
-        points += somewhere if any(parameter.kind is Kind.PLACE for parameter in candidate.parameters) else 0.0
+        points += somewhere if any(parameter.kind == "place" for parameter in candidate.parameters) else 0.0
         if "delete" in candidate.actions and not deletes:
             return points - 10.0  # nothing is removed without a request
         if wanted & candidate.actions:

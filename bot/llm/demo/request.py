@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Set
+from collections.abc import Set
 from datetime import date, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
@@ -26,7 +26,8 @@ _EAST_ASIAN_KNOWN = re.compile("|".join(map(re.escape, _EAST_ASIAN_WORDS)))
 _EAST_ASIAN_OBJECT = re.compile(
     rf"^(?:[{UNSPACED}]{{1,12}}?(?:の中から|から|に))?(.+?)(?:を(?!.+と(?:メモ|覚え|書|記録))|って|という|と(?=メモ|覚え|書|記録))"
 )
-_EAST_ASIAN_NOUN = re.compile(r"[\u30a0-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
+_EAST_ASIAN_IDLE = re.compile(rf"{_EAST_ASIAN_KNOWN.pattern}|{DAY.pattern}|[\u3040-\u309f]+", re.IGNORECASE)
+_LINK = re.compile(r"\s*(?:,\s*and|,|&|\band|\bor|\u3001|と)\s*(?:(?:in|for|at)\s+)?(?:the\s+)?", re.IGNORECASE)
 _CUT = re.compile(
     r"(?P<strong>\s*(?:;|\n+|,?\s+and\s+then\s+|,\s*then\s+|,?\s+and\s+also\s+)\s*)"
     r"|(?:[.!?,]\s+|[\u3001\u3002]|,?\s+(?=and\b|then\b))(?:(?:and|also|then|please)\b,?\s*){0,3}",
@@ -131,87 +132,58 @@ class Request:
             pass
         return None
 
-    def after(self, prepositions: Set[str]) -> str:
-        """Return the text after one of these prepositions, up to the next preposition, time word or mark: the first
-        such text with a capital, else the first.
+    def places(self, *, sure: bool) -> list[str]:
+        """Return the places that are named, several if they are listed: `in Tokyo and in Osaka`. Words
+        without a capital or a preposition before them are not `sure` to be one.
         """
-        following = list(islice(words(self.head), _MOST_WORDS))
-        starts = [at for at, word in enumerate(following[:-1], 1) if word.base in prepositions]
-        chunks = [
-            chunk for at in starts if (chunk := self._chunk(following[at:])) and not all(map(self._is_known, chunk))
-        ]
-        chunk = next((chunk for chunk in chunks if _is_name(chunk[0])), chunks[0] if chunks else [])
-        return self.blank(chunk[0].start, chunk[-1].end) if chunk else ""
+        head = self.head
+        runs: list[list[Word]] = []
+        ranks: list[int] = []
+        before = ""
+        for word in islice(words(_EAST_ASIAN_IDLE.sub(lambda match: " " * len(match.group()), head)), _MOST_WORDS):
+            if not (self._is_known(word) or word.base in _PREPOSITIONS or word.text[0].isdigit()):
+                if runs and re.fullmatch(r"[ '-]*", head[runs[-1][-1].end : word.start]):
+                    runs[-1].append(word)
+                else:
+                    runs.append([word])
+                    is_name = word.is_unspaced or word.text[:1].isupper()
+                    ranks.append(0 if is_name else 1 if before in _PLACE_PREPOSITIONS else 2)
+            before = before if word.base == "the" else word.base
+        best = min(ranks, default=2 if not sure else 1)
+        if best not in ranks or (sure and best == 2):
+            return []
+        first = last = ranks.index(best)
+        while last + 1 < len(runs) and _LINK.fullmatch(head[runs[last][-1].end : runs[last + 1][0].start]):
+            last += 1
+        return list(dict.fromkeys(self.blank(run[0].start, run[-1].end) for run in runs[first : last + 1]))[:4]
 
-    def places(self) -> list[str]:
-        """Return the places that are named, several if they are listed: `in Tokyo and in Osaka`."""
-        named = self.after(_PLACE_PREPOSITIONS) or self._noun()
-        pieces = [re.sub(r"^(?:in|at|for|near|the)\s+", "", part) for part in SEPARATORS.split(named) if part]
-        return list(dict.fromkeys(pieces))[:4]
-
-    def rest(self, *, place: bool = False, verbatim: bool = False) -> str:
-        """Return the rest of the head, with its verb, stop words and the tool's own words cut off at both ends. A place
-        has no time words either; `verbatim` text keeps an article before it.
+    def rest(self, *, verbatim: bool = False) -> str:
+        """Return the rest of the head, with its verb, stop words and the tool's own words cut off at both ends.
+        `verbatim` text keeps an article before it.
         """
         head = self.head
         if self._payload_start == len(self.text) and (match := _EAST_ASIAN_OBJECT.match(head.strip())):
             return match[1]
         left = list(words(head))
-
-        def is_idle(word: Word) -> bool:
-            is_particle = len(word.text) < 4 and "\u3040" <= min(word.text) <= max(word.text) <= "\u309f"
-            return word.is_stop_word or self._claims(word) or (place and (is_particle or is_time(word.base)))
-
         has_verb = False
         first, last = 0, len(left)
-        while first < last and (is_idle(left[first]) or (not has_verb and left[first].stem in VERBS)):
+        while first < last and (self._is_idle(left[first]) or (not has_verb and left[first].stem in VERBS)):
             has_verb = has_verb or (left[first].stem in VERBS and not left[first].is_stop_word)
             first += 1
-        while last > first and is_idle(left[last - 1]):
+        while last > first and self._is_idle(left[last - 1]):
             last -= 1
         if first == last:
             return ""
         if verbatim and first and left[first - 1].base in ("a", "an", "the", "my", "our", "your"):
             first -= 1
-        self.blank(left[first].start, left[last - 1].end)
-        return re.sub(r"\s{2,}", " ", head[left[first].start : left[last - 1].end])
+        return re.sub(r"\s{2,}", " ", self.blank(left[first].start, left[last - 1].end))
 
-    def _claims(self, word: Word) -> bool:
-        return word.stem in self._claimed or (len(word.text) <= 3 and not self._claimed.isdisjoint(_terms(word)))
+    def _is_idle(self, word: Word) -> bool:
+        is_claimed = word.stem in self._claimed or (len(word.text) <= 3 and not self._claimed.isdisjoint(_terms(word)))
+        return word.is_stop_word or is_claimed
 
     def _is_known(self, word: Word) -> bool:
-        return word.is_stop_word or self._claims(word) or word.stem in VERBS or is_time(word.base)
-
-    def _chunk(self, following: list[Word]) -> list[Word]:
-        chunk: list[Word] = []
-        for word in following:
-            gap = self.left[chunk[-1].end : word.start] if chunk else ""
-            goes_on = chunk and (chunk[-1].base in ("and", "or") or ("," in gap and _is_name(word)))
-            if not goes_on and (word.base in _PREPOSITIONS or is_time(word.base) or re.search(r"[?!;:,.]|\s{3,}", gap)):
-                break
-            if chunk or word.base != "the":
-                chunk.append(word)
-        return chunk
-
-    def _noun(self) -> str:
-        """Return the first name with a capital, else the first noun in Chinese, Japanese or Korean."""
-        run: list[Word] = []
-        for word in words(self.head):
-            if word.text[:1].isupper() and not self._is_known(word):
-                run.append(word)
-            elif run:
-                break
-        if run:
-            return self.blank(run[0].start, run[-1].end)
-        blank: Callable[[re.Match[str]], str] = lambda match: " " * len(match.group())  # noqa: E731
-        for match in _EAST_ASIAN_NOUN.finditer(_EAST_ASIAN_KNOWN.sub(blank, DAY.sub(blank, self.head))):
-            if self._claimed.isdisjoint(_terms(next(words(match.group())))):
-                return self.blank(*match.span())
-        return ""
-
-
-def _is_name(word: Word) -> bool:
-    return word.is_unspaced or word.text[:1].isupper()
+        return self._is_idle(word) or word.stem in VERBS or is_time(word.base)
 
 
 def split_clauses(text: str) -> list[str]:

@@ -59,7 +59,8 @@ PHRASES = [
             "",
         ),
         (r"^(?:don['\u2019]?t|do not|never) forget\b|^(?:note|write|jot) down\b", "remember"),
-        (r"^(?:make|take|leave|write|add|create|save) an? ([\w-]+) that (?:says )?", r"add a \1: "),
+        (r"^(?:make|take|leave|write|add|create|save) an? ([\w-]+) (?:that says|that|saying) ", r"add a \1: "),
+        (r"^note that ", "remember that "),
         (r"^new (?=[\w-]+:)", "add a "),
         (r"\b(?:get rid of|throw away)\b", "delete"),
     )
