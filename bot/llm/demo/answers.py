@@ -37,7 +37,7 @@ NO_TOOLS_ALLOWED = "No tools may be used for this answer, and without them I onl
 
 _IDENTITY = (
     r"\b(?:who|what) are you\b|\b(?:are you|is (?:this|it)) (?:an? )?(?:ai|bot|human|real|llm|gpt|chatgpt|claude)\b"
-    r"|\b(?:which|what) (?:language )?(?:model|llm|ai)\b|\bwho (?:made|built|wrote|created) (?:you|this)\b"
+    r"|\b(?:which|what) (?:language )?(?:model|llm|ai)\b|\bwho (?:made|built|wrote|created|am i talking) (?:you|this|to)\b"
     r"|\bwhat(?:'s| is) (?:your name\b|(?:this|countersign)\W*$)|\bhow do you work\b|(?:あなた|君)は(?:誰|だれ|何)"
 )
 _NO_OR_OK = (
@@ -73,6 +73,7 @@ _SMALL_TALK = [
 _MOST_CHARACTERS = 1500
 _MOST_LINES = 40
 _MOST_ROWS = 10
+_MOST_PAIRS = 20
 _MOST_COLUMNS = 6
 _LONGEST_CELL = 60
 _DEEPEST = 3
@@ -178,35 +179,33 @@ def _parse(text: str) -> Any:
 
 def _data(data: Any, depth: int = 0) -> str:
     """Return data as Markdown: a table, or a list with nested lists."""
+    if not isinstance(data, Mapping | list) or (depth and not data):
+        return _scalar(data)
+    if depth > _DEEPEST:
+        return "…"
     if isinstance(data, Mapping):
         lines = [
-            f"**{_line(str(key))}**: {_nested(value, depth)}" for key, value in islice(data.items(), 2 * _MOST_ROWS)
+            f"**{_line(str(key))}**: {_data(value, depth + 1)}" for key, value in islice(data.items(), _MOST_PAIRS)
         ]
-        lines += _more(data, 2 * _MOST_ROWS)
-    elif isinstance(data, list | tuple):
-        if depth == 0 and (table := _table(data)):
-            return table
-        lines = [_nested(item, depth, in_line=True) for item in data[:_MOST_ROWS]] + _more(data, _MOST_ROWS)
+        lines += _more(data, _MOST_PAIRS)
+    elif not depth and (table := _table(data)):
+        return table
     else:
-        return _scalar(data)
-    return "\n".join(f"{'  ' * depth}- {line}" for line in lines) or "(an empty list)"
+        lines = [_pairs(item) if isinstance(item, Mapping) else _data(item, depth + 1) for item in data[:_MOST_ROWS]]
+        lines += _more(data, _MOST_ROWS)
+    text = "\n".join(f"{'  ' * depth}- {line}" for line in lines) or "(an empty list)"
+    return f"\n{text}" if depth else text
 
 
-def _nested(value: Any, depth: int, *, in_line: bool = False) -> str:
-    if in_line and isinstance(value, Mapping):
-        pairs = (f"{_line(str(key))}: {_scalar(inner)}" for key, inner in islice(value.items(), _MOST_COLUMNS))
-        return ", ".join(pairs) or "(nothing)"
-    if isinstance(value, Mapping | list) and value:
-        return "\n" + _data(value, depth + 1) if depth < _DEEPEST else "…"
-    return _scalar(value)
+def _pairs(row: Mapping[str, Any]) -> str:
+    pairs = (f"{_line(str(key))}: {_scalar(value)}" for key, value in islice(row.items(), _MOST_COLUMNS))
+    return ", ".join(pairs) or "(nothing)"
 
 
 def _table(rows: Sequence[Any]) -> str:
     """Return rows of the same few, short columns as a table; empty for any others."""
     columns = list(rows[0]) if len(rows) > 1 and isinstance(rows[0], Mapping) else []
-    if not 1 < len(columns) <= _MOST_COLUMNS:
-        return ""
-    if not all(isinstance(row, Mapping) and list(row) == columns for row in rows):
+    if not (1 < len(columns) <= _MOST_COLUMNS and all(isinstance(row, Mapping) and [*row] == columns for row in rows)):
         return ""
     if any(isinstance(cell, Mapping | list) or len(str(cell)) > _LONGEST_CELL for row in rows for cell in row.values()):
         return ""
@@ -251,26 +250,19 @@ def _described(parameter: Parameter) -> str:
 
 def _examples(tools: Sequence[Tool], today: date) -> list[str]:
     """Return a few messages that are sure to work, at most one for each server: each has been tried."""
-    candidates = sorted((*sentence, n) for n, tool in enumerate(tools) if (sentence := _example(tool)))
+    candidates: list[tuple[int, int, str]] = []
+    for n, tool in enumerate(tools):
+        title = _title(tool).lower()
+        is_adding = any("add" in VERBS.get(term, ()) for term in request_terms(title)[:1])
+        match [parameter.kind for parameter in parameters(tool.input_schema) if parameter.required]:
+            case ["place"]:
+                candidates.append((0, n, f"{title} in Tokyo"))
+            case ["text"] if is_adding:
+                candidates.append((1, n, f"{title}: hello"))
+            case []:
+                candidates.append((2, n, title))
     examples: dict[str, str] = {}
-    for _, example, n in candidates[: 2 * _MOST_EXAMPLES]:
-        plan = plan_calls(example, tools, today)
-        if plan.is_clear and [tool for tool, _ in plan.calls] == [tools[n]] and len(examples) < _MOST_EXAMPLES:
+    for _, n, example in sorted(candidates)[: 2 * _MOST_EXAMPLES]:
+        if [tool for tool, _ in plan_calls(example, tools, today).calls] == [tools[n]]:
             examples.setdefault(tools[n].server, example)
-    return list(examples.values())
-
-
-def _example(tool: Tool) -> tuple[int, str] | None:
-    """Return how well a message shows the demo's abilities (0 is best), and the message. None for a tool whose
-    arguments cannot be invented.
-    """
-    title = _title(tool).lower()
-    adds = any("add" in VERBS.get(term, ()) for term in request_terms(title)[:1])
-    match [parameter.kind for parameter in parameters(tool.input_schema) if parameter.required]:
-        case ["place"]:
-            return 0, f"{title} in Tokyo"
-        case ["text"] if adds:
-            return 1, f"{title}: hello"
-        case []:
-            return 2, title
-    return None
+    return list(examples.values())[:_MOST_EXAMPLES]

@@ -18,27 +18,14 @@ from bot.llm.demo.request import SEPARATORS, Request, plain_name, request_terms
 from bot.llm.demo.vocabulary import stems
 from bot.llm.tool_schemas import tool_schema
 
-_KINDS = [
-    "date",
-    "choice",
-    "flag",
-    "number",
-    "list",
-    "email",
-    "identifier",
-    "origin",
-    "target",
-    "other",
-    "place",
-    "text",
-]
+_KINDS = ["date", "choice", "flag", "number", "list", "email", "id", "from", "to", "other", "place", "text"]
 """Kinds of words that a parameter takes, in the order in which parameters are filled."""
 _NAMES: Mapping[str, frozenset[str]] = {
-    "identifier": stems("id key number no code ref reference identifier slug uuid index"),
+    "id": stems("id key number no code ref reference identifier slug uuid index"),
     "date": stems("date day when due deadline"),
     "email": stems("email"),
-    "origin": stems("from source origin src departure"),
-    "target": stems("to target destination dest into arrival recipient assignee channel"),
+    "from": stems("from source origin src departure"),
+    "to": stems("to target destination dest into arrival recipient assignee channel"),
     "place": stems("place city town location country region prefecture district station area address room"),
 }
 _FORMATS: Mapping[str, str] = {"date": "date", "date-time": "other", "email": "email"}
@@ -46,20 +33,20 @@ _TYPES: Mapping[str, str] = {"boolean": "flag", "integer": "number", "number": "
 _PHRASE = r"(?:the\s+)?([^\s,.;:!?][^,.;:!?]{0,80}?)(?=\s+(?:from|to|by|on|at)\b|[,.;:!?]|\s*$)"
 _PATTERNS: Mapping[str, re.Pattern[str]] = {
     "email": re.compile(r"([\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+)"),
-    "identifier": re.compile(r"#?((?<![\w-])(?=[\w-]{0,40}\d)[\w-]{1,64})(?!\w)"),
-    "origin": re.compile(rf"\bfrom\s+{_PHRASE}", re.IGNORECASE),
-    "target": re.compile(rf"\b(?:in)?to\s+{_PHRASE}", re.IGNORECASE),
+    "id": re.compile(r"#?((?<![\w-])(?=[\w-]{0,40}\d)[\w-]{1,64})(?!\w)"),
+    "from": re.compile(rf"(?i)\bfrom\s+{_PHRASE}"),
+    "to": re.compile(rf"(?i)\b(?:in)?to\s+{_PHRASE}"),
     "number": re.compile(
-        r"((?<![\w.,-])[-+]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,15}(?:\.\d{1,6})?(?![\d.]\d)))(?!-\d\d)", re.ASCII
+        r"(?a)((?<![\w.,-])[-+]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,15}(?:\.\d{1,6})?(?![\d.]\d)))(?!-\d\d)"
     ),
 }
 _MOST_NAMED = 20
-_YES = re.compile(r"(?<!\w)(?:on|yes|true|enabled?|activated?)(?!\w)", re.IGNORECASE)
-_NO = re.compile(r"(?<!\w)(?:off|no|false|disabled?|deactivated?)(?!\w)", re.IGNORECASE)
-_NUMBERS = re.compile(r"\d{1,15}(?:\s*(?:,\s*and|,|&|\band)\s+(?:[a-z]{2,30}\s+)?#?\d{1,15})+(?!\w)", re.IGNORECASE)
+_YES = re.compile(r"(?i)(?<!\w)(?:on|yes|true|enabled?|activated?)(?!\w)")
+_NO = re.compile(r"(?i)(?<!\w)(?:off|no|false|disabled?|deactivated?)(?!\w)")
+_NUMBERS = re.compile(r"(?i)\d{1,15}(?:\s*(?:,\s*and|,|&|\band)\s+(?:[a-z]{2,30}\s+)?#?\d{1,15})+(?!\w)")
 _LIMITS = stems("limit count max maximum top most size")
-_LAST = re.compile(r"\b(?:last|first|latest|newest|top)\s+(\d{1,4})\b", re.IGNORECASE)
-_WEEK = re.compile(r"\b(?:a|one|the whole)\s+week\b", re.IGNORECASE)
+_LAST = re.compile(r"(?i)\b(?:last|first|latest|newest|top)\s+(\d{1,4})\b")
+_WEEK = re.compile(r"(?i)\b(?:a|one|the whole)\s+week\b")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,8 +140,8 @@ def _named(wanted: Sequence[Parameter], request: Request, today: date) -> dict[s
     number = r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?![\w.]*\d)"
     for parameter, pattern in patterns.items():
         if parameter.kind == "number" and parameter.name not in arguments:
-            after_name = re.compile(rf"{pattern}\s+(?:of|is|to|number|no\.?)?\s*#?{number}", re.IGNORECASE)
-            before_name = re.compile(rf"(?<![\w.-]){number}\s+{pattern}", re.IGNORECASE)
+            after_name = re.compile(rf"(?i){pattern}\s+(?:of|is|to|number|no\.?)?\s*#?{number}")
+            before_name = re.compile(rf"(?i)(?<![\w.-]){number}\s+{pattern}")
             if match := request.take(after_name) or request.take(before_name):
                 _put(arguments, parameter, _as_number(parameter, match[1]))
     return arguments
@@ -178,12 +165,11 @@ def _value(parameter: Parameter, request: Request, today: date) -> Any:  # noqa:
             if day := request.day(today):
                 return day[0] if day[0] in parameter.description.lower() else day[1].isoformat()
             return request.payload() if request.is_answer and "format" not in parameter.schema else None
-        case "number" | "email" | "identifier" | "origin" | "target":
+        case "number" | "email" | "id" | "from" | "to":
             if match := request.take(_PATTERNS[parameter.kind]):
                 return _as_number(parameter, match[1]) if parameter.kind == "number" else match[1]
-            return (
-                request.payload() or None if request.is_answer and parameter.kind not in ("number", "email") else None
-            )
+            is_free = request.is_answer and parameter.kind not in ("number", "email")
+            return request.payload() or None if is_free else None
         case _:
             return _text(request)
 
@@ -235,11 +221,8 @@ def _fill_texts(wanted: Sequence[Parameter], request: Request, arguments: dict[s
     """Assign quoted text, the text after the colon and the rest of the sentence to the text parameters that still need
     a value.
     """
-    due = [
-        parameter
-        for parameter in wanted
-        if parameter.required and parameter.kind in ("text", "place", "origin", "target")
-    ]
+    spoken = ("text", "place", "from", "to")
+    due = [parameter for parameter in wanted if parameter.required and parameter.kind in spoken]
     optional = [parameter for parameter in wanted if not parameter.required and parameter.kind == "text"]
     if len(due or optional) == 1:
         texts = [text for text in [request.payload() or request.quoted()] if text]

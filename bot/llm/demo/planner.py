@@ -192,7 +192,7 @@ def _rank(score: float, candidate: _Candidate, plan: Plan) -> tuple[Any, ...]:
     """Return the sort key, best first: complete calls, then the score (a number that fits a parameter raises it), then
     the least harmful tool.
     """
-    numbers = {parameter.name for parameter in candidate.parameters if parameter.kind in ("number", "identifier")}
+    numbers = {parameter.name for parameter in candidate.parameters if parameter.kind in ("number", "id")}
     score = round(score + (0.5 if numbers & plan.calls[0][1].keys() else 0.0), 3)
     is_destructive = candidate.tool.annotations.destructive is True
     missing = len(plan.missing)

@@ -12,7 +12,7 @@ from itertools import islice
 from bot.domain.tokenizer import UNSPACED, Word, split_identifier, words
 from bot.llm.demo.vocabulary import DAY, RELATED, TIMES, VERBS, days_until
 
-SEPARATORS = re.compile(r"\s*(?:,\s*and\b|[,;&\n\u3001\uff0c]|\band\b|\bor\b)\s*", re.IGNORECASE)
+SEPARATORS = re.compile(r"(?i)\s*(?:,\s*and\b|[,;&\n\u3001\uff0c]|\band\b|\bor\b)\s*")
 _QUOTED = re.compile(
     r'"([^"\n]{1,2000})"|`([^`\n]{1,2000})`|\u201c([^\u201c\u201d\n]{1,2000})\u201d|\u300c([^\u300c\u300d\n]{1,2000})\u300d'
     r"|(?<!\w)'([^'\n]{1,2000})'(?!\w)|(?<!\w)\u2018([^\u2018\u2019\n]{1,2000})\u2019(?!\w)"
@@ -26,8 +26,8 @@ _EAST_ASIAN_KNOWN = re.compile("|".join(map(re.escape, _EAST_ASIAN_WORDS)))
 _EAST_ASIAN_OBJECT = re.compile(
     rf"^(?:[{UNSPACED}]{{1,12}}?(?:の中から|から|に))?(.+?)(?:を(?!.+と(?:メモ|覚え|書|記録))|って|という|と(?=メモ|覚え|書|記録))"
 )
-_EAST_ASIAN_IDLE = re.compile(rf"{_EAST_ASIAN_KNOWN.pattern}|{DAY.pattern}|[\u3040-\u309f]+", re.IGNORECASE)
-_LINK = re.compile(r"\s*(?:,\s*and|,|&|\band|\bor|\u3001|と)\s*(?:(?:in|for|at)\s+)?(?:the\s+)?", re.IGNORECASE)
+_EAST_ASIAN_IDLE = re.compile(rf"{_EAST_ASIAN_KNOWN.pattern}|[\u3040-\u309f]+")
+_LINK = re.compile(r"(?i)\s*(?:,\s*and|,|&|\band|\bor|\u3001|と)\s*(?:(?:in|for|at)\s+)?(?:the\s+)?")
 _CUT = re.compile(
     r"(?P<strong>\s*(?:;|\n+|,?\s+and\s+then\s+|,\s*then\s+|,?\s+and\s+also\s+)\s*)"
     r"|(?:[.!?,]\s+|[\u3001\u3002]|,?\s+(?=and\b|then\b))(?:(?:and|also|then|please)\b,?\s*){0,3}",
@@ -69,6 +69,10 @@ def is_time(word: str) -> bool:
     return word in TIMES or (len(word) > 5 and bool(get_close_matches(word, TIMES, 1, 0.85)))
 
 
+def _blanks(match: re.Match[str]) -> str:
+    return " " * len(match.group())
+
+
 class Request:
     """One request, or one answer to a question, while its words are used up. `claimed` are the stems of the tool's own
     names, which are not arguments. All of an answer may be an argument.
@@ -78,14 +82,14 @@ class Request:
         self.text = self.left = text
         self.is_answer = answer
         self._claimed = claimed
-        colon = None if answer else _COLON.search(_QUOTED.sub(lambda match: "\0" * len(match.group()), text))
+        colon = None if answer else _COLON.search(_QUOTED.sub(lambda match: "x" * len(match.group()), text))
         self._head_end = colon.start() if colon else len(text)
         self._payload_start = 0 if answer else colon.end() if colon else len(text)
 
     @property
     def head(self) -> str:
         """The text before the colon, or all of it, without quoted and used text."""
-        return _QUOTED.sub(lambda match: " " * len(match.group()), self.left[: self._head_end])
+        return _QUOTED.sub(_blanks, self.left[: self._head_end])
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Return the first match in the remaining text and use it up."""
@@ -140,7 +144,8 @@ class Request:
         runs: list[list[Word]] = []
         ranks: list[int] = []
         before = ""
-        for word in islice(words(_EAST_ASIAN_IDLE.sub(lambda match: " " * len(match.group()), head)), _MOST_WORDS):
+        masked = _EAST_ASIAN_IDLE.sub(_blanks, DAY.sub(_blanks, head))
+        for word in islice(words(masked), _MOST_WORDS):
             if not (self._is_known(word) or word.base in _PREPOSITIONS or word.text[0].isdigit()):
                 if runs and re.fullmatch(r"[ '-]*", head[runs[-1][-1].end : word.start]):
                     runs[-1].append(word)

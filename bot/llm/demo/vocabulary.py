@@ -51,33 +51,25 @@ _RELATED = {
 RELATED = {word: stems(related) for listed, related in _RELATED.items() for word in stems(listed)}
 """Stem of an everyday word to the stems of words by which tools about its subject are described."""
 
-PHRASES = [
-    (re.compile(pattern, re.IGNORECASE), plain)
-    for pattern, plain in (
-        (
-            r"^\W*(?:(?:please|pls|plz|and|also|or|but|so|then|how about|what about|same (?:for|in)|now)\b[\s,:]*)+",
-            "",
-        ),
-        (r"^(?:don['\u2019]?t|do not|never) forget\b|^(?:note|write|jot) down\b", "remember"),
-        (r"^(?:make|take|leave|write|add|create|save) an? ([\w-]+) (?:that says|that|saying) ", r"add a \1: "),
-        (r"^note that ", "remember that "),
-        (r"^new (?=[\w-]+:)", "add a "),
-        (r"\b(?:get rid of|throw away)\b", "delete"),
-    )
-]
+_PHRASES = (
+    (r"^\W*(?:(?:please|pls|plz|and|also|or|but|so|then|how about|what about|same (?:for|in)|now)\b[\s,:]*)+", ""),
+    (r"^(?:don['\u2019]?t|do not|never) forget\b|^(?:note|write|jot) down\b", "remember"),
+    (r"^(?:make|take|leave|write|add|create|save) an? ([\w-]+) (?:that says|that|saying) ", r"add a \1: "),
+    (r"^note that ", "remember that "),
+    (r"^new (?=[\w-]+:)", "add a "),
+    (r"\b(?:get rid of|throw away)\b", "delete"),
+)
+PHRASES = [(re.compile(pattern, re.IGNORECASE), plain) for pattern, plain in _PHRASES]
 """Phrases and the plain words that take their place, in this order. The first ones only lead into a request."""
 LEAD = PHRASES[0][0]
 HOW_TO = re.compile(
-    r"^\W*(?:how\s+(?:do|can|could|should|would)\s+(?:i|we|you|one)\b|how\s+(?:do|does)\s.{1,60}\bwork\b|how\s+to\b"
-    r"|where\s+(?:do|can)\s+(?:i|we)\b)",
-    re.IGNORECASE,
+    r"(?i)^\W*(?:how\s+(?:do|can|could|should|would)\s+(?:i|we|you|one)\b|how\s+(?:do|does)\s.{1,60}\bwork\b"
+    r"|how\s+to\b|where\s+(?:do|can)\s+(?:i|we)\b)"
 )
 """Questions about how something is done."""
-QUESTION = re.compile(r"^\W*(?:why|who|when|where|what|which|how)\b", re.IGNORECASE)
+QUESTION = re.compile(r"(?i)^\W*(?:why|who|when|where|what|which|how)\b")
 READ_ONLY = re.compile(
-    rf"{HOW_TO.pattern}|^\W*(?:why|who|when|should|can i|may i|did|do i|does|is|are|was|has|have)\b"
-    r"|^\W*(?:do not|don['\u2019]?t|never|without)\b",
-    re.IGNORECASE,
+    r"(?i)^\W*(?:why|who|when|should|(?:can|may|do) i|did|does|is|are|was|has|have|do not|don['\u2019]?t|never|without)\b"
 )
 """Questions and prohibitions, which never ask for a change."""
 
@@ -90,9 +82,8 @@ TIMES = frozenset(
 )
 """Words that end the name of a place: `Tokyo tomorrow`."""
 DAY = re.compile(
-    rf"(?<!\w)(?:(?:on|this|next|over|at|for|the)\s+){{0,2}}({'|'.join(_DAYS)}|weekend|{'|'.join(_WEEKDAYS)})(?!\w)"
-    r"|(明後日|あさって|今日|明日|昨日|今?週末|[月火水木金土日]曜日?)",
-    re.IGNORECASE,
+    rf"(?i)(?<!\w)(?:(?:on|this|next|over|at|for|the)\s+){{0,2}}({'|'.join(_DAYS)}|weekend|{'|'.join(_WEEKDAYS)})(?!\w)"
+    r"|(明後日|あさって|今日|明日|昨日|今?週末|[月火水木金土日]曜日?)"
 )
 
 
