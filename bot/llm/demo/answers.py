@@ -37,8 +37,8 @@ NO_TOOLS_ALLOWED = "No tools may be used for this answer, and without them I onl
 
 _IDENTITY = (
     r"\b(?:who|what) are you\b|\b(?:are you|is (?:this|it)) (?:an? )?(?:ai|bot|human|real|llm|gpt|chatgpt|claude)\b"
-    r"|\b(?:which|what) (?:language )?(?:model|llm|ai)\b|\bwho (?:made|built|wrote|created|am i talking) (?:you|this|to)\b"
-    r"|\bwhat(?:'s| is) (?:your name\b|(?:this|countersign)\W*$)|\bhow do you work\b|(?:あなた|君)は(?:誰|だれ|何)"
+    r"|\b(?:which|what) (?:language )?(?:model|llm|ai)\b|\bwhat(?:'s| is) (?:your name\b|(?:this|countersign)\W*$)"
+    r"|\bwho (?:made|built|wrote|created|am i talking) (?:you|this|to)\b|how do you work|(?:あなた|君)は(?:誰|だれ|何)"
 )
 _NO_OR_OK = (
     r"^\W*(?:(?:oh|ok|okay|sorry|actually|please)\W+)*(?:never ?mind|forget (?:it|that)|no(?:pe)?(?:,? thank.*)?|nah"

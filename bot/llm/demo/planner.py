@@ -24,7 +24,6 @@ from bot.llm.demo.vocabulary import DAY, HOW_TO, LEAD, PHRASES, QUESTION, READ_O
 
 _ENOUGH = 1.7
 _CLOSE = 0.8
-_SUBJECT = 0.6
 _MOST_CALLS = 4
 _MOST_WORDS = 40
 """Words that are searched for typing errors."""
@@ -58,8 +57,8 @@ class _Candidate:
         self.tool = tool
         self.name = frozenset(request_terms(tool.original_name or tool.name))
         server, title = frozenset(request_terms(tool.server)), frozenset(content_terms(tool.title[:600]))
-        self._words = self.name | server | title
-        self.claimed = self._words | {word for word, related in RELATED.items() if related & self._words}
+        own = self.name | server | title
+        self.claimed = own | {word for word, related in RELATED.items() if related & own}
         described = content_terms(tool.description[:600])
         named = (request_terms(tool.original_name), request_terms(tool.title), described[:1])
         self.actions = next((VERBS[term] for terms in named for term in terms if term in VERBS), frozenset())
@@ -75,15 +74,10 @@ class _Candidate:
             (frozenset(taken), 0.7),
         ]
 
-    def has(self, term: str) -> bool:
-        return any(term in terms for terms, _ in self._fields)
-
     def match(self, term: str) -> float:
         """Return how strongly a term stands for this tool."""
         worths = [worth for terms, worth in self._fields if term in terms]
-        if worths:
-            return worths[0] + 0.4 * (len(worths) - 1)
-        return 1.4 if any(_same_word(term, word) for word in self._words) else 0.0
+        return worths[0] + 0.4 * (len(worths) - 1) if worths else 0.0
 
     def plan(self, request: Request, today: date, known: Mapping[str, Any]) -> Plan:
         """Return the call that a request asks for; arguments that it does not name are the known ones."""
@@ -195,8 +189,7 @@ def _rank(score: float, candidate: _Candidate, plan: Plan) -> tuple[Any, ...]:
     numbers = {parameter.name for parameter in candidate.parameters if parameter.kind in ("number", "id")}
     score = round(score + (0.5 if numbers & plan.calls[0][1].keys() else 0.0), 3)
     is_destructive = candidate.tool.annotations.destructive is True
-    missing = len(plan.missing)
-    return (missing > 0, -score, not candidate.is_reading, is_destructive, missing, candidate.tool.name)
+    return (bool(plan.missing), -score, not candidate.is_reading, is_destructive, candidate.tool.name)
 
 
 def _distinct(calls: Iterable[Call]) -> tuple[Call, ...]:
@@ -212,8 +205,6 @@ def _scores(clause: str, candidates: Sequence[_Candidate]) -> list[float]:
     for term in asked:
         for related in RELATED.get(term, ()):
             weights.setdefault(related, 0.8)
-    if DAY.search(head):
-        weights.setdefault("day", 0.5)
     verbs = [term for term in asked if term in VERBS]
     verb = next((term for term in verbs if term not in VAGUE), verbs[0] if verbs else "")
     unspoken = frozenset({"list", "get"}) if head.strip() == clause.strip() else frozenset({"add"})
@@ -222,16 +213,12 @@ def _scores(clause: str, candidates: Sequence[_Candidate]) -> list[float]:
     somewhere = 0.5 if _SOMEWHERE.search(head) else 0.0
     particles = [(first.stem, second.stem) for first, second in pairwise(words(head)) if second.is_stop_word]
     every = {*weights, *(particle for _, particle in particles)}
-    rarity = {term: _rarity(sum(candidate.has(term) for candidate in candidates), len(candidates)) for term in every}
-    rarity_of_action = _rarity(sum(bool(wanted & candidate.actions) for candidate in candidates), len(candidates))
-
-    def worth(term: str, candidate: _Candidate) -> float:
-        # The noun of a whole server is common to its tools and still a strong sign.
-        match = candidate.match(term)
-        return match * (max(rarity[term], _SUBJECT) if match >= 2 and term not in VERBS else rarity[term])
+    total = len(candidates)
+    rarity = {term: _rarity(sum(candidate.match(term) > 0 for candidate in candidates), total) for term in every}
+    rarity_of_action = _rarity(sum(bool(wanted & candidate.actions) for candidate in candidates), total)
 
     def score(candidate: _Candidate) -> float:
-        points = sum(weight * worth(term, candidate) for term, weight in weights.items())
+        points = sum(weight * rarity[term] * candidate.match(term) for term, weight in weights.items())
         points += sum(2.0 * rarity[particle] for verb, particle in particles if {verb, particle} <= candidate.name)
         points += somewhere if any(parameter.kind == "place" for parameter in candidate.parameters) else 0.0
         if "delete" in candidate.actions and not deletes:
@@ -248,12 +235,6 @@ def _scores(clause: str, candidates: Sequence[_Candidate]) -> list[float]:
 def _rarity(count: int, total: int) -> float:
     """Return 1 for a term of a single tool, less if more of the tools share it."""
     return math.log(1 + total / max(count, 1)) / math.log(1 + total) if total else 0.0
-
-
-def _same_word(one: str, other: str) -> bool:
-    """Return True if two stems probably belong to one word, as `translat` and `translator` do."""
-    most = max(len(one), len(other))
-    return most >= 5 and one[: max(5, math.ceil(0.6 * most))] == other[: max(5, math.ceil(0.6 * most))]
 
 
 def _correct(request: str, known: Iterable[str], described: set[str], most: int) -> str:

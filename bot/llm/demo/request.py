@@ -184,8 +184,7 @@ class Request:
         return re.sub(r"\s{2,}", " ", self.blank(left[first].start, left[last - 1].end))
 
     def _is_idle(self, word: Word) -> bool:
-        is_claimed = word.stem in self._claimed or (len(word.text) <= 3 and not self._claimed.isdisjoint(_terms(word)))
-        return word.is_stop_word or is_claimed
+        return word.is_stop_word or word.stem in self._claimed
 
     def _is_known(self, word: Word) -> bool:
         return self._is_idle(word) or word.stem in VERBS or is_time(word.base)

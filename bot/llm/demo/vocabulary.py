@@ -69,7 +69,7 @@ HOW_TO = re.compile(
 """Questions about how something is done."""
 QUESTION = re.compile(r"(?i)^\W*(?:why|who|when|where|what|which|how)\b")
 READ_ONLY = re.compile(
-    r"(?i)^\W*(?:why|who|when|should|(?:can|may|do) i|did|does|is|are|was|has|have|do not|don['\u2019]?t|never|without)\b"
+    r"(?i)^\W*(?:why|who|when|should|(?:can|may|do) i|did|does|is|are|was|has|have|do not|don['\u2019]?t|never)\b"
 )
 """Questions and prohibitions, which never ask for a change."""
 
