@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from bot.app.approver_checks import check_deliveries
 from bot.app.lease_holders import end_check
+from bot.domain.approval_requirements import APPROVERS
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
+from bot.domain.policies import Rule
+from bot.engine.policy.rules import Approvers
+from bot.errors import CountersignError
 from bot.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,8 +41,10 @@ async def open_discord(settings: Settings, observe: MetricSink = null_sink) -> A
         yield app
 
 
-async def examine_discord(settings: Settings) -> AsyncGenerator[Check, None]:
-    """Check all Discord settings; no checks if none is set."""
+async def examine_discord(settings: Settings, rules: Sequence[Rule] = ()) -> AsyncGenerator[Check, None]:
+    """Check all Discord settings, and the roles in the operator's rules on the first server; no checks if none is
+    set.
+    """
     if not is_configured(settings):
         return
     async with open_discord(settings) as app:
@@ -45,6 +52,18 @@ async def examine_discord(settings: Settings) -> AsyncGenerator[Check, None]:
         async with aclosing(examining.diagnose(app.rest, app.people)) as checks:
             async for check in checks:
                 yield check
+        if not any(APPROVERS in rule.requirements.deliver for rule in rules):
+            return
+        try:
+            servers = await app.people.servers()
+        except CountersignError:
+            return  # said above
+        approvers = Approvers(settings.admins, settings.approvers)
+        for server in servers[:1]:
+            here = ConversationKey("discord", server, "", "")
+            async with aclosing(check_deliveries(rules, approvers, app.surface, here)) as checks:
+                async for check in checks:
+                    yield check
 
 
 async def examine_discord_channel(settings: Settings, channel: ConversationKey) -> Check:

@@ -295,10 +295,10 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
     async with aclosing(examine_models(settings, files)) as of_models:
         async for check in of_models:
             yield "model", check
-    async with aclosing(examine_slack(settings)) as of_slack:
+    async with aclosing(examine_slack(settings, files.policies.all_rules)) as of_slack:
         async for check in of_slack:
             yield "slack", check
-    async with aclosing(examine_discord(settings)) as of_discord:
+    async with aclosing(examine_discord(settings, files.policies.all_rules)) as of_discord:
         async for check in of_discord:
             yield "discord", check
     async with aclosing(examine_operations_channel(settings)) as of_operations:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from bot.app.approver_checks import check_deliveries
 from bot.app.lease_holders import end_check
 from bot.chat.context import AudiencePolicy
 from bot.chat.listener_lease import ListenerLease
+from bot.domain.approval_requirements import APPROVERS
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
+from bot.domain.policies import Rule
+from bot.engine.policy.rules import Approvers
+from bot.errors import CountersignError
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address
 
@@ -57,8 +62,8 @@ async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> Asy
         yield workspace
 
 
-async def examine_slack(settings: Settings) -> AsyncGenerator[Check, None]:
-    """Check all Slack settings; no checks if none is set."""
+async def examine_slack(settings: Settings, rules: Sequence[Rule] = ()) -> AsyncGenerator[Check, None]:
+    """Check all Slack settings, and the groups in the operator's rules; no checks if none is set."""
     if not is_configured(settings):
         if settings.slack_app_token or settings.slack_signing_secret:
             yield Check("token", CheckStatus.BROKEN, NO_TOKEN, SET_TOKEN)
@@ -68,6 +73,16 @@ async def examine_slack(settings: Settings) -> AsyncGenerator[Check, None]:
         tokens = {"app_token": settings.slack_app_token, "signing_secret": settings.slack_signing_secret}
         plain = {name: _plain(secret) for name, secret in tokens.items()}
         async with aclosing(examining.diagnose(workspace.api, **plain)) as checks:
+            async for check in checks:
+                yield check
+        if not any(APPROVERS in rule.requirements.deliver for rule in rules):
+            return
+        try:
+            here = ConversationKey("slack", (await workspace.api.identity()).team, "", "")
+        except CountersignError:
+            return  # said above
+        approvers = Approvers(settings.admins, settings.approvers)
+        async with aclosing(check_deliveries(rules, approvers, workspace.surface, here)) as checks:
             async for check in checks:
                 yield check
 
