@@ -21,7 +21,7 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 from discord_html import answered, modal, page, place, said  # noqa: E402 - found through the line above
 from photographs import photograph  # noqa: E402
 
-from bot.domain.approvals import NotAllowed  # noqa: E402
+from bot.domain.approvals import ApprovalNotice, Approver, NotAllowed  # noqa: E402
 from bot.domain.commands import Form, Reply  # noqa: E402
 from bot.domain.conversations import Author  # noqa: E402
 from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
@@ -62,7 +62,7 @@ async def pictures() -> Mapping[str, str]:
             "working": page(await room.thread(sample_views.WRITING)),
             "answer": page(await room.thread(sample_views.ANSWERED)),
             "long": page(await room.thread(LONG)),
-            "approval": page(await room.thread(sample_views.ASKED)),
+            "approval": page(await room.thread(sample_views.with_approver(sample_views.ASKED, room.approver))),
             "approvals": page(await room.cards(sample_views.ASKED_THREE)),
             "outcomes": page(*[await room.cards(view) for view in sample_views.SETTLED.values()]),
             "questions": page(
@@ -93,6 +93,12 @@ class Room:
 
     workplace: ConnectedBot
     drawn: int = 0
+
+    @property
+    def approver(self) -> Approver:
+        """Sam, who is mentioned on a card."""
+        sam = self.workplace.discord.user("Sam")
+        return Approver(f"discord:{sam.id}", "Sam", ApprovalNotice.MENTION)
 
     async def thread(self, view: TurnView) -> str:
         """Everything people see of a thread, from the question on."""

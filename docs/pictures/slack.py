@@ -25,6 +25,7 @@ from bot.chat.approval_inbox import PendingCall  # noqa: E402
 from bot.chat.elicitation_forms import ElicitationForms  # noqa: E402
 from bot.chat.home_message import Home  # noqa: E402
 from bot.chat.reply_messages import reply_message  # noqa: E402
+from bot.domain.approvals import ApprovalNotice, Approver  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
 from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
@@ -54,6 +55,9 @@ def main() -> None:
         print(path.relative_to(PROJECT))
 
 
+SAM = Approver("slack:U0SAM", "Sam", ApprovalNotice.MENTION)
+
+
 def pictures() -> Mapping[str, str]:
     """Every picture as a document, by its name."""
     call = sample_views.a_filing(StepStatus.AWAITING)
@@ -66,7 +70,7 @@ def pictures() -> Mapping[str, str]:
     return {
         "working": page(thread(sample_views.WRITING)),
         "answer": page(thread(sample_views.ANSWERED)),
-        "approval": page(thread(sample_views.ASKED)),
+        "approval": page(thread(sample_views.with_approver(sample_views.ASKED, SAM))),
         "hidden": page(cards(sample_views.HIDDEN)),
         "approvals": page(cards(sample_views.ASKED_THREE)),
         "outcomes": page(*map(cards, sample_views.SETTLED.values())),
