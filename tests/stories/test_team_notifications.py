@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 from bot.domain.completions import Completion, ModelRequest
 from tests.fakes.parts import say
@@ -41,3 +42,19 @@ async def test_a_slow_answer_of_another_process_is_a_new_message_and_nothing_is_
     assert answer is not working
     assert team.shown(talk).count("The payments pool is too small.") == 1
     assert team.refused() == []
+
+
+async def test_a_process_that_is_killed_after_its_working_message_leaves_one_answer_and_nothing_else(
+    team: Team,
+) -> None:
+    async with team.process(HANG="1") as process:
+        talk = team.ask("are you there?")
+        working = await team.offers(talk, "Stop")
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    async with team.process():
+        answer = await team.reads(talk, "You said: are you there?")
+        await team.until(lambda: len(team.messages(talk)) == 1)
+        await team.reads(talk, FINAL)
+    assert answer is not working
+    assert team.shown(talk).count("You said") == 1
