@@ -90,7 +90,8 @@ class AnswerLimits:
     `room` is that of the text of one message. `weigh_line` returns the weight of a tool line, `format_text` the text in
     the platform's Markdown. An answer of more than `most_messages` ends in a file with all of it, below the messages of
     its beginning, which stay as they were read; 0 for a platform that takes any number. `latest_calls` is the number of
-    calls in a row that are shown; earlier ones are counted. 0 shows all.
+    calls in a row that are shown; earlier ones are counted. 0 shows all. `words_first` is True where a notification
+    shows the beginning of a message: there a text of one message stands before the calls that led to it.
     """
 
     room: SizeLimit
@@ -98,6 +99,7 @@ class AnswerLimits:
     format_text: Callable[[str], str] = str
     most_messages: int = 0
     latest_calls: int = 0
+    words_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,18 +310,19 @@ def _answers(
     segment: AnswerSegment, view: TurnView, limits: AnswerLimits, ending: tuple[Block, ...], *, is_complete: bool
 ) -> Iterator[Answer]:
     pages = answer_pages(segment, limits)
+    words_first = limits.words_first and len(pages) == 1
     alert = "" if is_complete else WORKING_ON.format(single_line(view.turn.question.text, QUESTION_LIMIT))
     if not limits.most_messages or len(pages) <= limits.most_messages:
         for page in pages:
             yield Answer(
                 page.name,
-                _body(page, view, is_complete=is_complete),
+                _body(page, view, is_complete=is_complete, words_first=words_first),
                 ending if page is pages[-1] else (),
                 alert=alert,
             )
         return
     for page in pages[: limits.most_messages - 1]:
-        yield Answer(page.name, _body(page, view, is_complete=is_complete), alert=alert)
+        yield Answer(page.name, _body(page, view, is_complete=is_complete, words_first=words_first), alert=alert)
     text = _full_text(segment.entries)
     if is_complete:
         in_file, missing = (Caption((notice,)) for notice in _file_notices(text))
@@ -339,7 +342,7 @@ def _full_text(entries: Sequence[Entry]) -> str:
     return "\n\n".join(strip_control(text).strip() for text in texts)
 
 
-def _body(page: AnswerPage, view: TurnView, *, is_complete: bool) -> tuple[Block, ...]:
+def _body(page: AnswerPage, view: TurnView, *, is_complete: bool, words_first: bool) -> tuple[Block, ...]:
     blocks: list[Block] = []
     for kind, group in groupby(drop_repeats(page.entries, view, is_settled=is_complete), key=type):
         if kind is CallLine:
@@ -348,7 +351,10 @@ def _body(page: AnswerPage, view: TurnView, *, is_complete: bool) -> tuple[Block
             blocks += map(_block, group)
     if not blocks:
         blocks = [Caption((SILENT if is_complete else busy_text(WORKING),))]
-    return (Caption((CONTINUED.format(page.number + 1),)), *blocks) if page.number else tuple(blocks)
+    if page.number:
+        return (Caption((CONTINUED.format(page.number + 1),)), *blocks)
+    begin = next((n for n, block in enumerate(blocks) if isinstance(block, Markdown)), 0)
+    return (blocks[begin], *blocks[:begin], *blocks[begin + 1 :]) if words_first else tuple(blocks)
 
 
 def _block(entry: Entry) -> Block:

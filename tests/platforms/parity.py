@@ -91,7 +91,6 @@ FEATURES = (
     # Turns
     Feature(
         "A quick answer is posted once; a slow one is a new message that notifies with its first words",
-        discord="yes; a quick one begins with its calls",
         terminal="it notifies of nothing",
         tests=(
             "test_a_quick_answer_is_posted_once_and_never_edited",

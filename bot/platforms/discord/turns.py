@@ -31,6 +31,7 @@ ANSWER_LIMITS = AnswerLimits(
     format_text=dialect,
     most_messages=10,
     latest_calls=10,
+    words_first=True,
 )
 
 

@@ -222,7 +222,7 @@ def test_of_very_many_calls_the_last_are_shown_and_the_rest_is_counted() -> None
     failed = a_call(48, sample_views.LOGS, StepStatus.FAILED, "no")
     last = [a_call(n, sample_views.LOGS, StepStatus.DONE, "y") for n in range(49, 49 + ANSWER_LIMITS.latest_calls)]
     (slot,) = drawn(a_view(*calls, failed, *last, a_reply(90, "There."), status=TurnStatus.DONE)).values()
-    assert slot.content.startswith("-# 48 earlier calls: 47 ✓  1 ✗\n-# ✓ grafana.search_logs  y\n")
+    assert slot.content.startswith("There.\n-# 48 earlier calls: 47 ✓  1 ✗\n-# ✓ grafana.search_logs  y\n")
     assert slot.content.count("search_logs") == ANSWER_LIMITS.latest_calls
 
 
