@@ -35,6 +35,8 @@ DISCONNECTED_SECONDS = 120.0
 """Seconds without a connection after which a platform has failed. A reconnection takes some."""
 AUDIT_SECONDS = 3600.0
 MODEL_SECONDS = 600.0
+MODEL_CONFIRMATION_SECONDS = 30.0
+"""Seconds until a second check of a model that cannot be used: services fail for moments."""
 _MOST_ENTRIES = 3
 _GUIDE = "docs/operations.md"
 _DOCTOR = "countersign doctor"
@@ -53,7 +55,11 @@ def operations_tasks(
     channel = settings.ops_channel
     if channel is None:
         return []
-    models = OccasionalSource(lambda: _model_faults(settings, services.administration.files), MODEL_SECONDS)
+    models = OccasionalSource(
+        lambda: _model_faults(settings, services.administration.files),
+        MODEL_SECONDS,
+        confirmed_after=MODEL_CONFIRMATION_SECONDS,
+    )
     audit = OccasionalSource(lambda: _audit_faults(settings, database), AUDIT_SECONDS)
     for source in (
         ServerFaults(services.toolbox),
@@ -79,11 +85,22 @@ def operations_tasks(
 
 
 class OccasionalSource:
-    """Faults that a check finds, which runs every `seconds`."""
+    """Faults that a check finds, which runs every `seconds`. With `confirmed_after`, a fault is found by a second check
+    after so many seconds, too.
+    """
 
-    def __init__(self, check: Callable[[], Awaitable[Sequence[Fault]]], seconds: float) -> None:
+    def __init__(
+        self,
+        check: Callable[[], Awaitable[Sequence[Fault]]],
+        seconds: float,
+        *,
+        confirmed_after: float | None = None,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         self._check = check
         self._seconds = seconds
+        self._confirmed_after = confirmed_after
+        self._pause = pause
         self._found: Sequence[Fault] = ()
 
     async def __call__(self) -> Iterable[Fault | Suspicion]:
@@ -94,12 +111,20 @@ class OccasionalSource:
         """Check until cancelled."""
         while True:
             try:
-                self._found = await self._check()
+                self._found = await self._confirmed(await self._check())
             except CountersignError as error:
                 log.debug("check for faults: %s", error)
             except Exception:
                 log.exception("check for faults")
-            await asyncio.sleep(self._seconds)
+            await self._pause(self._seconds)
+
+    async def _confirmed(self, found: Sequence[Fault]) -> Sequence[Fault]:
+        new = {fault.key for fault in found} - {fault.key for fault in self._found}
+        if not new or self._confirmed_after is None:
+            return found
+        await self._pause(self._confirmed_after)
+        keys = {fault.key for fault in found}
+        return [fault for fault in await self._check() if fault.key in keys]
 
 
 class HealthFaults:
@@ -195,8 +220,8 @@ async def _model_faults(settings: Settings, files: OperatorFiles) -> list[Fault]
                 FaultKind.MODEL,
                 f"Model {check.name} cannot be used",
                 f"Model {check.name} can be used again",
-                check.detail,
-                check.fix,
+                "Its service does not answer, does not take the key, or does not have the model.",
+                "run the doctor, which says why",
                 _DOCTOR,
                 "docs/models.md",
             )

@@ -42,8 +42,7 @@ GRACE_SECONDS = 60.0
 REFUSED_SECONDS = 600.0
 """Seconds until the next try after a rejection that no retry mends."""
 _WAITS = frozenset({FaultKind.REVIEW, FaultKind.SIGN_IN, FaultKind.USAGE_LIMIT, FaultKind.CONFIGURATION})
-"""Kinds that end by what somebody does, or with time; the others recover."""
-_RECOVERED = {True: "Over after ", False: "Recovered after "}
+"""Kinds that wait for somebody, or for time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ def _times(record: FaultRecord) -> Spans:
     spans: list[Span] = []
     if record.closed_at is not None:
         lasted = format_duration(record.closed_at - record.opened_at)
-        spans.append(Text(f"{_RECOVERED[record.fault.kind in _WAITS]}{lasted} · since "))
+        spans.append(Text(f"After {lasted} · since "))
     else:
         spans.append(Text("Since "))
     spans.append(_clock_time(record.opened_at))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from time import monotonic, time
 
 from bot.domain.faults import Fault, FaultKind
@@ -31,6 +31,7 @@ PATIENCE_SECONDS = 300.0
 _LONGEST_CAUSE = 400
 NEAR = 0.8
 """Used part of a usage limit from which on operators are told."""
+_USABLE = (ServerStatus.CONNECTED, ServerStatus.IDLE)
 _SERVERS_GUIDE = "docs/servers.md"
 _PERIODS = {LimitPeriod.DAY: "today", LimitPeriod.MONTH: "this month"}
 
@@ -131,6 +132,7 @@ class ServerFaults:
         self._servers = servers
         self._clock = clock
         self._failing_since: dict[str, float] = {}
+        self._failed: dict[str, tuple[str, Fault]] = {}
 
     async def __call__(self) -> Iterable[Fault | Suspicion]:
         """Return the faults of now."""
@@ -141,18 +143,30 @@ class ServerFaults:
             for snapshot in snapshots
             if snapshot.status in (ServerStatus.FAILED, ServerStatus.CONNECTING)
         }
-        return [
+        faults = [
             fault
             for snapshot in snapshots
             for fault in (*self._of_connection(snapshot, now), *self._of_review(snapshot))
         ]
+        return [*faults, *self._of_unused(snapshots, {fault.key for fault in faults})]
+
+    def _of_unused(self, snapshots: Sequence[ServerSnapshot], current: Set[str]) -> Iterator[Fault]:
+        """Yield the faults of servers that were disabled or removed once more: they have not recovered."""
+        usable = {snapshot.config.id for snapshot in snapshots if snapshot.status in _USABLE}
+        over = [server for server, (_, fault) in self._failed.items() if fault.key not in current]
+        for server in over:
+            name, fault = self._failed.pop(server)
+            if server not in usable:
+                yield replace(fault, over=f"MCP server {name} is not used any more")
 
     def _of_connection(self, snapshot: ServerSnapshot, now: float) -> Iterator[Fault | Suspicion]:
         failed, sign_in = _failed(snapshot), _sign_in(snapshot)
         match snapshot.status:
             case ServerStatus.AUTH_REQUIRED:
+                self._failed[snapshot.config.id] = snapshot.config.name, sign_in
                 yield sign_in
             case ServerStatus.FAILED if not snapshot.is_retrying or self._has_failed_long(snapshot, now):
+                self._failed[snapshot.config.id] = snapshot.config.name, failed
                 yield failed
             case ServerStatus.FAILED | ServerStatus.CONNECTING | ServerStatus.PENDING:
                 yield Suspicion(failed.key)

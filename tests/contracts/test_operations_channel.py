@@ -79,7 +79,7 @@ async def test_a_fault_is_one_message_that_is_edited_when_it_is_over(operations:
     await process.update()
     (message,) = operations.posted
     assert "MCP server weather recovered" in message.content
-    assert "Recovered after 4 min" in message.content
+    assert "After 4 min" in message.content
     assert "It refuses" not in message.content
 
 

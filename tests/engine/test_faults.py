@@ -85,6 +85,16 @@ async def test_a_server_has_failed_after_its_last_attempt_and_its_own_words_are_
     assert list(await source()) == []
 
 
+async def test_a_server_that_is_disabled_or_removed_has_not_recovered() -> None:
+    for states in ([], [ServerSnapshot(CONFIG, ServerStatus.DISABLED)]):
+        servers = Servers([FAILED])
+        source = ServerFaults(servers)
+        assert (await faults_of(source))[0].over == "MCP server weather recovered"
+        servers.states = states
+        assert [fault.over for fault in await faults_of(source)] == ["MCP server weather is not used any more"]
+        assert await faults_of(source) == []
+
+
 async def test_a_server_with_many_attempts_has_failed_after_some_minutes() -> None:
     clock, servers = Clock(), Servers([RETRYING])
     source = ServerFaults(servers, clock=clock)
@@ -132,7 +142,7 @@ async def test_a_fault_is_reported_when_it_begins_then_rarely_and_withdrawn_when
     servers.states = [replace(FAILED, status=ServerStatus.CONNECTING)]
     await reporter.update()
     assert store.calls[2:] == [("extend", key, HOLD_SECONDS), ("extend", f"sign-in:{CONFIG.id}", HOLD_SECONDS)]
-    servers.states = []
+    servers.states = [ServerSnapshot(CONFIG, ServerStatus.CONNECTED)]
     await reporter.update()
     assert {call[:2] for call in store.calls[4:]} == {("withdraw", key), ("withdraw", f"sign-in:{CONFIG.id}")}
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -48,7 +50,7 @@ async def test_operators_read_in_slack_that_a_server_failed_and_that_it_recovere
             shutil.copy(shop.entry["args"][0], program)
             await slack.command(company.sam, "/mcp", "connect shop", operations)
             await slack.until(lambda: "MCP server shop recovered" in str(message.blocks), PATIENCE)
-            assert "Recovered after " in str(message.blocks)
+            assert "After " in str(message.blocks)
             assert len([each for each in slack.posted(operations) if not each.ephemeral_to]) == 1
             assert "Traceback" not in bot.log
         assert not slack.calls.refused()
@@ -103,3 +105,30 @@ async def test_the_doctor_says_whether_the_channel_can_be_written_to(tmp_path: P
         line = await check_discord(f"discord:{place.id}")
         assert line.startswith("✗")
         assert PERMISSIONS[0].name in line or "cannot see the channel" in line
+
+
+async def test_operators_read_that_a_limit_is_reached_and_that_the_audit_does_not_verify(
+    tmp_path: Path, model: FakeLanguageModel
+) -> None:
+    async with slack_program.a_company(tmp_path, model, {}) as company:
+        slack, place = company.slack, company.place
+        operations = slack.channel("operations", company.sam)
+        limit = '[[limits]]\nper = "person"\nevery = "day"\ntokens = 1\n'
+        (tmp_path / "config" / "limits.toml").write_text(limit)
+        place.environment["OPS_CHANNEL"] = f"slack:{slack.workspace.team.id}:{operations.id}"
+        async with company.bot():
+            for number in (1, 2):
+                asked = company.ask(f"question {number}")
+                await company.draws(asked.ts, f"question {number}." if number == 1 else "is used up")
+            await slack.until(lambda: slack.posted(operations), PATIENCE)
+            (message,) = slack.posted(operations)
+            assert f"Usage limit reached: person slack:{company.priya.id}" in str(message.blocks)
+            assert "Further messages are rejected." in str(message.blocks)
+        with closing(sqlite3.connect(place.data / "countersign.db")) as database:
+            database.execute("drop trigger audit_is_never_changed")
+            database.execute("update audit set actor = 'somebody' where seq = 1")
+            database.commit()
+        async with company.bot():
+            await slack.until(lambda: len(slack.posted(operations)) == 2, PATIENCE)
+            assert "The audit does not verify" in str(slack.posted(operations)[-1].blocks)
+            assert "countersign audit verify" in str(slack.posted(operations)[-1].blocks)
