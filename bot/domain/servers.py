@@ -298,7 +298,8 @@ class DesiredServer:
 @dataclass(frozen=True, slots=True)
 class ServerSnapshot:
     """Current state of one server. `problem` is a sentence with cause and fix, empty without an error. `own_problem`
-    is the same without text from the server. `is_retrying` is True if the next attempt to connect is planned.
+    is the same without text from the server. `is_retrying` is True if the next attempt to connect is planned, within
+    the limit of attempts.
     """
 
     config: ServerConfig

@@ -486,6 +486,7 @@ class Connection:
             pause = self._backoff.failed() if self.tracker.known else self._backoff.failed_unseen()
         self._failed_attempts += not ending.worked
         self._failed_at = self._shared.clock()
+        self.tracker.retries_exhausted = self._backoff.is_exhausted
         self.tracker.apply(_failure_event(ending.status, pause), ending.problem)
         if pause is None:
             log.warning("MCP server %s has no retries left, the next use connects again", self.config.name)

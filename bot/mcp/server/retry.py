@@ -156,6 +156,11 @@ class ReconnectBackoff:
         self._failures += 1
         return self._next_pause(self._failures)
 
+    @property
+    def is_exhausted(self) -> bool:
+        """True if more attempts in a row have failed than the limit allows, even if further ones are planned."""
+        return self._failures > self._timing.tries
+
     def failed_unseen(self) -> float | None:
         """Return the pause after a failed attempt to connect a server whose tools are not known. There is no limit,
         because nothing would use it; None without reconnects.

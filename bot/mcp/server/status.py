@@ -106,7 +106,8 @@ class ServerStatusTracker:
     """State of one server, its status for users, and its capabilities.
 
     `synced` are its cached capabilities. A `disconnected` server stays so until an admin connects it. `left_out` are
-    reasons why tools cannot be offered. Every change that users can see wakes the waiting tasks.
+    reasons why tools cannot be offered. `retries_exhausted` is True if more attempts have failed than the limit allows.
+    Every change that users can see wakes the waiting tasks.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class ServerStatusTracker:
     ) -> None:
         self.config = config
         self.left_out: tuple[str, ...] = ()
+        self.retries_exhausted = False
         self.pinning = pinning
         self.breaker = breaker
         self.stray_lines = stray_lines
@@ -159,7 +161,7 @@ class ServerStatusTracker:
             tool_count=len(capabilities.tools),
             server_version=capabilities.server_version,
             protocol=capabilities.protocol,
-            is_retrying=self._state is State.BACKOFF,
+            is_retrying=self._state is State.BACKOFF and not self.retries_exhausted,
         )
 
     @property
