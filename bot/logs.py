@@ -56,12 +56,12 @@ class _TextLines(logging.Formatter):
         super().__init__(_TEXT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - name of the overridden method
-        fields = " ".join(f"{subject}={_shortened(subject, name)}" for subject, name in _context.get().items())
+        fields = " ".join(f"{subject}={_shorten(subject, name)}" for subject, name in _context.get().items())
         line = super().formatMessage(record)
         return f"{line} [{fields}]" if fields else line
 
 
-def _shortened(subject: Subject, name: str) -> str:
+def _shorten(subject: Subject, name: str) -> str:
     return name if subject == "conversation" else name[:_SHORT]
 
 

@@ -173,7 +173,7 @@ async def create(settings: Settings, name: str, role: ApiRole, workspace: str, e
         record, token = await tokens.create(name, role, workspace, lifetime, _operator())
     until = f"until {_format_time(record.expires_at)}" if record.expires_at else "until it is revoked"
     sys.stderr.write(
-        f"The token {name} is good for {_where(record)} {until}, as {record.role}. It is shown this once:\n"
+        f"The token {name} is good for {_workspace_text(record)} {until}, as {record.role}. It is shown this once:\n"
     )
     sys.stdout.write(f"{token}\n")
     return 0
@@ -251,7 +251,7 @@ def _state(token: ApiToken) -> str:
     return f"{state} {_format_time(token.expires_at)}"
 
 
-def _where(token: ApiToken) -> str:
+def _workspace_text(token: ApiToken) -> str:
     return token.workspace if token.workspace != EVERYWHERE else "all workspaces"
 
 

@@ -178,7 +178,7 @@ class ConfigReloader:
 
     def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey) -> str:
         """Return a short text that names the approvers of a call in a conversation."""
-        return self.rules.rules(conversation).approvers.needed(terms)
+        return self.rules.rules(conversation).approvers.format_requirements(terms)
 
     async def _entries(self, stored: _OnDisk) -> Sequence[DesiredServer]:
         of_file = [_with_memory(entry, stored) for entry in self.files.servers.entries]

@@ -200,18 +200,18 @@ class LiveBot:
 
     async def approve_step(self) -> None:
         """Wait until the card is approved."""
-        step = await self._until(self.card, _decided)
+        step = await self._until(self.card, _decided_call)
         self.person = self.person or _person_of(step)
         if step.status is StepStatus.DENIED:
             raise DeliveryFailed("The call was denied.", "press Approve")
 
     async def edit_step(self) -> None:
         """Wait until the arguments on the card are changed."""
-        await self._until(self.card, _revised)
+        await self._until(self.card, _edited_call)
 
     async def deny_step(self) -> None:
         """Wait until the card is denied."""
-        step = await self._until(self.card, _decided)
+        step = await self._until(self.card, _decided_call)
         if step.status is not StepStatus.DENIED:
             raise DeliveryFailed("The call was not denied.", "press Deny… instead of Approve")
 
@@ -274,12 +274,12 @@ def _doctor(thread: ConversationKey) -> Author:
     return Author(thread.platform, "doctor", "countersign doctor")
 
 
-def _decided(view: TurnView) -> ToolStep | None:
+def _decided_call(view: TurnView) -> ToolStep | None:
     """Return the call of a card that waits no more."""
     return next((step for step in _cards(view) if step.status is not StepStatus.AWAITING), None)
 
 
-def _revised(view: TurnView) -> ToolStep | None:
+def _edited_call(view: TurnView) -> ToolStep | None:
     """Return the call of a card with changed arguments."""
     return next((step for step in _cards(view) if step.approval is not None and step.approval.revision > 1), None)
 

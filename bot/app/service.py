@@ -29,7 +29,7 @@ PARTS = ("slack", "discord", "worker", "web")
 
 async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     """Run the named components, or all configured ones, until SIGTERM or SIGINT. Raises CountersignError."""
-    parts = only or _configured(settings)
+    parts = only or _configured_parts(settings)
     _check(parts, settings)
     log_to_stderr(settings.log_level, settings.log_format)
     choice = select_model(settings)
@@ -47,7 +47,7 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
     return 0
 
 
-def _configured(settings: Settings) -> frozenset[str]:
+def _configured_parts(settings: Settings) -> frozenset[str]:
     receiving = {
         "slack": slack_is_configured(settings),
         "discord": discord_is_configured(settings),

@@ -53,7 +53,7 @@ async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> Asy
     )
     named = settings.admins | settings.approvers
     async with workspaces.open_slack(
-        _plain(settings.slack_bot_token),
+        _secret_value(settings.slack_bot_token),
         url=settings.slack_api_url,
         groups=frozenset(name for name in named if name.startswith("slack-group:")),
         streaming=sending.Streaming(settings.slack_streaming),
@@ -71,7 +71,7 @@ async def examine_slack(settings: Settings, rules: Sequence[Rule] = ()) -> Async
     async with open_slack(settings) as workspace:
         examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.diagnostics")
         tokens = {"app_token": settings.slack_app_token, "signing_secret": settings.slack_signing_secret}
-        plain = {name: _plain(secret) for name, secret in tokens.items()}
+        plain = {name: _secret_value(secret) for name, secret in tokens.items()}
         async with aclosing(examining.diagnose(workspace.api, **plain)) as checks:
             async for check in checks:
                 yield check
@@ -169,13 +169,13 @@ def build_listener(workspace: SlackApp, runtime: Runtime, settings: Settings, re
         )
 
     return workspace.listener(
-        app_token=_plain(settings.slack_app_token),
-        signing_secret=_plain(settings.slack_signing_secret),
+        app_token=_secret_value(settings.slack_app_token),
+        signing_secret=_secret_value(settings.slack_signing_secret),
         audience=AudiencePolicy(settings.slack_follow_threads, settings.slack_guests, settings.slack_strangers),
         records=records,
         backfill_lease=backfill_lease,
     )
 
 
-def _plain(secret: SecretStr | None) -> str:
+def _secret_value(secret: SecretStr | None) -> str:
     return secret.get_secret_value() if secret else ""

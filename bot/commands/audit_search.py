@@ -74,7 +74,7 @@ def csv_line(entry: AuditEntry) -> str:
         entry.hash,
         entry.mac,
     )
-    return _format_row((entry.seq, *(_inert(str(cell)) for cell in cells)))
+    return _format_row((entry.seq, *(_escape_formula(str(cell)) for cell in cells)))
 
 
 def csv_head() -> str:
@@ -89,7 +89,7 @@ def _format_row(cells: tuple[object, ...]) -> str:
     return line.getvalue().removesuffix("\r\n")
 
 
-def _inert(text: str) -> str:
+def _escape_formula(text: str) -> str:
     """Defuse a formula (OWASP, CSV injection), also after blanks."""
     return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 

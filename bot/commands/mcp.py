@@ -28,7 +28,6 @@ from bot.commands.text_format import (
     MOMENT,
     ROWS,
     code,
-    cut,
     did_you_mean,
     format_ago,
     format_duration,
@@ -36,6 +35,7 @@ from bot.commands.text_format import (
     format_moment,
     offset,
     page_of,
+    page_rows,
     parse_time,
     pluralize,
     server_label,
@@ -240,7 +240,7 @@ class Grants:
         if not grants:
             yield Reply("No grant is active: every call that needs an approval asks for one.")
             return
-        page = cut(grants, request.arguments.page)
+        page = page_rows(grants, request.arguments.page)
         yield Reply(
             f"Grants · {len(grants)}",
             Table(

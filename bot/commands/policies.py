@@ -26,10 +26,10 @@ from bot.commands.text_format import (
     POLICY_SAID,
     POLICY_WORDS,
     code,
-    cut,
     did_you_mean,
     format_ago,
     page_of,
+    page_rows,
     parse_policy,
     server_label,
 )
@@ -333,7 +333,9 @@ class ServerPolicies:
         command = ("mcp", "policy", "list", *((servers[0].name,) if name else ()))
         yield Reply(
             f"Policies · {len(rows)}",
-            Table(("server", "tool", "risk", "policy", "set by an admin"), tuple(cut(rows, request.arguments.page))),
+            Table(
+                ("server", "tool", "risk", "policy", "set by an admin"), tuple(page_rows(rows, request.arguments.page))
+            ),
             tuple(others),
             page=page_of(request.arguments.page, len(rows), command),
         )

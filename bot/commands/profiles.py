@@ -24,11 +24,11 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import (
     POLICY_SAID,
-    cut,
     did_you_mean,
     error_reply,
     format_ago,
     page_of,
+    page_rows,
     parse_policy,
     pluralize,
 )
@@ -430,7 +430,7 @@ class Profiles:
                 "all" if profile.servers is None else pluralize(len(profile.servers), "server"),
                 pluralize(len(profile.policies), "rule"),
             )
-            for profile in cut(profiles, request.arguments.page)
+            for profile in page_rows(profiles, request.arguments.page)
         )
         yield Reply(
             f"Profiles · {len(profiles)}",

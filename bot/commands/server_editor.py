@@ -22,7 +22,6 @@ from bot.commands.server_secrets import SecretLinks, missing_secrets_text, missi
 from bot.commands.server_templates import (
     SLOT,
     TEMPLATE,
-    changed_since_shown,
     describe_templates,
     entered_later,
     is_confirming,
@@ -31,6 +30,7 @@ from bot.commands.server_templates import (
     shown_command_line,
     steps_of_refilling,
     steps_with_templates,
+    template_change_errors,
     without_template,
 )
 from bot.commands.text_format import error_reply, format_ago, parse_policy, server_label
@@ -284,7 +284,7 @@ class ServerEdit:
         confirming, launched = is_confirming(steps), launch_of(record) is not None
         if number == len(steps) and confirming:
             errors |= confirmation_errors(fields, record.config.name)
-            errors |= changed_since_shown(fields, draft.record) if launched else {}
+            errors |= template_change_errors(fields, draft.record) if launched else {}
         step = next_step(steps, number, errors)
         if step == len(steps) and confirming and launched:
             yield self._consent(record, fields, draft.record, errors)
@@ -456,7 +456,7 @@ class ServerAdd:
         confirming = is_confirming(steps)
         if confirming and number == len(steps):
             errors |= confirmation_errors(fields, title)
-            errors |= changed_since_shown(fields, draft.record) if transport == TEMPLATE else {}
+            errors |= template_change_errors(fields, draft.record) if transport == TEMPLATE else {}
         step = next_step(steps, number, errors)
         if step is not None and transport == TEMPLATE and confirming and step == len(steps):
             yield self._consent(fields, draft.record, mode, errors)

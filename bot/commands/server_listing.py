@@ -12,7 +12,7 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_definition import command_line, plain_headers_of
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps, oauth_text
-from bot.commands.text_format import POLICY_WORDS, cut, format_ago, page_of, server_label, shorten
+from bot.commands.text_format import POLICY_WORDS, format_ago, page_of, page_rows, server_label, shorten
 from bot.commands.tool_review import withheld
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.conversations import ConversationKey
@@ -181,7 +181,7 @@ class ServerListing:
             file = f"put one in `{self._dependencies.file}` and use `/mcp reload`"
             how = f"Try `/mcp add`, or {file}." if administers else f"Ask {self._dependencies.rights.who} for one."
             return Reply(f"No servers yet. {how}", actions=add)
-        page = cut(servers, request.arguments.page)
+        page = page_rows(servers, request.arguments.page)
         rows = tuple(self._row(server, request.conversation) for server in page)
         trouble = sum(server.status in _TROUBLE for server in servers)
         notes = [(server.name, self._note(server, request)) for server in page]
@@ -305,7 +305,7 @@ class ServerListing:
         waiting = {tool.name for server in servers for tool in withheld(self._dependencies.servers, server.id)}
         rows = tuple(
             (tool.name, risk(tool), self._tool_state(server, tool, waiting, request), _summary(tool))
-            for server, tool in cut(tools, request.arguments.page)
+            for server, tool in page_rows(tools, request.arguments.page)
         )
         reviews = tuple(("review", note) for server in servers if (note := self._review_note(server)))
         return Reply(
@@ -339,7 +339,7 @@ class ServerListing:
             return Reply("No resources are offered now. `/mcp list` says why.")
         return Reply(
             f"Resources · {len(rows)} · `/mcp resource NAME URI` reads one",
-            Table(("server", "address", "kind", "what it is"), tuple(cut(rows, request.arguments.page))),
+            Table(("server", "address", "kind", "what it is"), tuple(page_rows(rows, request.arguments.page))),
             page=page_of(request.arguments.page, len(rows), _command_words("resources", request, servers)),
         )
 
@@ -355,7 +355,7 @@ class ServerListing:
             return Reply("No prompts are offered now. `/mcp list` says why.")
         return Reply(
             f"Prompts · {len(rows)} · `/mcp prompt NAME PROMPT KEY=VALUE` writes one out",
-            Table(("server", "prompt", "takes", "what it does"), tuple(cut(rows, request.arguments.page))),
+            Table(("server", "prompt", "takes", "what it does"), tuple(page_rows(rows, request.arguments.page))),
             page=page_of(request.arguments.page, len(rows), _command_words("prompts", request, servers)),
         )
 

@@ -144,7 +144,7 @@ class _TemplateFiller:
     def _transport(self, template: LaunchTemplate, values: dict[str, str]) -> StdioTransport:
         values |= {name: value for name, value in self._slots.items() if name not in template.secrets}
         try:
-            return template.filled(values)
+            return template.fill(values)
         except InvalidSlotValue as misfilled:
             self._errors |= {f"{SLOT}{name}" if name else TEMPLATE: why for name, why in misfilled.errors.items()}
             return StdioTransport("", launch=TemplateLaunch(template.name, values))
@@ -247,7 +247,7 @@ def shown_command_line(record: ServerRecord) -> dict[str, str]:
     return {_SEEN: digest(command_line(record.config))[:_SEEN_LENGTH]}
 
 
-def changed_since_shown(fields: Mapping[str, str], record: ServerRecord) -> dict[str, str]:
+def template_change_errors(fields: Mapping[str, str], record: ServerRecord) -> dict[str, str]:
     """Return an error if the template was changed after the form was shown."""
     if fields.get(_SEEN) == shown_command_line(record)[_SEEN]:
         return {}

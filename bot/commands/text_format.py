@@ -56,7 +56,7 @@ def page_of(number: int, count: int, words: tuple[str, ...]) -> PageInfo | None:
     return PageInfo(min(number, pages(count)), pages(count), words) if pages(count) > 1 else None
 
 
-def cut(rows: Sequence[T], number: int) -> Sequence[T]:
+def page_rows(rows: Sequence[T], number: int) -> Sequence[T]:
     """Return the rows of one page, or of the last page if the number is too high."""
     begin = offset(min(number, pages(len(rows))))
     return rows[begin : begin + ROWS]

@@ -13,7 +13,16 @@ from bot.commands.argument_parser import CommandRejected, ForbiddenRejection
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.text_format import code, cut, did_you_mean, format_ago, page_of, pluralize, server_label, shorten
+from bot.commands.text_format import (
+    code,
+    did_you_mean,
+    format_ago,
+    page_of,
+    page_rows,
+    pluralize,
+    server_label,
+    shorten,
+)
 from bot.domain.commands import (
     ActionStyle,
     CompletionSource,
@@ -67,7 +76,7 @@ class ToolReview:
         pinned = {tool: pin.definition for tool, pin in pins.items()}
         # Another process may have pinned it a moment ago.
         return tuple(
-            _unreviewed(tool, pins.get(tool.original_name))
+            _unreviewed_tool(tool, pins.get(tool.original_name))
             for tool in unpinned_tools(self._dependencies.servers, server_id)
             if review_status(tool, pinned) is not ReviewStatus.PINNED
         )
@@ -111,7 +120,7 @@ def withheld(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
     return unpinned_tools(servers, server_id) if servers.review is ReviewPolicy.CHANGED else ()
 
 
-def _unreviewed(tool: Tool, pin: Pin | None) -> UnreviewedTool:
+def _unreviewed_tool(tool: Tool, pin: Pin | None) -> UnreviewedTool:
     pinned = {pin.tool: pin.definition} if pin is not None else {}
     return UnreviewedTool(
         tool, review_status(tool, pinned), definition_changes(pin.pinned_tool if pin is not None else None, tool), pin
@@ -204,7 +213,7 @@ class ServerReview:
         if not waiting:
             return Reply("No tool waits for a review: every definition is the accepted one.")
         total = sum(len(tools) for _, tools in waiting)
-        page = cut(waiting, request.arguments.page)
+        page = page_rows(waiting, request.arguments.page)
         counts = f"{pluralize(total, 'tool')} of {pluralize(len(waiting), 'server')}"
         return Reply(
             f"{counts} {_waits_for_review(total)}. {self._meanwhile}",
@@ -272,7 +281,7 @@ class ServerReview:
             for name, text in _differences(unreviewed)
         ]
         long = _too_long(facts)
-        page = cut(waiting, request.arguments.page)
+        page = page_rows(waiting, request.arguments.page)
         digest = combined_digest(unreviewed.tool for unreviewed in waiting)
         rows = tuple(
             (

@@ -75,7 +75,7 @@ class TemplateSlot:
     default: str | None = None
     dashed: bool = False
 
-    def fitted(self, text: str) -> str:
+    def parse_value(self, text: str) -> str:
         """Return the argument for a typed value. Raises ValueError with a sentence for the user."""
         if len(text) > LONGEST_VALUE or not text.isprintable() or not _BLANK.isdisjoint(text):
             raise ValueError(f"At most {LONGEST_VALUE} characters on one line, all of which can be seen.")
@@ -123,7 +123,7 @@ class LaunchTemplate:
         """Slots for paths: the allowed folder of each, by slot name."""
         return {slot.name: slot.rule.below for slot in self.slots if isinstance(slot.rule, PathRule)}
 
-    def filled(self, values: Mapping[str, str]) -> StdioTransport:
+    def fill(self, values: Mapping[str, str]) -> StdioTransport:
         """Return the program with these values in its slots, by name. An empty slot has its default. Checks texts only,
         not the file system. Raises InvalidSlotValue.
         """
@@ -151,7 +151,7 @@ class LaunchTemplate:
         errors: dict[str, str] = {}
         for slot in self.typed:
             try:
-                fitted[slot.name] = slot.fitted(values.get(slot.name) or slot.default or "")
+                fitted[slot.name] = slot.parse_value(values.get(slot.name) or slot.default or "")
             except ValueError as error:
                 errors[slot.name] = str(error)
         return fitted, errors
@@ -177,7 +177,7 @@ def expand_template(config: ServerConfig, templates: Templates) -> ServerConfig:
     match config.transport:
         case StdioTransport(env=env, launch=TemplateLaunch(name, values) as launch):
             try:
-                filled = templates[name].filled(values)
+                filled = templates[name].fill(values)
             except (KeyError, InvalidSlotValue):
                 return replace(config, transport=StdioTransport("", launch=launch))
             return replace(config, transport=replace(filled, env={**filled.env, **env}))

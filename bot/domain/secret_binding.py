@@ -148,7 +148,7 @@ FindGrants = Callable[[], SecretGrants]
 """Return the current grants of the file."""
 
 
-def spelled(origin: str) -> str:
+def format_origin(origin: str) -> str:
     """Return an origin as the file spells it: https and its port are left out."""
     return origin.removeprefix("https://").removesuffix(":443") if origin.startswith("https://") else origin
 
@@ -157,7 +157,7 @@ def _used_by(config: ServerConfig) -> str:
     where = config.workspace or "every workspace"
     match config.transport:
         case HttpTransport(url):
-            return f"servers of {where} at {spelled(origin_of(url))}"
+            return f"servers of {where} at {format_origin(origin_of(url))}"
         case StdioTransport(launch=TemplateLaunch(template)):
             return f"servers of {where} that the launch template {template} starts"
         case StdioTransport():
@@ -168,7 +168,7 @@ def _entry_for(reference: SecretReference, config: ServerConfig, source: str) ->
     """Return the missing entry of the file as part of a sentence."""
     match config.transport:
         case HttpTransport(url):
-            place = f'hosts = ["{spelled(origin_of(url))}"]'
+            place = f'hosts = ["{format_origin(origin_of(url))}"]'
         case StdioTransport(launch=TemplateLaunch(template)):
             place = f'templates = ["{template}"]'
         case StdioTransport():

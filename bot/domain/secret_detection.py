@@ -58,7 +58,7 @@ _SHORTEST_SEQUENCE = 4
 
 def bits_of(secret: str) -> float:
     """Return the estimated strength of a secret, in bits."""
-    text = _REPEAT.sub(_once, secret.strip()[:_LONGEST])
+    text = _REPEAT.sub(_single_value, secret.strip()[:_LONGEST])
     runs = _RUNS.findall(_without_leet(text))
     letters = sum(len(run) for run in runs if run.isalpha())
     words = sum(len(run) for run in runs if _is_words(run))
@@ -79,7 +79,7 @@ def weakness(secret: str, least: float = LEAST_BITS) -> str:
     return "too short" if len(secret.strip()) < least / _bits_per_character(secret) else "easy to guess"
 
 
-def _once(repeated: re.Match[str]) -> str:
+def _single_value(repeated: re.Match[str]) -> str:
     return repeated["one"] or repeated["several"]
 
 

@@ -462,7 +462,7 @@ class ApproverNotices:
         users = _approving_users(terms.approvers or (approvers.approvers,), step.approval)
         place = str(turn.conversation)
         targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_NOTIFIED_APPROVERS]]
-        notice = Notice(_reminder_text(step, step.approval.requested_for, approvers.needed(terms)))
+        notice = Notice(_reminder_text(step, step.approval.requested_for, approvers.format_requirements(terms)))
         # Approvers without user ids are groups: remind all users in the card's channels.
         for target in targets or _card_channels(step.approval, turn.conversation):
             await self._send(surface, target, notice, step.approval)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule, is_pattern
 from bot.domain.policy_syntax import RuleError, parse_policy, parse_rule
-from bot.domain.secret_binding import GrantProblem, SecretGrant, SecretGrants, spelled
+from bot.domain.secret_binding import GrantProblem, SecretGrant, SecretGrants, format_origin
 from bot.domain.secrets import SecretReference
 from bot.domain.usage import (
     MICRO,
@@ -356,7 +356,10 @@ def _host(text: str) -> str:
 
 def describe_grant(grant: SecretGrant) -> str:
     """Return the permissions of a grant, in a sentence."""
-    places = [*map(spelled, sorted(grant.hosts)), *(f"launch template {name}" for name in sorted(grant.templates))]
+    places = [
+        *map(format_origin, sorted(grant.hosts)),
+        *(f"launch template {name}" for name in sorted(grant.templates)),
+    ]
     return f"{grant.reference} is granted to servers of {', '.join(sorted(grant.workspaces))} at {', '.join(places)}."
 
 

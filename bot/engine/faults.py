@@ -160,7 +160,7 @@ class ServerFaults:
                 yield replace(fault, over=f"MCP server {name} is not used any more")
 
     def _of_connection(self, snapshot: ServerSnapshot, now: float) -> Iterator[Fault | Suspicion]:
-        failed, sign_in = _failed(snapshot), _sign_in(snapshot)
+        failed, sign_in = _failed_server(snapshot), _sign_in(snapshot)
         match snapshot.status:
             case ServerStatus.AUTH_REQUIRED:
                 self._failed[snapshot.config.id] = snapshot.config.name, sign_in
@@ -198,7 +198,7 @@ class ServerFaults:
             )
 
 
-def _failed(snapshot: ServerSnapshot) -> Fault:
+def _failed_server(snapshot: ServerSnapshot) -> Fault:
     name = snapshot.config.name
     return Fault(
         f"server:{snapshot.config.id}",

@@ -133,9 +133,9 @@ class ApproverResolver:
         groups = {principal: entry.members for principal, entry in entries.items() if entry is not None}
         routed, note = route_approval(terms, rules.approvers, conversation, asker, groups)
         excluded = {asker.principal} if terms.four_eyes else set[str]()
-        named = _intersected([_named(entries, chosen, small, excluded) for chosen in sets])
+        named = _intersect([_named_approvers(entries, chosen, small, excluded) for chosen in sets])
         if not any(named):
-            named = (await self._unnamed(approval, rules),)
+            named = (await self._default_approver(approval, rules),)
         silent = {asker.principal, *routed.deliver}
         alone = not terms.four_eyes and terms.quorum == 1 and await self._is_in_each(asker, named, groups, conversation)
         possible = PossibleApprovers(
@@ -143,7 +143,7 @@ class ApproverResolver:
         )
         return replace(approval, requirements=routed, possible_approvers=possible)
 
-    async def _unnamed(self, approval: Approval, rules: Rules) -> tuple[Approver, ...]:
+    async def _default_approver(self, approval: Approval, rules: Rules) -> tuple[Approver, ...]:
         """Return the approver of a call for which none is named: the asker, if they may, else an administrator."""
         asker = approval.requested_for
         member = await self._members.find(asker, rules.conversation)
@@ -202,7 +202,7 @@ def _members_of(entry: DirectoryEntry | None) -> frozenset[str]:
     return entry.members or frozenset() if entry is not None else frozenset()
 
 
-def _named(
+def _named_approvers(
     entries: Mapping[str, DirectoryEntry | None], chosen: Collection[str], small: Collection[str], excluded: set[str]
 ) -> tuple[Approver, ...]:
     """Return the approvers of one set, users first. Members stand for a small group. Users who are gone are missing."""
@@ -217,7 +217,7 @@ def _named(
     )
 
 
-def _intersected(sets: Sequence[tuple[Approver, ...]]) -> tuple[tuple[Approver, ...], ...]:
+def _intersect(sets: Sequence[tuple[Approver, ...]]) -> tuple[tuple[Approver, ...], ...]:
     """Return one set of the users who are in each, if all sets are of users."""
     if len(sets) < 2 or not all(is_person(approver.principal) for approvers in sets for approver in approvers):
         return tuple(sets)

@@ -115,7 +115,7 @@ class RequestAttempt:
         """Usage so far; None before the reply begins, which is free."""
         if not (self._started or self._uncounted):
             return None
-        usage = self._counted if self._complete else self._estimated()
+        usage = self._counted if self._complete else self._estimate_usage()
         info, final = self._request, self._ended or self.finished
         return UsageEntry(self.id, info.n, info.kind, self._model, usage, estimated=not self._complete, final=final)
 
@@ -130,7 +130,7 @@ class RequestAttempt:
         self._counted = usage if says_all else _highest_counts(usage, self._counted)
         self._complete = bool(self._counted.input_tokens) and not any(self._uncounted)
 
-    def _estimated(self) -> Usage:
+    def _estimate_usage(self) -> Usage:
         """Return the service's counts, with estimates for the missing ones."""
         counted = self._counted
         output_usage = self._estimates.tokens(self._model, estimate_text("".join(self._uncounted)))

@@ -195,7 +195,7 @@ def _readable(parts: Sequence[Part]) -> list[Block]:
                 blocks.append(_foreign_block(describe_image(part)))
             case FilePart(mime_type="application/pdf") if part.data:
                 source = {"type": "base64", "media_type": part.mime_type, "data": b64encode(part.data).decode()}
-                title = _unforged(single_line(part.name, _LONGEST_TITLE)) or "document"
+                title = _escape_marker(single_line(part.name, _LONGEST_TITLE)) or "document"
                 blocks.append({"type": "document", "source": source, "title": title})
             case FilePart():
                 blocks.append(_foreign_block(describe_file(part)))
@@ -204,10 +204,10 @@ def _readable(parts: Sequence[Part]) -> list[Block]:
 
 def _foreign_block(text: str) -> Block:
     # The operator's tag in another's text would be a forgery.
-    return _text_block(_unforged(text))
+    return _text_block(_escape_marker(text))
 
 
-def _unforged(text: str) -> str:
+def _escape_marker(text: str) -> str:
     return _FORGED.sub("operator note", text)
 
 
@@ -349,13 +349,13 @@ class ReplyDraft:
 
     def _continue(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         delta = get_field(event, "delta")
-        block = self._continued(get_field(event, "index"), _KINDS.get(text(delta, "type"), ""))
+        block = self._continued_block(get_field(event, "index"), _KINDS.get(text(delta, "type"), ""))
         if more := text(delta, "text") or text(delta, "partial_json") or text(delta, "thinking"):
             yield from _add(block, more)
         else:
             block.signature += text(delta, "signature")
 
-    def _continued(self, index: object, kind: str) -> _Block:
+    def _continued_block(self, index: object, kind: str) -> _Block:
         """Return the block that a delta of this kind continues; start one if none fits.
 
         Some servers omit the index, give all blocks the same one, or send no start event.

@@ -79,8 +79,8 @@ class Client(Protocol):
     def read_error(self, error: Exception) -> ProviderError | None:
         """Return the service's error, or None if `error` is not an answer of the service."""
 
-    def translated(self, tools: Sequence[str]) -> AbstractContextManager[None]:
-        """Turns the vendor's errors into those of `bot.errors`. `tools` are the names of those on offer."""
+    def map_errors(self, tools: Sequence[str]) -> AbstractContextManager[None]:
+        """Map the vendor's errors to those of `bot.errors`. `tools` are the names of the offered tools."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -164,7 +164,7 @@ class HostedModel:
             EventReader(self._wire_format.passed_over),
             service=self._service,
             timeouts=timeouts,
-            translated=self._client.translated([tool.name for tool in request.tools]),
+            map_errors=self._client.map_errors([tool.name for tool in request.tools]),
         )
 
     async def close(self) -> None:
@@ -271,7 +271,7 @@ class ModelList:
         """
         try:
             async with asyncio.timeout(LOOK_UP_SECONDS):
-                with self._client.translated(()):
+                with self._client.map_errors(()):
                     return await self._look_up()
         except TimeoutError as error:
             raise self._service.silence_error(LOOK_UP_SECONDS) from error

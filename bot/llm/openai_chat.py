@@ -83,13 +83,13 @@ def merge_adjacent_roles(messages: list[Written]) -> list[Written]:
             case "user" if last["role"] == "tool":  # images that a tool has returned
                 merged += [{"role": "assistant", "content": READ}, message]
             case "user" | "assistant" as role if role == last["role"] and not last.get("tool_calls"):
-                merged[-1] = {**message, "content": _joined(last["content"], message["content"])}
+                merged[-1] = {**message, "content": _join_contents(last["content"], message["content"])}
             case _:
                 merged.append(message)
     return merged
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _join_contents(first: Any, second: Any) -> Any:
     if isinstance(first, list) or isinstance(second, list):
         return [*_parts(first), *_parts(second)]
     return "\n\n".join(text for text in (first, second) if text) or second

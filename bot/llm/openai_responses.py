@@ -339,10 +339,10 @@ class ReplyDraft:
 
     def _item(self, event: Mapping[str, Any], kind: str) -> _Item:
         """Return the item of an event; start one if there is none."""
-        item = self._known(event, text(event, "item_id"), kind)
+        item = self._find_item(event, text(event, "item_id"), kind)
         return item or self._new(event, kind)
 
-    def _known(self, event: Mapping[str, Any], item_id: str, kind: str) -> _Item | None:
+    def _find_item(self, event: Mapping[str, Any], item_id: str, kind: str) -> _Item | None:
         """Return the item of this kind by id, by number, or the last one; None if none matches.
 
         Some servers give all items the same number, or a new id with every event.
@@ -372,7 +372,7 @@ class ReplyDraft:
         """Add the fields of the complete item that the deltas did not hold."""
         whole = get_field(event, "item")
         item_id = text(whole, "id")
-        item = self._known(event, item_id, text(whole, "type"))
+        item = self._find_item(event, item_id, text(whole, "type"))
         if item is None or (item.whole and item.id != item_id):
             item = self._new(event)
         self._describe(item, whole)

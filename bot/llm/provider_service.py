@@ -97,7 +97,7 @@ class Service:
 
     def error_from(self, complaint: ProviderError, tools: Sequence[str] = ()) -> ModelError:
         """Return the error for an error response. `tools` are the names of the offered tools, in their order."""
-        quote = single_line(self._shown(complaint.message), _QUOTE_LIMIT)
+        quote = single_line(self._redact(complaint.message), _QUOTE_LIMIT)
         status = status_of(complaint)
         detail = f" ({status})" + (f": {_sentence(quote)}" if quote and not quote.startswith("<") else ".")
         match classify(complaint):
@@ -106,15 +106,15 @@ class Service:
                 cause = f"{self.name} {'is asked too much' if problem is ErrorKind.BUSY else trouble}{detail}"
                 return ModelUnavailable(cause, _LATER, retry_after=retry_after(complaint.headers))
             case ErrorKind.KEY | ErrorKind.CREDIT | ErrorKind.MODEL | ErrorKind.MOVED as problem:
-                return self._barred(problem, detail)
+                return self._barred_error(problem, detail)
             case ErrorKind.TOO_LONG:
                 fix = "Start a new conversation, or send less."
                 return ContextTooLong(f"{self.name} cannot read that much{detail}", fix)
             case problem:
                 tool = rejected_tool(status, complaint.param, complaint.message, tools)
-                return self._rejected(problem, detail, tool)
+                return self._rejected_error(problem, detail, tool)
 
-    def _barred(self, problem: ErrorKind, detail: str) -> ModelBarred:
+    def _barred_error(self, problem: ErrorKind, detail: str) -> ModelBarred:
         match problem:
             case ErrorKind.KEY:
                 fix = f"Check that {self.prefix}_API_KEY holds a valid key that may use {self.model}."
@@ -130,7 +130,7 @@ class Service:
                 cause = f"{self.name} does not know the model {self.model}{detail}"
                 return ModelBarred(cause, "Check the model name in BOT_MODEL" + self._or_address)
 
-    def _rejected(self, problem: ErrorKind, detail: str, tool: str) -> ModelRejected:
+    def _rejected_error(self, problem: ErrorKind, detail: str, tool: str) -> ModelRejected:
         match problem:
             case ErrorKind.FILTERED:
                 fix = "Put it in other words, or leave out what the service objects to."
@@ -146,7 +146,7 @@ class Service:
 
     def unreachable(self, error: BaseException) -> ModelUnavailable:
         """Return the error of a failed connection. `error` is its root cause."""
-        reason = single_line(self._shown(_reason(error)), 120)
+        reason = single_line(self._redact(_reason(error)), 120)
         return ModelUnavailable(f"{self.name} cannot be reached: {reason}.", "Check the network" + self._or_address)
 
     def proxy_error(self) -> ModelUnavailable:
@@ -178,7 +178,7 @@ class Service:
         check = "." if self.own_address else f", and check the address in {self.prefix}_BASE_URL."
         return ModelUnavailable(f"{self.name} sent something that is not a reply.", f"Ask again{check}")
 
-    def _shown(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         return without_keys(text, "" if self.key == _NO_KEY else self.key)
 
     @property
@@ -338,8 +338,8 @@ class VendorClient:
         return _read(error) if isinstance(error, self._sdk.status_error) else None
 
     @contextmanager
-    def translated(self, tools: Sequence[str]) -> Iterator[None]:
-        """Turns the vendor's errors into those of `bot.errors`."""
+    def map_errors(self, tools: Sequence[str]) -> Iterator[None]:
+        """Map the vendor's errors to those of `bot.errors`."""
         try:
             yield
         except self._sdk.status_error as error:
@@ -347,13 +347,13 @@ class VendorClient:
         except ProviderRejected as error:
             raise self._service.error_from(error.error, tools) from error
         except self._sdk.connection_error as error:
-            raise self._interrupted(error) from error
+            raise self._interruption_error(error) from error
         except (httpx2.HTTPError, OSError) as error:
             raise self._service.incomplete_error() from error
         except (self._sdk.error, aiohttp.ClientError, ValueError, RecursionError) as error:
             raise self._service.unreadable_error() from error
 
-    def _interrupted(self, error: Exception) -> ModelUnavailable:
+    def _interruption_error(self, error: Exception) -> ModelUnavailable:
         """Return the error of an interrupted connection. The clients report most causes as one error that wraps the
         cause.
         """

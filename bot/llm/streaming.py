@@ -160,15 +160,15 @@ async def read_reply(
     *,
     service: Service,
     timeouts: StreamTimeouts,
-    translated: AbstractContextManager[None],
+    map_errors: AbstractContextManager[None],
 ) -> AsyncGenerator[Delta | Completion, None]:
     """Yield the visible parts of a reply while they arrive, and its Completion last.
 
-    The connection is closed with the generator, also on cancellation. `translated` turns the vendor's errors into
+    The connection is closed with the generator, also on cancellation. `map_errors` turns the vendor's errors into
     ModelUnavailable and ModelRejected, which this raises. Errors after the end of the model's reply are ignored.
     """
     try:
-        with translated:
+        with map_errors:
             async with aclosing(_deltas(opening, draft, reader, timeouts)) as deltas:
                 async for delta in deltas:
                     yield delta
@@ -193,20 +193,20 @@ async def _deltas(
         chunks = answer.aiter_bytes()
         chunk = await timeouts.wait_for_start(anext(chunks, None))
         while chunk is not None:
-            for delta in _joined(delta for event in reader.feed(chunk) for delta in draft.take(event)):
+            for delta in _join_deltas(delta for event in reader.feed(chunk) for delta in draft.take(event)):
                 if isinstance(delta, TextDelta | ReasoningDelta):
                     timeouts.text_started()
                 yield delta
             # Read to its end, since only then the connection serves the next request.
             over = reader.ended or draft.finished
             chunk = await timeouts.wait_for_next(anext(chunks, None), _END_SECONDS if over else None)
-        for delta in _joined(delta for event in reader.finish() for delta in draft.take(event)):
+        for delta in _join_deltas(delta for event in reader.finish() for delta in draft.take(event)):
             yield delta
     finally:
         await answer.aclose()
 
 
-def _joined(deltas: Iterable[Delta]) -> Iterator[Delta]:
+def _join_deltas(deltas: Iterable[Delta]) -> Iterator[Delta]:
     """Join neighbours of one kind: text that arrived together is shown together. Text before an error is shown too."""
     joined: Delta | None = None
     try:

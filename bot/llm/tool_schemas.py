@@ -154,7 +154,7 @@ class _Reader:
             [branch for branch in map(below, _keyword_values(source, keyword, _MAX_BRANCHES)) if branch is not None]
             for keyword in ("allOf", "anyOf", "oneOf")
         )
-        parts = [*self._referenced(source, depth, refs), *all_of, _union(any_of), _union(one_of)]
+        parts = [*self._resolve_reference(source, depth, refs), *all_of, _union(any_of), _union(one_of)]
         return reduce(_intersection, filter(None, parts), _complete(schema))
 
     def _below(self, source: Any, depth: int, refs: tuple[str, ...]) -> Schema | None:
@@ -163,7 +163,7 @@ class _Reader:
             return self.read(source, depth, refs)
         return None if source is False else {}
 
-    def _referenced(self, source: Mapping[str, Any], depth: int, refs: tuple[str, ...]) -> Iterator[Schema]:
+    def _resolve_reference(self, source: Mapping[str, Any], depth: int, refs: tuple[str, ...]) -> Iterator[Schema]:
         reference = source.get("$ref")
         if isinstance(reference, str) and reference not in refs and len(refs) < _MAX_REFERENCES:
             target = self._resolve(reference)

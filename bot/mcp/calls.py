@@ -97,7 +97,7 @@ class CallDeadline:
         """Seconds until the timeout, or until now, without pauses."""
         return (self._limit.when() or self._now()) - self._began - self.still
 
-    def heard(self) -> None:
+    def restart_silence(self) -> None:
         """Restart the silence timeout because the server sent a message."""
         if not self._pauses:
             self._set(self._next())
@@ -370,7 +370,7 @@ async def send(
     time_left = CallDeadline(limits.silence, limits.whole)
 
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
-        time_left.heard()
+        time_left.restart_silence()
         context.on_progress(progress_text(progress, total, message, redact))
 
     with sdk.record_request() as attempt, active_call.sent(attempt, time_left):
@@ -454,7 +454,7 @@ def _outcome_of_error(
     """Map an error of a call to its outcome. A text is a result that the model may read."""
     if attempt.refusal:
         return CallNotSent(attempt.refusal)
-    unanswered = _not_sent(error, attempt, tool, protocol) or _unknown(error, attempt, tool)
+    unanswered = _not_sent_error(error, attempt, tool, protocol) or _unknown(error, attempt, tool)
     if unanswered is not None:
         return unanswered
     if isinstance(error, MCPError) and not sdk.is_http_error_stand_in(error):
@@ -467,7 +467,7 @@ def _outcome_of_error(
     return text
 
 
-def _not_sent(error: Exception, attempt: RequestContext, tool: Tool, protocol: str) -> RequestNotSent | None:
+def _not_sent_error(error: Exception, attempt: RequestContext, tool: Tool, protocol: str) -> RequestNotSent | None:
     if not attempt.sent:
         why = f": {attempt.failure.rstrip('.')}" if attempt.failure else ""
         return RequestNotSent(f"Server {tool.server} could not be reached{why}.", gone=not attempt.failure)

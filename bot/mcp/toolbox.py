@@ -253,7 +253,7 @@ class McpToolbox:
 
     def servers(self) -> Sequence[ServerSnapshot]:
         """Return every server by name, redacted. One with an unreadable definition has no command and no address."""
-        return [self._redacted(managed) for managed in self._servers]
+        return [self._redact_snapshot(managed) for managed in self._servers]
 
     def definition(self, server: str) -> ServerConfig:
         """Return a managed server with its secrets, which must not be shown. Raises NotFound."""
@@ -283,7 +283,7 @@ class McpToolbox:
         managed = self._find(server)
         if managed.connection is not None:
             await managed.connection.connect()
-        return self._redacted(self._servers.get(server) or managed)
+        return self._redact_snapshot(self._servers.get(server) or managed)
 
     async def sync(self, server: str) -> ServerCapabilities:
         """Fetch all capabilities of a server and store them. Raises NotFound and ServerTrouble."""
@@ -325,7 +325,7 @@ class McpToolbox:
             if distinctive(name)
         )
 
-    def _redacted(self, managed: ManagedServer) -> ServerSnapshot:
+    def _redact_snapshot(self, managed: ManagedServer) -> ServerSnapshot:
         return redacted_snapshot(managed.snapshot, managed.redact)
 
     def _find(self, server: str) -> ManagedServer:

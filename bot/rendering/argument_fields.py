@@ -278,17 +278,17 @@ def _looks_quoted(text: str) -> bool:
 
 
 def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=_plain)
-    return text if text.isprintable() else json.dumps(value, default=_plain)
+    text = json.dumps(value, ensure_ascii=False, default=_plain_value)
+    return text if text.isprintable() else json.dumps(value, default=_plain_value)
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Return a JSON value with plain dicts and lists."""
     match value:
         case Mapping():
-            return {str(key): _plain(inner) for key, inner in value.items()}
+            return {str(key): _plain_value(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_plain(inner) for inner in value]
+            return [_plain_value(inner) for inner in value]
         case _:
             return value
 
@@ -364,7 +364,7 @@ def _one_of(text: str, values: Mapping[str, Any]) -> Any:
 
 def _parse_json(text: str) -> Any:
     try:
-        return _flat(
+        return _check_depth(
             json.loads(text, object_pairs_hook=unique_names, parse_constant=_reject_constant, parse_float=_finite)
         )
     except DuplicateName as error:
@@ -373,7 +373,7 @@ def _parse_json(text: str) -> Any:
         raise ValueError('That is no JSON. Texts stand in double quotes: ["a", "b"], {"key": 1}.') from None
 
 
-def _flat(value: Any) -> Any:
+def _check_depth(value: Any) -> Any:
     if exceeds_json_depth(value):
         raise ValueError(value)
     return value

@@ -482,7 +482,7 @@ _UNDECIDED = re.compile(rf"(?:!|!?\[{_LABEL}(?:\](?:\([^\s]{{0,1100}})?)?|<[^<>\
 
 def sanitize(markdown: str) -> str:
     """Return a whole text without active content."""
-    return _ACTIVE.sub(_made_inert, strip_control(markdown))
+    return _ACTIVE.sub(_disable_match, strip_control(markdown))
 
 
 def sanitize_partial(markdown: str) -> str:
@@ -492,10 +492,10 @@ def sanitize_partial(markdown: str) -> str:
     text = strip_control(markdown)
     if waits := _UNDECIDED.search(text[-2000:]):
         text = text[: len(text) - len(waits.group())]
-    return _ACTIVE.sub(_made_inert, text).rstrip()
+    return _ACTIVE.sub(_disable_match, text).rstrip()
 
 
-def _made_inert(match: re.Match[str]) -> str:
+def _disable_match(match: re.Match[str]) -> str:
     match match.lastgroup:
         case "target":
             return _sanitized_link(match["label"], match["target"])
@@ -506,9 +506,9 @@ def _made_inert(match: re.Match[str]) -> str:
 
 
 def _sanitized_link(label: str, target: str) -> str:
-    inside = _ACTIVE.sub(_made_inert, label)
+    inside = _ACTIVE.sub(_disable_match, label)
     if not _is_permitted(target):
-        return f"[{inside}]{JOINER}({_ACTIVE.sub(_made_inert, target)})"
+        return f"[{inside}]{JOINER}({_ACTIVE.sub(_disable_match, target)})"
     link_text = f"[{inside or target}]({target})"
     return f"{link_text} ({target})" if label and is_deceptive(label, target) else link_text
 
@@ -521,4 +521,4 @@ def _sanitized_address(inside: str) -> str:
     """Return an autolink such as `<https://example.com>`; other text in angle brackets is literal."""
     if _is_permitted(inside) and "|" not in inside:
         return f"<{inside}>"
-    return f"<{JOINER}{_ACTIVE.sub(_made_inert, inside)}>"
+    return f"<{JOINER}{_ACTIVE.sub(_disable_match, inside)}>"

@@ -46,8 +46,8 @@ def is_deceptive(label: str, url: str) -> bool:
         return ("@" in label or bool(_HOSTS.search(label))) and parts.path.lower() not in label
     if "@" in parts.netloc:
         return True
-    host = _bare(parts.hostname or "")
-    return any(_bare(candidate) != host for candidate in _HOSTS.findall(label))
+    host = _bare_host(parts.hostname or "")
+    return any(_bare_host(candidate) != host for candidate in _HOSTS.findall(label))
 
 
 def is_lookalike(url: str) -> bool:
@@ -79,7 +79,7 @@ def find_urls(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _bare(host: str) -> str:
+def _bare_host(host: str) -> str:
     return host.lower().removeprefix("www.").rstrip(".")
 
 

@@ -219,7 +219,7 @@ class SqlClaims:
         )
         if undelivered := [row.id for row in rows if row.revision == 0]:
             connection.execute(_acquire_deliveries, {"me": self.me, "ids": undelivered})
-        return [claimed(row) for row in rows]
+        return [to_claim(row) for row in rows]
 
 
 def choose_turns(
@@ -357,7 +357,7 @@ def _choose(
     return [*ids, *(turn.id for turn in chosen)]
 
 
-def claimed(row: Any) -> Claim:
+def to_claim(row: Any) -> Claim:
     """Return the claim of a row that this process has just claimed, with its delivery revision."""
     fresh = None
     # An unreadable turn must not prevent the other claims; its driver gets the error.
@@ -375,7 +375,7 @@ def release_claims(connection: sa.Connection, claims: Sequence[Claim]) -> None:
     notify_all(connection)
 
 
-def own(connection: sa.Connection, claim: Claim) -> int:
+def check_claim(connection: sa.Connection, claim: Claim) -> int:
     """Prove ownership of the turn and renew its lease. Return its revision. Raises LostLease, or Stopped if a user
     stopped it.
     """

@@ -46,7 +46,7 @@ def record(connection: sa.Connection, measurement: MetricEvent) -> None:
     connection.info.setdefault(_EVENTS, []).append(measurement)
 
 
-def recorded(connection: sa.Connection) -> Sequence[MetricEvent]:
+def take_events(connection: sa.Connection) -> Sequence[MetricEvent]:
     """Return and remove the recorded events of a connection."""
     events: list[MetricEvent] = connection.info.pop(_EVENTS, [])
     return events
@@ -148,8 +148,8 @@ class Database(ABC):
 
         def measured(connection: sa.Connection) -> tuple[T, Sequence[MetricEvent]]:
             connection.info[CONNECTION_KEY] = self.audit_keys
-            recorded(connection)  # recorded by an earlier transaction that was rolled back
-            return transaction(connection), recorded(connection)
+            take_events(connection)  # recorded by an earlier transaction that was rolled back
+            return transaction(connection), take_events(connection)
 
         loop = asyncio.get_running_loop()
         deadline = loop.time() + retry_seconds
@@ -199,7 +199,7 @@ class Database(ABC):
             raise self._unavailable(error) from error
         self._log_writable()
         if self._unwritable is not None:
-            raise self._refused(self._unwritable)
+            raise self._unwritable_error(self._unwritable)
 
     @abstractmethod
     async def run_once(self, transaction: Callable[[sa.Connection], T]) -> T:
@@ -249,11 +249,11 @@ class Database(ABC):
 
     def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
         if (why := self.unwritable(error)) is not None:
-            return self._refused(why)
+            return self._unwritable_error(why)
         reason = first_line(error.orig)
         return DatabaseUnavailable(f"The database {self.name} is away: {reason}.", self.fix(reason))
 
-    def _refused(self, why: Unwritable) -> DatabaseUnwritable:
+    def _unwritable_error(self, why: Unwritable) -> DatabaseUnwritable:
         return DatabaseUnwritable(f"The database {self.name} cannot be written: {why}.", _FIXES[why], reason=why.value)
 
     def _log_refusal(self, why: Unwritable) -> None:

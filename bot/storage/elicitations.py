@@ -19,7 +19,7 @@ from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, TurnRecord
 from bot.storage import audit
 from bot.storage import elicitation_rows as rows
-from bot.storage.claims import own
+from bot.storage.claims import check_claim
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import notify_turn
 from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
@@ -44,7 +44,7 @@ class SqlElicitations:
     def _suspend(
         self, connection: sa.Connection, claim: Claim, n: int, new: Sequence[Elicitation], state: str | None
     ) -> TurnRecord:
-        own(connection, claim)
+        check_claim(connection, claim)
         rows.ask(connection, claim.turn_id, n, new, state)
         mark_view_stale(connection, claim.turn_id)
         return read_record(connection, claim.turn_id)
@@ -58,7 +58,7 @@ class SqlElicitations:
 
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _open(self, connection: sa.Connection, claim: Claim, n: int, new: Elicitation) -> TurnRecord:
-        own(connection, claim)
+        check_claim(connection, claim)
         rows.ask_meanwhile(connection, claim.turn_id, n, new, claim.fencing_token)
         mark_view_stale(connection, claim.turn_id)
         return read_record(connection, claim.turn_id)
@@ -68,7 +68,7 @@ class SqlElicitations:
         self, connection: sa.Connection, claim: Claim, elicitation_id: str, reason: str
     ) -> TurnRecord:
         """Withdraw an elicitation unless it is answered. Raises LostLease and Stopped."""
-        own(connection, claim)
+        check_claim(connection, claim)
         rows.withdraw(connection, elicitation_id, reason)
         mark_view_stale(connection, claim.turn_id)
         return read_record(connection, claim.turn_id)
@@ -102,7 +102,7 @@ class SqlElicitations:
             return ApprovalNotFound()
         if row.status != "open":
             same = row.answered_by == by.name and (row.status, row.answer) == (reply.action, rows.content_of(reply))
-            return ElicitationAnswered(reply.action) if same else AlreadyDecided(_how(row))
+            return ElicitationAnswered(reply.action) if same else AlreadyDecided(_outcome_text(row))
         if row.overdue:
             return AlreadyDecided(TOO_LATE)
         rows.close(connection, elicitation_id, reply, by.name)
@@ -121,7 +121,7 @@ class SqlElicitations:
         return ElicitationAnswered(reply.action)
 
 
-def _how(row: Any) -> str:
+def _outcome_text(row: Any) -> str:
     match row.status:
         case ElicitationAction.ACCEPT:
             return f"{row.answered_by} has answered it already."

@@ -32,7 +32,7 @@ from bot.domain.usage import PricedUsage, PriceList, UsageEntry, UsageKind
 from bot.errors import LostLease, TurnInterrupted
 from bot.storage import audit, elicitation_rows, files, history, turn_records, usage
 from bot.storage.audit_calls import record_finished, record_new, record_sent
-from bot.storage.claims import own, own_to_the_end, release_claims, settle_leftovers
+from bot.storage.claims import check_claim, own_to_the_end, release_claims, settle_leftovers
 from bot.storage.codec import converter, encode
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import Upsert, notify_all, now
@@ -197,13 +197,13 @@ class SqlTurnExecution:
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def save_summary(self, connection: sa.Connection, claim: Claim, summary: HistorySummary, past: History) -> None:
         """Save the summary of a conversation's oldest turns if all its sources exist. Raises LostLease and Stopped."""
-        own(connection, claim)
+        check_claim(connection, claim)
         if history.stands(connection, str(claim.conversation), summary, past):
             history.keep_summary(connection, str(claim.conversation), summary)
 
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _resume(self, connection: sa.Connection, claim: Claim) -> TurnRecord:
-        own(connection, claim)
+        check_claim(connection, claim)
         settle_leftovers(connection, claim)
         return read_record(connection, claim.turn_id)
 
@@ -221,7 +221,7 @@ class SqlTurnExecution:
         """Add steps. LostLease and Stopped are returned, not raised, because an exception would roll back the usage."""
         usage.add(connection, claim, charges)
         try:
-            record = turn_records.unchanged(record, own(connection, claim))
+            record = turn_records.current_record(record, check_claim(connection, claim))
         except TurnInterrupted as interrupted:
             return interrupted
         calls = use_grants(connection, claim.turn_id, calls)
@@ -234,7 +234,7 @@ class SqlTurnExecution:
 
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _start_call(self, connection: sa.Connection, claim: Claim, n: int, *, record: TurnRecord | None) -> TurnRecord:
-        record = turn_records.unchanged(record, own(connection, claim))
+        record = turn_records.current_record(record, check_claim(connection, claim))
         if connection.execute(_begin, {"t": claim.turn_id, "i": n, "f": claim.fencing_token}).first() is None:
             raise LostLease(claim.turn_id)
         mark_view_stale(connection, claim.turn_id)
@@ -252,7 +252,7 @@ class SqlTurnExecution:
         seconds: float | None,
         record: TurnRecord | None,
     ) -> TurnRecord:
-        record = turn_records.unchanged(record, own_to_the_end(connection, claim).revision)
+        record = turn_records.current_record(record, own_to_the_end(connection, claim).revision)
         what = encode(files.save_files(connection, claim.turn_id, result))
         ended = connection.execute(_end, {"t": claim.turn_id, "i": n, "to": status, "what": what}).first()
         mark_view_stale(connection, claim.turn_id)
@@ -285,7 +285,7 @@ class SqlTurnExecution:
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _park(self, connection: sa.Connection, claim: Claim) -> TurnRecord | None:
         try:
-            own(connection, claim)
+            check_claim(connection, claim)
         except LostLease:
             if connection.execute(_suspended, {"t": claim.turn_id, "f": claim.fencing_token}).first() is None:
                 raise
@@ -331,10 +331,10 @@ class SqlTurnExecution:
             new = _add_steps(connection, claim.turn_id, last)
             if new:
                 record_new(connection, read_record(connection, claim.turn_id).turn, new)
-            record = turn_records.with_steps(turn_records.unchanged(record, owned.revision), last)
+            record = turn_records.with_steps(turn_records.current_record(record, owned.revision), last)
             if record is not None and turn_records.is_settled(record):
                 end_settled(connection, claim.turn_id, status, failure)
-                return turn_records.ended(record, status, failure)
+                return turn_records.ended_record(record, status, failure)
             end_turn(connection, claim.turn_id, status, failure)
         else:
             _add_steps(connection, claim.turn_id, [step for step in last if isinstance(step, ModelStep)])

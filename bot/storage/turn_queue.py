@@ -18,7 +18,7 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.turns import NO_LIMIT, Claim, EditedQuestion, EditEffect, Receipt, TurnInput, TurnLimits, TurnStatus
 from bot.errors import QueueFull
 from bot.storage import audit
-from bot.storage.claims import claimed
+from bot.storage.claims import to_claim
 from bot.storage.codec import decode, encode
 from bot.storage.database import Database, transaction
 from bot.storage.dialect import Upsert, notify_all, notify_stop, now
@@ -237,7 +237,7 @@ class SqlTurnQueue:
         else:
             row = connection.execute(_add_driven, {**_turn_row(message, turn_id, seq), "owner": self.me}).one()
             connection.execute(_add_claimed_delivery, {"turn_id": turn_id, "owner": self.me})
-            claim = claimed(row)
+            claim = to_claim(row)
         _add_keys(connection, message, turn_id)
         return Receipt(turn_id, queue_position=ahead), claim
 

@@ -282,7 +282,7 @@ class RecordCache:
         return record
 
 
-def unchanged(record: TurnRecord | None, revision: int) -> TurnRecord | None:
+def current_record(record: TurnRecord | None, revision: int) -> TurnRecord | None:
     """Return the record if its revision is current and the turn has no approvals or elicitations, else `None`."""
     if record is None or record.revision != revision or not all(map(_has_no_requests, record.steps)):
         return None
@@ -316,7 +316,7 @@ def is_settled(record: TurnRecord) -> bool:
     return all(step.status.ended for step in record.calls)
 
 
-def ended(record: TurnRecord, status: TurnStatus, failure: str) -> TurnRecord:
+def ended_record(record: TurnRecord, status: TurnStatus, failure: str) -> TurnRecord:
     """Return the record of a turn that ended, at the same revision."""
     turn = dataclasses.replace(record.turn, status=status, failure=storable(failure))
     return dataclasses.replace(record, turn=turn)

@@ -269,7 +269,7 @@ class EventEncoder:
         before = self.cursor.steps[index] if index < len(self.cursor.steps) else ""
         sent, elicitations = ElicitationCursor.parse(before)
         code, progress = _code(step), view.progress.get(step.n, "")
-        if sent not in (code, _approval_sent(code)):
+        if sent not in (code, _code_after_approval(code)):
             yield self._call_update(view, index, step, elicitations.format(code))
         elif progress and not step.status.ended and self._progress.get(step.n) != progress:
             yield self._call_update(view, index, step, before)
@@ -277,7 +277,7 @@ class EventEncoder:
         approval = step.approval
         if step.status is StepStatus.AWAITING and approval is not None and self.cursor.steps[index] == code:
             shape = approval_shape(view.turn, step, approval, self.conversation, self.signed_by)
-            steps = _replace_code(self.cursor.steps, index, _approval_sent(code))
+            steps = _replace_code(self.cursor.steps, index, _code_after_approval(code))
             yield self._event("approval_required", shape.model_dump(by_alias=True, mode="json"), steps=steps)
         yield from self._elicitations(view, index, step, code)
 
@@ -334,7 +334,7 @@ def _code(step: ToolStep) -> str:
     return f"{_AWAITING}{approval.revision if approval is not None else 0}{signed}"
 
 
-def _approval_sent(code: str) -> str:
+def _code_after_approval(code: str) -> str:
     return f"{_APPROVAL_SENT}{code[1:]}" if code.startswith(_AWAITING) else code
 
 

@@ -96,10 +96,10 @@ class Folder:
     def text(self, file: File) -> str:
         """Return a file's text with plain line ends, without control characters. Raises NotRead, NotReadNow."""
         try:
-            with os.fdopen(self._opened(file.path), "rb") as opened:
+            with os.fdopen(self._open_within(file.path), "rb") as opened:
                 if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
                     raise NotRead("it is not a regular file")
-                return decoded(opened.read(LARGEST_FILE + 1))
+                return decode_text(opened.read(LARGEST_FILE + 1))
         except OSError as error:
             raise NotReadNow(f"it cannot be read ({error.strerror})") from error
 
@@ -134,7 +134,7 @@ class Folder:
         mark = "" if young else f"{found.st_mtime_ns} {found.st_ctime_ns} {found.st_size} {found.st_ino}"
         return File(name, path, found.st_mtime, mark, problem)
 
-    def _opened(self, path: str) -> int:
+    def _open_within(self, path: str) -> int:
         """Open a file within the folder one path component at a time, so that a link created meanwhile is not
         followed.
         """
@@ -150,7 +150,7 @@ class Folder:
             os.close(at)
 
 
-def decoded(content: bytes) -> str:
+def decode_text(content: bytes) -> str:
     """Decode UTF-8, or the encoding of a byte order mark. Invalid bytes become replacement characters. Raises
     NotRead for binary or too long content.
     """

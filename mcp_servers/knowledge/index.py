@@ -16,7 +16,7 @@ from typing import Any
 
 from mcp_servers.knowledge.folder import File, Refused
 from mcp_servers.knowledge.sections import Document
-from mcp_servers.knowledge.tokenizer import Question, indexed
+from mcp_servers.knowledge.tokenizer import Question, index_terms
 
 APPLICATION_ID = 0x436B6E6F
 """Application id of an index, so that no other database is overwritten."""
@@ -92,7 +92,7 @@ class Index:
         """Open the index in a file, or create one in memory if `path` is None. Raises Refused."""
         self._place = f"The index {path}" if path else "The index"
         with self._map_errors():
-            self._database = _connected(path)
+            self._database = _connect(path)
             try:
                 self._prepare(path, str(folder.absolute()))
             except BaseException:
@@ -132,7 +132,7 @@ class Index:
                 ).lastrowid
                 self._database.execute(
                     "INSERT INTO words (rowid, title, headings, text) VALUES (?, ?, ?, ?)",
-                    (row, *_indexed(file.id, document.title, headings, section.text)),
+                    (row, *_index_columns(file.id, document.title, headings, section.text)),
                 )
 
     def renew(self, file: File) -> None:
@@ -257,7 +257,7 @@ class Index:
         for number, title, headings, text in rows:
             self._database.execute(
                 "INSERT INTO words (words, rowid, title, headings, text) VALUES ('delete', ?, ?, ?, ?)",
-                (number, *_indexed(document, title, headings, text)),
+                (number, *_index_columns(document, title, headings, text)),
             )
             self._database.execute("DELETE FROM sections WHERE number = ?", (number,))
         self._database.execute("DELETE FROM documents WHERE id = ?", (document,))
@@ -321,7 +321,7 @@ class Index:
             self._database.rollback()
 
 
-def _connected(path: Path | None) -> sqlite3.Connection:
+def _connect(path: Path | None) -> sqlite3.Connection:
     """Connect. A new file is readable by its owner only, because it holds all texts."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -337,11 +337,11 @@ def _fix(trouble: str) -> str:
     return "Check its permissions and the space on the disk. If it is damaged, delete it: it is made anew."
 
 
-def _indexed(document: str, title: str, headings: str, text: str) -> tuple[str, str, str]:
+def _index_columns(document: str, title: str, headings: str, text: str) -> tuple[str, str, str]:
     """Return the columns of a section in the word index. A deletion needs the same values, because the index stores
     no texts.
     """
-    return indexed(f"{title} {document}"), indexed(headings), indexed(text)
+    return index_terms(f"{title} {document}"), index_terms(headings), index_terms(text)
 
 
 def _passage(row: tuple[Any, ...]) -> Passage:

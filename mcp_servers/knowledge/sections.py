@@ -69,7 +69,7 @@ def markdown_document(text: str, name: str) -> Document:
 
 def plain_document(text: str, name: str) -> Document:
     """Split a text without headings at its paragraphs. `name` is its title."""
-    return Document(name, tuple(_divided("", (), text, _Slugs())))
+    return Document(name, tuple(_split_long("", (), text, _Slugs())))
 
 
 def parts(text: str, longest: int) -> list[str]:
@@ -93,7 +93,7 @@ def parts(text: str, longest: int) -> list[str]:
 def below_headings(text: str) -> str:
     """Return a section's text without its leading headings."""
     lines = _lines(text)
-    headed = itertools.takewhile(lambda line: not line.strip() or _marked(line.rstrip("\n")) is not None, lines)
+    headed = itertools.takewhile(lambda line: not line.strip() or _parse_heading(line.rstrip("\n")) is not None, lines)
     return "".join(lines[len(list(headed)) :])
 
 
@@ -126,14 +126,14 @@ def _sections(lines: Sequence[str], headings: Sequence[_Heading]) -> Iterator[Se
     for following in bounds:
         last = following.level == 0
         if last or any(line.strip() for line in lines[below : following.line]):
-            yield from _divided(words[-1] if words else "", words, "".join(lines[start : following.line]), slugs)
+            yield from _split_long(words[-1] if words else "", words, "".join(lines[start : following.line]), slugs)
             start = following.line
         path = [*(heading for heading in path if heading.level < following.level), following]
         words = tuple(heading.words for heading in path if heading.words)
         below = following.below
 
 
-def _divided(name: str, headings: tuple[str, ...], text: str, slugs: _Slugs) -> Iterator[Section]:
+def _split_long(name: str, headings: tuple[str, ...], text: str, slugs: _Slugs) -> Iterator[Section]:
     for n, part in enumerate(parts(text, LONGEST_SECTION), 1):
         yield Section(slugs.of(name if n == 1 else f"{name or 'start'} part {n}"), headings, part)
 
@@ -151,7 +151,7 @@ def _headings(lines: Sequence[str], after: int) -> Iterator[_Heading]:
             fence = "" if closes else fence
         elif mark is not None:
             fence = mark[1]
-        elif heading := _marked(line):
+        elif heading := _parse_heading(line):
             yield _Heading(heading[0], _words(heading[1]), at, at + 1)
         elif before == 1 and (underline := _UNDERLINE.match(line)):
             yield _Heading(1 if "=" in underline[1] else 2, _words(lines[at - 1]), at - 1, at + 1)
@@ -159,7 +159,7 @@ def _headings(lines: Sequence[str], after: int) -> Iterator[_Heading]:
             paragraph = before + 1 if before or not _NO_PARAGRAPH.match(line) else _NEVER_UNDERLINED
 
 
-def _marked(line: str) -> tuple[int, str] | None:
+def _parse_heading(line: str) -> tuple[int, str] | None:
     """Return level and text of `## A heading ##`."""
     begun = line.lstrip(" ")
     rest = begun.lstrip("#")

@@ -49,23 +49,23 @@ class Question:
     def expression(self) -> str:
         """The query in SQLite's FTS5 syntax. Every term is quoted, so that none is an operator."""
         if self.exactly:
-            return _quoted(" ".join(self.terms))
-        return " OR ".join(_quoted(term) + (" *" if _alone(term) else "") for term in self.terms)
+            return _quote(" ".join(self.terms))
+        return " OR ".join(_quote(term) + (" *" if _alone(term) else "") for term in self.terms)
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Return the text without differences of case, width and accent composition."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def indexed(text: str) -> str:
+def index_terms(text: str) -> str:
     """Return the text for the index: terms of every script separated by spaces.
 
     The last character of a run is also a term, so that a search for a pair that begins with it finds it.
     """
     if text.isascii():
         return text
-    return _RUN.sub(lambda run: f" {' '.join((*_pairs(run.group()), run.group()[-1]))} ", folded(text))
+    return _RUN.sub(lambda run: f" {' '.join((*_pairs(run.group()), run.group()[-1]))} ", fold(text))
 
 
 def question(text: str) -> Question | None:
@@ -74,7 +74,7 @@ def question(text: str) -> Question | None:
     Stop words are removed. If nothing else is left, all words must match side by side: small talk finds nothing,
     but the title "Who is who" is found.
     """
-    runs = list(_runs(folded(text[:LONGEST_QUESTION])))
+    runs = list(_runs(fold(text[:LONGEST_QUESTION])))
     if len(text) > LONGEST_QUESTION and len(runs) > 1:
         runs.pop()  # The cut may have split it.
     telling = dict.fromkeys(term for run in runs for term in _significant(run))
@@ -137,5 +137,5 @@ def _alone(term: str) -> bool:
     return len(term) == 1 and is_unspaced(term)
 
 
-def _quoted(term: str) -> str:
+def _quote(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'

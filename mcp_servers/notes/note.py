@@ -54,10 +54,10 @@ class Notebook:
 
     def search(self, words: str) -> Sequence[Note]:
         """Return the notes that contain every word, newest first. Case, width and accent composition are ignored."""
-        wanted = _folded(words).split()
+        wanted = _casefold(words).split()
         if not wanted:
             raise Refused("There is nothing to search for. Give at least one word, or use list to see the notes.")
-        return [note for note in reversed(self.notes) if all(word in _folded(note.text) for word in wanted)]
+        return [note for note in reversed(self.notes) if all(word in _casefold(note.text) for word in wanted)]
 
 
 def note_text(text: str) -> str:
@@ -73,5 +73,5 @@ def note_text(text: str) -> str:
     return kept
 
 
-def _folded(text: str) -> str:
+def _casefold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()

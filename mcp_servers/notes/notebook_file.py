@@ -57,7 +57,7 @@ class NotebookFile:
         path = self._real_path()
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with _locked(path, self._lock_patience):
+            with _lock(path, self._lock_patience):
                 changed = how(self.read())
                 _replace(path, changed)
         except OSError as error:
@@ -73,7 +73,7 @@ class NotebookFile:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, patience: float) -> Iterator[None]:
+def _lock(path: Path, patience: float) -> Iterator[None]:
     """Hold the lock beside `path`, waiting at most `patience` seconds. The system releases it when the process
     ends. Raises Refused.
     """

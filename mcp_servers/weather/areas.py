@@ -129,8 +129,8 @@ class AreaTable:
         yield from self._exact(text.strip(), wanted)
         for fits in (_has_words, _contains):
             for levels in (("offices",), _LOCAL):
-                yield self._matching(levels, _named(wanted, fits))
-        named = _named(wanted, _has_words)
+                yield self._matching(levels, _matches_key(wanted, fits))
+        named = _matches_key(wanted, _has_words)
         regions = {area.code for area in self._areas["centers"].values() if named(area)}
         yield self._matching(("offices",), lambda area: area.parent in regions)
 
@@ -183,7 +183,7 @@ def spelling(text: str) -> str:
     return _JAPANESE_ENDINGS.sub("", " ".join(words))
 
 
-def _named(wanted: str, fits: Callable[[str, str], bool]) -> Callable[[_Area], bool]:
+def _matches_key(wanted: str, fits: Callable[[str, str], bool]) -> Callable[[_Area], bool]:
     return lambda area: any(fits(key, wanted) for key in area.keys)
 
 

@@ -27,13 +27,13 @@ def sequence(value: object) -> Sequence[Any]:
 
 def line(value: object, limit: int = 100) -> str:
     """Return one line of clean text: no control characters, single spaces, at most `limit` characters."""
-    return _shortened(" ".join(_printable(value).split()), limit)
+    return _truncate(" ".join(_printable(value).split()), limit)
 
 
 def paragraphs(value: object, limit: int) -> str:
     """Return clean text of several lines, without empty ones, at most `limit` characters."""
     lines = (" ".join(each.split()) for each in _printable(value).splitlines())
-    return _shortened("\n".join(each for each in lines if each), limit)
+    return _truncate("\n".join(each for each in lines if each), limit)
 
 
 def _printable(value: object) -> str:
@@ -41,5 +41,5 @@ def _printable(value: object) -> str:
     return "".join(" " if unicodedata.category(each) in ("Cc", "Cf", "Cs") and each != "\n" else each for each in text)
 
 
-def _shortened(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

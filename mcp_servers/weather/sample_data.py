@@ -41,16 +41,16 @@ class Sample:
     def read(self, path: str) -> object:
         """Return the JSON value at one of the three paths. Raises Unreadable for another path."""
         if path == AREA_PATH:
-            return _bundled("area.json")
+            return _load_sample("area.json")
         match = re.fullmatch(r"/bosai/forecast/data/(forecast|overview)(?:_forecast)?/(\d{6})\.json", path)
         if match is None:
             raise Unreadable(f"the sample has nothing at {path}")
         kind, code = match[1], match[2]
         template = code if (_FOLDER / f"{kind}_{code}.json").exists() else _nearest(code)
-        value: object = json.loads(self._moved(_text(f"{kind}_{template}.json")))
-        return value if template == code else _renamed(value, code)
+        value: object = json.loads(self._shift_dates(_text(f"{kind}_{template}.json")))
+        return value if template == code else _for_office(value, code)
 
-    def _moved(self, text: str) -> str:
+    def _shift_dates(self, text: str) -> str:
         shift = self._today() - _FIRST_DAY
         return _DATE.sub(lambda found: (date.fromisoformat(found[0]) + shift).isoformat(), text)
 
@@ -58,16 +58,16 @@ class Sample:
 @cache
 def bundled_areas() -> AreaTable:
     """Return the bundled table of areas."""
-    return AreaTable.read(_bundled("area.json"))
+    return AreaTable.read(_load_sample("area.json"))
 
 
 def _nearest(code: str) -> str:
     return next(template for start, template in reversed(_TEMPLATES.items()) if code[:2] >= start or start == "01")
 
 
-def _renamed(value: object, code: str) -> object:
+def _for_office(value: object, code: str) -> object:
     """Return a forecast or an overview for another office, reduced to one part and one station."""
-    office = mapping(mapping(mapping(_bundled("area.json")).get("offices")).get(code))
+    office = mapping(mapping(mapping(_load_sample("area.json")).get("offices")).get(code))
     name, publisher = office.get("name", code), office.get("officeName", "")
     if isinstance(value, dict):
         first, _, rest = str(value["text"]).partition("\n")
@@ -94,6 +94,6 @@ def _text(name: str) -> str:
 
 
 @cache
-def _bundled(name: str) -> object:
+def _load_sample(name: str) -> object:
     value: object = json.loads(_text(name))
     return value

@@ -131,7 +131,7 @@ def create_server(settings: Settings) -> MCPServer[None]:
             ),
         ],
     ) -> Annotated[CallToolResult, Areas]:
-        answer = await _answered(area_queries.find_area(source, name))
+        answer = await _map_errors(area_queries.find_area(source, name))
         return _result(areas_text(answer), answer)
 
     @server.tool(title="Weather forecast", description=FORECAST, annotations=_reading("Weather forecast"))
@@ -139,12 +139,12 @@ def create_server(settings: Settings) -> MCPServer[None]:
         area: PlaceName,
         days: Annotated[int, Field(description="How many days, today included", ge=1, le=8)] = 3,
     ) -> Annotated[CallToolResult, Forecast]:
-        answer = await _answered(area_queries.forecast(source, area, days))
+        answer = await _map_errors(area_queries.forecast(source, area, days))
         return _result(forecast_text(answer), answer)
 
     @server.tool(title="Weather overview", description=OVERVIEW, annotations=_reading("Weather overview"))
     async def overview(area: PlaceName) -> Annotated[CallToolResult, Overview]:
-        answer = await _answered(area_queries.overview(source, area))
+        answer = await _map_errors(area_queries.overview(source, area))
         return _result(overview_text(answer), answer)
 
     return server
@@ -170,7 +170,7 @@ def _reading(title: str) -> ToolAnnotations:
     )
 
 
-async def _answered(question: Awaitable[Answer]) -> Answer:
+async def _map_errors(question: Awaitable[Answer]) -> Answer:
     try:
         return await question
     except area_queries.Unanswered as problem:

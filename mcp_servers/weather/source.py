@@ -95,12 +95,12 @@ class Source:
         *others, last = paths
         for path in others:
             try:
-                return Reading(await self._fetched(path, parse, ends))
+                return Reading(await self._fetch(path, parse, ends))
             except NotThere:
                 continue
-        return Reading(await self._fetched(last, parse, ends))
+        return Reading(await self._fetch(last, parse, ends))
 
-    async def _fetched(self, path: str, parse: Callable[[object], Read], ends: float) -> Read:
+    async def _fetch(self, path: str, parse: Callable[[object], Read], ends: float) -> Read:
         value = await self._service.fetch(path, ends - self.now(), self.patience)
         try:
             return parse(value)

@@ -230,7 +230,7 @@ class CommandHarness:
         return self._rules(conversation).all
 
     def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey) -> str:
-        return self._rules(conversation).approvers.needed(terms)
+        return self._rules(conversation).approvers.format_requirements(terms)
 
     def _rules(self, conversation: ConversationKey) -> Rules:
         servers: dict[str, dict[str, ApprovalPolicy]] = {}

@@ -37,17 +37,17 @@ GIT = LaunchTemplate(
 
 def wrong(rule: SlotRule, text: str, *, dashed: bool = False) -> str:
     with pytest.raises(InvalidSlotValue) as caught:
-        LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).filled({"a": text})
+        LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).fill({"a": text})
     return caught.value.errors["a"]
 
 
 def filled(rule: SlotRule, text: str, *, dashed: bool = False) -> str:
-    [word] = LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).filled({"a": text}).args
+    [word] = LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).fill({"a": text}).args
     return word
 
 
 def test_a_template_gives_its_own_command_line_with_the_values_in_their_places() -> None:
-    assert GIT.filled({"repo": "docs"}) == StdioTransport(
+    assert GIT.fill({"repo": "docs"}) == StdioTransport(
         "uvx",
         ("mcp-server-git@1.2.3", "--repository=/srv/repos/docs", "--level", "3", "{literally}"),
         {"TZ": "UTC"},
@@ -107,7 +107,7 @@ def test_a_text_fits_its_expression_as_a_whole_and_a_choice_is_one_of_them() -> 
 
 def test_everything_that_is_wrong_is_said_at_once_by_slot() -> None:
     with pytest.raises(InvalidSlotValue) as caught:
-        GIT.filled({"level": "12", "branch": "main", "token": "env:X"})
+        GIT.fill({"level": "12", "branch": "main", "token": "env:X"})
     assert set(caught.value.errors) == {"repo", "level", "branch", "token"}
     assert caught.value.errors["repo"] == "It is missing."
 
@@ -116,7 +116,7 @@ def test_a_command_line_is_no_longer_than_everybody_sees() -> None:
     slots = tuple(TemplateSlot(name, TextRule(re.compile(".*"))) for name in "abcd")
     template = LaunchTemplate("x", "run", ("{a}", "{b}", "{c}", "{d}"), slots)
     with pytest.raises(InvalidSlotValue) as caught:
-        template.filled(dict.fromkeys("abcd", "x" * 460))
+        template.fill(dict.fromkeys("abcd", "x" * 460))
     assert str(LONGEST_COMMAND) in caught.value.errors[""]
 
 

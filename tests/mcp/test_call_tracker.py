@@ -166,7 +166,7 @@ async def test_no_time_passes_while_a_person_is_asked() -> None:
         with left.pause():
             with left.pause():
                 await asyncio.sleep(0.15)
-            left.heard()
+            left.restart_silence()
             await asyncio.sleep(0.15)
     assert left.still > 0.299
     assert left.waited == pytest.approx(0.1, abs=0.001)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_servers.knowledge.tokenizer import LONGEST_QUESTION, MOST_TERMS, indexed, question
+from mcp_servers.knowledge.tokenizer import LONGEST_QUESTION, MOST_TERMS, index_terms, question
 
 ANYTHING = st.text() | st.text(alphabet='"*^+-:(){}ANDORNET \x00\ud800茶を承認')
 OPERATORS = [
@@ -34,7 +34,7 @@ def holding(*texts: str) -> Iterator[sqlite3.Connection]:
     """A bare index of these texts, numbered from 1."""
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.execute("CREATE VIRTUAL TABLE words USING fts5(text, tokenize='porter unicode61 remove_diacritics 2')")
-        database.executemany("INSERT INTO words VALUES (?)", [(indexed(text),) for text in texts])
+        database.executemany("INSERT INTO words VALUES (?)", [(index_terms(text),) for text in texts])
         yield database
 
 

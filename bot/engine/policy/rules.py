@@ -129,7 +129,7 @@ class Approvers:
             return next(iter(sorted(own & {*self.programs, ApiRole.ADMIN.principal})), "")
         return "platform admin" if self.administers(member) else ""
 
-    def needed(self, terms: ApprovalRequirements) -> str:
+    def format_requirements(self, terms: ApprovalRequirements) -> str:
         """Format the required approvers: `slack:U1`, `2 of slack-group:S1, not the asker`."""
         named = [" or ".join(sorted(approver)) for approver in terms.approvers]
         who = " and at once ".join(named) or ", ".join(sorted(self.approvers or self.admins)) or "an administrator"
@@ -314,7 +314,7 @@ def check_approver(
     is_author = member.author.principal == asker.principal
     if is_author and verdict is DecisionType.DENY:
         return ApproverEvidence(ASKER, terms.quorum)
-    needed = f"It needs {approvers.needed(terms)}."
+    needed = f"It needs {approvers.format_requirements(terms)}."
     evidence = _evidence(approvers, terms, asker, member)
     if not evidence:
         return NotAllowed(f"You may not approve this. {needed}")

@@ -126,7 +126,7 @@ def _template(launch: TemplateLaunch, templates: Templates) -> LaunchTemplate:
 
 def _fill_template(template: LaunchTemplate, launch: TemplateLaunch) -> StdioTransport:
     try:
-        return template.filled(launch.values)
+        return template.fill(launch.values)
     except InvalidSlotValue as misfilled:
         slot, error = next(iter(misfilled.errors.items()))
         about = f"{slot} does not fit the launch template {template.name} as it is now" if slot else template.name
@@ -153,7 +153,7 @@ class AllowedTargets:
 
     def host(self, host: str, port: int) -> bool:
         """Return True if the operator allows this host, at least on this port."""
-        bare = _plain(host)
+        bare = _normalize_host(host)
         spelled = f"[{bare}]" if ":" in bare else bare
         listed = {_plain_entry(entry) for entry in self.hosts}
         return not listed.isdisjoint((bare, spelled, f"{spelled}:{port}"))
@@ -225,7 +225,7 @@ def _check_url(url: str, allowances: AllowedTargets) -> None:
 
 
 def _check_name(host: str, port: int, allowances: AllowedTargets) -> None:
-    name = _plain(host)
+    name = _normalize_host(host)
     if name in _METADATA_NAMES:
         raise _metadata(host)
     if (name == "localhost" or name.endswith(".localhost")) and not allowances.host(host, port):
@@ -263,7 +263,7 @@ def parse_ip(host: str) -> IpAddress | None:
     """Parse a host as an IP address, also as `2130706433`, `0x7f.1` or `0177.0.0.1`, which the system's resolver
     accepts. Return None for a name.
     """
-    plain = _plain(host)
+    plain = _normalize_host(host)
     with suppress(ValueError):
         return ip_address(plain)
     with suppress(OSError):
@@ -271,7 +271,7 @@ def parse_ip(host: str) -> IpAddress | None:
     return None
 
 
-def _plain(host: str) -> str:
+def _normalize_host(host: str) -> str:
     """Return one spelling for equal hosts."""
     return unicodedata.normalize("NFKC", host).lower().rstrip(".").removeprefix("[").removesuffix("]")
 

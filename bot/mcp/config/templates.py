@@ -218,7 +218,7 @@ def _check_defaults(about: str, slot: TemplateSlot) -> None:
     choices += [] if slot.default is None else [slot.default]
     for word in choices:
         try:
-            slot.fitted(word)
+            slot.parse_value(word)
         except ValueError as error:
             raise _InvalidTemplate(f"{about} does not take {word!r} itself: {error}") from None
 

@@ -66,7 +66,7 @@ class ClientRegistrar:
     auth_server: AuthServerClient
     now: float
 
-    async def registered(self, terms: OAuthTerms, known: Registration | None, scope: str) -> Registration:
+    async def register(self, terms: OAuthTerms, known: Registration | None, scope: str) -> Registration:
         """Return the registration at this authorization server. `known` is the previous one. Raises ServerTrouble."""
         metadata, identity = self.metadata, self.identity
         if terms.client_id:

@@ -154,7 +154,7 @@ class OAuthSignIns:
         config = self._servers.definition(server)
         token_provider = self._token_provider(config)
         key = SignInKey(server)
-        before = await self._stored(key)
+        before = await self._find_sign_in(key)
         async with self._dependencies.client_for(config) as auth_server:
             sign_in = await self._prepare(config, token_provider, before, auth_server)
         await self._save_pending(key, before, sign_in)
@@ -201,7 +201,7 @@ class OAuthSignIns:
 
     async def get(self, server: str) -> SignInInfo | None:
         """Return the stored sign-in, or None."""
-        stored = await self._stored(SignInKey(server))
+        stored = await self._find_sign_in(SignInKey(server))
         if stored is None or not stored.access_token or stored.place != self._fingerprint(server):
             return None
         return SignInInfo(stored.signed_in_by, stored.signed_in_at, stored.registration.issuer)
@@ -209,7 +209,7 @@ class OAuthSignIns:
     async def sign_out(self, server: str, by: Author) -> bool:
         """Sign out."""
         key = SignInKey(server)
-        stored = await self._stored(key)
+        stored = await self._find_sign_in(key)
         if not await self._dependencies.store.forget(key, by):
             return False
         with suppress(NotFound):
@@ -249,7 +249,7 @@ class OAuthSignIns:
             bool(token_provider.terms.client_id) or before.place == endpoint_fingerprint(config)
         )
         known = before.registration if before is not None and same else None
-        registration = await registrar.registered(token_provider.terms, known, scope)
+        registration = await registrar.register(token_provider.terms, known, scope)
         return SignIn(endpoint_fingerprint(config), discovered.resource, registration, discovered.endpoints, scope)
 
     async def _exchange(self, pending: PendingSignIn, code: str, auth_server: AuthServerClient) -> SignIn:
@@ -275,7 +275,7 @@ class OAuthSignIns:
             )
         return token_provider
 
-    async def _stored(self, key: SignInKey) -> SignIn | None:
+    async def _find_sign_in(self, key: SignInKey) -> SignIn | None:
         try:
             return await self._dependencies.store.find(key)
         except SecretUnavailable as error:

@@ -478,12 +478,12 @@ class Connection:
         """
         if ending.worked:
             self.tracker.breaker.lost()
-            pause = self._backoff.lost(lifetime)
+            pause = self._backoff.loss_pause(lifetime)
         elif ending.status is ServerStatus.AUTH_REQUIRED:
-            pause = self._backoff.refused()
+            pause = self._backoff.rejection_pause()
         else:
             self.tracker.breaker.failed()
-            pause = self._backoff.failed() if self.tracker.known else self._backoff.failed_unseen()
+            pause = self._backoff.failure_pause() if self.tracker.known else self._backoff.unseen_failure_pause()
         self._failed_attempts += not ending.worked
         self._failed_at = self._shared.clock()
         self.tracker.retries_exhausted = self._backoff.is_exhausted

@@ -151,7 +151,7 @@ class ReconnectBackoff:
         self._chance = chance
         self._failures = 0
 
-    def failed(self) -> float | None:
+    def failure_pause(self) -> float | None:
         """Return the pause after a failed attempt to connect."""
         self._failures += 1
         return self._next_pause(self._failures)
@@ -161,14 +161,14 @@ class ReconnectBackoff:
         """True if more attempts in a row have failed than the limit allows, even if further ones are planned."""
         return self._failures > self._timing.tries
 
-    def failed_unseen(self) -> float | None:
+    def unseen_failure_pause(self) -> float | None:
         """Return the pause after a failed attempt to connect a server whose tools are not known. There is no limit,
         because nothing would use it; None without reconnects.
         """
         self._failures += 1
         return self._timing.pause(self._failures, self._chance()) if self._timing.tries else None
 
-    def lost(self, lifetime: float) -> float | None:
+    def loss_pause(self, lifetime: float) -> float | None:
         """Return the pause after the loss of a connection after `lifetime` seconds. A long life resets the failures,
         and the first attempt after it is immediate.
         """
@@ -177,7 +177,7 @@ class ReconnectBackoff:
             return self._timing.quick_pause
         return self._next_pause(max(1, self._failures - 1))
 
-    def refused(self) -> float:
+    def rejection_pause(self) -> float:
         """Return the pause after a rejected sign-in. It is long, because these attempts have no limit."""
         return self._timing.sign_in_pause
 

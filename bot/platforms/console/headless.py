@@ -413,9 +413,9 @@ class OneQuestion(HeadlessChat):
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
         """Ask, wait until the answer is written, and return the exit code: 0 answered, 1 failed, 130 stopped."""
-        return await self._until_interrupted(self._once(engine, commands, opening))
+        return await self._until_interrupted(self._run_batch(engine, commands, opening))
 
-    async def _once(
+    async def _run_batch(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
         await self._start(engine, commands, opening)

@@ -107,10 +107,10 @@ def _span_lines(spans: Spans, theme: ConsoleTheme, width: int) -> list[str]:
     lines = fold("".join(texts), width)
     if len(lines) > 1:
         return lines
-    return ["".join(_painted(text, span, theme) for text, span in zip(texts, spans, strict=True))]
+    return ["".join(_apply_style(text, span, theme) for text, span in zip(texts, spans, strict=True))]
 
 
-def _painted(text: str, span: Span, theme: ConsoleTheme) -> str:
+def _apply_style(text: str, span: Span, theme: ConsoleTheme) -> str:
     if isinstance(span, Text) and span.bold:
         return theme.bold(text)
     risks = {"reads": theme.good, "writes": theme.warn, "destructive": theme.bad}

@@ -114,13 +114,13 @@ class LeftMargin:
                     self.line(tool_text(line, self._theme))
             case Note(key, text) | Failure(key, text):
                 colour = self._theme.bad if isinstance(entry, Failure) else self._theme.dim
-                self._once(key, f"  {colour(self._theme.own(safe_lines(text)))}")
+                self._write_once(key, f"  {colour(self._theme.own(safe_lines(text)))}")
             case ToolOutput(_, text, failed):
                 if failed:
-                    self._once(entry.key, self._theme.bad(safe_lines(text)))
+                    self._write_once(entry.key, self._theme.bad(safe_lines(text)))
             case UnknownOutcome(key):
                 hint = f"Did it happen? /check finds out, /again runs it once more: {COMMAND} {self._conversation}"
-                self._once(key, f"  {self._theme.warn(hint)}")
+                self._write_once(key, f"  {self._theme.warn(hint)}")
             case ReplyText():
                 return
 
@@ -130,7 +130,7 @@ class LeftMargin:
             way_out = (
                 f". To approve or stop that: {COMMAND} {self._conversation}" if offers_behind(view.blocker) else ""
             )
-            self._once(words, f"  {self._theme.dim(words + way_out)}")
+            self._write_once(words, f"  {self._theme.dim(words + way_out)}")
 
     def pause(self, view: TurnView) -> None:
         """Write the time of every retry of the model, because nothing moves meanwhile."""
@@ -155,15 +155,15 @@ class LeftMargin:
     def _question(self, card: ElicitationCard, author: Author) -> None:
         if not card.outcome:
             blocks = open_elicitation(card, author, time())
-            self._once(card.elicitation_id, message_text(blocks, self._theme, CARD_WIDTH))
+            self._write_once(card.elicitation_id, message_text(blocks, self._theme, CARD_WIDTH))
         else:
-            self._once(card.elicitation_id, f"  {self._theme.dim(f'{card.title}. {card.outcome}')}")
+            self._write_once(card.elicitation_id, f"  {self._theme.dim(f'{card.title}. {card.outcome}')}")
 
     def line(self, text: str) -> None:
         """Write a line of the program."""
         write(self._stream, text + "\n")
 
-    def _once(self, key: str, text: str) -> None:
+    def _write_once(self, key: str, text: str) -> None:
         if (key, "") not in self._written:
             self._written.add((key, ""))
             self.line(text)
