@@ -211,7 +211,7 @@ def test_a_file_that_could_not_be_read_is_tried_again(tmp_path: Path, monkeypatc
     write(tmp_path / "page.md", "the kettle")
     with contextlib.closing(Library(tmp_path, None)) as opened:
         with monkeypatch.context() as broken:
-            broken.setattr(Folder, "_opened", lambda self, path: os.open(tmp_path / "gone", os.O_RDONLY))
+            broken.setattr(Folder, "_open_within", lambda self, path: os.open(tmp_path / "gone", os.O_RDONLY))
             refresh(opened)
             refresh(opened)
         assert left_out(opened) == {"page.md": "it cannot be read (No such file or directory)"}
