@@ -78,6 +78,20 @@ async def test_a_pause_that_slack_asks_for_holds_for_that_method() -> None:
     assert time.now == 1007.0
 
 
+async def test_a_pause_of_one_channel_is_one_of_the_workspace_only_if_another_channel_is_paused_too() -> None:
+    time = Time()
+    pacing = paced(time)
+    for channel in ("C1", "C2", "C3"):
+        await pacing.take("chat.postMessage", channel)
+    await pacing.close("chat.postMessage", 7, "C1")
+    await pacing.close("chat.postMessage", 7, "C1")
+    await pacing.take("chat.postMessage", "C2")
+    assert time.now == 1000.0
+    await pacing.close("chat.postMessage", 7, "C2")
+    await pacing.take("chat.postMessage", "C3")
+    assert time.now == 1007.0
+
+
 async def test_waits_and_pauses_are_measured_by_how_long_they_are() -> None:
     time, found = Time(), list[MetricEvent]()
     pacing = RateLimiter(clock=lambda: time.now, pause=time.pause, observe=found.append)
