@@ -146,7 +146,7 @@ def _log_file(settings: Settings) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class PersonStep:
-    """One step of a person: what to do, and what should be seen. `wait` returns once the bot has noticed it."""
+    """One manual step: an instruction and the expected result. `wait` returns once the bot has noticed it."""
 
     name: str
     title: str

@@ -14,7 +14,7 @@ _CHUNK = 4096
 
 
 class OperatorTerminal:
-    """Prints screens to `out` and reads lines. `interactive` is False if nobody can type."""
+    """Prints screens to `out` and reads lines. `interactive` is False without a keyboard."""
 
     def __init__(self, out: TextIO, *, interactive: bool) -> None:
         self._out = out

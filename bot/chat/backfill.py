@@ -50,7 +50,7 @@ class MissedPeriod:
 
 
 class MissedMessages(Protocol[M_co]):
-    """What only the platform can do: loading earlier messages."""
+    """The platform's part of a backfill: loading earlier messages."""
 
     async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[M_co]:
         """Return up to MOST_MESSAGES of a conversation, oldest first; none of one that is gone. Raises

@@ -462,7 +462,7 @@ def _approver_span(approver: Approver, platform: str) -> Span:
 
 
 def _alert(waiting: Sequence[ToolStep]) -> str:
-    """Return the beginning of a notification: who is needed. The call follows it."""
+    """Return the beginning of a notification, with the approvers. The call follows it."""
     approvers = [
         approver
         for step in waiting

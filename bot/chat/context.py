@@ -1,4 +1,4 @@
-"""What the handlers of a chat platform share: engine and commands, whom the bot answers, lookups, background tasks."""
+"""Dependencies of the handlers of a chat platform: engine, commands, audience, lookups, background tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms, on every platform: what a submitted one means, forms in steps, and forms that are opened from cards.
+"""Forms, on every platform: submissions, forms in steps, and forms that are opened from cards.
 
 A form with more fields than a window takes comes in steps. The answers of earlier steps are carried along.
 """

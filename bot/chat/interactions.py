@@ -146,7 +146,7 @@ class Interaction(Protocol):
 
 
 class MessageQuestion(Protocol):
-    """A question of a user about a message of anybody. Methods raise DeliveryFailed."""
+    """A question of a user about any message. Methods raise DeliveryFailed."""
 
     id: str
     """Deduplicates the question on its platform."""

@@ -1,4 +1,4 @@
-"""Checks of a chat platform on a live workspace, for `countersign doctor --live`: what can be done without a person.
+"""Checks of a chat platform on a live workspace, for `countersign doctor --live`: the steps without a user.
 
 Every message is marked as a test, and deleted at the end. Messages are sent without the fallbacks of a delivery, which
 would hide a rejected layout.
@@ -113,7 +113,7 @@ Extra = Callable[[ConversationKey, str], Awaitable[str]]
 
 
 class LivePlatform(Protocol):
-    """What only a platform knows of its live check. Methods that send raise DeliveryFailed."""
+    """The platform's part of a live check. Methods that send raise DeliveryFailed."""
 
     name: str
     """Name for people."""

@@ -1,4 +1,4 @@
-"""Messages of users to turns, on every chat platform: who is answered, in which order, and with which context.
+"""Messages of users to turns, on every chat platform: audience, order and context.
 
 The bot answers direct messages, mentions, and messages in a thread with one of its turns, if the audience policy allows
 their authors. A message that mentions another user, or replies to one, ends that: the thread goes on among people until
@@ -151,7 +151,7 @@ M_contra = TypeVar("M_contra", bound=IncomingMessage, contravariant=True)
 
 
 class MessagePlatform(Protocol[M_contra]):
-    """What only the platform can do for a message. All methods raise DeliveryFailed."""
+    """The platform's part of handling a message. All methods raise DeliveryFailed."""
 
     @property
     def facts(self) -> PlatformFacts:

@@ -1,6 +1,6 @@
 """Message of the bot without the syntax of a platform; a renderer of each platform makes a native one of it.
 
-Text is literal: it has no markup, mention or link, whatever characters it contains. Only spans carry style, and only
+Text is literal: it has no markup, mention or link, with any characters. Only spans carry style, and only
 the renderer escapes.
 """
 
@@ -122,7 +122,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Text of somebody else, possibly with several lines. Its web addresses do not become links."""
+    """Text of another author, possibly with several lines. Its web addresses do not become links."""
 
     text: str
 

@@ -21,7 +21,7 @@ MOST_REMEMBERED = 2000
 
 
 class MessageOwner(Protocol):
-    """What messages belong to: a turn, or what the bot posts by itself. Its `id` and the name of a message identify the
+    """Owner of messages: a turn, or a notice of the bot. Its `id` and the name of a message identify the
     message in all processes. `created_at` is in epoch seconds.
     """
 

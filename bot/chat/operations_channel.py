@@ -42,7 +42,7 @@ GRACE_SECONDS = 60.0
 REFUSED_SECONDS = 600.0
 """Seconds until the next try after a rejection that no retry mends."""
 _WAITS = frozenset({FaultKind.REVIEW, FaultKind.SIGN_IN, FaultKind.USAGE_LIMIT, FaultKind.CONFIGURATION})
-"""Kinds that wait for somebody, or for time."""
+"""Kinds that wait for an admin, or for time."""
 
 
 @dataclass(frozen=True, slots=True)

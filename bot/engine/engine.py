@@ -180,7 +180,7 @@ class Engine:
 
     async def ask_again(self, turn_id: str, by: Author) -> Receipt:
         """Ask the edited text of a turn's message, and stop that turn. Repeated requests return the same turn. Raises
-        NotFound if the message is somebody else's or has not been edited.
+        NotFound if the message is another user's or has not been edited.
         """
         turn = (await self._views.get_view(turn_id)).turn
         question = turn.question

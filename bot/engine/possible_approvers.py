@@ -1,4 +1,4 @@
-"""Possible approvers of a call: who is named on its card, who is notified and how, and who gets a card of their own.
+"""Possible approvers of a call: names on its card, notifications, and cards of their own.
 
 Resolved when the call is requested, and stored with it, so that delivery needs no rules and every delivery shows the
 same card. A group of up to MOST_MEMBERS_NAMED users stands for them, a larger one is notified as the group. Rights are

@@ -173,7 +173,7 @@ def _to_line(earlier: discord.Message, me: str, message: DiscordMessage) -> Thre
 
 
 class DiscordMessagePlatform:
-    """What only Discord can do for a message. `run_command` runs a command; its second argument is the message's id.
+    """Discord's part of handling a message. `run_command` runs a command; its second argument is the message's id.
     `pending` has the actions of buttons in direct messages. `reads_all` is True if the connection has the Message
     Content intent.
     """
@@ -233,7 +233,7 @@ class DiscordMessagePlatform:
         await DirectMessageResponder(self._rest, self._pending, message.user, conversation).finish(shown)
 
     async def post_hint(self, message: DiscordMessage, text: str) -> None:
-        """Post a reply that notifies nobody. Raises DeliveryFailed."""
+        """Post a reply without a notification. Raises DeliveryFailed."""
         await post_notice(self._rest, message.channel_id, text, answering=message.id)
 
     async def explain_missing_intent(self, message: DiscordMessage) -> None:

@@ -1,6 +1,6 @@
-"""What a turn does, beside its messages: the status of its thread, the title of an agent's thread, and a reaction.
+"""Activity of a turn beside its messages: the status of its thread, the title of an agent's thread, and a reaction.
 
-All of it is optional: what a workspace or the app's scopes do not allow is tried once, logged once, and left out.
+All of it is optional: a method that a workspace or the app's scopes forbid is tried once, logged once, and left out.
 """
 
 from __future__ import annotations

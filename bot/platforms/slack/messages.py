@@ -198,7 +198,7 @@ def _number(ts: str) -> tuple[int, int]:
 
 
 class SlackMessagePlatform:
-    """What only Slack can do for a message. `start_command` starts a command for the
+    """Slack's part of handling a message. `start_command` starts a command for the
     user and in the thread of the reference.
     """
 

@@ -57,7 +57,7 @@ class SlackMessages:
         self._api = api
 
     async def create(self, owner: MessageOwner, message: OutgoingMessage, replaced: str) -> str:
-        """Post a message in the thread of its owner, or in its channel. One that replaces another notifies nobody."""
+        """Post a message in the thread of its owner, or in its channel. A replacement notifies no user."""
         blocks = message.silent if replaced and message.silent else message.blocks
         conversation = owner.conversation
         channel, thread = (

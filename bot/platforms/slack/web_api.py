@@ -78,7 +78,7 @@ T = TypeVar("T")
 LOCKED_OUT = frozenset(
     {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "org_login_required"}
 )
-"""Codes for a token that Slack rejects whatever the request is."""
+"""Codes for a token that Slack rejects for all requests."""
 
 
 class SlackWebApiError(DeliveryFailed):
