@@ -37,7 +37,7 @@ from bot.domain.servers import ConnectPolicy
 from bot.engine.config_files import describe_grant
 from bot.errors import CountersignError, DatabaseError, SettingsError
 from bot.llm.model_availability import Availability, Available, ListsModels, NotListed, NotReported, Retired
-from bot.llm.providers import find_provider
+from bot.llm.providers import PROVIDERS
 from bot.platforms.console.local_user import LocalUser, login_name
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings
@@ -151,7 +151,7 @@ def _lists_all(choice: ModelChoice) -> bool:
     """Return True if the provider's model list is complete. Servers at a custom address often accept names that they do
     not list.
     """
-    provider = find_provider(choice.name.partition(":")[0])
+    provider = PROVIDERS.get(choice.name.partition(":")[0])
     return provider is not None and provider.address is not None
 
 

@@ -1,7 +1,8 @@
 """`countersign doctor --live`: a test on a live workspace, with a person who presses and types what no program can.
 
 First a program tries what it can (`bot.chat.live_check`). Then the bot itself runs (`bot.app.live_bot`), and each step
-of the person has a screen: what to do, and what should be seen. In the end everything that was posted is deleted.
+of the person has a screen: what to do, and what should be seen (`OperatorTerminal`). In the end everything that was
+posted is deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from uuid import uuid4
 from bot.app.database import lock_database
 from bot.app.discord import is_configured as discord_is_configured
 from bot.app.live_bot import LiveBot, run_bot
-from bot.app.operator_terminal import OperatorTerminal, open_operator_terminal
 from bot.app.slack import is_configured as slack_is_configured
 from bot.chat.live_check import LivePlatform, MessageChecks, run_check
 from bot.domain.conversations import ConversationKey
@@ -37,6 +37,9 @@ from bot.storage.address import read_address
 
 if TYPE_CHECKING:
     from bot.app.runtime import Platforms
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 log = logging.getLogger(__name__)
 
@@ -449,3 +452,73 @@ def _person_steps(platform: str, mention: str, bot: LiveBot, thread: Conversatio
             )
         )
     return steps
+
+
+_CLEAR = "\x1b[2J\x1b[H"
+_CHUNK = 4096
+
+
+class OperatorTerminal:
+    """Prints screens to `out` and reads lines. `interactive` is False without a keyboard."""
+
+    def __init__(self, out: TextIO, *, interactive: bool) -> None:
+        self._out = out
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._rest = ""
+        self.interactive = interactive
+        self.has_ended = False
+        """True if no further line can come."""
+
+    def print(self, text: str = "") -> None:
+        """Print lines."""
+        self._out.write(f"{text}\n")
+        self._out.flush()
+
+    def screen(self, text: str) -> None:
+        """Print a screen, on a terminal in place of the one before."""
+        self.print(f"{_CLEAR}{text}" if self.interactive and self._out.isatty() else f"\n{text}")
+
+    async def line(self) -> str | None:
+        """Return the next typed line, None at the end of the input."""
+        if self.has_ended:
+            return None
+        line = await self._lines.get()
+        self.has_ended = line is None
+        return line
+
+    def forget_typed(self) -> None:
+        """Drop lines that were typed before they were asked for."""
+        while not self._lines.empty():
+            self.has_ended = self._lines.get_nowait() is None
+
+    def feed(self, data: bytes) -> None:
+        """Take typed bytes; none at the end of the input."""
+        if not data:
+            self._lines.put_nowait(None)
+            return
+        *lines, self._rest = (self._rest + data.decode("utf-8", "replace")).split("\n")
+        for line in lines:
+            self._lines.put_nowait(line.strip())
+
+
+@asynccontextmanager
+async def open_operator_terminal(out: TextIO) -> AsyncIterator[OperatorTerminal]:
+    """Read standard input while the block runs."""
+    loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+    terminal = OperatorTerminal(out, interactive=sys.stdin.isatty())
+
+    def read() -> None:
+        data = os.read(descriptor, _CHUNK)
+        terminal.feed(data)
+        if not data:
+            loop.remove_reader(descriptor)
+
+    try:
+        loop.add_reader(descriptor, read)
+    except PermissionError:  # a file, which is always ready
+        terminal.feed(await asyncio.to_thread(sys.stdin.buffer.read))
+        terminal.feed(b"")
+    try:
+        yield terminal
+    finally:
+        loop.remove_reader(descriptor)

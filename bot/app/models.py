@@ -15,7 +15,7 @@ from bot.errors import ModelRejected, SettingsError
 from bot.llm.fallback import FallbackModel
 from bot.llm.instrumentation import InstrumentedModel
 from bot.llm.model_availability import DiscoveredWindow, ListsModels
-from bot.llm.providers import Access, Provider, find_provider, provider_names
+from bot.llm.providers import PROVIDERS, Access, Provider
 from bot.ports import LanguageModel
 from bot.setting_errors import format_value
 from bot.settings import Settings
@@ -121,16 +121,16 @@ def select_model(settings: Settings, wanted: str = "") -> ModelChoice:
 def _one(settings: Settings, wanted: str, names: Sequence[str]) -> ModelChoice:
     """Parse one name of a model out of `names`. Raises SettingsError."""
     written, _, name = (part.strip() for part in wanted.partition(":"))
-    provider = find_provider(written.lower())
+    provider = PROVIDERS.get(written.lower())
     if provider is None:
-        close = difflib.get_close_matches(written.lower(), provider_names(), n=1)
+        close = difflib.get_close_matches(written.lower(), PROVIDERS, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise SettingsError(
             f"There is no model provider called {format_value(written)}.{hint}",
             f"set BOT_MODEL (or --model) to {_all()}",
         )
     another = _BEHIND_A_BLANK.search(name)
-    if another and another[1].lower() in provider_names():
+    if another and another[1].lower() in PROVIDERS:
         raise SettingsError(f"{wanted.strip()!r} are several models.", "write a comma between each two of them")
     if not provider.variables:
         return ModelChoice(written.lower(), provider.module(Access()))
@@ -150,7 +150,7 @@ def _by_key(settings: Settings) -> str:
 
 def _all() -> str:
     """Return one sentence that lists the accepted forms of a model name."""
-    *others, last = (name for name in provider_names() if name != "demo")
+    *others, last = (name for name in PROVIDERS if name != "demo")
     return (
         f"demo, or to PROVIDER:NAME with {', '.join(others)} or {last} as the provider, and a comma between each two"
         " of several"

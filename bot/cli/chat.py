@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from bot.cli.errors import Debug, run_command
-from bot.llm.providers import provider_names
+from bot.llm.providers import PROVIDERS
 from bot.settings import Settings
 
 _MODEL = (
-    f"demo, or PROVIDER:NAME; the providers are {', '.join(name for name in provider_names() if name != 'demo')}. "
+    f"demo, or PROVIDER:NAME; the providers are {', '.join(name for name in PROVIDERS if name != 'demo')}. "
     "Several with commas between them: each stands in for those before it. Without it, BOT_MODEL says."
 )
 

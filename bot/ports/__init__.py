@@ -6,9 +6,8 @@ of admins' settings writes an audit entry and raises `revision`; `by` is its aut
 
 from __future__ import annotations
 
-from bot.ports.coordination import Leases, Quota, QuotaExceeded, QuotaGranted, Quotas
+from bot.ports.coordination import FaultStore, Leases, Quota, QuotaExceeded, QuotaGranted, Quotas
 from bot.ports.engine_api import Approvals, Commands, Elicitations, EngineApi
-from bot.ports.faults import FaultStore
 from bot.ports.language_models import LanguageModel, LanguageModels
 from bot.ports.platform import Listener, Surface
 from bot.ports.reporting import (

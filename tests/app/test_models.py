@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +12,8 @@ from bot.app.models import Models, select_model
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import user
 from bot.errors import ModelUnavailable, SettingsError
-from bot.llm import providers
 from bot.llm.demo import DemoModel
+from bot.llm.providers import PROVIDERS, Provider, always
 from bot.settings import read_settings
 from tests.fakes.llm import FakeLanguageModel, Say, Status
 from tests.fakes.llm import Models as Listing
@@ -255,18 +253,14 @@ def test_a_provider_of_many_models_wants_one_named() -> None:
     assert "ollama:NAME" in caught.value.fix
 
 
-def test_a_provider_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "acme_ai.py").write_text(
-        "from bot.llm.providers import Provider, always\n"
-        "PROVIDER = Provider(always('openai_chat'), 'ACME', 'acme-1', 'https://models.acme.example/v1')\n"
-    )
-    monkeypatch.setattr(providers, "__path__", [*providers.__path__, str(tmp_path)])
+def test_a_provider_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    acme = Provider(always("openai_chat"), "ACME", "acme-1", "https://models.acme.example/v1")
+    monkeypatch.setitem(PROVIDERS, "acme-ai", acme)
     monkeypatch.setenv("ACME_API_KEY", SECRET)
     choice = select_model(read_settings(bot_model="acme-ai"))
     assert choice.label == "acme-ai:acme-1"
     assert choice.config["base_url"] == "https://models.acme.example/v1"
     assert choice.create().capabilities.tools
-    monkeypatch.delitem(sys.modules, "bot.llm.providers.acme_ai")
 
 
 def test_a_choice_does_not_show_its_key() -> None:

@@ -12,7 +12,7 @@ import pytest
 import bot
 from bot.app import database
 from bot.cli import main
-from bot.llm.providers import provider_names
+from bot.llm.providers import PROVIDERS
 from tests.app.program import LIMIT_SECONDS, environment, program
 from tests.cli.invocation import Countersign, Ended
 
@@ -48,7 +48,7 @@ def test_help_for_chat_names_every_option_of_the_contract(countersign: Countersi
 
 def test_help_for_chat_names_every_provider_of_models(countersign: Countersign) -> None:
     said = " ".join(countersign("chat", "--help").out.split())
-    assert all(f" {name}" in said for name in provider_names())
+    assert all(f" {name}" in said for name in PROVIDERS)
 
 
 def test_help_for_the_database_names_both_verbs(countersign: Countersign) -> None:

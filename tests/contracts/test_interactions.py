@@ -26,9 +26,8 @@ from bot.chat.actions import (
 from bot.chat.argument_editing import DONE
 from bot.chat.background_tasks import MOST_PER_USER
 from bot.chat.context import NOT_FOR_STRANGERS
-from bot.chat.decisions import ENDED, IN_HAND
 from bot.chat.elicitation_forms import REFUSED, SENT
-from bot.chat.interactions import ASKED, ELSEWHERE, NO_OUTSIDERS
+from bot.chat.interactions import ASKED, ELSEWHERE, ENDED, IN_HAND, NO_OUTSIDERS
 from bot.chat.rejection_messages import (
     BUTTON_EXPIRED,
     GONE,

@@ -15,7 +15,7 @@ from bot.llm.hosted_model import ModelList, ModelListPaths
 from bot.llm.model_availability import Availability, Available, ListsModels, NotListed, NotReported, Retired
 from bot.llm.openai_client import HOME, openai_client
 from bot.llm.provider_service import LARGEST_LIST, Service
-from bot.llm.providers import find_provider
+from bot.llm.providers import PROVIDERS
 from tests.fakes.llm import Api, FakeLanguageModel, Models, Say, Status
 from tests.llm.conversation import asking, complete
 
@@ -25,7 +25,7 @@ Made = Callable[[str, str], object]
 
 def chat(provider: str) -> Made:
     """Return the model of the provider of that name at another address."""
-    found = find_provider(provider)
+    found = PROVIDERS.get(provider)
     assert found is not None
     return lambda name, address: openai_chat.create(
         openai_chat.Config(name, KEY, base_url=address, variables=found.variables, **found.more)

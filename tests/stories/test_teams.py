@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 
-from bot.chat.decisions import IN_HAND
+from bot.chat.interactions import IN_HAND
 from bot.chat.message_handler import ASK_AGAIN
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult

@@ -1,21 +1,27 @@
-"""Activity of a turn beside its messages: the status of its thread, the title of an agent's thread, and a reaction.
+"""Slack's agent surface: the status of a turn's thread, the title of an agent's thread, a reaction, suggested prompts.
 
 All of it is optional: a method that a workspace or the app's scopes forbid is tried once, logged once, and left out.
+Slack reports that the pane was opened (`app_home_opened` with the tab `messages`), that its user looks at something
+else (`app_context_changed`), and for apps with the older surface a new thread (`assistant_thread_started`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from bot.chat.context import AudiencePolicy
+from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Turn
 from bot.domain.views import TurnView
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.channels import MessageRef
+from bot.platforms.slack.channels import MessageRef, conversation, direct_channel
 from bot.platforms.slack.sending import NOT_AVAILABLE
+from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import SlackWebApiError, WebApi
 from bot.rendering.text_safety import single_line
 
@@ -103,3 +109,71 @@ class SlackActivity:
 def _title(turn: Turn) -> str:
     """Return the title of a thread: its question, without the characters that Slack's clients misread."""
     return single_line(turn.question.text.translate(str.maketrans(":/", "  ")), TITLE_LIMIT) or "Question"
+
+
+METHOD = "assistant.threads.setSuggestedPrompts"
+USUAL_PROMPTS = ("What can you do for me here?", "Which tools can you use, and which of them need an approval?")
+"""Prompts of a profile without any."""
+MOST_PROMPTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPane:
+    """A pane that is open: its user, its direct channel, empty if unknown, and its thread, empty under agent view."""
+
+    user: str
+    channel: str = ""
+    thread: str = ""
+
+
+def opened_pane(event: Mapping[str, Any]) -> OpenedPane | None:
+    """Return the pane of an event; None for any other event."""
+    match event:
+        case {"type": "app_home_opened", "tab": "messages", "user": str(user), "channel": str(channel)}:
+            return OpenedPane(user, channel)
+        case {"type": "app_context_changed", "user": str(user)}:
+            place = str(event.get("channel") or "")
+            return OpenedPane(user, place if place.startswith("D") else "")
+        case {
+            "type": "assistant_thread_started",
+            "assistant_thread": {"user_id": str(user), "channel_id": str(channel), "thread_ts": str(thread)},
+        }:
+            return OpenedPane(user, channel, thread)
+        case _:
+            return None
+
+
+class SuggestedPrompts:
+    """Shows the prompts of the profile. `find` returns those of a conversation; None suggests the usual ones."""
+
+    def __init__(
+        self,
+        api: WebApi,
+        people: UserDirectory,
+        audience: AudiencePolicy,
+        find: Callable[[ConversationKey], Sequence[str]] | None,
+    ) -> None:
+        self._api = api
+        self._people = people
+        self._audience = audience
+        self._find = find
+
+    async def show(self, pane: OpenedPane) -> None:
+        """Show the prompts in a pane, unless its user gets no answers. Raises CountersignError."""
+        member = await self._people.member(pane.user)
+        if self._audience.rejection(member):
+            return
+        channel = pane.channel or await direct_channel(self._api, pane.user)
+        where = conversation((await self._api.identity()).team, channel, pane.thread)
+        prompts = (self._find(where) if self._find is not None else ()) or USUAL_PROMPTS
+        try:
+            await self._api.edit(
+                METHOD,
+                channel_id=channel,
+                thread_ts=pane.thread or None,
+                prompts=[
+                    {"title": single_line(prompt, TITLE_LIMIT), "message": prompt} for prompt in prompts[:MOST_PROMPTS]
+                ],
+            )
+        except DeliveryFailed as failure:
+            log.info("no prompts suggested: %s", failure)

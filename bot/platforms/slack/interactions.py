@@ -28,6 +28,7 @@ from bot.domain.commands import Form, Reply
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
+from bot.platforms.slack.activity import SuggestedPrompts, opened_pane
 from bot.platforms.slack.blocks import BUTTON_VALUE, LINK_PRESSED, PREFIX, CommandReply, decode, fallback, fallback_text
 from bot.platforms.slack.channels import PLATFORM, ChannelRef, conversation, direct_channel, is_member
 from bot.platforms.slack.command_replies import command_reply
@@ -56,7 +57,6 @@ from bot.platforms.slack.responders import (
     send_private,
     text_message,
 )
-from bot.platforms.slack.suggested_prompts import SuggestedPrompts, opened_pane
 from bot.platforms.slack.users import resolve_mentions, resolve_reply_mentions
 from bot.platforms.slack.web_api import WebApi
 from bot.rendering.text_safety import single_line

@@ -28,12 +28,19 @@ audit             append-only and chained; no row refers to another table
 from __future__ import annotations
 
 from bot.storage.dialect import Json, StorableText, metadata, storable
-from bot.storage.tables.access import api_tokens, one_time_links, pending_sign_ins, sign_ins
+from bot.storage.tables.access import (
+    api_tokens,
+    one_time_links,
+    pending_sign_ins,
+    policy_rules,
+    profile_bindings,
+    profiles,
+    sign_ins,
+)
 from bot.storage.tables.approvals import approval_views, approvals, decisions, elicitations, grants
 from bot.storage.tables.audit import audit
 from bot.storage.tables.coordination import config_version, fault_reports, faults, jobs, leases, quotas
 from bot.storage.tables.deliveries import deliveries, message_refs
-from bot.storage.tables.rules import policy_rules, profile_bindings, profiles
 from bot.storage.tables.servers import mcp_capabilities, mcp_secrets, mcp_servers, tool_pins
 from bot.storage.tables.turns import (
     ACTIVE,

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from bot.chat.decisions import THANKS
+from bot.chat.interactions import THANKS
 from bot.chat.rejection_messages import OUT_OF_DATE
 from bot.domain.approvals import NotAllowed
 from bot.domain.turns import StepStatus, TurnStatus

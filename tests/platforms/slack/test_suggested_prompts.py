@@ -6,8 +6,8 @@ import pytest
 
 from bot.chat.context import AudiencePolicy
 from bot.domain.conversations import ConversationKey
+from bot.platforms.slack.activity import METHOD, USUAL_PROMPTS
 from bot.platforms.slack.context import SlackLookups
-from bot.platforms.slack.suggested_prompts import METHOD, USUAL_PROMPTS
 from tests.fakes.slack import User
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 

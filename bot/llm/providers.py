@@ -1,14 +1,11 @@
 """Providers of language models by the name before the colon: `anthropic:NAME`.
 
-Each is a module with a `PROVIDER`, named like the provider with an underscore for each dash. To add one, add a module.
-The package is imported at every start, so it imports nothing heavy: the vendors' libraries come with the modules of
-`bot.llm` that providers name.
+To add a provider with a known protocol, add an entry to `PROVIDERS`. The module is imported at every start, so it
+imports nothing heavy: the vendors' libraries come with the modules of `bot.llm` that providers name.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -66,22 +63,46 @@ def always(module: str) -> Callable[[Access], str]:
     return lambda _access: module
 
 
-def provider_names() -> list[str]:
-    """Return the names of all providers, sorted."""
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
-
-
-def find_provider(name: str) -> Provider | None:
-    """Return the provider of that name, or None if it is missing."""
-    if name not in provider_names():
-        return None
-    provider: Provider = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").PROVIDER
-    return provider
-
-
 def is_at(address: str | None, host: str) -> bool:
     """Return True if the address is missing, or at this host or a subdomain of it (a region)."""
     if not address:
         return True
     hostname = urlsplit(address).hostname or ""
     return hostname == host or hostname.endswith(f".{host}")
+
+
+def _openai_protocol(access: Access) -> str:
+    """Return the module of the protocol that OPENAI_API names. The default is Responses at the vendor's address, and
+    Chat Completions at any other, because other servers speak that.
+    """
+    match access.api:
+        case "chat":
+            return "openai_chat"
+        case "responses":
+            return "openai_responses"
+        case _:
+            return "openai_responses" if is_at(access.address, "api.openai.com") else "openai_chat"
+
+
+PROVIDERS: dict[str, Provider] = {
+    "anthropic": Provider(always("anthropic"), variables="ANTHROPIC", model="claude-sonnet-5-5"),
+    "demo": Provider(always("demo"), key=Key.OPTIONAL),
+    "ollama": Provider(
+        always("openai_chat"),
+        variables="OLLAMA",
+        address="http://127.0.0.1:11434/v1",
+        key=Key.OPTIONAL,
+        more={"running_at": "/api/ps"},  # its list of models does not say with which window one was started
+    ),
+    "openai": Provider(_openai_protocol, variables="OPENAI", model="gpt-5.5", key=Key.NEEDED_AT_HOME),
+    "openai-chat": Provider(always("openai_chat"), variables="OPENAI", model="gpt-5.5", key=Key.NEEDED_AT_HOME),
+    "openai-responses": Provider(
+        always("openai_responses"), variables="OPENAI", model="gpt-5.5", key=Key.NEEDED_AT_HOME
+    ),
+    "openrouter": Provider(
+        always("openai_chat"),
+        variables="OPENROUTER",
+        address="https://openrouter.ai/api/v1",
+        more={"key_at": "/key"},  # its list of models is open to everybody
+    ),
+}
