@@ -181,6 +181,8 @@ class Server:
 
 
 def _take(descriptors: Sequence[int], *, terminal: bool) -> None:
+    # Tests that run in the background of a shell ignore SIGINT; a program at a terminal does not.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if terminal:
         os.setsid()
     for number, each in enumerate(descriptors):
