@@ -5,6 +5,7 @@ Chat platforms show the list with buttons instead (`bot.chat.approval_inbox`); t
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from time import time
 
@@ -22,7 +23,7 @@ from bot.commands.argument_parser import CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import Rights
 from bot.commands.text_format import pluralize
-from bot.domain.approvals import Decision, DecisionType
+from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.commands import (
     Form,
     FormSubmission,
@@ -95,13 +96,22 @@ class ApprovalsCommand:
         return Reply(rejection, failed=True) if rejection else Reply(done)
 
     async def _find(self, member: Member, workspace_key: str, written: str) -> ApprovalRef:
-        """Return the call of an id. Raises CommandRejected if none or several of the user's calls have it."""
+        """Return the call of an id, in the revision that the id names. Without one it is the first, so that arguments
+        that were edited after the list was read are not approved unseen. Raises CommandRejected if none or several of
+        the user's calls have the id.
+        """
+        written, _, revision = written.partition(".")
         pending = await self._read(member, workspace_key, 0, MOST_SEARCHED)
         approvals = [call.step.approval for call in pending.calls if call.step.approval is not None]
         matching = [approval for approval in approvals if len(written) >= 4 and approval.id.startswith(written)]
-        if len(matching) != 1:
+        if len(matching) != 1 or not re.fullmatch(r"[1-9][0-9]{0,8}|", revision):
             raise CommandRejected(f"No call that waits for you has this id. `/{COMMAND}` lists them.")
-        return ApprovalRef(matching[0].id, matching[0].revision)
+        return ApprovalRef(matching[0].id, int(revision or "1"))
+
+
+def _list_id(approval: Approval) -> str:
+    """Return the beginning of the id, with the revision of edited arguments."""
+    return approval.id[:ID_LENGTH] + (f".{approval.revision}" if approval.revision > 1 else "")
 
 
 def _list_reply(pending: PendingCalls, now: float) -> Reply:
@@ -122,7 +132,7 @@ def _row(call: PendingCall, now: float) -> tuple[str, ...]:
     end = earliest_expiry([approval], now)
     expires = "never" if end is None else f"in {format_duration(max(end[0] - now, 0.0) if end[0] else end[1])}"
     place = call.card_url or conversation.thread or conversation.channel
-    return (approval.id[:ID_LENGTH], headline(call.step, card).removesuffix("?"), card.asked_by, place, expires)
+    return (_list_id(approval), headline(call.step, card).removesuffix("?"), card.asked_by, place, expires)
 
 
 def _nobody(_member: Member) -> bool:

@@ -61,10 +61,14 @@ _NOT_RUN_FOR_NOW = frozenset((429, 503))
 _SESSION_GONE = frozenset((404, 410))
 _SESSION_CODES = frozenset((-32000, -32001))
 _LOST_SESSION = re.compile(
-    r"(?=.*\bsession)(?=.*\b(no valid|invalid|unknown|unrecognized|not found|missing|expired|terminated|closed|"
-    r"does not exist|required)\b)|\bserver not initialized\b",
-    re.IGNORECASE | re.DOTALL,
+    r"(?:^|[\"'>:]\s*)(?:"
+    r"(?:no valid|no|invalid(?: or missing)?|missing(?: or invalid)?|unknown|unrecognized) (?:mcp[ -])?session\b|"
+    r"(?:mcp[ -])?session(?:[ -]id)?(?: header)? (?:is |was |has |does )?"
+    r"(?:not found|unknown|missing|invalid|expired|terminated|closed|not exist|required|not initialized)\b|"
+    r"server not initialized\b)",
+    re.IGNORECASE,
 )
+"""Sentences of transports about the session of the protocol, at the beginning of the text or of a field in it."""
 BROKEN = (
     MCPError,
     ValidationError,

@@ -163,8 +163,10 @@ class SqlTurnQueue:
         row = connection.execute(_question, {"t": turn_id}).one()
         question = decode(TurnInput, row.input)
         effect = EditEffect.NONE
-        if row.principal == by.principal and row.is_recent and text not in (question.edited_text, question.text):
-            if row.has_begun:
+        if row.principal == by.principal and row.is_recent and text != (question.edited_text or question.text):
+            if row.has_begun and text == question.text:
+                new = dataclasses.replace(question, edited_text="")
+            elif row.has_begun:
                 effect, new = EditEffect.STORED, dataclasses.replace(question, edited_text=text)
             else:
                 effect, new = EditEffect.REPLACED, dataclasses.replace(question, text=text)

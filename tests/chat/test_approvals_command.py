@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -61,9 +62,22 @@ async def test_a_call_is_decided_by_the_beginning_of_its_id() -> None:
     ]
 
 
+async def test_an_id_names_the_revision_that_the_list_has_shown() -> None:
+    step = CALL.step
+    assert step.approval is not None
+    edited = replace(CALL, step=replace(step, approval=replace(step.approval, revision=3)))
+    approvals = Approvals(edited)
+    table = (await approvals.ask("list")).table
+    assert table is not None
+    assert table.rows[0][0] == "3a7f3c2e.3"
+    for written in ("3a7f3c2e", "3a7f3c2e.3"):
+        await approvals.ask("approve", written)
+    assert [decision.revision for decision, _ in approvals.engine.decisions] == [1, 3]
+
+
 async def test_an_unknown_id_and_a_rejected_decision_are_said() -> None:
     approvals = Approvals(CALL)
-    for wrong in ("3a7", "ffffffff"):
+    for wrong in ("3a7", "ffffffff", "3a7f3c2e.x", "3a7f3c2e.0"):
         assert "No call that waits for you has this id." in (await approvals.ask("approve", wrong)).text
     assert approvals.engine.decisions == []
     approvals.engine.settlements = [AlreadyDecided("Sam has already denied it.")]

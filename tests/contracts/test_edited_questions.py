@@ -35,8 +35,15 @@ async def test_a_running_turn_keeps_its_text_and_the_new_one_is_stored_beside_it
     assert (await edit(harness, "one", "1")).effect is EditEffect.STORED
     question = (await harness.log.get_view(claim.turn_id)).turn.question
     assert (question.text, question.edited_text) == ("one", "1")
-    for text in ("1", "one"):
-        assert (await edit(harness, "one", text)).effect is EditEffect.NONE
+    assert (await edit(harness, "one", "1")).effect is EditEffect.NONE
+
+
+async def test_an_edit_back_to_the_first_text_leaves_nothing_to_ask_again(harness: Harness) -> None:
+    claim = await running(harness, "one")
+    await edit(harness, "one", "1")
+    assert (await edit(harness, "one", "one")).effect is EditEffect.NONE
+    question = (await harness.log.get_view(claim.turn_id)).turn.question
+    assert (question.text, question.edited_text) == ("one", "")
 
 
 async def test_somebody_else_cannot_edit_a_question(harness: Harness) -> None:

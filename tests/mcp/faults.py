@@ -264,6 +264,12 @@ STATUSES = [
         for name, said in LOST_SESSIONS.items()
     ),
     Fault(
+        "HTTP 400 after the effect",
+        endpoint(lambda m: error(m, -32000, "Sent, but the browser session expired", status=400), legacy=True),
+        CallReturned,
+        f"{FAILED}Sent, but the browser session expired",
+    ),
+    Fault(
         "HTTP 400 about a session of the tool",
         endpoint(lambda m: error(m, -32602, "Invalid session_id for table bookings", status=400), legacy=True),
         CallReturned,
