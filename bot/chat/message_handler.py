@@ -136,7 +136,7 @@ class IncomingMessage:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a message is. `open_thread` opens a thread at the message, named after the text that it is given, and
+    """Location of a message. `open_thread` opens a thread at the message, named after the text that it is given, and
     returns its id, empty if the bot may open none; it is missing where answers need no new thread. The same message
     always gets the same thread.
     """

@@ -23,7 +23,7 @@ ADMINISTRATOR = "administrator"
 
 
 class ApprovalNotice(StrEnum):
-    """How a possible approver learns of a call: by a mention on its card, by a direct message, or not at all."""
+    """Notice of a call to a possible approver: a mention on its card, a direct message, or none."""
 
     MENTION = "mention"
     PRIVATE = "private"

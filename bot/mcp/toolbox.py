@@ -61,8 +61,6 @@ _AT_ONCE = 4
 """Maximum number of servers that start at the same time."""
 _GENTLE_SECONDS = 15.0
 _REPORT_SECONDS = 5.0
-_LOOK_SECONDS = 2.0
-"""Seconds that a question waits for an attempt at a server that has failed before its tools were known."""
 """Seconds for the delivery of queued results. Together with the forced end of processes, closing takes less than
 half a minute.
 """
@@ -203,7 +201,7 @@ class McpToolbox:
         servers = [managed for managed in self._servers if managed.config.workspace in (EVERYWHERE, workspace)]
         connections = [managed.connection for managed in servers if managed.connection is not None]
         if unseen := [connection for connection in connections if connection.is_unseen]:
-            await asyncio.gather(*(connection.look_again(_LOOK_SECONDS) for connection in unseen))
+            await asyncio.gather(*(connection.look_again() for connection in unseen))
         tools = _by_name(servers)
         names = {tool.name for tool in tools}
         self._count_use(servers)

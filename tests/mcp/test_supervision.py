@@ -66,6 +66,14 @@ async def test_a_server_whose_tools_were_never_seen_is_tried_without_a_question_
             await until(lambda: tools_of(box))
 
 
+async def test_a_server_that_hangs_delays_no_question_but_the_first() -> None:
+    pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER, look_again=0.0, look_limit=0.2)
+    async with started(raw("s", script={"probe": "silence"}, connect_timeout=0.3), pacing=pacing) as box:
+        assert (await box.offer()).absent
+        async with asyncio.timeout(0):  # no question waits
+            assert (await box.offer()).absent
+
+
 async def test_questions_start_few_attempts_at_a_server_that_is_down() -> None:
     clock = Clock()
     pacing = replace(FAST, first_pause=NEVER, longest_pause=NEVER)

@@ -163,6 +163,7 @@ class Connection:
         self._calls = ActiveCalls(config.name, redact)
         self._failed_attempts = 0
         self._failed_at = -math.inf
+        self._hangs = False
         known = synced.capabilities
         self._negotiation = ProtocolNegotiation(config, known.handshake, version=known.server_version)
         self._token_provider = shared.token_provider(config)
@@ -204,16 +205,20 @@ class Connection:
 
     @property
     def is_unseen(self) -> bool:
-        """True if the server has failed some time ago, before its tools were known."""
+        """True if the server has failed some time ago, quickly, and before its tools were known. A server that hangs
+        would delay each question.
+        """
         is_waiting = self.tracker.state in (State.BACKOFF, State.EXHAUSTED) and not self.tracker.known
-        return is_waiting and self._shared.clock() - self._failed_at >= self._shared.timing.look_again
+        return (
+            is_waiting and not self._hangs and self._shared.clock() - self._failed_at >= self._shared.timing.look_again
+        )
 
-    async def look_again(self, seconds: float) -> None:
-        """Try to connect a server that `is_unseen`, and wait at most `seconds`. Nothing else would use it."""
+    async def look_again(self) -> None:
+        """Try to connect a server that `is_unseen`, and wait for it within a limit. Nothing else would use it."""
         failed_before = self._failed_attempts
         self._retry_now.set()
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._shared.timing.look_limit):
                 while not (can_send(self.tracker.state) or self._failed_attempts > failed_before):
                     await self.tracker.change()
 
@@ -486,6 +491,7 @@ class Connection:
             pause = self._backoff.failure_pause() if self.tracker.known else self._backoff.unseen_failure_pause()
         self._failed_attempts += not ending.worked
         self._failed_at = self._shared.clock()
+        self._hangs = lifetime >= self._shared.timing.look_limit
         self.tracker.retries_exhausted = self._backoff.is_exhausted
         self.tracker.apply(_failure_event(ending.status, pause), ending.problem)
         if pause is None:

@@ -102,7 +102,8 @@ class ConnectionTiming:
     how long a starting server delays the start of others, if there are many. `idle_after`: an unused
     connection is closed after this time; None means never. `confirm`: timeout for confirming the tools before
     an approved call is sent.
-    `look_again`: time after a failure until a question starts an attempt at a server whose tools are not known.
+    `look_again`: time after a failure until a question starts an attempt at a server whose tools are not known, and
+    `look_limit`: how long it waits for it.
     `longest_ttl`: upper limit for a server's cache lifetime of its tools. `quiet_after`, `quiet_limit`: an unused
     server is pinged after the first, with the second as timeout; None means no pings. `tripping`: settings of the
     circuit breaker.
@@ -125,6 +126,7 @@ class ConnectionTiming:
     idle_after: float | None = 1800.0
     confirm: float = 5.0
     look_again: float = 5.0
+    look_limit: float = 2.0
     longest_ttl: float = 60.0
     quiet_after: float | None = 60.0
     quiet_limit: float = 15.0
