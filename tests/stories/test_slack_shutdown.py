@@ -17,6 +17,7 @@ KEEP_IT = "note that the deploy is at noon"
 THINK = "think for ever"
 NOTES = {"notes": {"command": "python", "args": ["-m", "mcp_servers.notes"]}}
 KEY = "CFvTzyVIeFl0NFofOfa26IKJ8Z5EL3fV4yChTH9aivU="
+FORGED_TS = "1700000000.000100"
 
 
 class Slowly:
@@ -120,7 +121,8 @@ async def test_by_http_what_slack_signed_is_answered_and_what_it_did_not_is_not(
             posts = slack.deliver_by_http(f"http://127.0.0.1:{port}/slack/events")
 
             posts.secret = "not-the-one"
-            forged = company.ask("let me in")
+            # Slack has no such message: the bot would find a real one later, when it reads up on missed messages.
+            slack.tell("app_mention", _forged_mention(company, "let me in"))
             sent = list(slack.sent)
             await slack.until(lambda: all(len(each.attempts) == 2 and each.attempts[1].outcome for each in sent))
             assert {attempt.status for each in sent for attempt in each.attempts} == {401}
@@ -129,12 +131,18 @@ async def test_by_http_what_slack_signed_is_answered_and_what_it_did_not_is_not(
             asked = company.ask("hello")
             await company.draws(asked.ts, "AI answer")
             assert "You said: hello." in company.said(asked.ts)[0]
-            assert company.said(forged.ts) == []
+            assert company.said(FORGED_TS) == []
             await slack.command(company.sam, "/mcp", "list", company.incidents)
             await company.hears(company.sam, "No servers yet.")
             assert [request.question for request in model.requests] == ["hello"]
             assert await bot.leaves() == 0
             assert secret not in bot.log
+
+
+def _forged_mention(company: Company, text: str) -> dict[str, str]:
+    slack, channel = company.slack, company.incidents
+    mention = {"type": "app_mention", "channel": channel.id, "user": company.sam.id, "team": company.sam.team.id}
+    return mention | {"ts": FORGED_TS, "event_ts": FORGED_TS, "text": f"{slack.bot.mention} {text}"}
 
 
 async def test_one_process_receives_and_another_that_slack_never_calls_answers_signs_and_stops(
