@@ -15,7 +15,7 @@ from typing import TypeVar
 from bot.chat.approval_inbox import PendingCall, PendingCalls
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.turns import StepStatus, Turn
-from bot.engine.policy.rules import RuleBook, can_approve
+from bot.engine.policy.rules import RuleBook, is_expected_approver
 from bot.errors import CountersignError
 from bot.ports import ApprovalLog, UserActivity
 from bot.ports.platform import ApproverDirectory
@@ -42,13 +42,13 @@ class PendingCallReader:
     is_direct: Callable[[ConversationKey], bool] = lambda _conversation: False
 
     async def read(self, member: Member, workspace_key: str, start: int, count: int) -> PendingCalls:
-        """Return the calls that a user may decide in a workspace, oldest first, from `start` on. Raises
+        """Return the calls of a workspace that wait for this user, oldest first, from `start` on. Raises
         CountersignError.
         """
         theirs = await read_pending_approvals(
             self.overview,
             (f"{workspace_key}:",),
-            partial(can_approve, self.rules, member),
+            partial(is_expected_approver, self.rules, member),
             limit=MOST_READ,
             most_read=MOST_READ,
         )

@@ -6,10 +6,10 @@ Chat platforms show the list with buttons instead (`bot.chat.approval_inbox`); t
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from time import time
 
-from bot.chat.actions import ApprovalRef
 from bot.chat.approval_inbox import (
     COMMAND,
     NOT_ALL_READ,
@@ -19,30 +19,40 @@ from bot.chat.approval_inbox import (
     ReadPendingCalls,
 )
 from bot.chat.rejection_messages import rejection_message
-from bot.commands.argument_parser import CommandRejected
+from bot.commands.argument_parser import CONFIRM, CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import Rights
 from bot.commands.text_format import pluralize
 from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.commands import (
+    ActionStyle,
     Form,
     FormSubmission,
     Invocation,
     Parameter,
     Reply,
+    ReplyAction,
     RequiredRole,
     Table,
     Verb,
 )
 from bot.domain.conversations import ConversationKey, Member
+from bot.domain.turns import ToolStep
 from bot.ports import Commands, EngineApi
-from bot.rendering.approval_card import approval_card, earliest_expiry, format_duration, headline
+from bot.rendering.approval_card import ApprovalCard, approval_card, earliest_expiry, format_duration, headline
 
 SHOWN = 20
 MOST_SEARCHED = 200
 ID_LENGTH = 8
 _ID = Parameter("id", "the id on the card, or its beginning", required=True)
 _REASON = Parameter("reason", "why, for the model", repeated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundCall:
+    step: ToolStep
+    approval: Approval
+    revision: int
 
 
 class ApprovalsCommand:
@@ -56,7 +66,7 @@ class ApprovalsCommand:
             VerbHandler(
                 Verb("list", "the calls that wait for you, oldest first", (), RequiredRole.EVERYONE), self._list
             ),
-            VerbHandler(Verb("approve", "approve one of them", (_ID,), RequiredRole.EVERYONE), self._approve),
+            VerbHandler(Verb("approve", "approve one of them", (_ID, CONFIRM), RequiredRole.EVERYONE), self._approve),
             VerbHandler(Verb("deny", "deny one of them", (_ID, _REASON), RequiredRole.EVERYONE), self._deny),
         )
         self._command = Command(COMMAND, "Calls that wait for your approval", handlers, _NO_RIGHTS, default="list")
@@ -84,29 +94,56 @@ class ApprovalsCommand:
         yield _list_reply(pending, time())
 
     async def _approve(self, request: CommandContext) -> AsyncIterator[Reply]:
-        yield await self._decide(request, DecisionType.APPROVE, "Approved.")
+        call = await self._find(request)
+        if call.step.tool is not None and call.step.tool.destructive:
+            confirmed = request.arguments.one("confirm")
+            if not confirmed:
+                yield _confirmation(call)
+                return
+            if confirmed != _list_id(call.approval):
+                raise CommandRejected("That was not its id. Nothing was approved.")
+        yield await self._decide(request, call, DecisionType.APPROVE, "Approved.")
 
     async def _deny(self, request: CommandContext) -> AsyncIterator[Reply]:
-        yield await self._decide(request, DecisionType.DENY, "Denied.", " ".join(request.arguments.many("reason")))
+        call = await self._find(request)
+        yield await self._decide(
+            request, call, DecisionType.DENY, "Denied.", " ".join(request.arguments.many("reason"))
+        )
 
-    async def _decide(self, request: CommandContext, decision_type: DecisionType, done: str, reason: str = "") -> Reply:
-        card = await self._find(request.member, request.conversation.workspace_key, request.arguments.one("id"))
-        decision = Decision(card.approval_id, card.revision, decision_type, request.author, reason)
+    async def _decide(
+        self, request: CommandContext, call: _FoundCall, decision_type: DecisionType, done: str, reason: str = ""
+    ) -> Reply:
+        decision = Decision(call.approval.id, call.revision, decision_type, request.author, reason)
         rejection = rejection_message(await self._engine.approvals.decide(decision, request.member))
         return Reply(rejection, failed=True) if rejection else Reply(done)
 
-    async def _find(self, member: Member, workspace_key: str, written: str) -> ApprovalRef:
-        """Return the call of an id, in the revision that the id names. Without one it is the first, so that arguments
-        that were edited after the list was read are not approved unseen. Raises CommandRejected if none or several of
-        the user's calls have the id.
+    async def _find(self, request: CommandContext) -> _FoundCall:
+        """Return the call of the id in the command, in the revision that the id names. Without one it is the first, so
+        that arguments that were edited after the list was read are not approved unseen. Raises CommandRejected if none
+        or several of the user's calls have the id.
         """
-        written, _, revision = written.partition(".")
-        pending = await self._read(member, workspace_key, 0, MOST_SEARCHED)
-        approvals = [call.step.approval for call in pending.calls if call.step.approval is not None]
-        matching = [approval for approval in approvals if len(written) >= 4 and approval.id.startswith(written)]
+        written, _, revision = request.arguments.one("id").partition(".")
+        pending = await self._read(request.member, request.conversation.workspace_key, 0, MOST_SEARCHED)
+        approvals = [(call.step, call.step.approval) for call in pending.calls if call.step.approval is not None]
+        matching = [call for call in approvals if len(written) >= 4 and call[1].id.startswith(written)]
         if len(matching) != 1 or not re.fullmatch(r"[1-9][0-9]{0,8}|", revision):
             raise CommandRejected(f"No call that waits for you has this id. `/{COMMAND}` lists them.")
-        return ApprovalRef(matching[0].id, int(revision or "1"))
+        return _FoundCall(*matching[0], int(revision or "1"))
+
+
+def _confirmation(call: _FoundCall) -> Reply:
+    """Return the question before a call is approved that may destroy data."""
+    card, listed = approval_card(call.step), _list_id(call.approval)
+    shown = () if card is None else (("call", headline(call.step, card).removesuffix("?")), *_arguments(card))
+    return Reply(
+        "Approve this call? It may destroy data. Type its id to confirm.",
+        details=(*shown, ("id", listed)),
+        actions=(ReplyAction("Approve", (COMMAND, "approve", listed), ActionStyle.DANGER, confirm=listed),),
+    )
+
+
+def _arguments(card: ApprovalCard) -> Iterator[tuple[str, str]]:
+    return ((argument.label, argument.preview) for argument in card.arguments)
 
 
 def _list_id(approval: Approval) -> str:

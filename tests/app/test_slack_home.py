@@ -13,6 +13,7 @@ from bot.app.pending_calls import PendingCallReader
 from bot.app.slack_home import HomeTabBuilder
 from bot.chat.home_message import SHOWN
 from bot.commands.dependencies import Rights
+from bot.domain.approval_requirements import ASKER, MEMBERS, NO_REQUIREMENTS, ApprovalRequirements
 from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.elicitation_answers import OpenElicitation
@@ -61,12 +62,18 @@ class Workspace:
     approvers: Approvers = Approvers(frozenset({SAM.principal}), frozenset({OPS}))
     unreadable: frozenset[str] = frozenset()
 
-    async def asks(self, author: Author, where: ConversationKey, *cards: str) -> str:
+    async def asks(
+        self,
+        author: Author,
+        where: ConversationKey,
+        *cards: str,
+        requirements: ApprovalRequirements = NO_REQUIREMENTS,
+    ) -> str:
         """A turn that waits for these signatures, or one that nobody has begun if there are none."""
         receipt = await self.log.enqueue(message("please", f"{where}{cards}", conversation=where, author=author))
         if cards:
             (claim,) = [each for each in await self.log.claim(9) if each.turn_id == receipt.turn_id]
-            calls = [_wanted(n, card, author) for n, card in enumerate(cards)]
+            calls = [_wanted(n, card, author, requirements) for n, card in enumerate(cards)]
             await self.log.append(claim, None, calls)
             await self.log.suspend(claim)
         return receipt.turn_id
@@ -107,8 +114,8 @@ async def _team() -> str:
     return "T1"
 
 
-def _wanted(n: int, card: str, author: Author) -> ToolStep:
-    approval = Approval(card, 1, "print", author, 60.0)
+def _wanted(n: int, card: str, author: Author, requirements: ApprovalRequirements) -> ToolStep:
+    approval = Approval(card, 1, "print", author, 60.0, requirements=requirements)
     return ToolStep(n, ToolCall(f"c{n}", "jira__run"), ToolRef("jira", "run"), StepStatus.AWAITING, approval=approval)
 
 
@@ -134,6 +141,18 @@ async def test_what_waits_is_shown_to_whoever_may_sign_it_where_it_was_asked(wor
     assert await waiting(workspace, Member(SAM)) == ["card-1", "card-2"]
     assert await waiting(workspace, Member(OLGA, guest=True)) == []
     assert await waiting(workspace, Member(SAM, external=True)) == []
+
+
+async def test_a_call_that_all_members_may_approve_waits_for_its_asker_and_those_who_are_named(
+    workspace: Workspace,
+) -> None:
+    """It may come from a direct conversation or a private channel."""
+    anyone = ApprovalRequirements(approvers=(frozenset({MEMBERS, OPS}),))
+    await workspace.asks(PRIYA, at("DM"), "card-any", requirements=anyone)
+    await workspace.asks(PRIYA, at("DM", "2"), "card-both", requirements=ApprovalRequirements((frozenset({ASKER}),)))
+    assert await waiting(workspace, Member(PRIYA)) == ["card-any", "card-both"]
+    assert await waiting(workspace, Member(SAM)) == []
+    assert await waiting(workspace, Member(OLGA, frozenset({OPS}))) == ["card-any"]
 
 
 async def test_what_was_decided_is_gone_and_many_are_counted(workspace: Workspace) -> None:

@@ -62,6 +62,23 @@ async def test_a_call_is_decided_by_the_beginning_of_its_id() -> None:
     ]
 
 
+async def test_a_call_that_may_destroy_data_is_approved_once_its_id_is_typed_again() -> None:
+    tool = CALL.step.tool
+    assert tool is not None
+    approvals = Approvals(replace(CALL, step=replace(CALL.step, tool=replace(tool, destructive=True))))
+    asked = await approvals.ask("approve", "3a7f3c2e")
+    assert "It may destroy data." in asked.text
+    assert dict(asked.details)["id"] == "3a7f3c2e"
+    assert dict(asked.details)["call"].startswith("Create issue")
+    assert [(action.words, action.confirm) for action in asked.actions] == [
+        (("approvals", "approve", "3a7f3c2e"), "3a7f3c2e")
+    ]
+    assert (await approvals.ask("approve", "3a7f3c2e", "--confirm", "other")).failed
+    assert approvals.engine.decisions == []
+    assert (await approvals.ask("approve", "3a7f3c2e", "--confirm", "3a7f3c2e")).text == "Approved."
+    assert (await approvals.ask("deny", "3a7f3c2e")).text == "Denied."
+
+
 async def test_an_id_names_the_revision_that_the_list_has_shown() -> None:
     step = CALL.step
     assert step.approval is not None

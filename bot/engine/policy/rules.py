@@ -5,7 +5,8 @@ admins and of the profile. If none matches, the file's default applies. Rules wi
 pattern gives a false sense of safety, and all members cannot get a remote card.
 
 `check_approver` runs on every decision, with a freshly looked up member. The data of a button is not trusted. The
-evidence is stored with the decision. `can_approve` is a preview for displays and grants nothing.
+evidence is stored with the decision. `can_approve` and `is_expected_approver` are previews for displays and grant
+nothing.
 """
 
 from __future__ import annotations
@@ -369,3 +370,15 @@ def can_approve(rules: RuleBook, member: Member, call: PendingApproval) -> bool:
         approvers, call.requirements, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors
     )
     return isinstance(result, ApproverEvidence)
+
+
+def is_expected_approver(rules: RuleBook, member: Member, call: PendingApproval) -> bool:
+    """Return True if the call waits for this member: they may approve it, and not only as one of all members. Lists
+    across conversations show these calls; others may come from conversations that the member cannot read.
+    """
+    if not can_approve(rules, member, call):
+        return False
+    own = {member.author.principal, *member.roles}
+    return member.author.principal == call.asked_by.principal or not any(
+        MEMBERS in entries and not entries & own for entries in call.requirements.approvers
+    )
