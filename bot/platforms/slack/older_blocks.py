@@ -1,8 +1,8 @@
 """Older blocks in place of those that a workspace refuses, with the same content.
 
 Not every workspace takes each kind of block: Slack introduces them plan by plan, and clients of governments later. A
-refused request is sent again with older kinds. Kinds that were refused are not sent to the workspace any more, until
-the next start.
+refused request is sent again with older kinds. Refused kinds are not sent to the workspace for an hour: Slack has the
+same code for a layout with a mistake, so one refusal is no proof of what the workspace takes.
 """
 
 from __future__ import annotations
@@ -29,20 +29,25 @@ REFUSALS = frozenset({"invalid_blocks", "invalid_blocks_format", "invalid_argume
 """Codes for a layout that Slack does not take; `invalid_arguments` is that of a view."""
 STEPS = (frozenset({"table", "context_actions"}), frozenset({"rich_text"}))
 """Kinds of blocks that are replaced, the newest first."""
+REFUSED_SECONDS = 3600.0
 T = TypeVar("T")
 
 
 class BlockSupport:
-    """Kinds of blocks that the workspace takes. `code_of` returns Slack's code of a rejection, empty for others."""
+    """Kinds of blocks that the workspace takes. `code_of` returns Slack's code of a rejection, empty for others.
+    `clock` is in seconds.
+    """
 
-    def __init__(self, code_of: Callable[[Exception], str]) -> None:
+    def __init__(self, code_of: Callable[[Exception], str], clock: Callable[[], float]) -> None:
         self._code_of = code_of
+        self._clock = clock
         self._refused: frozenset[str] = frozenset()
+        self._until = clock()
 
     @property
     def refused(self) -> frozenset[str]:
-        """Kinds that the workspace refused."""
-        return self._refused
+        """Kinds that the workspace refused within the last hour."""
+        return self._refused if self._clock() < self._until else frozenset()
 
     async def send(self, arguments: Mapping[str, Any], request: Callable[[Mapping[str, Any]], Awaitable[T]]) -> T:
         """Return the result of a request with these arguments; older blocks replace those that the workspace refuses.
@@ -50,7 +55,7 @@ class BlockSupport:
         """
         if not _kinds(arguments):
             return await request(arguments)
-        refused = self._refused
+        known = refused = self.refused
         while True:
             try:
                 result = await request(_with_older_blocks(arguments, refused))
@@ -60,9 +65,12 @@ class BlockSupport:
                     raise
                 refused |= more & _kinds(arguments)
             else:
-                if refused != self._refused:
-                    log.warning("Slack takes no blocks of these kinds here, using older ones: %s", ", ".join(refused))
-                    self._refused |= refused
+                if refused != known:
+                    log.warning(
+                        "Slack takes no blocks of these kinds here, using older ones for an hour: %s",
+                        ", ".join(sorted(refused)),
+                    )
+                    self._refused, self._until = self.refused | refused, self._clock() + REFUSED_SECONDS
                 return result
 
 

@@ -206,7 +206,7 @@ class RateLimiter:
     ) -> None:
         self._account = account
         self._observe = observe
-        self._clock = clock
+        self.clock = clock
         self._pause = pause
         self._sharing: SharedRateLimits | None = None
         self._gates: dict[str, RateWindow] = {}
@@ -214,7 +214,7 @@ class RateLimiter:
 
     def share(self, quotas: Quotas) -> None:
         """Share the limits with other processes from now on."""
-        self._sharing = SharedRateLimits(quotas, self._account, self._clock)
+        self._sharing = SharedRateLimits(quotas, self._account, self.clock)
 
     async def take(self, method: str, channel: str = "") -> None:
         """Wait for a permit of the method, and of the channel for a post. Raises DeliveryFailed if the wait would be
@@ -234,7 +234,7 @@ class RateLimiter:
         channel; everywhere if another channel is paused too, because then the workspace's limit is reached.
         """
         self._observe(PlatformLimited("slack", seconds))
-        now = self._clock()
+        now = self.clock()
         gate = self._gate(method)
         if method in _POSTS and channel:
             others = any(name != channel and window.closed(now) > 0 for name, window in self._channels.items())
@@ -245,7 +245,7 @@ class RateLimiter:
 
     def has_headroom(self, method: str) -> bool:
         """Return True if the limit has headroom for an optional call. The use by other processes is estimated."""
-        gate, now = self._gate(method), self._clock()
+        gate, now = self._gate(method), self.clock()
         return gate.has_headroom(now) and (not self._shares or gate.spare_for_all(now))
 
     def remaining(self, method: str) -> float:
@@ -262,7 +262,7 @@ class RateLimiter:
         would be too long.
         """
         answer = await self._sharing.take(gate.name, gate.quota, PATIENCE) if self._sharing is not None else None
-        now = self._clock()
+        now = self.clock()
         match answer:
             case QuotaGranted(wait, left):
                 gate.record_retry_after(left, now)
@@ -286,7 +286,7 @@ class RateLimiter:
 
     def _channel(self, channel: str) -> RateWindow:
         if len(self._channels) > REMEMBERED_CHANNELS:
-            now = self._clock()
+            now = self.clock()
             self._channels = {name: gate for name, gate in self._channels.items() if gate.opens(now) > now}
         quota = Quota(POSTS_AT_ONCE, POSTS_PERIOD / POSTS_AT_ONCE)
         return self._channels.setdefault(

@@ -165,7 +165,7 @@ class WebApi:
         self._token = token
         self.url = url if url.endswith("/") else f"{url}/"
         self.pacing = pacing or RateLimiter()
-        self.blocks = BlockSupport(_code_of)
+        self.blocks = BlockSupport(_code_of, self.pacing.clock)
         self._session: aiohttp.ClientSession | None = None
         self._identity: Identity | None = None
         self._asking = asyncio.Lock()

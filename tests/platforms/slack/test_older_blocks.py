@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -23,18 +24,35 @@ def kinds(place: ConnectedBot) -> list[str]:
     return [str(block["type"]) for block in place.slack.posted(place.channel)[-1].blocks]
 
 
+async def answer_with_a_table(place: ConnectedBot, turn_id: str) -> None:
+    view = a_view(a_reply(0, TABLE), status=TurnStatus.DONE)
+    await drawn(place, replace(view, turn=replace(view.turn, id=turn_id)))
+
+
 async def test_a_table_that_the_workspace_refuses_is_aligned_text_from_then_on() -> None:
     async with connected_bot(listening=False) as place:
         place.slack.world.unsupported_blocks |= {"table", "context_actions"}
         for number in range(2):
             place.slack.calls.clear()
-            await drawn(place, a_view(a_reply(0, TABLE), status=TurnStatus.DONE))
+            await answer_with_a_table(place, f"t{number}")
             refused = [call for call in place.slack.calls.of("chat.postMessage") if call.outcome == "invalid_blocks"]
             assert len(refused) == (1 if number == 0 else 0)
             message = place.slack.posted(place.channel)[-1]
             assert "weather  off" in json.dumps(message.blocks)
             assert "Good answer" in json.dumps(message.blocks)
             assert not {"table", "context_actions"} & set(kinds(place))
+
+
+async def test_a_refused_table_is_tried_again_after_an_hour_because_one_refusal_may_be_a_mistake() -> None:
+    async with connected_bot(listening=False) as place:
+        place.slack.world.unsupported_blocks |= {"table"}
+        await answer_with_a_table(place, "t1")
+        place.slack.world.unsupported_blocks.clear()
+        await answer_with_a_table(place, "t2")
+        assert "table" not in kinds(place)
+        place.slack.clock.advance(3601)
+        await answer_with_a_table(place, "t3")
+        assert "table" in kinds(place)
 
 
 async def test_a_card_keeps_its_buttons_where_the_workspace_takes_plain_sections_only() -> None:
@@ -60,9 +78,9 @@ async def test_the_reply_to_a_command_is_shown_with_older_blocks() -> None:
 async def test_a_layout_that_is_wrong_with_older_blocks_too_is_not_learned() -> None:
     async with connected_bot(listening=False) as place:
         place.slack.world.unsupported_blocks |= {"rich_text", "section"}
-        await drawn(place, a_view(a_reply(0, TABLE), status=TurnStatus.DONE))
+        await answer_with_a_table(place, "t1")
         place.slack.world.unsupported_blocks.clear()
-        await drawn(place, a_view(a_reply(0, TABLE), status=TurnStatus.DONE))
+        await answer_with_a_table(place, "t2")
         assert "table" in kinds(place)
 
 
