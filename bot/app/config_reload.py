@@ -157,7 +157,7 @@ class ConfigReloader:
             return unusable.sentence
         return ""
 
-    def ungranted(self, reference: SecretReference, config: ServerConfig) -> str:
+    def reference_rejection(self, reference: SecretReference, config: ServerConfig) -> str:
         """Return the reason why servers of admins may not use this reference; empty if the operator grants it."""
         cause, fix = self.files.secret_grants.objection(reference, config)
         return f"{cause} Fix: {fix}." if cause else ""

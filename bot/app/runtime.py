@@ -225,7 +225,7 @@ async def open_services(
         refused=refused.reasons,
     )
     approvers = Approvers(settings.admins, settings.approvers, operator)
-    rules = RuleBook(files.policies, approvers, toolbox.reviewed, read_hosts)
+    rules = RuleBook(files.policies, approvers, toolbox.is_pinned, read_hosts)
     reloader = ConfigReloader(
         stores.servers,
         stores.pins,
@@ -259,10 +259,10 @@ async def open_services(
         usage=stores.usage,
         usage_limits=limiter.statuses,
         file=str(settings.mcp_servers_file),
-        admits=targets.admits,
+        admits=targets.allows_slug,
         links=links,
         # The callback of a sign-in needs a public address.
-        sign_ins=OAuthSignIns(toolbox, tokens, partial(ClientIdentity.at, links.address)) if links else None,
+        sign_ins=OAuthSignIns(toolbox, tokens, partial(ClientIdentity.from_address, links.address)) if links else None,
         templates=targets.templates,
     )
     async with AsyncExitStack() as stack:

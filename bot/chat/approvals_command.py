@@ -96,7 +96,7 @@ class ApprovalsCommand:
     async def _approve(self, request: CommandContext) -> AsyncIterator[Reply]:
         call = await self._find(request)
         if call.step.tool is not None and call.step.tool.destructive:
-            confirmed = request.arguments.one("confirm")
+            confirmed = request.arguments.get("confirm")
             if not confirmed:
                 yield _confirmation(call)
                 return
@@ -107,7 +107,7 @@ class ApprovalsCommand:
     async def _deny(self, request: CommandContext) -> AsyncIterator[Reply]:
         call = await self._find(request)
         yield await self._decide(
-            request, call, DecisionType.DENY, "Denied.", " ".join(request.arguments.many("reason"))
+            request, call, DecisionType.DENY, "Denied.", " ".join(request.arguments.get_all("reason"))
         )
 
     async def _decide(
@@ -122,7 +122,7 @@ class ApprovalsCommand:
         that arguments that were edited after the list was read are not approved unseen. Raises CommandRejected if none
         or several of the user's calls have the id.
         """
-        written, _, revision = request.arguments.one("id").partition(".")
+        written, _, revision = request.arguments.get("id").partition(".")
         pending = await self._read(request.member, request.conversation.workspace_key, 0, MOST_SEARCHED)
         approvals = [(call.step, call.step.approval) for call in pending.calls if call.step.approval is not None]
         matching = [call for call in approvals if len(written) >= 4 and call[1].id.startswith(written)]

@@ -63,22 +63,22 @@ class Arguments:
     def __bool__(self) -> bool:
         return bool(self.values)
 
-    def given(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Return True if the argument was given, even if it is empty."""
         return name in self.values
 
-    def one(self, name: str, default: str = "") -> str:
+    def get(self, name: str, default: str = "") -> str:
         """Return the last given value."""
         return self.values[name][-1] if self.values.get(name) else default
 
-    def many(self, name: str) -> tuple[str, ...]:
+    def get_all(self, name: str) -> tuple[str, ...]:
         """Return all values, in order."""
         return self.values.get(name, ())
 
     @property
     def page(self) -> int:
         """Page number, from 1."""
-        text = self.one("page", "1")
+        text = self.get("page", "1")
         return max(int(text), 1) if text.isascii() and text.isdigit() and len(text) < 7 else 1
 
 

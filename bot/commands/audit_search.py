@@ -127,10 +127,10 @@ class AuditSearch:
         return VerbHandler(Verb("audit", about, parameters, aliases=("changes",)), self._audit)
 
     async def _audit(self, request: CommandContext) -> AsyncIterator[Reply]:
-        name, number = request.arguments.one("server"), request.arguments.page
+        name, number = request.arguments.get("server"), request.arguments.page
         server = await self._directory.find(name, request.conversation) if name else None
         query = await self._query(request, server)
-        download = request.arguments.given("download")
+        download = request.arguments.has("download")
         first, rows = (0, LONGEST_DOCUMENT) if download else (offset(number), ROWS)
         entries, count = await self._dependencies.archive.audit(query, rows, first)
         about = f" of {server_label(server.config)}" if server else ""
@@ -155,7 +155,7 @@ class AuditSearch:
         )
 
     async def _query(self, request: CommandContext, server: VisibleServer | None) -> AuditQuery:
-        argument = request.arguments.one
+        argument = request.arguments.get
         query = AuditQuery(
             subject=server.id if server else "",
             person=_principal(argument("person"), request.conversation),
@@ -180,7 +180,7 @@ def _command_words(request: CommandContext, server: VisibleServer | None) -> tup
     """Return the command line that repeats the search."""
     words = ["mcp", "audit", *((server.name,) if server else ())]
     for option in ("person", "since", "kind"):
-        if value := request.arguments.one(option):
+        if value := request.arguments.get(option):
             words += [f"--{option}", value]
     return tuple(words)
 

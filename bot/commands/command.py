@@ -186,7 +186,7 @@ class Command:
             raise CommandRejected(f"Only {required} can do this. You can use {everyone}.")
 
     async def _help(self, request: CommandContext) -> Answers:
-        wanted = request.arguments.many("verb")
+        wanted = request.arguments.get_all("verb")
         if wanted:
             verb = self._get_handler(wanted)[0].verb
             facts = [("usage", f"/{self.name} {verb.usage}")]

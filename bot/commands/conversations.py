@@ -172,7 +172,7 @@ class Conversations:
         )
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
-        everybody = request.arguments.given("all")
+        everybody = request.arguments.has("all")
         if everybody and not self._dependencies.rights.administers(request.member):
             raise CommandRejected(
                 f"Only {self._dependencies.rights.who} can see everybody's. You can use `/conversations list`."
@@ -233,7 +233,7 @@ class Conversations:
         views = await self._dependencies.recent_turns(key, EXPORTED_TURNS)
         if not views:
             raise CommandRejected(_NONE)
-        typed = request.arguments.one("confirm")
+        typed = request.arguments.get("confirm")
         word = key.thread.strip() or _id(key)
         if not typed:
             calls = sum(isinstance(step, ToolStep) for view in views for step in view.steps)
@@ -272,7 +272,7 @@ class Conversations:
 
     async def _find(self, request: CommandContext) -> ConversationKey:
         """Return the named conversation if the user may see it. Raises NotFoundRejection otherwise."""
-        key = _parse_key(request.arguments.one("conversation"), request.conversation)
+        key = _parse_key(request.arguments.get("conversation"), request.conversation)
         if key is None or key.workspace_key != request.conversation.workspace_key:
             raise CommandRejected(_NONE)
         took_part = await self._dependencies.archive.has_participant(key, request.author.principal)

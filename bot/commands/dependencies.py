@@ -68,7 +68,7 @@ class Administration(Protocol):
         the address of a remote server, or the command of a local one, which only the operator may define.
         """
 
-    def ungranted(self, reference: SecretReference, config: ServerConfig) -> str:
+    def reference_rejection(self, reference: SecretReference, config: ServerConfig) -> str:
         """Return why servers of admins may not use this reference, cause and fix; empty if the operator grants it."""
 
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
@@ -100,7 +100,7 @@ class Rights:
     vouches: Callable[[Member], bool]
     who: str = "an administrator"
 
-    def everywhere(self, member: Member) -> bool:
+    def administers_everywhere(self, member: Member) -> bool:
         """Return True if the member may change global records: the operator, and tokens of administrators of all
         workspaces. Local programs are for the operator alone.
         """
@@ -110,7 +110,7 @@ class Rights:
         """Return True for a token of one workspace. It changes nothing that applies in others too, such as the
         operator's file or the approval of a tool.
         """
-        return member.author.platform == HTTP and not self.everywhere(member)
+        return member.author.platform == HTTP and not self.administers_everywhere(member)
 
 
 class UserMessenger(Protocol):

@@ -97,22 +97,22 @@ class ManualCalls:
         )
 
     async def _resource(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server = await self._directory.find(request.arguments.one("server"), request.conversation)
-        pieces = await self._servers.read_resource(server.id, request.arguments.one("uri"))
+        server = await self._directory.find(request.arguments.get("server"), request.conversation)
+        pieces = await self._servers.read_resource(server.id, request.arguments.get("uri"))
         yield _pieces_reply(f"Read from {server_label(server.config)}", pieces)
 
     async def _prompt(self, request: CommandContext) -> AsyncIterator[Reply]:
         arguments = request.arguments
-        server = await self._directory.find_synced(arguments.one("server"), request.conversation)
+        server = await self._directory.find_synced(arguments.get("server"), request.conversation)
         pieces = await self._directory.render_prompt(
-            server, arguments.one("prompt"), _pairs(arguments.many("arguments"))
+            server, arguments.get("prompt"), _pairs(arguments.get_all("arguments"))
         )
         yield _pieces_reply(f"Written by {server_label(server.config)}", pieces)
 
     async def _run(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server = await self._directory.find_synced(request.arguments.one("server"), request.conversation)
-        tool = self._directory.find_tool(server, request.arguments.one("tool"))
-        arguments = _arguments(request.arguments.many("arguments"), tool)
+        server = await self._directory.find_synced(request.arguments.get("server"), request.conversation)
+        tool = self._directory.find_tool(server, request.arguments.get("tool"))
+        arguments = _arguments(request.arguments.get_all("arguments"), tool)
         message = manual_call(tool, arguments, request.conversation, request.author)
         yield Reply(f"Running {code(tool.name, 'a tool')}…", message=message, private=False)
 
@@ -252,7 +252,7 @@ class Grants:
         )
 
     async def _revoke(self, request: CommandContext) -> AsyncIterator[Reply]:
-        wanted = request.arguments.one("grant").lower()
+        wanted = request.arguments.get("grant").lower()
         grant = next((candidate for candidate in await self._visible_grants(request) if candidate.id == wanted), None)
         if grant is None or not await self._dependencies.grants.revoke(grant.id, request.author):
             raise CommandRejected("There is no such grant that still holds. `/mcp grants list` lists them.")
@@ -309,7 +309,7 @@ class CallLog:
         return VerbHandler(log, self._log)
 
     async def _log(self, request: CommandContext) -> AsyncIterator[Reply]:
-        name, number = request.arguments.one("server"), request.arguments.page
+        name, number = request.arguments.get("server"), request.arguments.page
         slug = (await self._directory.find(name, request.conversation)).name if name else ""
         calls, count = await self._dependencies.archive.calls(
             slug, request.conversation.workspace_key, ROWS, offset(number)
@@ -371,7 +371,7 @@ class ServerStatistics:
         return VerbHandler(stats, self._stats), VerbHandler(health, self._health)
 
     async def _stats(self, request: CommandContext) -> AsyncIterator[Reply]:
-        name = request.arguments.one("server")
+        name = request.arguments.get("server")
         server = await self._directory.find(name, request.conversation) if name else None
         servers = [server] if server else await self._directory.all(request.conversation)
         counts = _counter_facts(self._dependencies.process_counters({server.name for server in servers}), servers)
@@ -413,7 +413,7 @@ class ServerStatistics:
         )
 
     def _since(self, request: CommandContext) -> float:
-        text, now = request.arguments.one("since"), self._dependencies.clock()
+        text, now = request.arguments.get("since"), self._dependencies.clock()
         if not text:
             return now - DAY
         try:

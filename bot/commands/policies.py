@@ -69,19 +69,19 @@ def given_rule(base: Rule, arguments: Arguments, conversation: ConversationKey) 
     invalid options.
     """
     table: dict[str, Any] = {**rule_to_table(base)}
-    if arguments.given("except"):
-        table["except"] = list(arguments.many("except"))
-    if arguments.given("argument"):
-        table["arguments"] = _pairs(arguments.many("argument"), "argument")
-    if arguments.given("annotation"):
+    if arguments.has("except"):
+        table["except"] = list(arguments.get_all("except"))
+    if arguments.has("argument"):
+        table["arguments"] = _pairs(arguments.get_all("argument"), "argument")
+    if arguments.has("annotation"):
         table["annotations"] = {
             name.replace("-", "_"): _SWITCH.get(value.lower(), value)
-            for name, value in _pairs(arguments.many("annotation"), "annotation").items()
+            for name, value in _pairs(arguments.get_all("annotation"), "annotation").items()
         }
-    if arguments.given("in"):
-        table["in"] = [_channel_key(channel, conversation) for channel in arguments.many("in")]
-    if arguments.given("asker"):
-        table["asker"] = list(arguments.many("asker"))
+    if arguments.has("in"):
+        table["in"] = [_channel_key(channel, conversation) for channel in arguments.get_all("in")]
+    if arguments.has("asker"):
+        table["asker"] = list(arguments.get_all("asker"))
     try:
         return replace(parse_rule({**table, **_given_terms(arguments, conversation)}), workspace=base.workspace)
     except RuleError as error:
@@ -121,20 +121,20 @@ _OPTIONS = {
 
 def _given_terms(arguments: Arguments, conversation: ConversationKey) -> Mapping[str, Any]:
     terms: dict[str, Any] = {}
-    if arguments.given("approver"):
-        terms["approvers"] = list(arguments.many("approver"))
+    if arguments.has("approver"):
+        terms["approvers"] = list(arguments.get_all("approver"))
     for option, key in (("four-eyes", "four_eyes"), ("remind", "remind")):
-        if arguments.given(option):
+        if arguments.has(option):
             terms[key] = True
-    if arguments.given("quorum"):
-        text = arguments.one("quorum")
+    if arguments.has("quorum"):
+        text = arguments.get("quorum")
         terms["quorum"] = int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0
-    if arguments.given("expires"):
-        terms["expires"] = arguments.one("expires")
-    if arguments.given("on-timeout"):
-        terms["on_timeout"] = arguments.one("on-timeout")
-    if arguments.given("deliver"):
-        places = arguments.many("deliver")
+    if arguments.has("expires"):
+        terms["expires"] = arguments.get("expires")
+    if arguments.has("on-timeout"):
+        terms["on_timeout"] = arguments.get("on-timeout")
+    if arguments.has("deliver"):
+        places = arguments.get_all("deliver")
         terms["deliver"] = [
             place if place in (THREAD, APPROVERS) else _channel_key(place, conversation) for place in places
         ]
@@ -264,7 +264,7 @@ class PolicyService:
         return cleared
 
     def _may_change(self, rule: Rule, member: Member) -> bool:
-        return rule.workspace != EVERYWHERE or self._dependencies.rights.everywhere(member)
+        return rule.workspace != EVERYWHERE or self._dependencies.rights.administers_everywhere(member)
 
 
 def is_bare(rule: Rule) -> bool:
@@ -319,7 +319,7 @@ class ServerPolicies:
     # Listing
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
-        name = request.arguments.one("server")
+        name = request.arguments.get("server")
         if name:
             servers = [await self._directory.find(name, request.conversation)]
         else:
@@ -397,12 +397,14 @@ class ServerPolicies:
 
     async def _set(self, request: CommandContext) -> AsyncIterator[Reply]:
         arguments = request.arguments
-        server = await self._service.server(arguments.one("server"), request.conversation)
-        policy = parse_policy(arguments.one("policy")) or ApprovalPolicy.ASK_USER
-        tool = await self._service.tool(server, arguments.one("tool"))
-        profile = await self._service.profile(arguments.one("profile"), request.conversation)
+        server = await self._service.server(arguments.get("server"), request.conversation)
+        policy = parse_policy(arguments.get("policy")) or ApprovalPolicy.ASK_USER
+        tool = await self._service.tool(server, arguments.get("tool"))
+        profile = await self._service.profile(arguments.get("profile"), request.conversation)
         workspace = (
-            EVERYWHERE if self._dependencies.rights.everywhere(request.member) else request.conversation.workspace_key
+            EVERYWHERE
+            if self._dependencies.rights.administers_everywhere(request.member)
+            else request.conversation.workspace_key
         )
         base = Rule(policy, server_id=server.id if server else "", tool=tool, profile=profile, workspace=workspace)
         saved = await self._service.set(given_rule(base, arguments, request.conversation), request.author)
@@ -418,12 +420,12 @@ class ServerPolicies:
         )
 
     async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:
-        wanted = request.arguments.one("server")
+        wanted = request.arguments.get("server")
         rules = await self._service.rules(request.conversation)
         rule = next((candidate for candidate in rules if candidate.id == wanted), None)
         if rule is None:
             server = await self._service.server(wanted, request.conversation)
-            tool, rule = self._service.about(rules, server, request.arguments.one("tool"), request.member)
+            tool, rule = self._service.about(rules, server, request.arguments.get("tool"), request.member)
             about = _about(server, tool)
         else:
             server = next(

@@ -14,7 +14,7 @@ from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import POLICY_WORDS
-from bot.commands.tool_review import withheld
+from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -72,10 +72,10 @@ class PolicyExplain:
         return VerbHandler(EXPLAIN, self._explain, free=True)
 
     async def _explain(self, request: CommandContext) -> AsyncIterator[Reply]:
-        if request.arguments.given("tool"):
+        if request.arguments.has("tool"):
             yield await self._hypothetical(request)
             return
-        wanted = request.arguments.one("server")
+        wanted = request.arguments.get("server")
         results = await self._dependencies.policies.stored_results(wanted, f"{request.conversation.workspace_key}:")
         if not results:
             raise CommandRejected(
@@ -92,10 +92,10 @@ class PolicyExplain:
 
     async def _hypothetical(self, request: CommandContext) -> Reply:
         arguments = request.arguments
-        server = await self._directory.find_synced(arguments.one("server"), request.conversation)
-        tool = self._directory.find_tool(server, arguments.one("tool"))
-        conversation = self._place(arguments.one("in"), request)
-        call_arguments = _arguments(arguments.one("arguments", "{}"))
+        server = await self._directory.find_synced(arguments.get("server"), request.conversation)
+        tool = self._directory.find_tool(server, arguments.get("tool"))
+        conversation = self._place(arguments.get("in"), request)
+        call_arguments = _arguments(arguments.get("arguments", "{}"))
         judged = self._dependencies.administration.judge(tool, call_arguments, _asker(request), conversation)
         facts = [
             ("call", f"{server.name}.{tool.original_name}"),
@@ -135,7 +135,8 @@ class PolicyExplain:
     def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
         """Return the note that an unreviewed tool is not offered, regardless of rules."""
         if all(
-            withheld_tool.name != tool.name for withheld_tool in withheld(self._dependencies.servers, tool.server_id)
+            withheld_tool.name != tool.name
+            for withheld_tool in withheld_tools(self._dependencies.servers, tool.server_id)
         ):
             return []
         return [("review", f"the tool is not offered before a review: /mcp review {tool.server}")]
@@ -202,9 +203,9 @@ def _arguments(text: str) -> Mapping[str, Any]:
 def _asker(request: CommandContext) -> Member:
     """Return the asking member: the current user, or one with the given roles."""
     arguments = request.arguments
-    principal = arguments.one("as")
+    principal = arguments.get("as")
     if not principal:
         return request.member
     platform, colon, identifier = principal.rpartition(":")
     author = Author(platform if colon else request.author.platform, identifier, identifier)
-    return Member(author, frozenset(arguments.many("role")), guest=arguments.given("guest"))
+    return Member(author, frozenset(arguments.get_all("role")), guest=arguments.has("guest"))

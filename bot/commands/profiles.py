@@ -155,7 +155,7 @@ class ProfileService:
 
     def may_change(self, profile: Profile, member: Member) -> None:
         """Check that the member may change the profile. Raises ForbiddenRejection."""
-        if profile.workspace == EVERYWHERE and not self._dependencies.rights.everywhere(member):
+        if profile.workspace == EVERYWHERE and not self._dependencies.rights.administers_everywhere(member):
             raise ForbiddenRejection("This profile belongs to every workspace. Only the operator can change it.")
 
     async def save(self, profile: Profile, by: Author) -> Profile | Outdated:
@@ -439,7 +439,7 @@ class Profiles:
         )
 
     async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
-        profile = await self._service.find(request.arguments.one("profile"), request.conversation)
+        profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         servers = await self._directory.all(request.conversation)
         bindings = await self._bindings(request.conversation)
         values = profile_values(profile, servers)
@@ -472,7 +472,7 @@ class Profiles:
 
     async def _set(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         arguments = request.arguments
-        name = arguments.one("profile").strip()
+        name = arguments.get("profile").strip()
         present = await self._service.find_or_none(name, request.conversation) if name else None
         profile = present or self._blank(name, request.member, request.conversation)
         self._service.may_change(profile, request.member)
@@ -534,15 +534,15 @@ class Profiles:
 
     def _blank(self, name: str, member: Member, conversation: ConversationKey) -> Profile:
         return self._service.blank(
-            name, EVERYWHERE if self._dependencies.rights.everywhere(member) else conversation.workspace_key
+            name, EVERYWHERE if self._dependencies.rights.administers_everywhere(member) else conversation.workspace_key
         )
 
     # Deleting and binding
 
     async def _delete(self, request: CommandContext) -> AsyncIterator[Reply]:
-        profile = await self._service.find(request.arguments.one("profile"), request.conversation)
+        profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         self._service.may_change(profile, request.member)
-        typed = request.arguments.one("confirm")
+        typed = request.arguments.get("confirm")
         if not typed:
             places = (await self._bindings(request.conversation)).get(profile.id, ())
             yield Reply(
@@ -562,12 +562,12 @@ class Profiles:
         yield Reply("The profile is deleted.", details=(("name", profile.name),))
 
     async def _bind(self, request: CommandContext) -> AsyncIterator[Reply]:
-        profile = await self._service.find(request.arguments.one("profile"), request.conversation)
+        profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         place, scope_text = self._scope(request)
         before = {binding.place: binding.profile for binding in await self._dependencies.profiles.bindings()}.get(place)
         await self._dependencies.profiles.bind(place, profile.id, request.author)
         await self._dependencies.administration.refresh()
-        scope = request.arguments.one("scope", SCOPES[0])
+        scope = request.arguments.get("scope", SCOPES[0])
         names = {other.id: other.name for other in await self._service.all(request.conversation)}
         undo = ("profile", "bind", names[before], scope) if before in names else ("profile", "unbind", scope)
         yield Reply(
@@ -584,14 +584,14 @@ class Profiles:
             return
         await self._dependencies.administration.refresh()
         names = {profile.id: profile.name for profile in await self._service.all(request.conversation)}
-        scope = request.arguments.one("scope", SCOPES[0])
+        scope = request.arguments.get("scope", SCOPES[0])
         undo = (ReplyAction("Undo", ("profile", "bind", names[before], scope)),) if before in names else ()
         yield Reply(f"No profile holds in {scope_text} any more.", actions=undo)
 
     def _scope(self, request: CommandContext) -> tuple[str, str]:
         channel, workspace = binding_scopes(request.conversation)
-        match request.arguments.one("scope", SCOPES[0]):
-            case "everywhere" if not self._dependencies.rights.everywhere(request.member):
+        match request.arguments.get("scope", SCOPES[0]):
+            case "everywhere" if not self._dependencies.rights.administers_everywhere(request.member):
                 raise CommandRejected("Only the operator can say what holds in every workspace.")
             case "everywhere":
                 return EVERYWHERE, "every workspace"
@@ -624,13 +624,13 @@ def profile_command(
 
 
 def _given_fields(arguments: Arguments) -> dict[str, str]:
-    fields = {name: arguments.one(name) for name in ("persona", "model") if arguments.given(name)}
+    fields = {name: arguments.get(name) for name in ("persona", "model") if arguments.has(name)}
     lists = {"server": "servers", "tool": "tools", "policy": "policies", "approver": "approvers", "prompt": "prompts"}
     for option, field in lists.items():
-        if arguments.given(option):
-            fields[field] = "\n".join(arguments.many(option))
-    if arguments.given("rename"):
-        fields["name"] = arguments.one("rename")
+        if arguments.has(option):
+            fields[field] = "\n".join(arguments.get_all(option))
+    if arguments.has("rename"):
+        fields["name"] = arguments.get("rename")
     return fields
 
 

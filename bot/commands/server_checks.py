@@ -23,7 +23,7 @@ from bot.commands.server_listing import endpoint_facts
 from bot.commands.server_templates import SLOT, fill_template, launch_of, place_of_template
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import format_duration, pluralize, server_label, shorten
-from bot.commands.tool_review import withheld
+from bot.commands.tool_review import withheld_tools
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table, Verb
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.health import Check, CheckStatus
@@ -69,7 +69,7 @@ class ServerChecks:
         return VerbHandler(verify, self._verify), VerbHandler(doctor, self._doctor)
 
     async def _verify(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server = await self._directory.find(request.arguments.one("server"), request.conversation)
+        server = await self._directory.find(request.arguments.get("server"), request.conversation)
         if server.status is ServerStatus.DISABLED:
             yield Reply(
                 f"{server_label(server.config)} is disabled. Enable it first.",
@@ -81,7 +81,7 @@ class ServerChecks:
             yield reply
 
     async def _doctor(self, request: CommandContext) -> AsyncIterator[Reply]:
-        name = request.arguments.one("server")
+        name = request.arguments.get("server")
         if name:
             chosen = [await self._directory.find(name, request.conversation)]
         else:
@@ -147,7 +147,7 @@ async def verify_server(
     state = await servers.connect(config.id)
     tools = capabilities(servers, config.id).tools
     connected = state.status is ServerStatus.CONNECTED
-    waiting = withheld(servers, config.id)
+    waiting = withheld_tools(servers, config.id)
     yield Reply(
         f"{server_label(config)} is {done}. {_check_marks(checks)} {'✓' if connected else '✗'} {count_tools(tools)}",
         details=(
@@ -267,13 +267,13 @@ class ServerValidator:
         self._directory = directory
         self._sign_in_steps = SignInSteps(dependencies, directory)
 
-    def operates(self, member: Member) -> bool:
+    def is_operator(self, member: Member) -> bool:
         """Return True if the member is the operator."""
         return self._dependencies.rights.operates(member)
 
     def may_define(self, config: ServerConfig, member: Member) -> None:
         """Check that the member may change such a definition. Raises ForbiddenRejection."""
-        if _is_typed_program(config.transport) and not self.operates(member):
+        if _is_typed_program(config.transport) and not self.is_operator(member):
             raise ForbiddenRejection(f"{_OPERATORS} This server is one.")
 
     def is_name_allowed(self, slug: str) -> bool:
@@ -322,7 +322,7 @@ class ServerValidator:
         """
         config = draft.record.config
         local = isinstance(config.transport, StdioTransport)
-        if _is_typed_program(config.transport) and not self.operates(member):
+        if _is_typed_program(config.transport) and not self.is_operator(member):
             or_template = " or a launch template" if self._dependencies.templates() else ""
             draft.errors["transport"] = f"{_OPERATORS} Choose streamable_http{or_template}."
         place = place_of_template(draft.record, self._dependencies.templates()) or ("command" if local else "url")
@@ -356,7 +356,7 @@ class ServerValidator:
             stays = before is not None and binding_of(before, slot) == binding_of(after, slot)
             if stays and known is not None and known.same_place(reference):
                 secrets[slot] = known
-            elif objection := self._dependencies.administration.ungranted(reference, after.config):
+            elif objection := self._dependencies.administration.reference_rejection(reference, after.config):
                 draft.errors.setdefault(self._field_of(slot, after), objection)
         draft.record = replace(after, secrets=secrets)
 
@@ -374,7 +374,7 @@ class ServerValidator:
     def _check_flows(self, before: ServerRecord, draft: ParsedDefinition, member: Member) -> None:
         """Add an error if calls would need approval less often: only the operator may decide that."""
         flows, current = draft.record.config.flows, before.config.flows
-        if self.operates(member) or not flows.loosens(current):
+        if self.is_operator(member) or not flows.loosens(current):
             return
         changed = (
             name

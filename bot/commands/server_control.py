@@ -17,7 +17,7 @@ from bot.commands.server_definition import ParsedDefinition, differences
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import format_ago, pluralize, server_label
-from bot.commands.tool_review import withheld
+from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Verb
@@ -203,7 +203,7 @@ class ServerControl:
         )
 
     async def _enable(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server, record = await self._directory.get_editable(request.arguments.one("server"), request)
+        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
         if record.enablement is ServerEnablement.ON:
             yield Reply(f"{server_label(server.config)} is on already.")
             return
@@ -213,7 +213,7 @@ class ServerControl:
         )
 
     async def _disable(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server, record = await self._directory.get_editable(request.arguments.one("server"), request)
+        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
         if record.enablement is ServerEnablement.DISABLED:
             yield Reply(f"{server_label(server.config)} is off already.")
             return
@@ -228,7 +228,7 @@ class ServerControl:
         )
 
     async def _connect(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server = await self._directory.find(request.arguments.one("server"), request.conversation)
+        server = await self._directory.find(request.arguments.get("server"), request.conversation)
         if not await self._service.let_connect(server, request.member):
             yield Reply(
                 f"{server_label(server.config)} is disabled. Enable it first.",
@@ -247,7 +247,7 @@ class ServerControl:
         yield await self._sign_in_steps.link(server, request.member, request.conversation, text)
 
     async def _disconnect(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server, record = await self._directory.get_editable(request.arguments.one("server"), request)
+        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
         if record.enablement is ServerEnablement.DISCONNECTED:
             yield Reply(f"{server_label(server.config)} is disconnected already.")
             return
@@ -260,14 +260,14 @@ class ServerControl:
         )
 
     async def _sync(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server = await self._directory.find(request.arguments.one("server"), request.conversation)
+        server = await self._directory.find(request.arguments.get("server"), request.conversation)
         if server.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED):
             yield Reply(f"{server_label(server.config)} is {server.status.value}: it is not connected.", failed=True)
             return
         yield Reply(f"Asking {server_label(server.config)}…")
         result = await self._service.fetch(server)
         capabilities = result.capabilities
-        waiting = withheld(self._dependencies.servers, server.id)
+        waiting = withheld_tools(self._dependencies.servers, server.id)
         news = (("new", result.new), ("changed", result.changed), ("gone", result.gone))
         other_counts = [
             pluralize(len(capabilities.resources) + len(capabilities.templates), "resource"),
@@ -283,8 +283,8 @@ class ServerControl:
         )
 
     async def _remove(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server, record = await self._directory.get_editable(request.arguments.one("server"), request)
-        typed, version = request.arguments.one("confirm"), request.arguments.one("version")
+        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
+        typed, version = request.arguments.get("confirm"), request.arguments.get("version")
         if not typed or (version and version != str(record.version)):
             yield await self._consequences(server, record, overtaken=bool(typed))
             return
@@ -324,7 +324,7 @@ class ServerControl:
 
     async def _reload(self, request: CommandContext) -> AsyncIterator[Reply]:
         file = self._dependencies.file
-        if request.arguments.given("apply"):
+        if request.arguments.has("apply"):
             difference = await self._service.reload(request.member)
             yield _difference_reply(f"The bot runs by `{file}` as it is now.", difference, ())
             return

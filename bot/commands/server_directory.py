@@ -134,7 +134,7 @@ class ServerDirectory:
                 f"{server_label(server.config)} is managed in the operator's file `{self._dependencies.file}` and is "
                 "read-only here. Change it there, then use `/mcp reload`."
             )
-        if server.config.workspace == EVERYWHERE and not self._dependencies.rights.everywhere(member):
+        if server.config.workspace == EVERYWHERE and not self._dependencies.rights.administers_everywhere(member):
             raise ForbiddenRejection(
                 f"{server_label(server.config)} belongs to every workspace. Only the operator can change it: "
                 "`countersign servers` on the machine that runs the bot."

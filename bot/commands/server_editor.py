@@ -143,19 +143,19 @@ def option_fields(arguments: Arguments) -> dict[str, str]:
     plain = [
         parameter.name for parameter in (*_DEFINING, *_TUNING) if not parameter.repeated and parameter.name != "command"
     ]
-    fields = {name.replace("-", "_"): arguments.one(name) for name in (*plain, "trusted") if arguments.given(name)}
+    fields = {name.replace("-", "_"): arguments.get(name) for name in (*plain, "trusted") if arguments.has(name)}
     for option, field in _LINES.items():
-        if arguments.given(option):
-            fields[field] = "\n".join(arguments.many(option))
-    if arguments.given("command"):
+        if arguments.has(option):
+            fields[field] = "\n".join(arguments.get_all(option))
+    if arguments.has("command"):
         fields["command"] = ""
-    return {**fields, **parse_assignments(arguments.many("slots"))}
+    return {**fields, **parse_assignments(arguments.get_all("slots"))}
 
 
 def option_argv(arguments: Arguments) -> tuple[str, ...]:
     """Return the program and its arguments as separate words."""
-    command = arguments.one("command")
-    return (command, *arguments.many("arg")) if command else ()
+    command = arguments.get("command")
+    return (command, *arguments.get_all("arg")) if command else ()
 
 
 def split_target(fields: Mapping[str, str]) -> dict[str, str]:
@@ -244,25 +244,25 @@ class ServerEdit:
 
     async def _edit(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         arguments = request.arguments
-        _, record = await self._directory.get_editable(arguments.one("server"), request)
+        _, record = await self._directory.get_editable(arguments.get("server"), request)
         self._validator.may_define(record.config, request.member)
         if set(arguments.values) <= {"server"}:
             yield self._form(record, values_of(record), {}, 1)
             return
         fields = option_fields(arguments)
-        if arguments.given("rename"):
-            fields["name"] = arguments.one("rename")
+        if arguments.has("rename"):
+            fields["name"] = arguments.get("rename")
         server_request = ServerRequest(fields, request.member, request.conversation, argv=option_argv(arguments))
         draft = await self._validator.draft_change(record, server_request)
         draft = draft if request.hidden_input else self._links.without_missing(draft)
         if (
             self._changes_program(record, draft.record)
             and not draft.errors
-            and not self._validator.operates(request.member)
+            and not self._validator.is_operator(request.member)
         ):
             yield self._consent(record, {**values_of(record), **fields}, draft.record)
             return
-        async for reply in self._save(record, draft, request, verify=not arguments.given("no-verify")):
+        async for reply in self._save(record, draft, request, verify=not arguments.has("no-verify")):
             yield reply
 
     async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
@@ -403,35 +403,35 @@ class ServerAdd:
         if not arguments:
             yield self._form({}, {}, 1, self._secret_mode(request))
             return
-        name = arguments.one("name")
+        name = arguments.get("name")
         fields = option_fields(arguments)
         if name and not is_slug(name):
             fields.setdefault("title", name)
-        everywhere = self._rights.everywhere(member) and not arguments.given("here")
+        everywhere = self._rights.administers_everywhere(member) and not arguments.has("here")
         server_request = ServerRequest(fields, member, request.conversation, name, everywhere, option_argv(arguments))
         draft = await self._validator.draft_new(server_request)
         draft = draft if request.hidden_input else self._ready(draft)
         if (
             "secret" in draft.errors
             and draft.errors.keys() <= {"secret", "username"}
-            and not arguments.given("secret")
+            and not arguments.has("secret")
             and request.hidden_input
         ):
             # All missing values can be typed here without echo.
             yield self._form(
-                _form_values(server_request, arguments.one("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT
+                _form_values(server_request, arguments.get("policy")), {}, _SIGNING_IN, SecretFieldMode.PROMPT
             )
             return
-        if launch_of(draft.record) and not draft.errors and not self._validator.operates(member):
+        if launch_of(draft.record) and not draft.errors and not self._validator.is_operator(member):
             yield self._consent(
-                _form_values(server_request, arguments.one("policy")), draft.record, self._secret_mode(request)
+                _form_values(server_request, arguments.get("policy")), draft.record, self._secret_mode(request)
             )
             return
-        outcome = await self._service.add(draft, parse_policy(arguments.one("policy")), request.author)
+        outcome = await self._service.add(draft, parse_policy(arguments.get("policy")), request.author)
         if isinstance(outcome, InvalidServer):
             yield errors_reply(_NOTHING, outcome.errors, "add")
             return
-        async for reply in self._saved_replies(outcome.record, request, verify=not arguments.given("no-verify")):
+        async for reply in self._saved_replies(outcome.record, request, verify=not arguments.has("no-verify")):
             yield reply
 
     async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
@@ -446,7 +446,7 @@ class ServerAdd:
             context.member,
             context.conversation,
             title,
-            self._rights.everywhere(context.member),
+            self._rights.administers_everywhere(context.member),
             hidden=hidden,
             values=values,
         )

@@ -13,7 +13,7 @@ from bot.commands.server_definition import command_line, plain_headers_of
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps, oauth_text
 from bot.commands.text_format import POLICY_WORDS, format_ago, page_of, page_rows, server_label, shorten
-from bot.commands.tool_review import withheld
+from bot.commands.tool_review import withheld_tools
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import (
@@ -169,7 +169,7 @@ class ServerListing:
             yield await answer(request, await self._requested_servers(request))
 
     async def _requested_servers(self, request: CommandContext) -> list[VisibleServer]:
-        name = request.arguments.one("server")
+        name = request.arguments.get("server")
         if name:
             return [await self._directory.find(name, request.conversation)]
         return await self._directory.all(request.conversation)
@@ -233,7 +233,7 @@ class ServerListing:
 
     def _review_note(self, server: VisibleServer) -> str:
         """Return the number of withheld tools."""
-        count = len(withheld(self._dependencies.servers, server.id))
+        count = len(withheld_tools(self._dependencies.servers, server.id))
         return f"{count} {'waits' if count == 1 else 'wait'} for review: /mcp review {server.name}" if count else ""
 
     def _policies(self, tools: Sequence[Tool], conversation: ConversationKey) -> str:
@@ -302,7 +302,7 @@ class ServerListing:
         tools = [(server, tool) for server in servers for tool in self._directory.capabilities(server).tools]
         if not tools:
             return Reply("No tools are offered now. `/mcp list` says why.")
-        waiting = {tool.name for server in servers for tool in withheld(self._dependencies.servers, server.id)}
+        waiting = {tool.name for server in servers for tool in withheld_tools(self._dependencies.servers, server.id)}
         rows = tuple(
             (tool.name, risk(tool), self._tool_state(server, tool, waiting, request), _summary(tool))
             for server, tool in page_rows(tools, request.arguments.page)
@@ -437,7 +437,7 @@ def _steps(server: VisibleServer) -> tuple[ReplyAction, ...]:
 
 
 def _command_words(verb: str, request: CommandContext, servers: list[VisibleServer]) -> tuple[str, ...]:
-    return ("mcp", verb, servers[0].name) if request.arguments.one("server") else ("mcp", verb)
+    return ("mcp", verb, servers[0].name) if request.arguments.get("server") else ("mcp", verb)
 
 
 def _summary(tool: Tool) -> str:

@@ -165,8 +165,8 @@ class ServerSecrets:
             return
         _, record = await self._editable(request)
         await self._validator.check_allowed(record.config)
-        slot = _slot(record, request.arguments.one("slot"))
-        text = request.arguments.one("reference")
+        slot = _slot(record, request.arguments.get("slot"))
+        text = request.arguments.get("reference")
         if text:
             async for reply in self._save_reference(record, slot, _reference(text), request.member):
                 yield reply
@@ -209,7 +209,7 @@ class ServerSecrets:
                 yield reply
             return
         server, record = await self._editable(request)
-        slot = _slot(record, request.arguments.one("slot"))
+        slot = _slot(record, request.arguments.get("slot"))
         if slot not in record.secrets:
             yield Reply(f"{server_label(server.config)} has no such secret. Nothing was changed.", failed=True)
             return
@@ -229,8 +229,8 @@ class ServerSecrets:
             return
         server, record = await self._editable(request)
         await self._validator.check_allowed(record.config)
-        slot = _slot(record, request.arguments.one("slot") or AUTH_SECRET)
-        reference, text = record.secrets.get(slot), request.arguments.one("reference")
+        slot = _slot(record, request.arguments.get("slot") or AUTH_SECRET)
+        reference, text = record.secrets.get(slot), request.arguments.get("reference")
         if reference is None:
             raise CommandRejected(f"{server_label(server.config)} has no such secret yet: `/mcp secret set` sets it.")
         if text:
@@ -258,7 +258,7 @@ class ServerSecrets:
 
     async def _editable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
         """Return a server, if the user may set its secrets: environment variables can change a program's behavior."""
-        server, record = await self._directory.get_editable(request.arguments.one("server"), request)
+        server, record = await self._directory.get_editable(request.arguments.get("server"), request)
         self._validator.may_define(record.config, request.member)
         return server, record
 
@@ -342,7 +342,7 @@ def _label(record: ServerRecord, slot: str, *, named_server: bool) -> str:
 
 def _is_sign_in(request: CommandContext) -> bool:
     """Return True if the command is about the sign-in, which is not a named secret."""
-    return request.arguments.one("slot").lower().replace("_", "-") == SIGN_IN
+    return request.arguments.get("slot").lower().replace("_", "-") == SIGN_IN
 
 
 def _slot(record: ServerRecord, text: str) -> str:
@@ -470,7 +470,7 @@ class SecretEntry:
         match = await self._find(token)
         return None if match is None else _prompt(*match)
 
-    async def enter(self, token: str, version: str, value: str) -> Outcome:
+    async def save_secret(self, token: str, version: str, value: str) -> Outcome:
         """Save a secret. `version` is the server's version in the form. Raises DatabaseError."""
         match = await self._find(token)
         if match is None:
@@ -490,7 +490,7 @@ class SecretEntry:
             return LinkExpired()
         return await self._save(prompt, record, values, member.author)
 
-    async def tell(self, prompt: SecretPrompt) -> None:
+    async def notify_user(self, prompt: SecretPrompt) -> None:
         """Send a message to the user of the link, if possible."""
         link = prompt.link
         text = f"The secret {link.slot} of {prompt.server} is set. /mcp verify {prompt.server} says whether it works."

@@ -84,7 +84,7 @@ class SignInSteps:
         """
         if server.record is not None:
             self._directory.record_of(server, member)
-        elif not self._dependencies.rights.everywhere(member):
+        elif not self._dependencies.rights.administers_everywhere(member):
             raise ForbiddenRejection(
                 f"{server_label(server.config)} is managed in the operator's file. Only the operator can sign in to "
                 f"it: `countersign servers connect {server.name}` on the machine that runs the bot."
@@ -177,7 +177,7 @@ class SignInSteps:
             return False  # this process has not loaded it yet
 
     async def _find(self, request: CommandContext) -> VisibleServer:
-        server = await self._directory.find(request.arguments.one("server"), request.conversation)
+        server = await self._directory.find(request.arguments.get("server"), request.conversation)
         self.check_access(server, request.member)
         return server
 

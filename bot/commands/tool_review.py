@@ -70,7 +70,7 @@ class ToolReview:
     def __init__(self, dependencies: CommandDependencies) -> None:
         self._dependencies = dependencies
 
-    async def unreviewed(self, server_id: str) -> tuple[UnreviewedTool, ...]:
+    async def unreviewed_tools(self, server_id: str) -> tuple[UnreviewedTool, ...]:
         """Return the tools of a server without a pin on their definition."""
         pins = {pin.tool: pin for pin in await self._dependencies.pins.pins_of(server_id)}
         pinned = {tool: pin.definition for tool, pin in pins.items()}
@@ -93,7 +93,7 @@ class ToolReview:
                 f"{server_label(server.config)} belongs to every workspace. Approving its tools takes a token for all "
                 "of them."
             )
-        waiting = await self.unreviewed(server.id)
+        waiting = await self.unreviewed_tools(server.id)
         chosen = tuple(unreviewed for unreviewed in waiting if tool in ("", unreviewed.tool.original_name))
         current_digest = (
             combined_digest(unreviewed.tool for unreviewed in chosen)
@@ -115,7 +115,7 @@ def unpinned_tools(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
         return ()
 
 
-def withheld(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
+def withheld_tools(servers: ServerAdmin, server_id: str) -> Sequence[Tool]:
     """Return the tools that are not offered because they have no pin."""
     return unpinned_tools(servers, server_id) if servers.review is ReviewPolicy.CHANGED else ()
 
@@ -173,7 +173,7 @@ class ServerReview:
         return VerbHandler(showing, self._show), VerbHandler(approving, self._approve, free=True)
 
     async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
-        name = request.arguments.one("server")
+        name = request.arguments.get("server")
         if not name:
             yield self._servers(await self._directory.all(request.conversation), request)
             return
@@ -183,13 +183,13 @@ class ServerReview:
 
     async def _approve(self, request: CommandContext) -> AsyncIterator[Reply]:
         arguments = request.arguments
-        server = await self._directory.find(arguments.one("server"), request.conversation)
-        definition = arguments.one("definition")
+        server = await self._directory.find(arguments.get("server"), request.conversation)
+        definition = arguments.get("definition")
         if not definition:
             # An approval implies a review.
             yield await self._show_server(server, request)
             return
-        approved = await self._review.approve(server, arguments.one("tool"), definition, request.member)
+        approved = await self._review.approve(server, arguments.get("tool"), definition, request.member)
         if not approved:
             again = ReplyAction("Review", ("mcp", "review", "show", server.name), ActionStyle.PRIMARY)
             yield Reply(
@@ -236,8 +236,8 @@ class ServerReview:
         )
 
     async def _show_server(self, server: VisibleServer, request: CommandContext) -> Reply:
-        waiting = await self._review.unreviewed(server.id)
-        wanted = request.arguments.one("tool")
+        waiting = await self._review.unreviewed_tools(server.id)
+        wanted = request.arguments.get("tool")
         chosen = [
             unreviewed for unreviewed in waiting if wanted in ("", unreviewed.tool.original_name, unreviewed.tool.name)
         ]

@@ -100,7 +100,7 @@ class UsageVerbs:
         yield await self._reply("This workspace", query, _grouping(request, UsageGrouping.PERSON), limits)
 
     async def _all(self, request: CommandContext) -> AsyncIterator[Reply]:
-        if not self._dependencies.rights.everywhere(request.member):
+        if not self._dependencies.rights.administers_everywhere(request.member):
             raise CommandRejected("Only the operator sees every workspace. You can use `/usage workspace`.")
         query = UsageQuery(self._since(request))
         yield await self._reply("All workspaces", query, _grouping(request, UsageGrouping.WORKSPACE), ())
@@ -125,7 +125,7 @@ class UsageVerbs:
         )
 
     def _since(self, request: CommandContext) -> float:
-        text, now = request.arguments.one("since"), self._dependencies.clock()
+        text, now = request.arguments.get("since"), self._dependencies.clock()
         if not text:
             return LimitPeriod.MONTH.begin(now)
         try:
@@ -140,7 +140,7 @@ def usage_command(dependencies: CommandDependencies) -> Command:
 
 
 def _grouping(request: CommandContext, otherwise: UsageGrouping) -> UsageGrouping:
-    word = request.arguments.one("by")
+    word = request.arguments.get("by")
     return UsageGrouping(word) if word else otherwise
 
 

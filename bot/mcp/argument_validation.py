@@ -47,7 +47,7 @@ class FlatSchema:
     required: tuple[str, ...]
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any]) -> Self | None:
+    def from_schema(cls, schema: Mapping[str, Any]) -> Self | None:
         """Return a valid schema as a flat one, or None if it is of another kind."""
         properties, required = schema.get("properties", {}), schema.get("required", [])
         if schema.get("type") != "object" or not schema.keys() <= _OBJECT or not isinstance(required, list):
@@ -212,7 +212,7 @@ def _compile(text: str) -> _Rules:
         raise _NotCheckable
     kind = validator_for(schema, default=Draft202012Validator)
     kind.check_schema(schema)
-    return _Rules(_bound_validator(kind)(schema, registry=Registry()), FlatSchema.of(schema))
+    return _Rules(_bound_validator(kind)(schema, registry=Registry()), FlatSchema.from_schema(schema))
 
 
 @cache

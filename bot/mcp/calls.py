@@ -166,7 +166,7 @@ class ActiveCall:
         self._time: CallDeadline | None = None
 
     @contextmanager
-    def sent(self, attempt: RequestContext, time: CallDeadline) -> Iterator[None]:
+    def accept_elicitations(self, attempt: RequestContext, time: CallDeadline) -> Iterator[None]:
         """Accept elicitations for this call within the block only."""
         self._attempt, self._time, self.answered = attempt, time, False
         token = _current.set(self)
@@ -190,7 +190,7 @@ class ActiveCall:
         asking = self._task_context.copy().run(asyncio.ensure_future, self.context.elicit(request))
         asking.add_done_callback(_retrieve_exception)
         self._questions.add(asking)
-        with self._time.pause(), self._attempt.asking():
+        with self._time.pause(), self._attempt.count_elicitation():
             try:
                 await asyncio.wait({asking})
             finally:
@@ -341,7 +341,7 @@ class Deadline:
     def __init__(self, seconds: float | None) -> None:
         self._at = math.inf if seconds is None else asyncio.get_running_loop().time() + seconds
 
-    def within(self, seconds: float) -> float:
+    def cut(self, seconds: float) -> float:
         """Return `seconds`, or fewer if the deadline comes first."""
         return max(0.0, min(seconds, self._at - asyncio.get_running_loop().time()))
 
@@ -354,13 +354,13 @@ class CallLimits:
     whole: float
 
     @classmethod
-    def of(cls, config: ServerConfig, tool: Tool, deadline: Deadline) -> CallLimits:
+    def for_tool(cls, config: ServerConfig, tool: Tool, deadline: Deadline) -> CallLimits:
         """Return the limits of a tool, cut to a deadline."""
         silence = config.read_timeout(tool.original_name)
-        return cls(deadline.within(silence), deadline.within(max(silence, config.tool_timeout_max)))
+        return cls(deadline.cut(silence), deadline.cut(max(silence, config.tool_timeout_max)))
 
 
-async def send(
+async def send_call(
     client: Client, tool: Tool, call: ToolCall, active_call: ActiveCall, *, limits: CallLimits, redact: Redaction
 ) -> ToolOutcome | RequestNotSent | RetryLater | NoResponse:
     """Send a call and wait for its response within the limits, without the time for elicitations. On a timeout or a
@@ -373,14 +373,14 @@ async def send(
     params = _params(tool, call, context.key, replies if modern else None)
     time_left = CallDeadline(limits.silence, limits.whole)
 
-    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         time_left.restart_silence()
         context.on_progress(progress_text(progress, total, message, redact))
 
-    with sdk.record_request() as attempt, active_call.sent(attempt, time_left):
+    with sdk.record_request() as attempt, active_call.accept_elicitations(attempt, time_left):
         try:
             async with time_left:
-                answer = await _answer(client, params, progressed)
+                answer = await _answer(client, params, on_progress)
         except TimeoutError:
             reason = f"Server {tool.server} did not answer within {round(time_left.waited, 1):g} s."
             return CallOutcomeUnknown(reason) if attempt.sent else CallNotSent(reason)

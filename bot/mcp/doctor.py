@@ -47,7 +47,7 @@ from bot.mcp.config.checks import (
     resolve_host,
 )
 from bot.mcp.errors import InvalidDefinition, status_phrase
-from bot.mcp.redaction import USER_NAME, Redaction, address
+from bot.mcp.redaction import USER_NAME, Redaction, public_address
 from bot.mcp.registry import ManagedServer
 from bot.mcp.server.connection import Connection
 from bot.mcp.server.output import ServerLog, StrayLineCounter
@@ -55,7 +55,7 @@ from bot.mcp.server.retry import StartLimiter
 from bot.mcp.server.session import ConnectionDependencies
 from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
 from bot.mcp.transports.http import http_client
-from bot.mcp.transports.open import child_environment, network
+from bot.mcp.transports.open import build_network, child_environment
 
 _HANDSHAKE_SECONDS = 8.0
 _SOON = 14 * 86_400.0
@@ -102,12 +102,12 @@ class NetworkProbes:
         """Check that the URL is valid and allowed."""
         url = self._endpoint.url
         if not is_address(url):
-            return broken("address", "The url is not an http or https address.", "write https://host/path")
+            return failed_check("address", "The url is not an http or https address.", "write https://host/path")
         try:
             check_definition(self._config, self._allowances)
         except InvalidDefinition as unusable:
-            return broken("address", unusable.cause, unusable.fix)
-        return Check("address", CheckStatus.WELL, address(url))
+            return failed_check("address", unusable.cause, unusable.fix)
+        return Check("address", CheckStatus.WELL, public_address(url))
 
     async def dns(self) -> Check:
         """Check that the host name resolves to allowed addresses only."""
@@ -119,9 +119,11 @@ class NetworkProbes:
             else:
                 self._addresses = await resolve_allowed(host, port, self._allowances, self._shared.resolve)
         except InvalidDefinition as unusable:
-            return broken("DNS", unusable.cause, unusable.fix)
+            return failed_check("DNS", unusable.cause, unusable.fix)
         except OSError as error:
-            return broken("DNS", f"{host} is not known: {error.strerror}.", "correct the host, or look at the DNS here")
+            return failed_check(
+                "DNS", f"{host} is not known: {error.strerror}.", "correct the host, or look at the DNS here"
+            )
         return Check("DNS", CheckStatus.WELL, f"{host} is {', '.join(self._addresses[:3])}")
 
     async def tcp(self) -> Check:
@@ -137,7 +139,7 @@ class NetworkProbes:
             self._addresses = [item]
             await _close(writer)
             return Check("TCP", CheckStatus.WELL, f"{item} listens on port {port}")
-        return broken(
+        return failed_check(
             "TCP",
             f"No connection to port {port}: {text}.",
             "check that the server is running, its port, and the firewall between",
@@ -161,13 +163,17 @@ class NetworkProbes:
             cause, fix = _CERTIFICATE_PROBLEMS.get(
                 error.verify_code, (f"The certificate is not accepted: {error.verify_message}", "replace it")
             )
-            return broken("TLS", f"{cause}.", fix)
+            return failed_check("TLS", f"{cause}.", fix)
         except ssl.SSLError as error:
             why = (error.reason or "no TLS").replace("_", " ").lower()
-            return broken("TLS", f"The port does not speak TLS as it should: {why}.", "check the port and the scheme")
+            return failed_check(
+                "TLS", f"The port does not speak TLS as it should: {why}.", "check the port and the scheme"
+            )
         except OSError as error:
             why = error.strerror or "the connection was closed"
-            return broken("TLS", f"TLS was refused: {why}.", "check the port, and what stands in front of the server")
+            return failed_check(
+                "TLS", f"TLS was refused: {why}.", "check the port, and what stands in front of the server"
+            )
         left = _seconds_left(writer)
         await _close(writer)
         if left is not None and left < _SOON:
@@ -179,7 +185,7 @@ class NetworkProbes:
     async def http(self) -> Check:
         """Check that a web server answers, and its status."""
         with sdk.record_request() as attempt:
-            below = network(
+            below = build_network(
                 self._config, self._allowances, self._shared.resolve, self._shared.token_provider(self._config)
             )
             async with (
@@ -189,9 +195,9 @@ class NetworkProbes:
                 headers = response.headers
         if attempt.failure and attempt.refusal:
             cause, _, fix = attempt.refusal.partition(" Fix: ")
-            return broken("HTTP", cause, fix)
+            return failed_check("HTTP", cause, fix)
         if attempt.failure:
-            return broken("HTTP", f"The request failed: {attempt.failure.rstrip('.')}.", "check the server's log")
+            return failed_check("HTTP", f"The request failed: {attempt.failure.rstrip('.')}.", "check the server's log")
         self._status = attempt.status or 0
         self._refusal = attempt.refusal
         self._asked_for = headers.get("www-authenticate", "")
@@ -207,8 +213,10 @@ class NetworkProbes:
         text = f"a web server answers ({phrase})"
         match self._status:
             case 301 | 302 | 303 | 307 | 308:
-                where = address(location)
-                return broken("HTTP", f"The server answers {phrase} and points to {where}.", "use that address instead")
+                where = public_address(location)
+                return failed_check(
+                    "HTTP", f"The server answers {phrase} and points to {where}.", "use that address instead"
+                )
             case 404 | 405 if self._endpoint.kind is HttpKind.AUTO:
                 return Check("HTTP", CheckStatus.WELL, f"{text}, as one of HTTP+SSE does")
             case 404 | 405 | 410:
@@ -228,9 +236,9 @@ class NetworkProbes:
             return Check("authentication", CheckStatus.WELL, f"not refused; the bot sends {header}")
         if self._refusal:
             cause, _, fix = self._refusal.partition(" Fix: ")
-            return broken("authentication", cause, fix)
+            return failed_check("authentication", cause, fix)
         wants = f" It asks for {_scheme(self._asked_for)}." if self._asked_for else ""
-        return broken(
+        return failed_check(
             "authentication",
             f"The server answers {status_phrase(self._status)}.{wants} The bot sends {header}.",
             "check that the type of authentication is the one the server wants, that the secret is right and still "
@@ -238,7 +246,7 @@ class NetworkProbes:
         )
 
 
-def broken(name: str, cause: str, fix: str) -> Check:
+def failed_check(name: str, cause: str, fix: str) -> Check:
     """Return a failed check."""
     return Check(name, CheckStatus.BROKEN, cause, fix)
 
@@ -421,15 +429,15 @@ class ServerDiagnostics:
             check_definition(config, self._shared.allowances)
             check_paths(config, self._shared.allowances.templates())
         except InvalidDefinition as unusable:
-            return broken("command", unusable.cause, unusable.fix)
+            return failed_check("command", unusable.cause, unusable.fix)
         if process.cwd is not None and not Path(process.cwd).is_dir():
-            return broken("command", f"The folder {process.cwd} does not exist.", "create it or correct the cwd")
+            return failed_check("command", f"The folder {process.cwd} does not exist.", "create it or correct the cwd")
         path = child_environment(process)["PATH"]
         executable = shutil.which(process.command, path=path)
         if executable is None and process.cwd is not None and os.sep in process.command:
             executable = shutil.which(str(Path(process.cwd, process.command)))
         if executable is None:
-            return broken(
+            return failed_check(
                 "command",
                 f"{process.command} was not found, or cannot be executed.",
                 "install it, or correct the command",
@@ -471,7 +479,7 @@ async def _run_timed(name: str, run_check: CheckFunction) -> Check:
             check = await run_check()
     except TimeoutError:
         fix = "check the server, and the network and firewall between"
-        check = broken(name, f"No answer within {_CHECK_SECONDS:g} s.", fix)
+        check = failed_check(name, f"No answer within {_CHECK_SECONDS:g} s.", fix)
     return replace(check, seconds=loop.time() - began)
 
 
@@ -631,4 +639,4 @@ def _span(seconds: float) -> str:
 
 def _split(name: str, sentence: str) -> Check:
     cause, _, fix = sentence.partition(" Fix: ")
-    return broken(name, cause, fix)
+    return failed_check(name, cause, fix)

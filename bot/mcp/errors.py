@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
 from bot.mcp import sdk
-from bot.mcp.redaction import Redaction, address
+from bot.mcp.redaction import Redaction, public_address
 from bot.mcp.results import error_text
 from bot.mcp.sdk import RequestContext, http_error_stand_in, unsupported_version
 
@@ -172,7 +172,7 @@ def _process_failure(
 def _http_failure(config: ServerConfig, url: str, attempt: RequestContext) -> Problem | None:
     server = config.name
     if attempt.failure:
-        cause, why = f"Server {server} cannot be reached at {address(url)}.", f": {attempt.failure.rstrip('.')}"
+        cause, why = f"Server {server} cannot be reached at {public_address(url)}.", f": {attempt.failure.rstrip('.')}"
         text = Problem.quoting(cause, why, "Fix: start it, or correct its url.")
         return text if attempt.quotes else Problem.without_quote(text.text)
     if attempt.status in (401, 403) and not config.from_file:

@@ -92,7 +92,7 @@ class PassingTokens:
         words.
         """
 
-    def learn(self, tokens: Iterable[str]) -> None:
+    def add_generation(self, tokens: Iterable[str]) -> None:
         """Add a generation, unless it is known."""
         generation = frozenset(token for token in tokens if token and not weakness(token))
         if generation and generation not in self._generations:
@@ -180,7 +180,7 @@ class Redaction:
             return redacted
         names: list[set[str]] = []
 
-        def replaced(token: re.Match[str]) -> str:
+        def redact_token(token: re.Match[str]) -> str:
             match token.lastgroup:
                 case "open":
                     names.append(set())
@@ -196,7 +196,7 @@ class Redaction:
                     return f'"{HIDDEN}"'
             return token[0]
 
-        return _JSON_TOKEN.sub(replaced, text)
+        return _JSON_TOKEN.sub(redact_token, text)
 
     def _all_spans(self, text: str) -> tuple[SecretSpan, ...]:
         return _merge_spans((*self._all.spans(text), *self._tokens.spellings.spans(text)))
@@ -360,7 +360,7 @@ def _parts(url: str) -> SplitResult:
         return urlsplit("")
 
 
-def address(url: str) -> str:
+def public_address(url: str) -> str:
     """Return an address without credentials, query and fragment."""
     parts = _parts(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -374,7 +374,7 @@ def redacted_snapshot(state: ServerSnapshot, redact: Redaction) -> ServerSnapsho
         case StdioTransport(command=command, args=args, cwd=cwd, launch=launch):
             transport = StdioTransport(redact(command), tuple(map(redact, args)), cwd=cwd, launch=launch)
         case HttpTransport(url=url, kind=kind):
-            transport = HttpTransport(redact(address(url)), kind=kind)
+            transport = HttpTransport(redact(public_address(url)), kind=kind)
     terms = None if config.sign_in is None else replace(config.sign_in, client_secret="")
     shown_config = replace(config, transport=transport, sign_in=terms)
     return replace(state, config=shown_config, problem=redact(state.problem), own_problem=redact(state.own_problem))

@@ -137,7 +137,7 @@ class ServerRegistry:
     def _update(self, before: ManagedServer | None, entry: DesiredServer) -> ManagedServer:
         if before is None or before.connection is None or not _same(before, entry):
             return self._create(entry)
-        before.connection.learn(entry.synced, entry.pinned)
+        before.connection.take_synced(entry.synced, entry.pinned)
         before.connection.learn_sign_in(entry.signed_in)
         return replace(before, entry=entry)
 
@@ -166,7 +166,7 @@ class ServerRegistry:
 
     def _disconnect(self, managed: ManagedServer, limit: float) -> None:
         connection = managed.connection
-        self._shared.sync_notifier.forget(managed.config.id)
+        self._shared.sync_notifier.drop_result(managed.config.id)
         if connection is None:
             self._shared.secrets.close(managed.config.id, managed.redact)
             return

@@ -80,17 +80,17 @@ class ToolPinning:
         self._withheld: frozenset[str] = frozenset()
         self._logged: set[str] = set()
 
-    def know(self, tools: Sequence[Tool]) -> None:
+    def set_known_tools(self, tools: Sequence[Tool]) -> None:
         """Set tools that the server offered before, without logging."""
         self._compare(tools)
         self._logged.update(self._withheld)
 
-    def compare(self, tools: Sequence[Tool]) -> None:
+    def set_current_tools(self, tools: Sequence[Tool]) -> None:
         """Set the current tools. Newly withheld ones are logged."""
         self._compare(tools)
         self._log_withheld()
 
-    def learn(self, pinned: Pinned | None) -> bool:
+    def set_pins(self, pinned: Pinned | None) -> bool:
         """Set the pins. Return True if offered tools are withheld now, because a newer definition was pinned."""
         if pinned is None or pinned == self._pinned:
             return False
@@ -117,7 +117,7 @@ class ToolPinning:
         """Names of tools that wait for an admin's review."""
         return self._withheld
 
-    def pins(self, tool: Tool) -> bool:
+    def is_pinned(self, tool: Tool) -> bool:
         """Return True if this definition is pinned."""
         return self._pinned is not None and review_status(tool, self._pinned) is ReviewStatus.PINNED
 
@@ -154,7 +154,7 @@ def scan_definition(tool: types.Tool, foreign: Collection[str]) -> tuple[str, ..
     return tuple(reason for reason in (*_of_text(text), _of_names(tool, foreign)) if reason)
 
 
-def distinctive(name: str) -> bool:
+def is_distinctive(name: str) -> bool:
     """Return True for a tool name that rarely occurs by chance: `create_issue` and `createIssue`, not `search`."""
     return len(name) >= _SHORTEST_NAME and bool(_COMPOSED.search(name))
 

@@ -165,7 +165,7 @@ class RequestContext:
     asked_until: float = 0.0
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
+    def count_elicitation(self) -> Iterator[None]:
         """Count an open elicitation within the block."""
         self.open_elicitations += 1
         try:

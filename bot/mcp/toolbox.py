@@ -47,7 +47,7 @@ from bot.mcp.oauth.tokens import TokenProviders, no_token_provider
 from bot.mcp.redaction import KnownSecrets, redacted_snapshot
 from bot.mcp.registry import ManagedServer, ServerRegistry
 from bot.mcp.results import failed_result
-from bot.mcp.review import distinctive
+from bot.mcp.review import is_distinctive
 from bot.mcp.server.connection import Connection, error_message
 from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.session import ConnectionDependencies
@@ -143,7 +143,7 @@ class McpToolbox:
             review,
             self._names_beside,
             clock,
-            no_token_provider if bearers is None else bearers.of,
+            no_token_provider if bearers is None else bearers.provider_for,
         )
         self._bearers = bearers
         self._servers = ServerRegistry(self._shared, policy)
@@ -271,10 +271,14 @@ class McpToolbox:
         """Return the tools with a definition that differs from the pin. Raises NotFound."""
         return self._find(server).unpinned
 
-    def reviewed(self, tool: Tool) -> bool:
+    def is_pinned(self, tool: Tool) -> bool:
         """Return True if this definition is pinned."""
         managed = self._servers.get(tool.server_id)
-        return managed is not None and managed.connection is not None and managed.connection.tracker.pinning.pins(tool)
+        return (
+            managed is not None
+            and managed.connection is not None
+            and managed.connection.tracker.pinning.is_pinned(tool)
+        )
 
     async def connect(self, server: str) -> ServerSnapshot:
         """Connect now, unless it is connected. Return the new snapshot. Raises NotFound."""
@@ -306,11 +310,11 @@ class McpToolbox:
 
     async def read_resource(self, server: str, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises NotFound and ServerTrouble."""
-        return await self._connection(server).read(uri)
+        return await self._connection(server).read_resource(uri)
 
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises NotFound and ServerTrouble."""
-        return await self._connection(server).prompt(name, arguments)
+        return await self._connection(server).get_prompt(name, arguments)
 
     def _names_beside(self, config: ServerConfig) -> frozenset[str]:
         """Return the distinctive tool names of other servers in the same workspace."""
@@ -320,7 +324,7 @@ class McpToolbox:
             if managed.config.id != config.id and managed.config.workspace in (EVERYWHERE, config.workspace)
             for tool in managed.known
             for name in (tool.name, tool.original_name)
-            if distinctive(name)
+            if is_distinctive(name)
         )
 
     def _redact_snapshot(self, managed: ManagedServer) -> ServerSnapshot:

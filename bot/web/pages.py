@@ -99,9 +99,9 @@ class _SecretPage:
 
     async def _save(self, token: str, request: Request) -> HtmlDocument:
         fields = await _read_form(request)
-        outcome = await self._entry.enter(token, fields.get("version", ""), fields.get("secret", ""))
+        outcome = await self._entry.save_secret(token, fields.get("version", ""), fields.get("secret", ""))
         if isinstance(outcome, SecretSaved):
-            await self._entry.tell(outcome.entry)
+            await self._entry.notify_user(outcome.entry)
         return self._outcome_page(outcome, request)
 
     def _outcome_page(self, outcome: Outcome, request: Request) -> HtmlDocument:

@@ -106,12 +106,12 @@ async def test_what_another_process_pins_is_followed() -> None:
         await there.servers.add(record(), {}, ANA)
         await there.servers.save_capabilities("t1", ServerCapabilities((TOOL,)))
         await here.administration.refresh()
-        assert here.toolbox.reviewed(TOOL)
+        assert here.toolbox.is_pinned(TOOL)
         assert here.toolbox.unpinned_tools("t1") == ()
         await there.pins.pin("t1", [changed], ANA)
         await here.administration.refresh()
         assert [tool.original_name for tool in here.toolbox.unpinned_tools("t1")] == ["lookup"]
-        assert (here.toolbox.reviewed(TOOL), here.toolbox.reviewed(changed)) == (False, True)
+        assert (here.toolbox.is_pinned(TOOL), here.toolbox.is_pinned(changed)) == (False, True)
 
 
 @pytest.mark.usefixtures("folder")

@@ -215,7 +215,7 @@ class CommandHarness:
     def rejection_reason(self, config: ServerConfig) -> str:
         return self.objections
 
-    def ungranted(self, reference: SecretReference, config: ServerConfig) -> str:
+    def reference_rejection(self, reference: SecretReference, config: ServerConfig) -> str:
         return self.refused_references
 
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:

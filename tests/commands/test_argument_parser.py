@@ -29,22 +29,22 @@ def test_options_stand_behind_their_name_or_an_equals_sign_in_any_order() -> Non
     one = parse_arguments(VERB, ["x", "--url", "u", "--arg", "a", "--arg=b", "--trusted"], "mcp")
     other = parse_arguments(VERB, ["--trusted", "--arg", "a", "--url=u", "x", "--arg", "b"], "mcp")
     assert dict(one.values) == dict(other.values)
-    assert (one.one("name"), one.one("url"), one.many("arg"), one.given("trusted")) == ("x", "u", ("a", "b"), True)
+    assert (one.get("name"), one.get("url"), one.get_all("arg"), one.has("trusted")) == ("x", "u", ("a", "b"), True)
 
 
 def test_an_options_value_may_begin_with_dashes_and_hold_equals_signs() -> None:
     read = parse_arguments(VERB, ["x", "--arg", "--verbose", "--arg=a=b=c", "--url="], "mcp")
-    assert read.many("arg") == ("--verbose", "a=b=c")
-    assert read.given("url")
-    assert read.one("url") == ""
+    assert read.get_all("arg") == ("--verbose", "a=b=c")
+    assert read.has("url")
+    assert read.get("url") == ""
 
 
 def test_choices_are_read_in_any_spelling() -> None:
-    assert parse_arguments(VERB, ["x", "--auth", "API-KEY"], "mcp").one("auth") == "api_key"
+    assert parse_arguments(VERB, ["x", "--auth", "API-KEY"], "mcp").get("auth") == "api_key"
 
 
 def test_what_is_left_goes_to_the_last_place_options_of_others_included() -> None:
-    assert parse_arguments(REST, ["t", "a=1", "--b", "c"], "mcp").many("values") == ("a=1", "--b", "c")
+    assert parse_arguments(REST, ["t", "a=1", "--b", "c"], "mcp").get_all("values") == ("a=1", "--b", "c")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_place_that_may_be_empty_is_filled_after_those_that_may_not(words: lis
         ),
     )
     read = parse_arguments(verb, words, "mcp")
-    assert (read.one("server"), read.one("tool"), read.one("policy")) == ("jira", tool, policy)
+    assert (read.get("server"), read.get("tool"), read.get("policy")) == ("jira", tool, policy)
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_what_does_not_fit_is_refused_with_the_usage(words: list[str], said: str
 def test_any_words_are_read_or_refused(words: list[str]) -> None:
     for verb in (VERB, REST):
         with suppress(CommandRejected):
-            assert parse_arguments(verb, words, "mcp").given(verb.places[0].name)
+            assert parse_arguments(verb, words, "mcp").has(verb.places[0].name)

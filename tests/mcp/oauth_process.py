@@ -94,7 +94,7 @@ async def oauth_process(
     await box.start()
     try:
         yield OAuthProcess(
-            box, OAuthSignIns(box, bearers, partial(ClientIdentity.at, address)), store, secrets, bearers
+            box, OAuthSignIns(box, bearers, partial(ClientIdentity.from_address, address)), store, secrets, bearers
         )
     finally:
         await box.close()

@@ -36,14 +36,14 @@ def test_what_fits_by_the_short_way_fits_by_the_library(
         "required": required,
         "additionalProperties": others,
     }
-    flat = FlatSchema.of(schema)
+    flat = FlatSchema.from_schema(schema)
     assert flat is not None
     if flat.is_surely_valid(values):
         assert validator_for(schema)(schema).is_valid(values)
 
 
 def test_values_of_the_right_types_fit() -> None:
-    flat = FlatSchema.of(
+    flat = FlatSchema.from_schema(
         {
             "type": "object",
             "properties": {
@@ -76,7 +76,7 @@ def test_values_of_the_right_types_fit() -> None:
     ],
 )
 def test_a_schema_that_asks_for_more_is_the_librarys(schema: dict[str, Any]) -> None:
-    assert FlatSchema.of(schema) is None
+    assert FlatSchema.from_schema(schema) is None
 
 
 COLOURS = [{"const": "#f00", "title": "Red"}, {"const": "#0f0", "title": "Green"}]

@@ -72,14 +72,14 @@ async def test_a_server_that_asks_nobody_without_end_does_not_fill_the_log(
 
 
 async def test_the_only_call_is_the_one_it_is_about(pipe: Pipe) -> None:
-    with (await pipe.call()).sent(SENT, long()):
+    with (await pipe.call()).accept_elicitations(SENT, long()):
         assert await pipe.ask() == "accept"
     assert pipe.asked == ["ana in t1"]
 
 
 async def test_of_several_calls_of_one_turn_it_is_the_oldest(pipe: Pipe) -> None:
     first, second = await pipe.call(), await pipe.call()
-    with first.sent(SENT, long()), second.sent(SENT, long()):
+    with first.accept_elicitations(SENT, long()), second.accept_elicitations(SENT, long()):
         assert await pipe.ask() == "accept"
     assert len(pipe.asked) == 1
 
@@ -89,7 +89,7 @@ async def test_of_calls_of_several_people_or_turns_it_is_none_and_then_there_is_
     pipe: Pipe, other: tuple[Author, str]
 ) -> None:
     first, second = await pipe.call(), await pipe.call(*other)
-    with first.sent(SENT, long()), second.sent(SENT, long()):
+    with first.accept_elicitations(SENT, long()), second.accept_elicitations(SENT, long()):
         assert await pipe.ask() == "cancel"
         first.answered = second.answered = True
     third = asyncio.create_task(pipe.call())
@@ -98,18 +98,18 @@ async def test_of_calls_of_several_people_or_turns_it_is_none_and_then_there_is_
     assert not third.done()
     assert pipe.calls.busy == "Server s is busy: a call to it is under way."
     pipe.calls.end(second)
-    with (await third).sent(SENT, long()):
+    with (await third).accept_elicitations(SENT, long()):
         assert await pipe.ask() == "accept"
     assert pipe.asked == ["ana in t1"]
 
 
 async def test_a_call_that_was_given_up_may_still_be_what_a_server_asks_about(pipe: Pipe) -> None:
     given_up = await pipe.call(BEN, "t2")
-    with given_up.sent(SENT, long()):
+    with given_up.accept_elicitations(SENT, long()):
         pass
     pipe.calls.end(given_up)
     call = await pipe.call()
-    with call.sent(SENT, long()):
+    with call.accept_elicitations(SENT, long()):
         assert await pipe.ask() == "cancel"
         assert pipe.asked == []
         pipe.calls.reset_elicitations()
@@ -119,16 +119,16 @@ async def test_a_call_that_was_given_up_may_still_be_what_a_server_asks_about(pi
 @pytest.mark.parametrize("answered", [True, False])
 async def test_a_call_that_was_answered_or_never_sent_is_not(pipe: Pipe, answered: bool) -> None:
     other = await pipe.call(BEN, "t2")
-    with other.sent(RequestContext(sent=answered), long()):
+    with other.accept_elicitations(RequestContext(sent=answered), long()):
         other.answered = answered
     pipe.calls.end(other)
-    with (await pipe.call()).sent(SENT, long()):
+    with (await pipe.call()).accept_elicitations(SENT, long()):
         assert await pipe.ask() == "accept"
     assert pipe.asked == ["ana in t1"]
 
 
 async def test_while_an_admin_reads_something_it_may_be_about_that(pipe: Pipe) -> None:
-    with (await pipe.call()).sent(SENT, long()):
+    with (await pipe.call()).accept_elicitations(SENT, long()):
         with pipe.calls.other_request():
             assert await pipe.ask() == "cancel"
         assert await pipe.ask() == "accept"
@@ -137,14 +137,14 @@ async def test_while_an_admin_reads_something_it_may_be_about_that(pipe: Pipe) -
 async def test_nobody_is_asked_about_a_call_that_has_not_been_sent_or_has_ended(pipe: Pipe) -> None:
     call = await pipe.call()
     assert await pipe.ask() == "cancel"
-    with call.sent(SENT, long()):
+    with call.accept_elicitations(SENT, long()):
         pass
     assert await pipe.ask() == "cancel"
     assert pipe.asked == []
 
 
 async def test_a_call_may_ask_so_often_and_not_more(pipe: Pipe) -> None:
-    with (await pipe.call()).sent(SENT, long()):
+    with (await pipe.call()).accept_elicitations(SENT, long()):
         heard = [await pipe.ask() for _ in range(MOST_ROUNDS + 2)]
     assert heard == ["accept"] * MOST_ROUNDS + ["cancel"] * 2
 
@@ -193,31 +193,31 @@ async def chunks(*pauses: float) -> AsyncIterator[bytes]:
 
 
 def silence(seconds: float, attempt: RequestContext) -> ReadTimeout:
-    return ReadTimeout.of(httpx2.Request("GET", "http://s", extensions={"timeout": {"read": seconds}}), attempt)
+    return ReadTimeout.take_from(httpx2.Request("GET", "http://s", extensions={"timeout": {"read": seconds}}), attempt)
 
 
 async def test_an_answer_that_breaks_off_is_not_waited_for_any_longer() -> None:
     limit = silence(0.5, RequestContext())
     coming = chunks(0.0, 99.0)
-    assert await limit.next(coming) == b"x"
+    assert await limit.receive_chunk(coming) == b"x"
     with pytest.raises(httpx2.ReadTimeout):
-        await limit.next(coming)
+        await limit.receive_chunk(coming)
 
 
 async def test_an_answer_may_pause_for_as_long_as_a_person_is_asked() -> None:
     attempt = RequestContext()
     limit = silence(0.5, attempt)
     coming = chunks(0.8, 0.0)
-    with attempt.asking():
-        assert await limit.next(coming) == b"x"
-    assert await limit.next(coming) == b"x"
-    assert await limit.next(coming) is None
+    with attempt.count_elicitation():
+        assert await limit.receive_chunk(coming) == b"x"
+    assert await limit.receive_chunk(coming) == b"x"
+    assert await limit.receive_chunk(coming) is None
 
 
 async def test_after_that_the_answer_has_its_whole_time_again() -> None:
     attempt = RequestContext()
     limit = silence(1.0, attempt)
-    with attempt.asking():
-        waiting = asyncio.create_task(limit.next(chunks(1.5)))
+    with attempt.count_elicitation():
+        waiting = asyncio.create_task(limit.receive_chunk(chunks(1.5)))
         await asyncio.wait({waiting}, timeout=1.2)
     assert await waiting == b"x"

@@ -30,7 +30,7 @@ def failed_at(breaker: CircuitBreaker, clock: Clock, *moments: float) -> list[fl
     began, left = clock.now, []
     for moment in moments:
         clock.now = began + moment
-        breaker.failed()
+        breaker.record_failure()
         left.append(breaker.left)
     return left
 
@@ -60,7 +60,7 @@ def test_it_stays_open_twice_as_long_after_each_try_in_vain_and_five_minutes_at_
 def test_a_server_that_works_is_forgiven_its_failures(clock: Clock) -> None:
     breaker = CircuitBreaker(BreakerSettings(), clock)
     failed_at(breaker, clock, 0, 1, 2, 3)
-    breaker.succeeded()
+    breaker.record_success()
     assert breaker.left == 0
     assert failed_at(breaker, clock, 0, 1, 2) == [0, 0, 30]
 
@@ -69,19 +69,19 @@ def test_seven_lost_connections_within_three_quarters_of_a_minute_open_it_though
     breaker = CircuitBreaker(BreakerSettings(), clock)
     left = []
     for _ in range(7):
-        breaker.succeeded()
-        breaker.lost()
+        breaker.record_success()
+        breaker.record_loss()
         left.append(breaker.left)
         clock.now += 7
     assert left == [0, 0, 0, 0, 0, 0, 15]
-    breaker.succeeded()
+    breaker.record_success()
     assert breaker.left == 8
 
 
 def test_losses_far_apart_do_not_open_it(clock: Clock) -> None:
     breaker = CircuitBreaker(BreakerSettings(), clock)
     for _ in range(20):
-        breaker.lost()
+        breaker.record_loss()
         assert breaker.left == 0
         clock.now += 8
 
@@ -90,14 +90,14 @@ def test_whoever_wants_the_server_tried_closes_it(clock: Clock) -> None:
     breaker = CircuitBreaker(BreakerSettings(), clock)
     failed_at(breaker, clock, 0, 0, 0)
     for _ in range(7):
-        breaker.lost()
+        breaker.record_loss()
     breaker.reset()
     assert breaker.left == 0
-    breaker.lost()
+    breaker.record_loss()
     assert failed_at(breaker, clock, 0, 0, 0) == [0, 0, 30]
 
 
-@pytest.mark.parametrize("what", [CircuitBreaker.failed, CircuitBreaker.lost])
+@pytest.mark.parametrize("what", [CircuitBreaker.record_failure, CircuitBreaker.record_loss])
 def test_one_that_opens_at_once_stays_open_until_somebody_closes_it(clock: Clock, what: object) -> None:
     breaker = CircuitBreaker(AT_ONCE, clock)
     assert callable(what)

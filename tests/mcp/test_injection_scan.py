@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mcp import types
 
-from bot.mcp.review import distinctive, scan_definition
+from bot.mcp.review import is_distinctive, scan_definition
 
 ENCODED = "aGVsbG8gd29ybGQ5" * 6
 
@@ -93,7 +93,7 @@ def test_names_of_other_servers_count_in_prose_and_not_among_values() -> None:
 
 def test_only_names_that_nobody_writes_by_chance_tell_of_other_servers() -> None:
     assert [
-        name for name in ("search", "list", "get_it", "createIssue", "create-issue", "a_b") if distinctive(name)
+        name for name in ("search", "list", "get_it", "createIssue", "create-issue", "a_b") if is_distinctive(name)
     ] == [
         "get_it",
         "createIssue",

@@ -75,12 +75,12 @@ async def test_what_was_read_before_something_newer_was_kept_does_not_come_back(
     slow = cast("Slow", desk.store)
     first = await save(desk, OLD)
     holding = SignInCache(CONFIG, desk)
-    reading = await begin_read(slow, holding.read())
+    reading = await begin_read(slow, holding.read_sign_in())
     keeping = asyncio.create_task(holding.save(replace(first, access_token=NEW_TOKEN)))
     slow.may_say.set()
     await asyncio.gather(reading, keeping)
     assert holding.access_token == NEW_TOKEN
-    assert (await holding.read()) == holding.sign_in
+    assert (await holding.read_sign_in()) == holding.sign_in
     assert holding.access_token == NEW_TOKEN
     assert desk.secrets(f"{OLD_TOKEN}, {NEW_TOKEN}") == "***, ***"
 
@@ -90,12 +90,12 @@ async def test_no_request_uses_the_old_sign_in_while_another_reads_the_new_one(d
     slow.may_say.set()
     first = await save(desk, OLD)
     cache = SignInCache(CONFIG, desk)
-    assert (await cache.current()) is not None
+    assert (await cache.read_if_outdated()) is not None
     assert cache.access_token == OLD_TOKEN
     second = await save(desk, replace(first, access_token=NEW_TOKEN))
-    cache.learn(second.version)
-    one_request = await begin_read(slow, cache.current())
-    another_request = asyncio.create_task(cache.current())
+    cache.record_version(second.version)
+    one_request = await begin_read(slow, cache.read_if_outdated())
+    another_request = asyncio.create_task(cache.read_if_outdated())
     await asyncio.sleep(0)
     slow.may_say.set()
     await one_request
@@ -108,10 +108,10 @@ async def test_a_sign_in_that_was_doubted_during_a_read_is_read_again(desk: OAut
     slow = cast("Slow", desk.store)
     first = await save(desk, OLD)
     cache = SignInCache(CONFIG, desk)
-    reading = await begin_read(slow, cache.current())
+    reading = await begin_read(slow, cache.read_if_outdated())
     second = await save(desk, replace(first, access_token=NEW_TOKEN))
-    cache.learn(second.version)
+    cache.record_version(second.version)
     slow.may_say.set()
     await reading
-    await cache.current()
+    await cache.read_if_outdated()
     assert cache.access_token == NEW_TOKEN

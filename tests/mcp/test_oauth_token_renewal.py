@@ -322,7 +322,7 @@ async def test_the_token_goes_to_its_server_and_to_no_other_origin(tmp_path: Pat
         assert oauth.carried[-1] == f"Bearer {token}"
         assert token not in repr(oauth.asked)
         assert here.secrets(f"got {token}") == "got ***"
-        bearer = here.bearers.of(server(oauth.url))
+        bearer = here.bearers.provider_for(server(oauth.url))
         assert bearer is not None
         carrying = AuthTransport(httpx2.AsyncHTTPTransport(), bearer, oauth.url)
         async with httpx2.AsyncClient(transport=carrying) as client:

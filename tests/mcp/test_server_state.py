@@ -173,11 +173,11 @@ def test_a_life_as_users_see_it() -> None:
     seen.append(status.status)
     status.apply(Event.ATTEMPT_STARTED)
     assert status.problem == "It broke."
-    status.connected(status.synced.capabilities)
+    status.record_connection(status.synced.capabilities)
     seen.append(status.status)
     assert (status.problem, status.snapshot.connected_at is None) == ("", False)
     status.report(Event.CONNECTION_LOST)
-    status.session_ended()
+    status.record_session_end()
     seen.append(status.status)
     status.apply(Event.CLOSED)
     seen.append(status.status)

@@ -137,7 +137,7 @@ async def test_without_review_everything_is_offered_and_what_is_pinned_is_known_
         assert not offer.withheld
         assert not offer.absent
         assert [tool.original_name for tool in box.unpinned_tools("file:s")] == ["t"]
-        assert (box.reviewed(named(box, "t")), box.reviewed(named(box, "turn"))) == (False, True)
+        assert (box.is_pinned(named(box, "t")), box.is_pinned(named(box, "turn"))) == (False, True)
 
 
 async def test_what_the_stores_have_pinned_counts_more_than_what_was_seen_first_here() -> None:
@@ -190,10 +190,10 @@ def named_tool(name: str, description: str) -> Tool:
 def test_a_server_that_offers_nothing_at_first_is_looked_at_when_it_does() -> None:
     pinning = ToolPinning("s", ReviewPolicy.CHANGED, None)
     one, other = named_tool("t", "Plain."), named_tool("new", "Plain.")
-    pinning.compare([])
-    pinning.compare([one])
+    pinning.set_current_tools([])
+    pinning.set_current_tools([one])
     assert (pinning.offered, pinning.unpinned_tools) == ((one,), ())
-    pinning.compare([one, other])
+    pinning.set_current_tools([one, other])
     assert (pinning.offered, pinning.unpinned_tools) == ((one,), (other,))
 
 

@@ -16,7 +16,7 @@ from bot.domain.characters import visible
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig
 from bot.mcp.argument_validation import group_by_argument, validate
 from bot.mcp.calls import progress_text
-from bot.mcp.redaction import PassingTokens, Redaction, Secret, address, secrets_of
+from bot.mcp.redaction import PassingTokens, Redaction, Secret, public_address, secrets_of
 from bot.mcp.results import clean_schema
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.transports.open import repair_response
@@ -177,7 +177,7 @@ def test_secrets_that_come_and_go_are_hidden_for_some_time_and_lasting_ones_for_
     tokens = PassingTokens()
     redact = Redaction([Secret("lasting-secret")], tokens)
     for number in range(20):
-        tokens.learn((f"token-{number:02}-9kT4wQ2x",))
+        tokens.add_generation((f"token-{number:02}-9kT4wQ2x",))
     assert redact("token-19-9kT4wQ2x token-12-9kT4wQ2x lasting-secret") == "*** *** ***"
     assert redact("token-00-9kT4wQ2x") == "token-00-9kT4wQ2x"
     tokens.clear()
@@ -189,7 +189,7 @@ def test_secrets_that_come_and_go_are_hidden_for_some_time_and_lasting_ones_for_
 )
 def test_others_cannot_have_words_hidden_by_calling_them_a_token(word: str) -> None:
     tokens = PassingTokens()
-    tokens.learn((word,))
+    tokens.add_generation((word,))
     assert Redaction((), tokens).json({"type": "object", word: word}) == {"type": "object", word: word}
 
 
@@ -205,7 +205,7 @@ def test_others_cannot_have_words_hidden_by_calling_them_a_token(word: str) -> N
 )
 def test_tokens_as_services_give_them_are_hidden(token: str) -> None:
     tokens = PassingTokens()
-    tokens.learn((token,))
+    tokens.add_generation((token,))
     assert Redaction((), tokens)(f"got {token}.") == "got ***."
 
 
@@ -229,7 +229,7 @@ def test_the_secrets_of_a_definition_are_its_headers_and_the_hidden_parts_of_its
     transport = HttpTransport("https://ana:passw0rd@example.org/mcp?key=abcdef", {"Authorization": "Bearer tok-en-1"})
     redact = Redaction(secrets_of(DesiredServer(ServerConfig("s", transport))))
     assert redact("passw0rd, key=abcdef, tok-en-1") == "***, ***, ***"
-    assert address(transport.url) == "https://example.org/mcp"
+    assert public_address(transport.url) == "https://example.org/mcp"
 
 
 # pacing

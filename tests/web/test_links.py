@@ -456,7 +456,7 @@ async def test_a_secret_that_cannot_be_kept_is_told_of_and_the_link_is_used_up(d
         parts = replace(office.command_parts, server_store=Failing(error))  # type: ignore[arg-type]
         entry = SecretEntry(parts, desk.stores.links, PlatformUserMessenger([desk.staff]))
         version = version_of(await desk.open(path))
-        outcome = await entry.enter(token, version, SECRET)
+        outcome = await entry.save_secret(token, version, SECRET)
         assert isinstance(outcome, Denied)
         assert said in outcome.why
         assert "db.internal" not in outcome.why

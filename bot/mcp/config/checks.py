@@ -147,11 +147,11 @@ class AllowedTargets:
     templates: Callable[[], Templates] = no_templates
     names: frozenset[str] = frozenset()
 
-    def admits(self, slug: str) -> bool:
+    def allows_slug(self, slug: str) -> bool:
         """Return True if a server of this name may be added and run."""
         return not self.names or slug in self.names
 
-    def host(self, host: str, port: int) -> bool:
+    def allows_host(self, host: str, port: int) -> bool:
         """Return True if the operator allows this host, at least on this port."""
         bare = _normalize_host(host)
         spelled = f"[{bare}]" if ":" in bare else bare
@@ -177,7 +177,7 @@ def origin_of(url: str) -> tuple[str, int]:
 
 def check_definition(config: ServerConfig, allowances: AllowedTargets) -> None:
     """Check a server's name and target without resolving host names. Raises InvalidDefinition."""
-    if not allowances.admits(config.name):
+    if not allowances.allows_slug(config.name):
         raise InvalidDefinition(
             f"MCP_ALLOWED_SERVERS does not list the name {config.name}.",
             "the operator can add the name to MCP_ALLOWED_SERVERS and restart, or an admin removes or renames the "
@@ -220,7 +220,7 @@ def _check_url(url: str, allowances: AllowedTargets) -> None:
         _check_name(host, port, allowances)
     else:
         check_ip(literal, host, port, allowances)
-    if parts.scheme == "http" and not allowances.host(host, port):
+    if parts.scheme == "http" and not allowances.allows_host(host, port):
         raise InvalidDefinition("The url begins with http://, so secrets would be readable on the way.", "use https://")
 
 
@@ -228,7 +228,7 @@ def _check_name(host: str, port: int, allowances: AllowedTargets) -> None:
     name = _normalize_host(host)
     if name in _METADATA_NAMES:
         raise _metadata(host)
-    if (name == "localhost" or name.endswith(".localhost")) and not allowances.host(host, port):
+    if (name == "localhost" or name.endswith(".localhost")) and not allowances.allows_host(host, port):
         raise _not_public(host, port)
 
 
@@ -238,7 +238,7 @@ def check_ip(address: IpAddress, host: str, port: int, allowances: AllowedTarget
     if not _METADATA.isdisjoint(meanings):
         raise _metadata(host)
     for candidate in meanings:
-        if _public(candidate) or allowances.host(host, port) or allowances.host(str(candidate), port):
+        if _public(candidate) or allowances.allows_host(host, port) or allowances.allows_host(str(candidate), port):
             continue
         raise _not_public(host, port)
 

@@ -108,18 +108,18 @@ class ConfigEntry:
         """Return a text without variables; empty if it is missing."""
         return self._text(key, self._values.get(key))
 
-    def filled(self, key: str) -> str:
+    def substituted_text(self, key: str) -> str:
         """Return a text with its variables substituted; empty if it is missing."""
         return self._fill(key, self.text(key))
 
-    def filled_list(self, key: str) -> tuple[str, ...]:
+    def substituted_list(self, key: str) -> tuple[str, ...]:
         """Return a list of texts with their variables substituted."""
         value = self._values.get(key) or []
         if not isinstance(value, list):
             raise self._wrong(key, "a list of texts")
         return tuple(self._fill(key, self._text(f"{key}[{n}]", item)) for n, item in enumerate(value))
 
-    def filled_map(self, key: str) -> dict[str, str]:
+    def substituted_map(self, key: str) -> dict[str, str]:
         """Return an object of texts with their variables substituted."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
@@ -250,7 +250,7 @@ def _sign_in(entry: ConfigEntry) -> OAuthTerms | None:
     """Return the OAuth settings of an entry, or None. Other ways to sign in are headers."""
     if not entry.has("auth"):
         return None
-    terms = entry.filled_map("auth")
+    terms = entry.substituted_map("auth")
     kind = terms.pop("type", "").replace("-", "_")
     if kind not in OAUTH_KINDS:
         raise InvalidDefinition(
@@ -263,7 +263,7 @@ def _sign_in(entry: ConfigEntry) -> OAuthTerms | None:
         )
     if not entry.has("url"):
         raise InvalidDefinition(f"Server {entry.name!r} is a program, which has no sign-in.", "take 'auth' out")
-    if any(name.lower() == "authorization" for name in entry.filled_map("headers")):
+    if any(name.lower() == "authorization" for name in entry.substituted_map("headers")):
         raise InvalidDefinition(
             f"Server {entry.name!r} has both 'auth' and a header Authorization.", "take one of them out"
         )
@@ -303,19 +303,21 @@ def _transport(entry: ConfigEntry) -> Transport:
 
 
 def _stdio(entry: ConfigEntry) -> Transport:
-    command = entry.filled("command")
+    command = entry.substituted_text("command")
     if not command:
         raise InvalidDefinition(f"Server {entry.name!r} has no 'command'.", "name the program that is the server")
-    return StdioTransport(command, entry.filled_list("args"), entry.filled_map("env"), entry.filled("cwd") or None)
+    return StdioTransport(
+        command, entry.substituted_list("args"), entry.substituted_map("env"), entry.substituted_text("cwd") or None
+    )
 
 
 def _http(entry: ConfigEntry, kind: HttpKind) -> Transport:
-    url = entry.filled("url")
+    url = entry.substituted_text("url")
     if not is_address(url):
         raise InvalidDefinition(
             f"Server {entry.name!r}: 'url' is not an http or https address.", "write https://host/path"
         )
-    headers = entry.filled_map("headers")
+    headers = entry.substituted_map("headers")
     for name, value in headers.items():
         if not header_fits(name, value):
             raise InvalidDefinition(

@@ -51,7 +51,7 @@ class ClientIdentity:
     metadata_url: str = ""
 
     @classmethod
-    def at(cls, address: str, server_id: str) -> ClientIdentity:
+    def from_address(cls, address: str, server_id: str) -> ClientIdentity:
         """Return the identity for a server. `address` is the bot's public URL. Metadata needs an https URL."""
         described = f"{address}{client_path(server_id)}" if address.startswith("https://") else ""
         return cls(f"{address}{callback_path(server_id)}", described)

@@ -52,7 +52,7 @@ class Challenge:
     """True if the token is valid but lacks scope."""
 
     @classmethod
-    def of(cls, response: httpx2.Response) -> Challenge:
+    def from_response(cls, response: httpx2.Response) -> Challenge:
         """Return the challenge of a rejection."""
         header = response.headers.get("www-authenticate", "")
         return cls(

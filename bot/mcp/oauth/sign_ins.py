@@ -54,7 +54,7 @@ def new_verifier() -> str:
     return secrets.token_urlsafe(_VERIFIER_BYTES)
 
 
-def address(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> str:
+def authorization_url(sign_in: SignIn, state: str, verifier: str, redirect_uri: str) -> str:
     """Return the authorization URL for the user. Raises ServerTrouble."""
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
     query = {
@@ -129,7 +129,7 @@ class OAuthSignIns:
     async def is_available(self, server: str) -> bool:
         """Return True if users can sign the bot in at this server."""
         config = self._servers.definition(server)
-        token_provider = self._token_providers.of(config)
+        token_provider = self._token_providers.provider_for(config)
         if token_provider is None or token_provider.terms.kind is not AuthenticationKind.OAUTH:
             return False
         if token_provider.defined or token_provider.known is not None:
@@ -164,7 +164,7 @@ class OAuthSignIns:
             state = await self._dependencies.store.begin(pending)
         except SecretUnavailable as error:
             raise ServerTrouble(error.cause, error.fix) from error
-        return address(sign_in, state, verifier, pending.redirect_uri)
+        return authorization_url(sign_in, state, verifier, pending.redirect_uri)
 
     async def complete(
         self, response: AuthorizationResponse, allowed: Callable[[SignedIn], Awaitable[None]]
@@ -195,7 +195,7 @@ class OAuthSignIns:
             signed_in = await self._exchange(pending, response.code, auth_server)
         stored = await self._dependencies.store.signed_in(pending.key, signed_in, pending.by)
         token_provider = self._token_provider(config)
-        token_provider.signed_in(stored.version)
+        token_provider.record_sign_in(stored.version)
         await self._servers.connect(server)
         return signed_in_user
 
@@ -216,8 +216,8 @@ class OAuthSignIns:
             config = self._servers.definition(server)
             if stored is not None:
                 await self._revoke(config, stored)
-            if (token_provider := self._token_providers.of(config)) is not None:
-                token_provider.doubt()
+            if (token_provider := self._token_providers.provider_for(config)) is not None:
+                token_provider.mark_outdated()
         return stored is not None and bool(stored.access_token)
 
     async def _save_pending(self, key: SignInKey, before: SignIn | None, sign_in: SignIn) -> None:
@@ -268,7 +268,7 @@ class OAuthSignIns:
             return ""
 
     def _token_provider(self, config: ServerConfig) -> TokenProvider:
-        token_provider = self._token_providers.of(config)
+        token_provider = self._token_providers.provider_for(config)
         if token_provider is None or token_provider.terms.kind is not AuthenticationKind.OAUTH:
             raise ServerTrouble(
                 f"No user signs in to server {config.name} in a browser.", "look at how it is authenticated"
@@ -294,7 +294,7 @@ async def _challenge(config: ServerConfig, auth_server: AuthServerClient) -> Cha
     """Request the server without a token and return its challenge."""
     accepted = {"accept": "application/json, text/event-stream"}
     answer = await auth_server.send(httpx2.Request("POST", _url(config), json=_PING, headers=accepted))
-    return Challenge.of(answer) if answer.status_code in (401, 403) else Challenge()
+    return Challenge.from_response(answer) if answer.status_code in (401, 403) else Challenge()
 
 
 def _url(config: ServerConfig) -> str:

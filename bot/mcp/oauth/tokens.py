@@ -79,14 +79,14 @@ class SignInCache:
         """Cached access token, valid or not; empty if there is none."""
         return "" if self._sign_in is None else self._sign_in.access_token
 
-    def learn(self, version: int) -> bool:
+    def record_version(self, version: int) -> bool:
         """Record the stored version, 0 for none. Return True if it differs from the last one."""
         before, self._announced = self._announced, version
         if version != self._version:
-            self.doubt()
+            self.mark_outdated()
         return before != _UNREAD and {before, self._version} != {version}
 
-    def doubt(self) -> None:
+    def mark_outdated(self) -> None:
         """Mark the cache as outdated."""
         self._doubts += 1
 
@@ -95,7 +95,7 @@ class SignInCache:
         """True until a read that began after the last doubt has ended: others wait for that read meanwhile."""
         return self._doubts != self._settled
 
-    async def current(self) -> SignIn | None:
+    async def read_if_outdated(self) -> SignIn | None:
         """Return the sign-in, read again if it is outdated. The cached one is used while the database is down.
         Raises CountersignError.
         """
@@ -112,7 +112,7 @@ class SignInCache:
                             raise
         return self._sign_in
 
-    async def read(self) -> SignIn | None:
+    async def read_sign_in(self) -> SignIn | None:
         """Read the stored sign-in. Raises CountersignError."""
         async with self._lock:
             await self._read()
@@ -140,10 +140,10 @@ class SignInCache:
                 await self._adopt(await self._dependencies.store.save(self.key, renewed))
             except CountersignError as error:
                 self._unsaved = renewed
-                self.doubt()
+                self.mark_outdated()
                 log.warning("refreshed sign-in to MCP server %s was not stored: %s", self._name, error.cause)
 
-    async def end(self, sign_in: SignIn) -> None:
+    async def delete(self, sign_in: SignIn) -> None:
         """Delete the sign-in, because the authorization server has ended it. Raises CountersignError."""
         async with self._lock:
             await self._adopt(await self._dependencies.store.mark_revoked(self.key, sign_in))
@@ -181,7 +181,7 @@ class SignInCache:
         if sign_in is None:
             tokens.clear()
         else:
-            tokens.learn((sign_in.access_token, sign_in.refresh_token, sign_in.registration.client_secret))
+            tokens.add_generation((sign_in.access_token, sign_in.refresh_token, sign_in.registration.client_secret))
 
 
 class TokenRefresh:
@@ -203,16 +203,16 @@ class TokenRefresh:
         self._task: asyncio.Task[None] | None = None
         self._holder = uuid.uuid4().hex
 
-    def possible(self, sign_in: SignIn | None) -> bool:
+    def is_possible(self, sign_in: SignIn | None) -> bool:
         """Return True if another token can be had without a user."""
         return self._is_client_credentials or (sign_in is not None and bool(sign_in.refresh_token))
 
-    def begin(self, old: str) -> None:
+    def start_refresh(self, old: str) -> None:
         """Refresh the still valid token `old` in the background, unless an attempt has just failed."""
         if self._dependencies.elapsed() >= self._retry_at:
             self._start(old)
 
-    async def done(self, old: str) -> None:
+    async def replace_token(self, old: str) -> None:
         """Replace the token `old` and wait for it. After a final rejection there is no token. Raises
         CountersignError if the refresh may succeed later.
         """
@@ -246,14 +246,14 @@ class TokenRefresh:
         began = self._dependencies.elapsed()
         while not await self._dependencies.leases.acquire_or_renew(lease, self._holder, _LEASE_SECONDS):
             # Another process refreshes it.
-            if self._is_done(await self._cache.read(), old):
+            if self._is_done(await self._cache.read_sign_in(), old):
                 return
             if self._dependencies.elapsed() - began > _WAIT_SECONDS:
                 cause = f"The sign-in to {self._config.name} is being renewed elsewhere, and that takes too long."
                 raise ServerTrouble(cause, "try again")
             await self._dependencies.pause(_POLL_SECONDS)
         try:
-            stored = await self._cache.read()
+            stored = await self._cache.read_sign_in()
             if not self._is_done(stored, old):
                 await self._renew_alone(stored)
         finally:
@@ -265,7 +265,7 @@ class TokenRefresh:
         if sign_in is None:
             return not self._is_client_credentials
         fresh = sign_in.renew_at is None or self._dependencies.clock() < sign_in.renew_at
-        return (sign_in.access_token not in ("", old) and fresh) or not self.possible(sign_in)
+        return (sign_in.access_token not in ("", old) and fresh) or not self.is_possible(sign_in)
 
     async def _renew_alone(self, sign_in: SignIn | None) -> None:
         try:
@@ -277,7 +277,7 @@ class TokenRefresh:
             if self._is_client_credentials:
                 self._cache.drop_token()
             elif sign_in is not None:
-                await self._cache.end(_without_registration(sign_in) if self._is_unregistered(refusal) else sign_in)
+                await self._cache.delete(_without_registration(sign_in) if self._is_unregistered(refusal) else sign_in)
         else:
             self.refusal = None
             await self._cache.save(renewed)
@@ -335,17 +335,17 @@ class TokenProvider:
         self._config = config
         self._dependencies = dependencies
 
-    def fits(self, config: ServerConfig) -> bool:
+    def is_for(self, config: ServerConfig) -> bool:
         """Return True if this provider is for the server as it is defined."""
         return self._config == config
 
-    def learn(self, version: int) -> bool:
+    def record_version(self, version: int) -> bool:
         """Record the stored version of the sign-in, 0 for none. Return True if it has changed."""
-        return self._cache.learn(version)
+        return self._cache.record_version(version)
 
-    def doubt(self) -> None:
+    def mark_outdated(self) -> None:
         """Mark the cached sign-in as outdated. The next `learn` returns True."""
-        self._cache.doubt()
+        self._cache.mark_outdated()
 
     @property
     def known(self) -> SignIn | None:
@@ -361,25 +361,25 @@ class TokenProvider:
         """Return a token that is valid as far as this process knows; empty if there is none. Raises
         CountersignError if there may be one later.
         """
-        sign_in, now = await self._cache.current(), self._dependencies.clock()
+        sign_in, now = await self._cache.read_if_outdated(), self._dependencies.clock()
         if sign_in is None:
             return ""
         over = not sign_in.access_token or (sign_in.expires_at is not None and now >= sign_in.expires_at)
-        if over and not self._refresh.possible(sign_in):
+        if over and not self._refresh.is_possible(sign_in):
             return ""
         if over:
-            await self._refresh.done(sign_in.access_token)
-        elif sign_in.renew_at is not None and now >= sign_in.renew_at and self._refresh.possible(sign_in):
-            self._refresh.begin(sign_in.access_token)
+            await self._refresh.replace_token(sign_in.access_token)
+        elif sign_in.renew_at is not None and now >= sign_in.renew_at and self._refresh.is_possible(sign_in):
+            self._refresh.start_refresh(sign_in.access_token)
         return self._cache.access_token
 
     async def replace_token(self, refused: str, challenge: Challenge) -> str:
         """Return a token in place of a rejected or missing one; empty if there is none. Raises as `token`."""
         self.challenge = self._refresh.challenge = challenge
-        self._cache.doubt()
-        sign_in = await self._cache.current()
-        if self._cache.access_token in ("", refused) and self._refresh.possible(sign_in):
-            await self._refresh.done(refused)
+        self._cache.mark_outdated()
+        sign_in = await self._cache.read_if_outdated()
+        if self._cache.access_token in ("", refused) and self._refresh.is_possible(sign_in):
+            await self._refresh.replace_token(refused)
         return "" if self._cache.access_token == refused else self._cache.access_token
 
     async def widen_token(self, refused: str, challenge: Challenge) -> str:
@@ -401,7 +401,7 @@ class TokenProvider:
         self.rejected_bot = self.out = False
         self.problem = ""
 
-    def refused(self, challenge: Challenge) -> str:
+    def record_rejection(self, challenge: Challenge) -> str:
         """Record a final rejection. Return its reason for users; empty for a server without sign-in that asks for
         none.
         """
@@ -417,9 +417,9 @@ class TokenProvider:
             self.problem = self._sign_in_problem
         return self.problem
 
-    def signed_in(self, version: int) -> None:
+    def record_sign_in(self, version: int) -> None:
         """Record a new sign-in, and drop the server's earlier challenge."""
-        self._cache.learn(version)
+        self._cache.record_version(version)
         self.challenge = self._refresh.challenge = None
 
     def needs_wider_scope(self, challenge: Challenge) -> str:
@@ -433,7 +433,7 @@ class TokenProvider:
             f"Fix: an admin signs in again with `/mcp connect {name}`."
         )
 
-    def unusable(self, error: CountersignError) -> str:
+    def unusable_text(self, error: CountersignError) -> str:
         """Return the error text for a token that cannot be had now."""
         return f"Server {self._config.name} needs a sign-in, which does not work now. {error}"
 
@@ -480,7 +480,7 @@ class TokenProviders:
         # Weak, so that definitions that were only checked leave no entry.
         self._known: WeakValueDictionary[str, TokenProvider] = WeakValueDictionary()
 
-    def of(self, config: ServerConfig) -> TokenProvider | None:
+    def provider_for(self, config: ServerConfig) -> TokenProvider | None:
         """Return the provider of a server; None for another type of authentication."""
         match config.transport:
             case StdioTransport():
@@ -489,7 +489,7 @@ class TokenProviders:
                 if any(name.lower() == "authorization" for name in headers):
                     return None
                 known = self._known.get(config.id)
-                if known is None or not known.fits(config):
+                if known is None or not known.is_for(config):
                     known = TokenProvider(config, endpoint, self.dependencies)
                     self._known[config.id] = known
                 return known
@@ -522,7 +522,7 @@ class AuthTransport(httpx2.AsyncBaseTransport):
         try:
             token = await token_provider.token()
             response = await self._send(request, token)
-            challenge = Challenge.of(response)
+            challenge = Challenge.from_response(response)
             other = ""
             if response.status_code == 401:
                 other = await token_provider.replace_token(token, challenge)
@@ -531,12 +531,12 @@ class AuthTransport(httpx2.AsyncBaseTransport):
             if other:
                 await response.aclose()
                 response = await self._send(request, other)
-                challenge = Challenge.of(response)
+                challenge = Challenge.from_response(response)
         except CountersignError as error:
-            sdk.current_request().refusal = token_provider.unusable(error)
+            sdk.current_request().refusal = token_provider.unusable_text(error)
             raise httpx2.ConnectError("there is no token for it now", request=request) from error
         if response.status_code == 401:
-            sdk.current_request().refusal = token_provider.refused(challenge)
+            sdk.current_request().refusal = token_provider.record_rejection(challenge)
         elif challenge.wider:
             sdk.current_request().refusal = token_provider.needs_wider_scope(challenge)
         elif response.status_code < 300:

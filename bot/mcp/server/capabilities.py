@@ -60,7 +60,7 @@ class CapabilityFetcher:
     redact: Redaction
     names_beside: Callable[[ServerConfig], frozenset[str]]
 
-    async def tools(self, client: Client) -> Listing:
+    async def list_tools(self, client: Client) -> Listing:
         """Fetch all tools. Of two with one name the first is used."""
         if client.server_capabilities.tools is None:
             return Listing()
@@ -89,7 +89,7 @@ class CapabilityFetcher:
             left_out.append(f"what comes after {len(listed)} tools, {_MOST_PAGES} pages or 4 MB")
         return Listing(tuple(collected.values()), tuple(left_out), min(ttls, default=0) / 1000)
 
-    async def others(self, client: Client, before: ServerCapabilities) -> ServerCapabilities:
+    async def list_others(self, client: Client, before: ServerCapabilities) -> ServerCapabilities:
         """Return `before` with the current resources, templates and prompts. A server that declares a kind and cannot
         list it has none of it.
         """

@@ -173,7 +173,7 @@ class Connection:
         """True after the first use of the server."""
         return self._owner is not None
 
-    def learn(self, synced: CachedCapabilities, pinned: Pinned | None) -> None:
+    def take_synced(self, synced: CachedCapabilities, pinned: Pinned | None) -> None:
         """Take over capabilities and pins that another process has synced."""
         self.tracker.update_cache(synced)
         session = self._live_session
@@ -182,7 +182,7 @@ class Connection:
 
     def learn_sign_in(self, version: int) -> None:
         """Record the stored version of the sign-in, 0 for none. A connection that waits for a sign-in retries."""
-        if self._token_provider is None or not self._token_provider.learn(version):
+        if self._token_provider is None or not self._token_provider.record_version(version):
             return
         if self.tracker.state is State.SIGN_IN_REQUIRED and version:
             self._backoff.reset()
@@ -201,7 +201,7 @@ class Connection:
     async def first_attempt_done(self) -> None:
         """Wait until the first running attempt to connect has ended. Return at once if the tools are known."""
         while self.started and not self.tracker.known and self._is_first_attempt:
-            await self.tracker.change()
+            await self.tracker.wait_for_change()
 
     @property
     def is_unseen(self) -> bool:
@@ -220,7 +220,7 @@ class Connection:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._shared.timing.look_limit):
                 while not (can_send(self.tracker.state) or self._failed_attempts > failed_before):
-                    await self.tracker.change()
+                    await self.tracker.wait_for_change()
 
     async def close(self, limit: float) -> None:
         """End the connection and its process, gracefully for `limit` seconds, then by force."""
@@ -247,7 +247,7 @@ class Connection:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._shared.timing.farewell):
                 while self._activity.running and not self._closing.is_set():
-                    await self.tracker.change()
+                    await self.tracker.wait_for_change()
         await self.close(limit)
 
     async def connect(self) -> None:
@@ -285,7 +285,7 @@ class Connection:
         if await self._call_session(deadline) is None:
             return CallNotSent(self._why_not())
         try:
-            seconds = deadline.within(self.config.read_timeout(tool.original_name))
+            seconds = deadline.cut(self.config.read_timeout(tool.original_name))
             active_call = await self._calls.begin(context, seconds)
         except TimeoutError:
             return CallNotSent(self._calls.busy)
@@ -299,7 +299,7 @@ class Connection:
         unknown: CallOutcomeUnknown | None = None
         for _ in range(2):
             session = await self._call_session(deadline)
-            limits = calls.CallLimits.of(self.config, tool, deadline)
+            limits = calls.CallLimits.for_tool(self.config, tool, deadline)
             if session is None:
                 break
             if limits.silence <= 0:
@@ -330,10 +330,10 @@ class Connection:
         self, session: Session, tool: Tool, call: ToolCall, active_call: ActiveCall, limits: calls.CallLimits
     ) -> ToolOutcome | calls.RequestNotSent | calls.NoResponse:
         """Send a call; once more after the pause that the server asks for, if it is short."""
-        outcome = await calls.send(session.client, tool, call, active_call, limits=limits, redact=self._redact)
+        outcome = await calls.send_call(session.client, tool, call, active_call, limits=limits, redact=self._redact)
         if isinstance(outcome, calls.RetryLater) and outcome.seconds < min(_LONGEST_WAIT, limits.whole):
             await asyncio.sleep(outcome.seconds)
-            outcome = await calls.send(session.client, tool, call, active_call, limits=limits, redact=self._redact)
+            outcome = await calls.send_call(session.client, tool, call, active_call, limits=limits, redact=self._redact)
         if isinstance(outcome, calls.RetryLater):
             return CallReturned(results.failed_result(call.id, outcome.reason))
         return outcome
@@ -348,14 +348,14 @@ class Connection:
                 problem = self._sign_in_problem or failed_listing(self.config, error, self._redact)
                 raise error_message(self._redact.clean(problem)) from error
 
-    async def read(self, uri: str) -> Sequence[Piece]:
+    async def read_resource(self, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises ServerTrouble."""
         with self._activity.track_user():
             session = await self._admin_session()
             with self._calls.other_request():
                 return await self._request("the resource", results.format_resource(session.client, uri, self._redact))
 
-    async def prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
         with self._activity.track_user():
             session = await self._admin_session()
@@ -416,7 +416,7 @@ class Connection:
             return None
         self.start()
         seconds = self._shared.timing.call_wait if self._is_retrying else self.tracker.connect_limit
-        return await self._usable_session(deadline.within(seconds))
+        return await self._usable_session(deadline.cut(seconds))
 
     @property
     def _is_retrying(self) -> bool:
@@ -440,7 +440,7 @@ class Connection:
                     without_session = self._session is None or is_session_over(self.tracker.state)
                     if without_session and not self.tracker.breaker.left:
                         self._retry_now.set()
-                    await self.tracker.change()
+                    await self.tracker.wait_for_change()
         return self._live_session
 
     def _why_not(self, reason: str = "") -> str:
@@ -482,12 +482,12 @@ class Connection:
         None if the next use starts it.
         """
         if ending.worked:
-            self.tracker.breaker.lost()
+            self.tracker.breaker.record_loss()
             pause = self._backoff.loss_pause(lifetime)
         elif ending.status is ServerStatus.AUTH_REQUIRED:
             pause = self._backoff.rejection_pause()
         else:
-            self.tracker.breaker.failed()
+            self.tracker.breaker.record_failure()
             pause = self._backoff.failure_pause() if self.tracker.known else self._backoff.unseen_failure_pause()
         self._failed_attempts += not ending.worked
         self._failed_at = self._shared.clock()

@@ -55,7 +55,7 @@ class CircuitBreaker:
         """Seconds until it closes: 0 if it is closed, infinite if only a reset closes it."""
         return max(0.0, max(self._failed_until, self._lost_until) - self._clock())
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         """Record a failed attempt to connect. After an open time one failure opens it again."""
         now = self._clock()
         self._failures.append(now)
@@ -64,14 +64,14 @@ class CircuitBreaker:
             self._failed_until = now + min(doubled, self._tripping.longest_pause)
             self._failed_openings += 1
 
-    def lost(self) -> None:
+    def record_loss(self) -> None:
         """Record the loss of an established connection."""
         now = self._clock()
         self._losses.append(now)
         if _close_together(self._losses, now - self._tripping.losses_within):
             self._lost_until = now + self._tripping.loss_pause
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Record a successful connection. Earlier losses still count, because each began with one."""
         self._failures.clear()
         self._failed_openings = 0
@@ -79,7 +79,7 @@ class CircuitBreaker:
 
     def reset(self) -> None:
         """Close it, without regard to earlier failures."""
-        self.succeeded()
+        self.record_success()
         self._losses.clear()
         self._lost_until = -math.inf
 

@@ -361,11 +361,11 @@ class Session:
                     server_version=version,
                 )
                 self._client = client
-                self._tracker.connected(self._known)
+                self._tracker.record_connection(self._known)
                 try:
                     await self._serve(client)
                 finally:
-                    self._tracker.session_ended()
+                    self._tracker.record_session_end()
                     scope.deadline = anyio.current_time() + _GOODBYE_SECONDS
 
     async def sync(self) -> ServerCapabilities:
@@ -406,7 +406,7 @@ class Session:
     async def _fetch(self) -> ServerCapabilities:
         client = self.client
         async with self._fetching:
-            self._tracker.syncing()
+            self._tracker.record_sync_start()
             try:
                 async with asyncio.timeout(self._config.list_timeout):
                     async with self._listing:
@@ -470,7 +470,7 @@ class Session:
         self.listings.listing_started()
         began = self._shared.clock()
         self._shared.observe(CacheUsed(self._config.name, "refresh"))
-        listing = await self._fetcher.tools(client)
+        listing = await self._fetcher.list_tools(client)
         self.listings.listing_succeeded()
         self._report(self, Event.TOOLS_LISTED)
         self._listed_at = began
@@ -497,7 +497,7 @@ class Session:
         ignored.
         """
         async with self._fetching:
-            self._tracker.syncing()
+            self._tracker.record_sync_start()
             try:
                 async with asyncio.timeout(self._config.list_timeout):
                     await self._fetch_others(client)
@@ -508,7 +508,7 @@ class Session:
 
     async def _fetch_others(self, client: Client) -> None:
         """Fetch resources, templates and prompts. The tools may be listed concurrently."""
-        others = await self._fetcher.others(client, self._known)
+        others = await self._fetcher.list_others(client, self._known)
         self._known = replace(others, tools=self._known.tools)
 
     async def _refresh(self) -> None:

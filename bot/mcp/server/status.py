@@ -53,15 +53,15 @@ class SyncNotifier:
         if self._task is None:
             self._task = asyncio.create_task(self._deliver_all(), name="mcp:reports")
 
-    def synced(self, server_id: str, capabilities: ServerCapabilities) -> None:
+    def report_sync(self, server_id: str, capabilities: ServerCapabilities) -> None:
         """Queue the capabilities of a server."""
         self._enqueue(server_id, capabilities)
 
-    def sync_failed(self, server_id: str, problem: str) -> None:
+    def report_failure(self, server_id: str, problem: str) -> None:
         """Queue a failed sync of a server."""
         self._enqueue(server_id, problem)
 
-    def forget(self, server_id: str) -> None:
+    def drop_result(self, server_id: str) -> None:
         """Drop the queued result of a removed or changed server."""
         self._queue.pop(server_id, None)
 
@@ -131,7 +131,7 @@ class ServerStatusTracker:
         self.stray_lines = stray_lines
         self.server_log = server_log
         self._synced = _with_definition(synced, config)
-        pinning.know(self._synced.capabilities.tools)
+        pinning.set_known_tools(self._synced.capabilities.tools)
         self._state = State.DISCONNECTED if disconnected else State.UNUSED
         self._problem = NO_PROBLEM
         self._connected_at: float | None = None
@@ -221,7 +221,7 @@ class ServerStatusTracker:
             return f"{tool.name} has changed since it was asked for. Ask for it once more."
         return ""
 
-    async def change(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait for the next change."""
         await self._changed.wait()
 
@@ -245,13 +245,13 @@ class ServerStatusTracker:
         if self._state in ESTABLISHED or (synced.at or 0.0) <= (self._synced.at or 0.0):
             return
         self._synced = _with_definition(synced, self.config)
-        self.pinning.compare(self._synced.capabilities.tools)
+        self.pinning.set_current_tools(self._synced.capabilities.tools)
         if self._state is State.UNUSED:
             self.notify()
 
     def learn_pins(self, pinned: Pinned | None) -> bool:
         """Take over the pins. Return True if offered tools are withheld now."""
-        fewer = self.pinning.learn(pinned)
+        fewer = self.pinning.set_pins(pinned)
         self.notify()
         return fewer
 
@@ -260,7 +260,7 @@ class ServerStatusTracker:
         assert event in SESSION_EVENTS
         self._state = next_state(self._state, event)
 
-    def session_ended(self) -> None:
+    def record_session_end(self) -> None:
         """Record that the client is being closed. Users see no difference before it is."""
         self._state = next_state(self._state, Event.SESSION_ENDED)
 
@@ -276,13 +276,13 @@ class ServerStatusTracker:
         self._count(before[0])
         self._show(before)
 
-    def connected(self, capabilities: ServerCapabilities) -> None:
+    def record_connection(self, capabilities: ServerCapabilities) -> None:
         """Record the connection and its tools. Other capabilities stay."""
         before = self._shown
         self._take_tools(capabilities)
         self._state = next_state(self._state, Event.CONNECTED)
         self._problem, self._connected_at, self._hidden_by = NO_PROBLEM, time.time(), None
-        self.breaker.succeeded()
+        self.breaker.record_success()
         self._count(before[0])
         self._show(before)
 
@@ -292,7 +292,7 @@ class ServerStatusTracker:
         self._take_tools(capabilities)
         self._show(before)
 
-    def syncing(self) -> None:
+    def record_sync_start(self) -> None:
         """Record the start of a sync."""
         self._synced = replace(self._synced, status=SyncStatus.SYNCING)
 
@@ -300,7 +300,7 @@ class ServerStatusTracker:
         """Record all capabilities."""
         self._synced = CachedCapabilities(SyncStatus.SYNCED, capabilities, time.time())
         if self._notifier is not None:
-            self._notifier.synced(self.config.id, capabilities)
+            self._notifier.report_sync(self.config.id, capabilities)
         self.notify()
 
     def sync_confirmed(self) -> None:
@@ -312,12 +312,12 @@ class ServerStatusTracker:
         """Record a failed sync."""
         self._synced = replace(self._synced, status=SyncStatus.SYNC_FAILED, problem=problem)
         if self._notifier is not None:
-            self._notifier.sync_failed(self.config.id, problem)
+            self._notifier.report_failure(self.config.id, problem)
         self.notify()
 
     def _take_tools(self, capabilities: ServerCapabilities) -> None:
         self._synced = replace(self._synced, capabilities=capabilities)
-        self.pinning.compare(capabilities.tools)
+        self.pinning.set_current_tools(capabilities.tools)
         wanted = self.config.auto_context_tool
         if wanted and all(tool.original_name != wanted for tool in capabilities.tools):
             log.warning("MCP server %s has no tool %s for its auto_context_tool", self.config.name, wanted)

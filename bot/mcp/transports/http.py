@@ -68,13 +68,13 @@ class ReadTimeout:
         self._attempt = attempt
 
     @classmethod
-    def of(cls, request: httpx2.Request, attempt: RequestContext) -> ReadTimeout:
+    def take_from(cls, request: httpx2.Request, attempt: RequestContext) -> ReadTimeout:
         """Return the timeout of a request, and remove it from the request."""
         limits = request.extensions.get("timeout", {})
         request.extensions = {**request.extensions, "timeout": {**limits, "read": None}}
         return cls(limits.get("read"), attempt)
 
-    async def first(self, network: httpx2.AsyncBaseTransport, request: httpx2.Request) -> httpx2.Response:
+    async def receive_response(self, network: httpx2.AsyncBaseTransport, request: httpx2.Request) -> httpx2.Response:
         """Return the response when it begins. Raises ReadTimeout."""
         try:
             async with asyncio.timeout(self._seconds):
@@ -82,7 +82,7 @@ class ReadTimeout:
         except TimeoutError as error:
             raise httpx2.ReadTimeout("no answer", request=request) from error
 
-    async def next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
+    async def receive_chunk(self, chunks: AsyncIterator[bytes]) -> bytes | None:
         """Return the next chunk, None at the end. Raises ReadTimeout."""
         if self._seconds is None:
             return await anext(chunks, None)
@@ -195,9 +195,9 @@ class _ErrorIsolatingTransport(httpx2.AsyncBaseTransport):
         attempt = sdk.current_request()
         attempt.status, attempt.failure, attempt.quotes, attempt.refusal = None, "", False, ""
         attempt.retry_after, attempt.error_body = None, ""
-        silence = ReadTimeout.of(request, attempt)
+        silence = ReadTimeout.take_from(request, attempt)
         try:
-            response = await silence.first(self._inner, request)
+            response = await silence.receive_response(self._inner, request)
         except _NEVER_SENT as error:
             attempt.sent = False
             return _stand_in(request, attempt, error)
@@ -243,7 +243,7 @@ class _Body(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         chunks = aiter(self._inner)
         try:
-            while (chunk := await self._silence.next(chunks)) is not None:
+            while (chunk := await self._silence.receive_chunk(chunks)) is not None:
                 self._left -= len(chunk)
                 if self._left < 0:
                     raise httpx2.ReadError(TOO_LARGE)

@@ -350,12 +350,12 @@ def open_transport(
         case StdioTransport() as process:
             return instrument(_stdio(config, process, stderr, allowances), on_end)
         case HttpTransport() as endpoint:
-            below = network(config, allowances, resolve, token_provider)
+            below = build_network(config, allowances, resolve, token_provider)
             client = http_client(endpoint.headers, config.max_read_timeout, below)
             return instrument(_http(endpoint, config, client, on_request_failed), on_end)
 
 
-def network(
+def build_network(
     config: ServerConfig, allowances: AllowedTargets, resolve: Resolve, token_provider: TokenProvider | None = None
 ) -> httpx2.AsyncBaseTransport:
     """Return the network for this server, with its token if it has one."""

@@ -349,7 +349,7 @@ class ReviewRoutes:
     async def show(self, ref: str, options: RequestedOptions, scope: CurrentScope) -> ReviewAnswer:
         """Return the unreviewed tools and their differences from the pins."""
         server = await self._services.directory.find_synced(ref, scope.conversation)
-        tools = await self._services.review.unreviewed(server.id)
+        tools = await self._services.review.unreviewed_tools(server.id)
         return ReviewAnswer(
             server_id=server.name,
             tools=[_waiting_tool(tool, options) for tool in tools],
