@@ -21,8 +21,7 @@ from bot.app.models import select_model
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import open_runtime
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.turns import TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import TurnStatus, TurnView
 from bot.engine.engine import Engine
 from bot.platforms.console.console import ConsoleSurface
 from bot.platforms.console.local_user import LocalUser

@@ -8,9 +8,8 @@ from typing import Any, Protocol
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import Author
-from bot.domain.flows import UNSET
+from bot.domain.flows import UNSET, ToolSource
 from bot.domain.messages import ToolCall
-from bot.domain.sources import ToolSource
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import StepStatus
 from bot.engine.policy.authorization import CallAuthorizer

@@ -30,8 +30,7 @@ from bot.chat.turn_messages import REMOVED, split_mark
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.health import ListenerStatus
-from bot.domain.turns import Receipt, StepStatus, ToolStep
-from bot.domain.views import PostedMessage, TurnView
+from bot.domain.turns import PostedMessage, Receipt, StepStatus, ToolStep, TurnView
 from bot.errors import DeliveryFailed
 from bot.ports import Commands, EngineApi, Listener, TurnLog
 from bot.settings import Settings

@@ -349,13 +349,13 @@ def _is_broken(check: Check) -> bool:
 
 async def _live_platform(platforms: Platforms, settings: Settings, name: str) -> LivePlatform:
     if name == "slack":
-        from bot.platforms.slack.live_check import SlackLiveCheck  # noqa: PLC0415 - loads Slack's library
+        from bot.platforms.slack.diagnostics import SlackLiveCheck  # noqa: PLC0415 - loads Slack's library
 
         assert platforms.slack is not None
         tokens = {"app_token": settings.slack_app_token, "signing_secret": settings.slack_signing_secret}
         plain = {key: secret.get_secret_value() for key, secret in tokens.items() if secret is not None}
         return SlackLiveCheck(platforms.slack.api, **plain)
-    from bot.platforms.discord.live_check import DiscordLiveCheck  # noqa: PLC0415 - loads Discord's library
+    from bot.platforms.discord.diagnostics import DiscordLiveCheck  # noqa: PLC0415 - loads Discord's library
 
     assert platforms.discord is not None
     return DiscordLiveCheck(platforms.discord.rest, platforms.discord.people)

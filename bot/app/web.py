@@ -22,7 +22,7 @@ from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
-from bot.domain.views import Notice, NoticeTarget
+from bot.domain.turns import Notice, NoticeTarget
 from bot.engine.policy.rules import can_approve
 from bot.engine.view_delivery import surface_for
 from bot.errors import DeliveryFailed, SettingsError

@@ -44,8 +44,7 @@ from bot.domain.approvals import Approval, Approver, ChannelTarget, Destination,
 from bot.domain.conversations import Author
 from bot.domain.elicitations import Elicitation, ElicitationAction
 from bot.domain.secret_detection import redact
-from bot.domain.turns import StepStatus, ToolStep
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.rendering.approval_card import (
     APPROVERS_LIMIT,
     ICONS,

@@ -24,8 +24,7 @@ from bot.chat.message_model import (
 )
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.servers import ServerSnapshot, ServerStatus
-from bot.domain.turns import Turn, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import Turn, TurnStatus, TurnView
 from bot.rendering.elicitation_card import elicitation_card
 from bot.rendering.text_safety import single_line
 

@@ -22,8 +22,7 @@ from bot.chat.card_messages import NOT_THERE, UNREACHED, is_remote_slot
 from bot.chat.message_sender import MessageApi, MessageSender, NamedMessage
 from bot.chat.turn_messages import REMOVED, is_activity_shown, split_mark, unfinished_mark
 from bot.domain.approvals import Destination
-from bot.domain.turns import Turn, TurnStatus
-from bot.domain.views import MessageRefs, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, PostedMessage, Turn, TurnStatus, TurnView
 from bot.errors import DeliveryFailed, NotFound
 from bot.rendering.timeline import FILE_PREFIX, LEFT_OUT, ToolFile, activity_text, returned_files
 

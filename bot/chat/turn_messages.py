@@ -32,8 +32,7 @@ from bot.chat.message_model import (
     Paragraph,
     Text,
 )
-from bot.domain.turns import TurnStatus
-from bot.domain.views import MessageRefs, TurnView
+from bot.domain.turns import MessageRefs, TurnStatus, TurnView
 from bot.rendering.markdown import SizeLimit, split_once
 from bot.rendering.text_safety import single_line, strip_control
 from bot.rendering.timeline import (

@@ -25,8 +25,7 @@ from bot.domain.commands import (
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import FilePart, ImagePart, StoredFile
 from bot.domain.secret_detection import lookalikes, with_masks
-from bot.domain.turns import ModelStep, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, ToolStep, TurnStatus, TurnView
 
 # -------------------- transcripts
 

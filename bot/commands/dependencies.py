@@ -18,8 +18,8 @@ from bot.domain.policies import PolicyResult, Rule
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import Tool
+from bot.domain.turns import TurnView
 from bot.domain.usage import LimitStatus, UsageOwner
-from bot.domain.views import TurnView
 from bot.ports import (
     GrantStore,
     LinkStore,

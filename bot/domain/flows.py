@@ -1,7 +1,9 @@
-"""Information flow of tools: the authors of the text a tool returns, and the readers of the data its calls send.
+"""Information flow of tools: the authors of the text a tool returns, the readers of the data its calls send, and the
+sources of the words in a prompt.
 
-The two are separate, although one hint of MCP (`openWorldHint`) covers both: a mailbox holds the words of strangers,
-and searching it sends nothing to them. `bot.engine.policy.taint` decides by these values (ADR 17).
+Authors and readers are separate, although one hint of MCP (`openWorldHint`) covers both: a mailbox holds the words of
+strangers, and searching it sends nothing to them. `bot.engine.policy.taint` decides by these values (ADR 17). Sources
+are kept with every reply and summary that was written from a prompt.
 """
 
 from __future__ import annotations
@@ -11,6 +13,34 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+_ADDRESS_FORMATS = frozenset(("uri", "uri-reference", "uri-template", "iri", "iri-reference", "url", "hostname"))
+_ADDRESS_WORDS = frozenset(
+    (
+        "url", "urls", "uri", "uris", "href", "link", "links", "host", "hosts", "hostname", "domain", "domains",
+        "webhook", "endpoint", "site", "website", "webpage", "ip", "bucket", "registry", "proxy", "callback",
+    )
+)  # fmt: skip
+_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_DEEPEST = 8
+_TOP = r"(?P<top>xn--[\w-]+|[^\W\d]{2,})\.?(?::\d+)?"
+_ADDRESS = re.compile(
+    # As browsers read it: one slash, a backslash or none after the scheme of the web is enough, and no scheme at all.
+    rf"""://|\bhttps?:\S|^\s*[/\\]{{2}}|^\s*(?:[\w-]+\.)+{_TOP}[/?#]""",
+    re.IGNORECASE,
+)
+# Without a label below the registered name, a lookup of the host carries nothing.
+_HOST = re.compile(rf"\s*(?:[\w-]+\.){{2,}}{_TOP}\s*", re.IGNORECASE)
+_FILE_ENDINGS = frozenset(
+    (
+        "bak", "cfg", "conf", "cpp", "cs", "css", "csv", "db", "dll", "doc", "docx", "eml", "env", "exe", "gif", "go",
+        "gz", "htm", "html", "ini", "ipynb", "jpeg", "jpg", "js", "json", "jsonl", "jsx", "kt", "lock", "log", "lua",
+        "parquet", "pdf", "pem", "php", "png", "pptx", "proto", "pyc", "rb", "rst", "rtf", "scss", "sql", "sqlite",
+        "svg", "swift", "tar", "tex", "tgz", "toml", "ts", "tsv", "tsx", "txt", "vue", "wav", "webp", "xls", "xlsx",
+        "xml", "yaml", "yml",
+    )
+)  # fmt: skip
+"""Endings of file names that are not top-level domains; `md`, `py`, `rs`, `sh` and `zip` are."""
 
 
 class Words(StrEnum):
@@ -118,35 +148,6 @@ def _same_or_fewer(after: tuple[str, ...], before: tuple[str, ...]) -> bool:
     return not after or (bool(before) and set(after) >= set(before))
 
 
-_ADDRESS_FORMATS = frozenset(("uri", "uri-reference", "uri-template", "iri", "iri-reference", "url", "hostname"))
-_ADDRESS_WORDS = frozenset(
-    (
-        "url", "urls", "uri", "uris", "href", "link", "links", "host", "hosts", "hostname", "domain", "domains",
-        "webhook", "endpoint", "site", "website", "webpage", "ip", "bucket", "registry", "proxy", "callback",
-    )
-)  # fmt: skip
-_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-_DEEPEST = 8
-_TOP = r"(?P<top>xn--[\w-]+|[^\W\d]{2,})\.?(?::\d+)?"
-_ADDRESS = re.compile(
-    # As browsers read it: one slash, a backslash or none after the scheme of the web is enough, and no scheme at all.
-    rf"""://|\bhttps?:\S|^\s*[/\\]{{2}}|^\s*(?:[\w-]+\.)+{_TOP}[/?#]""",
-    re.IGNORECASE,
-)
-# Without a label below the registered name, a lookup of the host carries nothing.
-_HOST = re.compile(rf"\s*(?:[\w-]+\.){{2,}}{_TOP}\s*", re.IGNORECASE)
-_FILE_ENDINGS = frozenset(
-    (
-        "bak", "cfg", "conf", "cpp", "cs", "css", "csv", "db", "dll", "doc", "docx", "eml", "env", "exe", "gif", "go",
-        "gz", "htm", "html", "ini", "ipynb", "jpeg", "jpg", "js", "json", "jsonl", "jsx", "kt", "lock", "log", "lua",
-        "parquet", "pdf", "pem", "php", "png", "pptx", "proto", "pyc", "rb", "rst", "rtf", "scss", "sql", "sqlite",
-        "svg", "swift", "tar", "tex", "tgz", "toml", "ts", "tsv", "tsx", "txt", "vue", "wav", "webp", "xls", "xlsx",
-        "xml", "yaml", "yml",
-    )
-)  # fmt: skip
-"""Endings of file names that are not top-level domains; `md`, `py`, `rs`, `sh` and `zip` are."""
-
-
 def takes_address(schema: object) -> bool:
     """Return True if an argument of this schema may choose the address that a call goes to, judged by names and
     formats.
@@ -201,3 +202,46 @@ def holds_address(value: object) -> bool:
 def _is_host(text: str) -> bool:
     match = _HOST.fullmatch(text)
     return match is not None and match["top"].lower() not in _FILE_ENDINGS
+
+
+class OtherSource(StrEnum):
+    """A source of words that is not a tool's result. The value is stored."""
+
+    ATTACHMENT = "attachment"
+    THREAD = "thread"
+    RESULT = "result"
+
+    @property
+    def label(self) -> str:
+        """Phrase for the source in a sentence for users."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    OtherSource.ATTACHMENT: "an attached file",
+    OtherSource.THREAD: "earlier messages here",
+    OtherSource.RESULT: "an earlier result",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSource:
+    """Tool with a result in the prompt. All fields are those at the time of the call."""
+
+    server: str
+    tool: str
+    server_id: str
+    definition: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class PersonSource:
+    """User with a question in the prompt. `principal` is as in settings: `slack:U123`."""
+
+    principal: str
+
+
+Source = ToolSource | PersonSource | OtherSource
+Sources = tuple[Source, ...]
+"""Distinct sources in the order of their first occurrence."""

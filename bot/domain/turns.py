@@ -1,24 +1,34 @@
-"""Turns: a question with all steps up to its answer, the history of a conversation, and wakeups between processes.
+"""Turns: a question with all steps up to its answer, views for display, the history of a conversation, and wakeups
+between processes.
 
 The steps are the transcript. A turn is resumed by reading them and doing the missing steps; completed steps are not
-repeated. A wakeup is a hint that a row has changed. It may be lost.
+repeated. A view holds the whole state of a turn, so that displaying it twice or skipping one does no harm. A wakeup is
+a hint that a row has changed. It may be lost.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bot.domain.approvals import Approval
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment, Author, ConversationKey
 from bot.domain.elicitations import Elicitation, ElicitationResults
+from bot.domain.flows import Sources
 from bot.domain.grants import GrantUse
 from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
 from bot.domain.policies import StoredPolicyResult
-from bot.domain.sources import Sources
 from bot.domain.tools import OWN_SERVER, Tool
 from bot.domain.usage import UsageEntry
+
+NO_LIMIT = 2**31 - 1
+BEGINNING = 4_000
+"""Maximum number of characters of a result in later turns."""
+ReadFile = Callable[[str], Awaitable[bytes]]
+MessageRefs = Mapping[str, str]
+"""The platform's reference of each posted message by slot. Each platform defines its own slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,9 +314,6 @@ class Receipt:
     queue_position: int = 0
 
 
-NO_LIMIT = 2**31 - 1
-
-
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
     """Limits of one user's turns, running and queued, in all processes together. A turn that waits for an approval or
@@ -318,10 +325,6 @@ class TurnLimits:
 
 
 NO_TURN_LIMITS = TurnLimits()
-
-
-BEGINNING = 4_000
-"""Maximum number of characters of a result in later turns."""
 
 
 class ToolReplay(StrEnum):
@@ -371,3 +374,91 @@ def _beginning(result: ToolResult) -> ToolResult:
     others = (part for part in result.parts if not isinstance(part, TextPart))
     parts = (TextPart(text[:BEGINNING]), *others)
     return replace(result, parts=parts, structured=None, left_out=result.length - BEGINNING)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRetry:
+    """Model request that is retried in `seconds`, because the model was busy or unreachable as `reason` says."""
+
+    seconds: int
+    reason: str
+
+    def __str__(self) -> str:
+        # The wait comes first: a narrow screen shows the beginning of this line, and reasons can be long.
+        return f"Trying again in {self.seconds} s. {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingTurn:
+    """Turn that blocks a conversation: the first unfinished one. `awaits_approval` is True if it waits for an
+    approval, `awaits_answer` if a server waits for an answer of that turn's author.
+    """
+
+    turn_id: str
+    awaits_approval: bool = False
+    awaits_answer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """Turn to display.
+
+    `steps` are stored up to `revision`. The other fields are temporary: `streaming` is the partial reply, `running` are
+    the calls in progress (step numbers), `progress` are their progress messages, `activity` is the bot's current
+    activity as text. `early` is True in the first seconds of work, in which users need no message about it. For a
+    queued turn, `ahead` is the number of turns before it, in its conversation and in the queue of all turns. `blocker`
+    is the turn of its conversation that it waits for. `read` returns the bytes of a file from one of the turn's tools,
+    by its id (`StoredFile`), or raises NotFound.
+    """
+
+    turn: Turn
+    steps: tuple[Step, ...]
+    revision: int
+    streaming: str = ""
+    running: frozenset[int] = frozenset()
+    progress: Mapping[int, str] = field(default_factory=dict)
+    activity: str | ModelRetry = ""
+    early: bool = False
+    ahead: int = 0
+    blocker: BlockingTurn | None = None
+    read: ReadFile | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def awaiting(self) -> tuple[ToolStep, ...]:
+        """Calls that wait for an approval."""
+        return tuple(step for step in self.steps if isinstance(step, ToolStep) and step.status is StepStatus.AWAITING)
+
+    @property
+    def asks(self) -> bool:
+        """True if a server waits for an answer from a user."""
+        return any(step.pending_elicitations for step in self.steps if isinstance(step, ToolStep))
+
+
+def can_continue(view: TurnView) -> bool:
+    """Return True if the turn was stopped at work, so that the model can go on."""
+    return view.turn.status is TurnStatus.CANCELLED and bool(view.steps) and view.turn.question.call is None
+
+
+@dataclass(frozen=True, slots=True)
+class PostedMessage:
+    """Posted message of one slot. `ref` is the platform's reference for edits."""
+
+    slot: str
+    ref: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeTarget:
+    """Target of a notice: one user in the conversation, that user in private, or everyone in the conversation."""
+
+    conversation: str
+    person: str = ""
+    private: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Text to post outside a turn. `card_url` is a link to the card that it is about, empty without one."""
+
+    text: str
+    card_url: str = ""

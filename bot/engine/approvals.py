@@ -59,8 +59,7 @@ from bot.domain.grants import (
 from bot.domain.policies import PolicyResult
 from bot.domain.secret_detection import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
-from bot.domain.turns import StepStatus, ToolStep, Turn
-from bot.domain.views import Notice, NoticeTarget
+from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep, Turn
 from bot.engine.policy.rules import RuleBook, Rules, check_approver
 from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, named_people
 from bot.engine.view_delivery import MemberLookup, surface_for

@@ -14,8 +14,18 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import TaintMode
 from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.tools import ToolSearch
-from bot.domain.turns import Claim, EditedQuestion, EditEffect, Receipt, StepStatus, ToolStep, Turn, TurnRecord
-from bot.domain.views import TurnView, can_continue
+from bot.domain.turns import (
+    Claim,
+    EditedQuestion,
+    EditEffect,
+    Receipt,
+    StepStatus,
+    ToolStep,
+    Turn,
+    TurnRecord,
+    TurnView,
+    can_continue,
+)
 from bot.engine.approvals import ApprovalService, ApproverNotices
 from bot.engine.elicitation import ElicitationService
 from bot.engine.monotonic_clock import monotonic

@@ -17,20 +17,21 @@ from typing import Any
 
 from bot.domain.completions import Completion, StopReason
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
+from bot.domain.flows import Sources
 from bot.domain.messages import Message, MessageRole, TextPart, ToolCall
 from bot.domain.policies import TaintMode
-from bot.domain.sources import Sources
 from bot.domain.tools import INVALID_ARGUMENTS, ToolSearch, ToolSet
 from bot.domain.turns import (
     Claim,
+    ModelRetry,
     ModelStep,
     StepStatus,
     ToolStep,
     Turn,
     TurnRecord,
     TurnStatus,
+    TurnView,
 )
-from bot.domain.views import ModelRetry, TurnView
 from bot.engine.builtin_tools.read_result import ReadResult, RejectionReason
 from bot.engine.builtin_tools.search_tools import SearchTools, ToolIndexes
 from bot.engine.builtin_tools.toolbox import TurnToolbox

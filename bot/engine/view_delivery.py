@@ -16,8 +16,7 @@ from functools import partial
 
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.metrics import Delivered, DeliveryOutcome, MetricSink, null_sink
-from bot.domain.turns import Step, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import Notice, NoticeTarget, TurnView
+from bot.domain.turns import Notice, NoticeTarget, Step, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.monotonic_clock import monotonic
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed, LostLease, NotFound
 from bot.logs import in_context

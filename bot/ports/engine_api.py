@@ -12,8 +12,7 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage, Me
 from bot.domain.elicitation_answers import AnswerRejected, AnswerResult, OpenElicitation
 from bot.domain.elicitations import ElicitationResult
 from bot.domain.grants import GrantRequest
-from bot.domain.turns import EditedQuestion, Receipt, ToolStep
-from bot.domain.views import TurnView
+from bot.domain.turns import EditedQuestion, Receipt, ToolStep, TurnView
 
 
 class Commands(Protocol):

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.health import ListenerStatus
-from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.ports.engine_api import Commands, EngineApi
 
 

@@ -28,7 +28,9 @@ from bot.domain.turns import (
     EditedQuestion,
     History,
     HistorySummary,
+    MessageRefs,
     ModelStep,
+    PostedMessage,
     Receipt,
     Step,
     StepStatus,
@@ -36,10 +38,10 @@ from bot.domain.turns import (
     Turn,
     TurnRecord,
     TurnStatus,
+    TurnView,
     Wakeup,
 )
 from bot.domain.usage import UsageEntry
-from bot.domain.views import MessageRefs, PostedMessage, TurnView
 
 
 class TurnViews(Protocol):

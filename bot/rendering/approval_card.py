@@ -17,8 +17,7 @@ from bot.domain.approvals import Approval, Approver
 from bot.domain.argument_edits import ArgumentChange, changed_names
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, Scope, ThreadScope
 from bot.domain.tools import canonical_json
-from bot.domain.turns import StepStatus, ToolRef, ToolStep
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnView
 from bot.rendering.call_arguments import (
     VALUE_LIMIT,
     WARNINGS_LIMIT,

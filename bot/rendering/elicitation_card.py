@@ -27,8 +27,7 @@ from bot.domain.elicitations import (
     mentions_secret,
 )
 from bot.domain.secret_detection import redact_secrets
-from bot.domain.turns import ToolStep
-from bot.domain.views import TurnView
+from bot.domain.turns import ToolStep, TurnView
 from bot.rendering.approval_card import format_duration
 from bot.rendering.argument_fields import ArgumentField, argument_form, read_arguments
 from bot.rendering.text_safety import is_lookalike, show_invisible, single_line, strip_control

@@ -17,8 +17,7 @@ from typing import ClassVar, assert_never
 from bot.domain.elicitations import Elicitation
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, StoredFile, ToolResult
 from bot.domain.tools import UNSURE
-from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import BlockingTurn, TurnView, can_continue
+from bot.domain.turns import BlockingTurn, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView, can_continue
 from bot.rendering.text_safety import single_line, strip_control
 
 # -------------------- tool calls on one line, and the files that they returned

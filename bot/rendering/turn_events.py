@@ -35,8 +35,7 @@ from typing import Any, assert_never
 
 from bot.domain.approvals import Approval
 from bot.domain.elicitations import Elicitation, FormMode, UrlMode
-from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import BlockingTurn, ModelRetry, TurnView
+from bot.domain.turns import BlockingTurn, ModelRetry, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.rendering.call_arguments import whole_json
 from bot.rendering.timeline import (
     CheckCallAction,

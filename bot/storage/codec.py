@@ -13,8 +13,8 @@ from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 from cattrs.strategies import configure_tagged_union
 
+from bot.domain.flows import OtherSource, PersonSource, Source, ToolSource
 from bot.domain.messages import FilePart, ImagePart, Part, ResultPart, StoredFile, TextPart, ToolCall, ToolResult
-from bot.domain.sources import OtherSource, PersonSource, Source, ToolSource
 from bot.domain.turns import ModelStep, ToolStep
 
 Body = dict[str, Any]

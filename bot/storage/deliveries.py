@@ -13,8 +13,7 @@ from sqlalchemy import bindparam
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
-from bot.domain.turns import StepStatus, Turn, TurnStatus
-from bot.domain.views import BlockingTurn, MessageRefs, PostedMessage, TurnView
+from bot.domain.turns import BlockingTurn, MessageRefs, PostedMessage, StepStatus, Turn, TurnStatus, TurnView
 from bot.errors import LostLease
 from bot.storage import audit, elicitation_rows
 from bot.storage.codec import converter, encode

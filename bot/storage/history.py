@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.sources import Sources
+from bot.domain.flows import Sources
 from bot.domain.turns import History, HistorySummary, TurnRecord, truncate_results
 from bot.storage.codec import converter
 from bot.storage.dialect import Upsert, now

@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 
 from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import HTTP, Attachment, Author, ConversationKey, Member
-from bot.domain.turns import TurnStatus
-from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable, NotFound
 from bot.rendering.text_safety import single_line
 

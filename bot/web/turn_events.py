@@ -25,8 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from bot.domain.elicitations import Elicitation
-from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.web.turn_schemas import (
     MessageStatus,
     SignedBy,

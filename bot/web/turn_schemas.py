@@ -19,8 +19,7 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import Approval
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation, FormMode, UrlMode
-from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import WAITING, ModelStep, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.rendering.approval_card import ApprovalCard, approval_card, format_changes, whole_card
 from bot.rendering.call_arguments import shared_json, whole_json
 from bot.rendering.elicitation_card import domain_of, outcome_text, server_name, warning_text

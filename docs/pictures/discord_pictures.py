@@ -25,8 +25,7 @@ from bot.domain.approvals import ApprovalNotice, Approver, NotAllowed  # noqa: E
 from bot.domain.commands import Form, Reply  # noqa: E402
 from bot.domain.conversations import Author  # noqa: E402
 from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus  # noqa: E402
-from bot.domain.views import TurnView  # noqa: E402
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView  # noqa: E402
 from tests.fakes.discord import Channel, Interaction, Message  # noqa: E402
 from tests.platforms import sample_views  # noqa: E402
 from tests.platforms.discord.command_bot import command_bot  # noqa: E402

@@ -29,17 +29,15 @@ from bot.domain.approvals import ApprovalNotice, Approver  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
 from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
-from bot.domain.turns import StepStatus, ToolStep  # noqa: E402
-from bot.domain.views import TurnView  # noqa: E402
-from bot.platforms.slack.command_replies import command_reply  # noqa: E402
+from bot.domain.turns import StepStatus, ToolStep, TurnView  # noqa: E402
 from bot.platforms.slack.home import home_view  # noqa: E402
+from bot.platforms.slack.message_blocks import command_reply, turn_messages  # noqa: E402
 from bot.platforms.slack.modals import (  # noqa: E402
     call_modal,
     confirm_modal,
     deny_modal,
     form_to_modal,
 )
-from bot.platforms.slack.turns import turn_messages  # noqa: E402
 from bot.rendering.elicitation_card import ANSWER, VISIT  # noqa: E402
 from tests.platforms import sample_views  # noqa: E402
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands  # noqa: E402

@@ -10,7 +10,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import CheckStatus
 from bot.domain.policies import Rule
-from bot.domain.views import MessageRefs, TurnView
+from bot.domain.turns import MessageRefs, TurnView
 from bot.engine.policy.rules import Approvers
 from bot.errors import DeliveryFailed
 from bot.ports.platform import DirectoryEntry

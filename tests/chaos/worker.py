@@ -22,7 +22,7 @@ from bot.domain.elicitations import ElicitationRequest, FormMode
 from bot.domain.messages import MessageRole, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.secrets import SecretSpan
 from bot.domain.tools import Annotations, ArgumentError, CallNeedsInput, CallReturned, Tool, ToolOutcome, ToolSet
-from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext

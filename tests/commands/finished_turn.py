@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus, TurnView
 from tests.fakes.parts import ANA, HALL
 
 

@@ -30,7 +30,7 @@ from bot.domain.servers import (
     StdioTransport,
 )
 from bot.domain.tools import Annotations, Tool
-from bot.domain.views import TurnView
+from bot.domain.turns import TurnView
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, Rules, ServerPolicy
 from bot.errors import NotFound, ServerTrouble
 from bot.mcp.hosts import read_hosts

@@ -11,8 +11,7 @@ import pytest
 from bot.chat.card_messages import UNREACHED
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.messages import FilePart, ImagePart, ToolResult
-from bot.domain.turns import Step, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import Step, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.errors import DeliveryFailed
 from bot.rendering.timeline import LEFT_OUT
 from tests.fakes import discord as discord_fake

@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from bot.domain.conversations import ConversationKey
+from bot.domain.flows import OtherSource, ToolSource
 from bot.domain.messages import FilePart, StoredFile, TextPart, ToolCall, ToolResult, assistant
-from bot.domain.sources import OtherSource, ToolSource
 from bot.domain.turns import Claim, History, HistorySummary, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease
 from bot.storage.tables import deliveries, steps

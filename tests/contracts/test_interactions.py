@@ -51,8 +51,7 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitation_answers import InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import DECLINED, ElicitationAction, ElicitationResult
 from bot.domain.tools import ArgumentError
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable
 from bot.rendering.elicitation_card import ANSWER, DECLINE
 from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, RunAgainAction, StopTurnAction

@@ -13,8 +13,7 @@ import pytest
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
-from bot.domain.turns import ModelStep, ToolReplay
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, ToolReplay, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Policies, RuleBook
 from bot.engine.prompt.context import SystemPrompt

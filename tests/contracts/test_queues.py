@@ -5,8 +5,7 @@ from __future__ import annotations
 from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
-from bot.domain.turns import Claim, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.domain.views import BlockingTurn
+from bot.domain.turns import BlockingTurn, Claim, StepStatus, ToolRef, ToolStep, TurnStatus
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.turn_log_harness import Harness, running
 

@@ -15,8 +15,7 @@ from bot.domain.completions import StopReason, Usage
 from bot.domain.grants import GrantUse
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.policies import StoredPolicyResult
-from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnRecord, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnRecord, TurnStatus, TurnView
 from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import ANA, message

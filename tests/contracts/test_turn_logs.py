@@ -32,8 +32,17 @@ from bot.domain.messages import (
     ToolResult,
     assistant,
 )
-from bot.domain.turns import CallOrigin, Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnInput, TurnStatus
-from bot.domain.views import PostedMessage
+from bot.domain.turns import (
+    CallOrigin,
+    Claim,
+    ModelStep,
+    PostedMessage,
+    StepStatus,
+    ToolRef,
+    ToolStep,
+    TurnInput,
+    TurnStatus,
+)
 from bot.errors import DatabaseError, LostLease, NotFound, Stopped
 from bot.storage.tables import metadata
 from bot.storage.turn_log import SqlTurnLog

@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import Receipt, TurnStatus
-from bot.domain.views import PostedMessage
+from bot.domain.turns import PostedMessage, Receipt, TurnStatus
 from bot.errors import LostLease
 from bot.storage.tables import deliveries, turns
 from tests.fakes.parts import NEWEST, message

@@ -25,8 +25,7 @@ from bot.domain.approvals import (
 )
 from bot.domain.conversations import Author, Member
 from bot.domain.policies import Rule
-from bot.domain.turns import StepStatus, ToolRef, ToolStep
-from bot.domain.views import Notice, NoticeTarget, TurnView
+from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolRef, ToolStep, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, check_approver
 from bot.errors import DeliveryFailed

@@ -12,8 +12,7 @@ from bot.domain.completions import Capabilities, ModelRequest
 from bot.domain.conversations import Attachment, ConversationKey
 from bot.domain.envelopes import enclose
 from bot.domain.messages import FilePart, ImagePart, MessageRole, TextPart
-from bot.domain.turns import ModelStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, TurnStatus, TurnView
 from bot.engine.prompt import attachments
 from bot.engine.prompt.attachments import read_attachments
 from bot.errors import DeliveryFailed, NotFound

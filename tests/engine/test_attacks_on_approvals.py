@@ -30,8 +30,7 @@ from bot.domain.grants import GrantRequest, HoursScope, ThreadScope
 from bot.domain.policies import Rule
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.turns import StepStatus, ToolStep
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.reporting import SqlReporting

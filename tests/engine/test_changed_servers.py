@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType, NotAllowed
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ToolSet
-from bot.domain.turns import StepStatus, ToolStep
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.engine.approvals import TOOL_CHANGED
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from tests.engine.conftest import EngineHarness

@@ -22,8 +22,7 @@ from bot.domain.elicitations import (
 )
 from bot.domain.messages import ToolCall
 from bot.domain.tools import CallNeedsInput, ToolOutcome
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.engine.elicitation import TOO_MANY
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness

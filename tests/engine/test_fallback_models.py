@@ -6,8 +6,7 @@ from typing import Any, cast
 
 from bot.domain.completions import Capabilities
 from bot.domain.metrics import null_sink
-from bot.domain.turns import ModelStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, TurnStatus, TurnView
 from bot.engine.engine import Engine
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.token_estimates import estimate_messages

@@ -23,8 +23,7 @@ from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, Permanen
 from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule
 from bot.domain.tools import Tool
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.storage.grants import SqlGrantStore

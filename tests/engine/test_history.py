@@ -14,8 +14,7 @@ from bot.domain.envelopes import enclose
 from bot.domain.messages import Message, MessageRole, ToolCall, assistant
 from bot.domain.policies import TaintMode
 from bot.domain.tools import ToolOutcome
-from bot.domain.turns import HistorySummary, ModelStep, ToolReplay, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import HistorySummary, ModelStep, ToolReplay, TurnStatus, TurnView
 from bot.engine.engine import Engine
 from bot.engine.prompt import history
 from bot.engine.prompt.builder import NO_TOOLS

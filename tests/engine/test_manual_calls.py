@@ -6,8 +6,7 @@ from bot.domain.approvals import Decision, DecisionType
 from bot.domain.envelopes import enclose
 from bot.domain.messages import ToolCall
 from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.errors import NotFound
 from bot.ports import CallContext
 from tests.engine.conftest import EngineHarness

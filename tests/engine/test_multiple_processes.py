@@ -15,8 +15,7 @@ from bot.domain.completions import Completion
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall
 from bot.domain.tools import ToolOutcome
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, RuleBook
 from bot.ports import CallContext

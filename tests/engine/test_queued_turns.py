@@ -6,8 +6,7 @@ from bot.domain.approvals import Decision, DecisionType
 from bot.domain.elicitations import ElicitationRequest, FormMode
 from bot.domain.messages import ToolCall
 from bot.domain.tools import CallNeedsInput, ToolOutcome
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.domain.views import BlockingTurn, TurnView
+from bot.domain.turns import BlockingTurn, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.ports import CallContext
 from bot.rendering.timeline import StopTurnAction, available_actions, waiting_text
 from tests.engine.conftest import EngineHarness

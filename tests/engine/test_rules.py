@@ -9,8 +9,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import (

@@ -9,8 +9,7 @@ import pytest
 from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policies import Rule, StoredPolicyResult
-from bot.domain.turns import StepStatus, ToolStep
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.errors import DeliveryFailed
 from tests.engine.conftest import EngineHarness

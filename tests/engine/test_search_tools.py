@@ -19,8 +19,7 @@ from bot.domain.policies import Rule, TaintMode
 from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
-from bot.domain.turns import StepStatus, ToolReplay, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolReplay, ToolStep, TurnStatus, TurnView
 from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.engine.prompt.history import HistoryBudget

@@ -15,8 +15,7 @@ from bot.domain.grants import GrantRequest, ThreadScope
 from bot.domain.messages import ToolCall
 from bot.domain.policies import TaintMode
 from bot.domain.tools import Annotations, CallOutcomeUnknown, Tool, ToolOutcome, ToolSet
-from bot.domain.turns import StepStatus, ToolReplay, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolReplay, TurnStatus, TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.taint import Taint, TaintSource
 from bot.engine.prompt.history import HistoryBudget

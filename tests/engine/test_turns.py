@@ -8,8 +8,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.envelopes import enclose
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, ServerGuidance, ToolOutcome
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.domain.views import ModelRetry, TurnView
+from bot.domain.turns import ModelRetry, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.prompt.tool_selection import SOMETHING_MISSING
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.ports import CallContext

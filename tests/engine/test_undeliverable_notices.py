@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from bot.domain.completions import Completion, ModelRequest
-from bot.domain.turns import TurnStatus
-from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnStatus, TurnView
 from bot.engine import view_delivery
 from bot.errors import DeliveryFailed, ModelRejected
 from tests.engine.conftest import EngineHarness, driven_turns, is_delivered

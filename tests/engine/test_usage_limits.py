@@ -12,7 +12,7 @@ import pytest
 from bot.domain.completions import Completion, StopReason, Usage
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.messages import ToolCall, assistant
-from bot.domain.turns import ModelStep, TurnStatus
+from bot.domain.turns import ModelStep, TurnStatus, TurnView
 from bot.domain.usage import (
     LimitPeriod,
     LimitScope,
@@ -25,7 +25,6 @@ from bot.domain.usage import (
     UsageQuery,
     UsageTotal,
 )
-from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.scheduler import BATCH, DAY_SECONDS, usage_retention
 from bot.engine.usage import LARGE_REQUESTS, LARGE_SECONDS, UsageLimiter

@@ -24,7 +24,7 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import assistant
 from bot.domain.metrics import null_sink
-from bot.domain.turns import Claim, ModelStep, TurnStatus
+from bot.domain.turns import Claim, ModelStep, TurnStatus, TurnView
 from bot.domain.usage import (
     LimitPeriod,
     LimitScope,
@@ -36,7 +36,6 @@ from bot.domain.usage import (
     UsageQuery,
     UsageTotal,
 )
-from bot.domain.views import TurnView
 from bot.engine.engine import Engine
 from bot.engine.prompt.builder import ATTEMPTS
 from bot.engine.prompt.history import HistoryBudget

@@ -9,8 +9,7 @@ from bot.domain.approvals import Revision
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import ToolCall, assistant
 from bot.domain.tools import ToolOutcome
-from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import MessageRefs, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, ModelStep, PostedMessage, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.view_delivery import RENEW_SECONDS, ViewDelivery
 from bot.errors import DatabaseUnavailable, DeliveryFailed, LostLease
 from bot.ports import CallContext

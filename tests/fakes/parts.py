@@ -24,7 +24,7 @@ from bot.domain.tools import (
     ToolOutcome,
     ToolSet,
 )
-from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.mcp.argument_validation import group_by_argument, validate
 from bot.ports import CallContext
 

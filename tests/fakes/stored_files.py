@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, ResultPart, StoredFile
-from bot.domain.turns import Step, ToolStep
-from bot.domain.views import TurnView
+from bot.domain.turns import Step, ToolStep, TurnView
 from bot.errors import NotFound
 
 

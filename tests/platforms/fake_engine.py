@@ -21,8 +21,7 @@ from bot.domain.elicitation_answers import (
 )
 from bot.domain.elicitations import ElicitationResult
 from bot.domain.grants import GrantRequest
-from bot.domain.turns import EditedQuestion, EditEffect, Receipt, ToolStep, Turn, TurnInput, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import EditedQuestion, EditEffect, Receipt, ToolStep, Turn, TurnInput, TurnStatus, TurnView
 from bot.errors import CountersignError, NotFound
 
 

@@ -15,8 +15,18 @@ from bot.domain.elicitations import DECLINED, Elicitation, ElicitationRequest, E
 from bot.domain.elicitations import ElicitationAction as Answer
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus
-from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus
-from bot.domain.views import BlockingTurn, TurnView
+from bot.domain.turns import (
+    BlockingTurn,
+    ModelStep,
+    Step,
+    StepStatus,
+    ToolRef,
+    ToolStep,
+    Turn,
+    TurnInput,
+    TurnStatus,
+    TurnView,
+)
 
 NOW = 1_800_000_000.0
 PRIYA = Author("slack", "U0PRIYA", "Priya")

@@ -12,9 +12,9 @@ from bot.chat.reply_messages import reply_message
 from bot.domain.commands import Reply
 from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.platforms.console.plain_output import reply_text
-from bot.platforms.discord.command_replies import command_reply as discord_sheet
 from bot.platforms.discord.markdown import dialect
-from bot.platforms.slack.command_replies import command_reply
+from bot.platforms.discord.message_layout import command_reply as discord_sheet
+from bot.platforms.slack.message_blocks import command_reply
 from tests.commands.servers import OPERATOR, WEB, two_servers
 from tests.commands.sign_ins import LOGIN, SigningOffice
 

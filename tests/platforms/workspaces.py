@@ -13,8 +13,7 @@ from bot.chat.actions import Action, encode
 from bot.chat.context import AudiencePolicy, Lookups
 from bot.chat.message_handler import ASK_AGAIN
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.turns import ToolStep, Turn
-from bot.domain.views import MessageRefs, TurnView
+from bot.domain.turns import MessageRefs, ToolStep, Turn, TurnView
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.interactions import ASK_ABOUT_THIS

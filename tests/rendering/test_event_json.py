@@ -9,8 +9,7 @@ import pytest
 
 from bot.domain.elicitations import DECLINED
 from bot.domain.messages import ToolCall
-from bot.domain.turns import StepStatus
-from bot.domain.views import BlockingTurn, ModelRetry
+from bot.domain.turns import BlockingTurn, ModelRetry, StepStatus
 from bot.rendering.turn_events import (
     ApprovalRequested,
     ApprovalSettled,

@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from bot.domain.messages import ImageAudience, ResultPart, StoredFile, TextPart, ToolResult
-from bot.domain.turns import StepStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnView
 from bot.errors import NotFound
 from bot.rendering.timeline import MOST_FILES, returned_files
 from tests.rendering.turns import a_step, a_view

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bot.domain.messages import ToolCall
-from bot.domain.turns import StepStatus, TurnInput, TurnStatus
-from bot.domain.views import ModelRetry, TurnView
+from bot.domain.turns import ModelRetry, StepStatus, TurnInput, TurnStatus, TurnView
 from bot.rendering.timeline import (
     FAILED,
     SECOND_TRY,

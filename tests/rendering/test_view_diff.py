@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from bot.domain.elicitations import CANCELLED, DECLINED
 from bot.domain.messages import ToolCall
-from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
-from bot.domain.views import BlockingTurn, TurnView
+from bot.domain.turns import BlockingTurn, Step, StepStatus, TurnInput, TurnStatus, TurnView
 from bot.rendering.turn_events import (
     ApprovalRequested,
     ApprovalSettled,

@@ -10,8 +10,7 @@ from bot.domain.approvals import Approval
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.elicitations import Elicitation, ElicitationRequest, FormMode, UrlMode
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnStatus, TurnView
 
 ANA = Author("slack", "U1", "Ana")
 NOTES = ToolRef("notes", "add_note", read_only=False, destructive=False)

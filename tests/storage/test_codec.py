@@ -9,7 +9,7 @@ from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment
-from bot.domain.flows import Words
+from bot.domain.flows import OtherSource, PersonSource, Sources, ToolSource, Words
 from bot.domain.grants import GrantUse
 from bot.domain.messages import (
     FilePart,
@@ -25,7 +25,6 @@ from bot.domain.messages import (
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.secret_detection import StoredSecret
 from bot.domain.secrets import SecretSpan
-from bot.domain.sources import OtherSource, PersonSource, Sources, ToolSource
 from bot.domain.turns import CallOrigin, ModelStep, StepStatus, ToolRef, ToolStep, TurnInput
 from bot.storage.codec import Body, converter, decode, encode
 from bot.storage.database import json_text

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.domain.turns import TurnStatus
-from bot.domain.views import MessageRefs, PostedMessage
+from bot.domain.turns import MessageRefs, PostedMessage, TurnStatus
 from bot.errors import LostLease
 from tests.fakes.parts import HALL, NEWEST
 from tests.postgres import Server

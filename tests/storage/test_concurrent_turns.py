@@ -17,8 +17,7 @@ from bot.domain.approvals import Approval, ApprovalNotFound, Decided, Decision, 
 from bot.domain.completions import StopReason
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import ToolCall, assistant
-from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.domain.views import PostedMessage
+from bot.domain.turns import Claim, ModelStep, PostedMessage, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.storage import audit
 from bot.storage.turn_log import SqlTurnLog
 from tests.audit_check import audit_findings, audit_rows

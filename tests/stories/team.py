@@ -23,7 +23,7 @@ from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import Rule
 from bot.domain.tools import ToolOutcome
-from bot.domain.views import TurnView
+from bot.domain.turns import TurnView
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox

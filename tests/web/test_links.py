@@ -27,7 +27,7 @@ from bot.domain.audit import AuditQuery
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.servers import AUTH_SECRET
-from bot.domain.views import Notice, NoticeTarget
+from bot.domain.turns import Notice, NoticeTarget
 from bot.errors import Conflict, DatabaseUnavailable, DeliveryFailed, SecretUnavailable
 from bot.settings import read_settings
 from bot.web.application import application

@@ -33,7 +33,7 @@ from bot.domain.audit import AuditQuery
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.sign_ins import CALLBACK_PATH, callback_path, client_path
-from bot.domain.views import NoticeTarget
+from bot.domain.turns import NoticeTarget
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.settings import read_settings
 from bot.web.application import application

@@ -9,7 +9,7 @@ import pytest
 
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.conversations import HTTP, Author, ConversationKey
-from bot.domain.views import Notice, NoticeTarget, PostedMessage
+from bot.domain.turns import Notice, NoticeTarget, PostedMessage
 from bot.engine.view_delivery import surface_for
 from bot.errors import NotFound
 from bot.web.surface import ApiSurface, Subscriptions, Uploads

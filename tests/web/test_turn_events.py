@@ -14,8 +14,7 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import Approval
 from bot.domain.elicitations import DECLINED, Elicitation
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
-from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, Step, StepStatus, ToolRef, ToolStep, TurnStatus, TurnView
 from bot.web.turn_events import Cursor, EventEncoder, StreamEvent
 from tests.fakes.parts import ANA
 from tests.rendering.turns import a_form, a_link

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import Turn, TurnInput, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import Turn, TurnInput, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable, NotFound
 from bot.web.surface import Subscriptions
 from tests.fakes.parts import ANA, until

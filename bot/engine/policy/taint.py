@@ -32,9 +32,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.flows import Sends, Words, holds_address
+from bot.domain.flows import OtherSource, PersonSource, Sends, Source, Sources, ToolSource, Words, holds_address
 from bot.domain.policies import PolicyResult
-from bot.domain.sources import OtherSource, PersonSource, Source, Sources, ToolSource
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import HistorySummary, ToolStep, TurnInput, TurnRecord
 from bot.engine.builtin_tools.read_result import is_read_result_call, parse_address

@@ -22,13 +22,12 @@ from bot.domain.completions import (
     UsageReported,
 )
 from bot.domain.conversations import Attachment, Author
+from bot.domain.flows import Sources
 from bot.domain.messages import ImageAudience, StoredFile, system
 from bot.domain.profiles import Profile
-from bot.domain.sources import Sources
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.turns import Claim, TurnRecord
+from bot.domain.turns import Claim, ModelRetry, TurnRecord
 from bot.domain.usage import UsageKind
-from bot.domain.views import ModelRetry
 from bot.engine.policy.result_visibility import ResultVisibility
 from bot.engine.policy.taint import sources_of_prompt
 from bot.engine.prompt.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, FileKind, read_attachments

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelLimits, ModelRequest, StopReason
 from bot.domain.envelopes import enclose
+from bot.domain.flows import Sources
 from bot.domain.messages import (
     Message,
     MessageRole,
@@ -26,7 +27,6 @@ from bot.domain.messages import (
     tool_results,
     user,
 )
-from bot.domain.sources import Sources
 from bot.domain.turns import (
     CallOrigin,
     Claim,

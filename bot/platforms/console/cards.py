@@ -34,8 +34,7 @@ from bot.domain.approvals import (
 from bot.domain.commands import Reply
 from bot.domain.conversations import Author
 from bot.domain.grants import GrantRequest
-from bot.domain.turns import StepStatus, ToolStep
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.errors import CountersignError
 from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.lines import (

@@ -18,8 +18,7 @@ from time import monotonic
 from typing import Protocol, TextIO
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
-from bot.domain.turns import ToolStep
-from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, ToolStep, TurnView
 from bot.errors import DeliveryFailed, NotFound
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
 from bot.platforms.console.headless import (

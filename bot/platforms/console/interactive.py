@@ -16,8 +16,7 @@ from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from bot.domain.conversations import ConversationKey, InboundMessage
-from bot.domain.turns import Receipt, StepStatus, ToolStep
-from bot.domain.views import TurnView
+from bot.domain.turns import Receipt, StepStatus, ToolStep, TurnView
 from bot.errors import CountersignError, NotFound
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover

@@ -13,8 +13,7 @@ from typing import TextIO
 from bot.chat.card_messages import open_elicitation, pending_call
 from bot.domain.commands import Form, Reply, Table
 from bot.domain.conversations import Author
-from bot.domain.turns import ModelStep, TurnStatus
-from bot.domain.views import ModelRetry, TurnView
+from bot.domain.turns import ModelRetry, ModelStep, TurnStatus, TurnView
 from bot.platforms.console.lines import cells, message_text, safe_lines, tool_text
 from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.transcript import (

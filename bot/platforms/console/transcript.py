@@ -15,8 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bot.domain.commands import Reply
-from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.platforms.console.lines import cells, clip, fold, remark, safe_lines, tool_text
 from bot.platforms.console.theme import ConsoleTheme
 from bot.rendering.markdown_blocks import split_blocks

@@ -14,8 +14,7 @@ from typing import TypeVar
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation
-from bot.domain.turns import Receipt, StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import Receipt, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.errors import CountersignError, DatabaseUnavailable, NotFound
 from bot.platforms.console.local_user import LocalUser
 from bot.ports import EngineApi

@@ -21,20 +21,18 @@ from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink
-from bot.domain.turns import Turn
-from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, Turn, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import PLATFORM, MessageRef, channel_id_of, direct_channel, fetch_channel
 from bot.platforms.discord.components import FILE, OutgoingMessage
 from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.files import fetch_file
 from bot.platforms.discord.listener import DiscordListener
-from bot.platforms.discord.markup import escape_to_limit
-from bot.platforms.discord.message_layout import outgoing_message
+from bot.platforms.discord.markdown import escape_to_limit
+from bot.platforms.discord.message_layout import CALLS_A_CARD, address_of, outgoing_message, remote_cards, turn_messages
 from bot.platforms.discord.responders import notify_directly, post_notice
 from bot.platforms.discord.rest import API_URL, DiscordApiError, FileUpload, Rest
 from bot.platforms.discord.sending import DiscordMessages
-from bot.platforms.discord.turns import CALLS_A_CARD, address_of, remote_cards, turn_messages
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Leases, Quotas
 from bot.ports.platform import DirectoryEntry

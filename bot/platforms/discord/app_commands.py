@@ -23,7 +23,7 @@ from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Requ
 from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.interactions import DiscordInteractions
-from bot.platforms.discord.markup import utf16_length
+from bot.platforms.discord.markdown import utf16_length
 from bot.platforms.discord.rest import map_errors
 from bot.ports import Commands
 from bot.rendering.text_safety import single_line

@@ -14,7 +14,7 @@ from typing import Any, Self
 import discord
 
 from bot.domain.conversations import ConversationKey
-from bot.platforms.discord.markup import utf16_length
+from bot.platforms.discord.markdown import utf16_length
 from bot.platforms.discord.rest import UNKNOWN_MESSAGE, DiscordApiError, Rest
 from bot.rendering.text_safety import ELLIPSIS, single_line
 

@@ -16,7 +16,7 @@ import discord
 
 from bot.chat import actions
 from bot.chat.actions import Action
-from bot.platforms.discord.markup import shorten_label, utf16_length
+from bot.platforms.discord.markdown import shorten_label, utf16_length
 from bot.platforms.discord.rest import FileUpload
 from bot.rendering.text_safety import single_line
 

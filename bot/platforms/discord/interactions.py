@@ -64,7 +64,7 @@ from bot.platforms.discord.components import (
     to_custom_id,
 )
 from bot.platforms.discord.context import PlatformContext
-from bot.platforms.discord.markup import utf16_length
+from bot.platforms.discord.markdown import utf16_length
 from bot.platforms.discord.message_layout import button_components, content_text, outgoing_message
 from bot.platforms.discord.messages import to_thread_message
 from bot.platforms.discord.modals import (

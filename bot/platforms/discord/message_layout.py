@@ -1,16 +1,24 @@
-"""Message of the chat layer as a layout (Components V2), which text of models and tools cannot imitate.
+"""Messages of the chat layer as Discord messages: turns with their cards, and replies to commands.
 
-A layout stays within Discord's 40 components and 4,000 characters; omitted parts are counted. Text is escaped.
+An answer is the content of its messages. Cards and replies use Components V2, which text of models and tools cannot
+imitate, and which an edit cannot remove. They stay within Discord's 40 components and 4,000 characters; omitted parts
+are counted. Text is escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from typing import Any
 
 import discord
 
-from bot.chat.actions import FeedbackValue, SendFeedback, with_question
+from bot.chat import card_messages as chat_cards
+from bot.chat import turn_messages as chat_turns
+from bot.chat.actions import ActionEncoder, FeedbackValue, SendFeedback, with_question
+from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteCard
 from bot.chat.message_model import (
     Arguments,
     Block,
@@ -21,11 +29,13 @@ from bot.chat.message_model import (
     ChannelLink,
     Code,
     Details,
+    Facts,
     Feedback,
     Footer,
     GroupMention,
     Heading,
     Link,
+    LinkButton,
     Markdown,
     Mention,
     Message,
@@ -34,29 +44,48 @@ from bot.chat.message_model import (
     Rule,
     Span,
     Spans,
+    Table,
     Text,
     Time,
     TimeFormat,
     Tone,
 )
-from bot.chat.turn_messages import Answer
+from bot.chat.turn_messages import NO_REFS, Answer, AnswerLimits
 from bot.domain.conversations import Author
-from bot.platforms.discord.channels import PLATFORM, ROLE
+from bot.domain.turns import MessageRefs, TurnView
+from bot.platforms.discord.channels import PLATFORM, ROLE, MessageRef, channel_id_of, message_url
 from bot.platforms.discord.components import (
+    BUTTON_LABEL,
+    BUTTONS_A_ROW,
     DISPLAYED,
+    LINK,
+    ROWS,
     Item,
     OutgoingMessage,
     button,
     display_length,
     rows,
+    to_custom_id,
 )
 from bot.platforms.discord.components import Button as DiscordButton
-from bot.platforms.discord.markdown import code_block, inline_code
-from bot.platforms.discord.markup import break_links, escape, escape_code_fence, escape_to_limit
+from bot.platforms.discord.markdown import (
+    WIDEST_TABLE,
+    break_links,
+    code_block,
+    dialect,
+    escape,
+    escape_code_fence,
+    escape_to_limit,
+    inline_code,
+    shorten_label,
+    utf16_length,
+)
 from bot.platforms.discord.rest import FileUpload
 from bot.rendering.approval_card import argument_lines
 from bot.rendering.call_arguments import CardArgument
-from bot.rendering.text_safety import single_line
+from bot.rendering.markdown import SizeLimit
+from bot.rendering.text_columns import columns, widest
+from bot.rendering.text_safety import single_line, strip_control
 
 SPARE = 60
 LEAST_ROOM = 150
@@ -71,6 +100,15 @@ _BUTTON_STYLES = {
     ButtonStyle.POSITIVE: discord.ButtonStyle.success,
     ButtonStyle.DANGER: discord.ButtonStyle.danger,
 }
+
+CALLS_A_CARD = 4
+"""Each takes up to eight components while it waits."""
+V2 = 1 << 15
+"""IS_COMPONENTS_V2 among the flags of a message."""
+View = discord.ui.LayoutView
+ROOM = 3_600
+"""Limit of a reply in `display_length`; the rest is for the page number and the count of omitted text."""
+NAME_LIMIT, DETAIL_LIMIT = 60, 900
 
 
 def outgoing_message(message: Message) -> OutgoingMessage:
@@ -245,9 +283,184 @@ def _escaped(text: str, limit: int) -> str:
 
 def button_components(row: Buttons) -> list[Item]:
     """Return rows of buttons, without the menu."""
-    return rows(_button(each) for each in row.buttons)
+    return rows(map(_button, row.buttons))
 
 
-def _button(each: Button) -> DiscordButton | None:
-    action = with_question(each.action) if each.confirmation is not None else each.action
-    return button(each.label, action, _BUTTON_STYLES[each.style])
+def _button(entry: Button) -> DiscordButton | None:
+    action = with_question(entry.action) if entry.confirmation is not None else entry.action
+    return button(entry.label, action, _BUTTON_STYLES[entry.style])
+
+
+ANSWER_LIMITS = AnswerLimits(
+    # With prefixes and suffixes a message stays within 1,900 of Discord's 2,000 characters.
+    SizeLimit(good=1_450, most=1_800, weigh=utf16_length),
+    weigh_line=lambda line: utf16_length(caption(line)) + 1,
+    format_text=dialect,
+    most_messages=10,
+    latest_calls=10,
+    words_first=True,
+)
+
+
+def remote_cards(view: TurnView, now: float, *, direct: bool) -> Iterator[RemoteCard]:
+    """Yield the remote cards of a turn by channel, each with a link to its conversation; `direct` is True for a direct
+    conversation, which other users cannot open.
+    """
+    origin = Text(DIRECT_CONVERSATION) if direct else ChannelLink(channel_id_of(view.turn.conversation))
+    return chat_cards.remote_cards(view, now, origin, calls_a_card=CALLS_A_CARD)
+
+
+def address_of(view: TurnView, refs: MessageRefs, slot: str) -> str:
+    """Return the URL of a posted message; empty if it is not posted."""
+    ref = MessageRef.parse(refs.get(slot, ""))
+    return message_url(view.turn.conversation.workspace, ref) if ref is not None else ""
+
+
+def turn_messages(view: TurnView, now: float, refs: MessageRefs = NO_REFS) -> tuple[OutgoingMessage, ...]:
+    """Return all messages of a turn in its conversation, in order. The expiry of unposted cards counts from `now`
+    (epoch seconds); `refs` are of all posted messages, including remote cards.
+    """
+    messages = chat_turns.turn_messages(
+        view, now, ANSWER_LIMITS, CALLS_A_CARD, partial(address_of, view, refs), refs=refs
+    )
+    return tuple(
+        answer_message(message) if isinstance(message, Answer) else outgoing_message(message) for message in messages
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReply:
+    """A reply as it is shown, of at most DISPLAYED characters. `is_whole` is False if something is omitted."""
+
+    text: str
+    buttons: tuple[Button | LinkButton, ...] = ()
+    is_whole: bool = True
+
+
+def layout(reply: CommandReply, encoder: ActionEncoder) -> View:
+    """Return a reply as components. The view has no listeners: any process that receives a click decodes it from the
+    button.
+    """
+    view = View(timeout=None)
+    view.add_item(discord.ui.TextDisplay(reply.text[:DISPLAYED]))
+    texts: list[str] = []
+    row: discord.ui.ActionRow[View] = discord.ui.ActionRow()
+    for entry in reply.buttons[: BUTTONS_A_ROW * ROWS]:
+        if len(row.children) % BUTTONS_A_ROW == 0:
+            row = discord.ui.ActionRow()
+            view.add_item(row)
+        label = shorten_label(entry.label, BUTTON_LABEL) or "…"
+        if isinstance(entry, LinkButton):
+            row.add_item(discord.ui.Button(label=label, url=entry.url))
+            continue
+        texts.append(encoder.encode(entry.action, texts))
+        custom_id = to_custom_id(texts[-1])
+        row.add_item(discord.ui.Button(label=label, style=_BUTTON_STYLES[entry.style], custom_id=custom_id))
+    view.stop()
+    return view
+
+
+def note_layout(text: str) -> View:
+    """Return one plain sentence as components."""
+    view = View(timeout=None)
+    view.add_item(discord.ui.TextDisplay(escape(single_line(text, DISPLAYED // 2)) or "…"))
+    view.stop()
+    return view
+
+
+def message_body(view: View) -> dict[str, Any]:
+    """Return the body of a message with a view, for the bot's token, without notifications."""
+    components: list[dict[str, Any]] = view.to_components()  # type: ignore[no-untyped-call]
+    return {"components": components, "flags": V2, "allowed_mentions": {"parse": []}}
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Lines that belong together; in a code block if they are `fenced`."""
+
+    lines: tuple[str, ...]
+    fenced: bool = False
+
+    @property
+    def text(self) -> str:
+        text = "\n".join(self.lines)
+        return f"```\n{text}\n```" if self.fenced else text
+
+
+def command_reply(message: Message) -> CommandReply:
+    """Return a reply as it is shown."""
+    blocks = message.blocks
+    text, omitted = _fitting([piece for block in blocks if (piece := _piece(block)) is not None])
+    if omitted:
+        text = f"{text}\n-# … {omitted} more characters: see the file"
+    captions = (f"-# {escape(line)}" for block in blocks if isinstance(block, Caption) for line in block.lines)
+    values = (value for block in blocks if isinstance(block, Facts) for _, value in block.facts)
+    is_whole = not omitted and all(len(value) <= DETAIL_LIMIT for value in values)
+    buttons = tuple(entry for block in blocks if isinstance(block, Buttons) for entry in _buttons(block))
+    return CommandReply("\n".join((text, *captions)), buttons, is_whole)
+
+
+def _piece(block: Block) -> _Piece | None:
+    """Return the lines of a block, None for captions and buttons."""
+    match block:
+        case Markdown(text):
+            return _Piece(tuple(dialect(text).split("\n")))
+        case Paragraph():
+            return _Piece(tuple(content_text((block,)).split("\n")))
+        case Table(headings, rows):
+            return _table(headings, rows)
+        case Facts(facts, unlinked):
+            drawn = break_links if unlinked else escape
+            return _Piece(tuple(_fact(name, value, drawn) for name, value in facts))
+        case _:
+            return None
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> _Piece:
+    """Return a monospaced table, or a list if the table is too wide for a screen."""
+    lines = columns([headings, *rows])
+    if widest(lines) <= WIDEST_TABLE:
+        return _Piece(tuple(escape_code_fence(lines).split("\n")), fenced=True)
+    return _Piece(tuple(_row(headings, row) for row in rows))
+
+
+def _row(heads: Sequence[str], row: Sequence[str]) -> str:
+    first, *others = row
+    facts = [f"{escape(head)}: {escape(cell)}" for head, cell in zip(heads[1:], others, strict=False) if cell]
+    return " · ".join([f"**{escape(first) or 'none'}**", *facts])
+
+
+def _fact(name: str, value: str, drawn: Callable[[str], str] = escape) -> str:
+    text = strip_control(value).strip()
+    more = len(text) - DETAIL_LIMIT
+    text = f"{text[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else text
+    # A second line must not look like a fact of ours.
+    value = drawn(text).replace("\n", "\n> ")
+    return f"**{escape(single_line(name, NAME_LIMIT))}:** {value}"
+
+
+def _fitting(pieces: Sequence[_Piece]) -> tuple[str, int]:
+    """Return the lines that fit, and the number of characters that do not."""
+    shown: list[str] = []
+    room, left = ROOM, 0
+    for piece in pieces:
+        taken: list[str] = []
+        for line in piece.lines:
+            if left or display_length(line) >= room:
+                left += len(line)
+                continue
+            taken.append(line)
+            room -= display_length(line) + 1
+        room -= 10
+        if taken:
+            shown.append(_Piece(tuple(taken), piece.fenced).text)
+    if not shown:
+        beginning = pieces[0].lines[0][: ROOM // 2]
+        return beginning, max(left - len(beginning), 0)
+    return "\n".join(shown), left
+
+
+def _buttons(block: Buttons) -> Iterator[Button | LinkButton]:
+    """Yield the buttons. A URL that exceeds Discord's limit is only in the text."""
+    yield from (link for link in block.links if utf16_length(link.url) <= LINK)
+    yield from block.buttons

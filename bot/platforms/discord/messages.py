@@ -22,7 +22,7 @@ from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import ChannelRef, fetch_channel, message_key, open_thread
 from bot.platforms.discord.context import PlatformContext
 from bot.platforms.discord.files import attachment_id
-from bot.platforms.discord.markup import MentionResolver, strip_bot_mention, to_plain_text
+from bot.platforms.discord.markdown import MentionResolver, strip_bot_mention, to_plain_text
 from bot.platforms.discord.responders import DirectMessageResponder, post_notice, send_direct_message
 from bot.platforms.discord.rest import map_errors
 from bot.rendering.text_safety import single_line

@@ -19,7 +19,7 @@ from bot.chat.actions import OpenConfirmation
 from bot.chat.forms import REASON, TYPED
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
 from bot.platforms.discord.channels import MessageRef
-from bot.platforms.discord.markup import break_links, escape, shorten_label, utf16_length
+from bot.platforms.discord.markdown import break_links, escape, shorten_label, utf16_length
 from bot.rendering.text_safety import single_line, strip_control
 
 ASK = "cs.ask"

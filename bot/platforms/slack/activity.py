@@ -16,8 +16,7 @@ from typing import Any
 
 from bot.chat.context import AudiencePolicy
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import Turn
-from bot.domain.views import TurnView
+from bot.domain.turns import Turn, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.channels import MessageRef, conversation, direct_channel
 from bot.platforms.slack.sending import NOT_AVAILABLE

@@ -20,8 +20,7 @@ from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink
-from bot.domain.turns import Turn, TurnStatus
-from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, Turn, TurnStatus, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.activity import SlackActivity
 from bot.platforms.slack.blocks import OutgoingMessage
@@ -30,10 +29,9 @@ from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.files import fetch_file, share_file
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.markup import defuse_mentions, escape
-from bot.platforms.slack.message_blocks import outgoing_message
+from bot.platforms.slack.message_blocks import CALLS_A_CARD, SentCards, outgoing_message, remote_cards, turn_messages
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.sending import SlackMessages, Stream, Streaming, StreamManager, StreamSession, streams
-from bot.platforms.slack.turns import CALLS_A_CARD, SentCards, remote_cards, turn_messages
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
 from bot.ports import Quotas

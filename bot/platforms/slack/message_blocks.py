@@ -1,10 +1,17 @@
-"""Message of the chat layer as Block Kit blocks."""
+"""Messages of the chat layer as Block Kit blocks: turns with their cards, and replies to commands.
+
+Slack notifies the users whom a message mentions when it is posted, not when it is edited.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 
+from bot.chat import card_messages as chat_cards
+from bot.chat import turn_messages as chat_turns
+from bot.chat.card_messages import DIRECT_CONVERSATION, RemoteCard
 from bot.chat.message_model import (
     Arguments,
     Button,
@@ -14,6 +21,7 @@ from bot.chat.message_model import (
     ChannelLink,
     Code,
     Details,
+    Facts,
     Feedback,
     Footer,
     GroupMention,
@@ -27,15 +35,20 @@ from bot.chat.message_model import (
     Quote,
     Rule,
     Span,
+    Table,
     Text,
     Time,
     TimeFormat,
     Title,
 )
 from bot.chat.message_model import Block as MessageBlock
-from bot.chat.turn_messages import Answer
+from bot.chat.turn_messages import Answer, AnswerLimits
+from bot.domain.conversations import ConversationKey
+from bot.domain.turns import MessageRefs, TurnView
 from bot.platforms.slack.blocks import (
+    MESSAGE_WEIGHT,
     Block,
+    CommandReply,
     Element,
     OutgoingMessage,
     button,
@@ -46,6 +59,7 @@ from bot.platforms.slack.blocks import (
     fallback,
     fallback_text,
     feedback_buttons,
+    fits_a_table,
     header,
     link,
     link_button,
@@ -56,13 +70,18 @@ from bot.platforms.slack.blocks import (
     quote,
     rich_section,
     rich_text,
+    shortened,
     small,
+    table,
     user_group,
     words,
 )
+from bot.platforms.slack.channels import MessageRef
 from bot.platforms.slack.rich_text import RichTextBuilder
 from bot.platforms.slack.users import GROUP
 from bot.rendering.approval_card import argument_lines
+from bot.rendering.markdown import SizeLimit, split, text_weight
+from bot.rendering.text_columns import columns
 from bot.rendering.text_safety import single_line
 
 ARGUMENTS_WEIGHT = 5_000
@@ -75,6 +94,19 @@ _BUTTON_STYLES = {
     ButtonStyle.POSITIVE: "primary",
     ButtonStyle.DANGER: "danger",
 }
+
+_TEXTS = (Heading, Paragraph, Footer, Details, Quote, Arguments)
+LINE_WEIGHT = 250
+"""Weight of a tool line, independent of its length, so that a changed line moves no text."""
+ANSWER_LIMITS = AnswerLimits(
+    # The rest of a message is for the small lines at its end.
+    SizeLimit(good=MESSAGE_WEIGHT * 2 // 3, most=MESSAGE_WEIGHT - 600),
+    weigh_line=lambda _line: LINE_WEIGHT,
+)
+CALLS_A_CARD = 8
+ROOM = SizeLimit(good=MESSAGE_WEIGHT * 2 // 3, most=MESSAGE_WEIGHT - 1_000)
+DETAIL_LIMIT = 1_500
+OMITTED = "… {} more characters: see the file"
 
 
 def outgoing_message(message: Message) -> OutgoingMessage:
@@ -170,19 +202,131 @@ def span_element(span: Span, notifies: Container[str] = frozenset()) -> Element:
             return channel(channel_id)
 
 
-_TEXTS = (Heading, Paragraph, Footer, Details, Quote, Arguments)
-
-
 def _buttons(row: Buttons) -> list[Block]:
     links = (link_button(link.label, link.url) for link in row.links)
     return buttons([*links, *map(_button, row.buttons), _menu(row.more)])
 
 
-def _button(each: Button) -> Element | None:
-    question = each.confirmation
+def _button(entry: Button) -> Element | None:
+    question = entry.confirmation
     dialog = confirmation(question.title, question.text, question.confirm) if question else None
-    return button(each.label, each.action, _BUTTON_STYLES[each.style], dialog)
+    return button(entry.label, entry.action, _BUTTON_STYLES[entry.style], dialog)
 
 
 def _menu(entries: Iterable[MenuEntry]) -> Element | None:
     return menu((entry.label, entry.action) for entry in entries)
+
+
+@dataclass(frozen=True, slots=True)
+class SentCards:
+    """Posted remote cards of a turn, and the URL of the workspace."""
+
+    url: str = ""
+    refs: MessageRefs = field(default_factory=dict)
+
+    def address(self, slot: str) -> str:
+        """Return the permalink of a message; empty if it is not posted."""
+        ref = MessageRef.parse(self.refs.get(slot, ""))
+        return message_address(self.url, ref) if ref is not None else ""
+
+
+def remote_cards(view: TurnView, now: float, url: str) -> Iterator[RemoteCard]:
+    """Yield the remote cards of a turn by channel, each with a link to its conversation."""
+    return chat_cards.remote_cards(view, now, _origin(view.turn.conversation, url), calls_a_card=CALLS_A_CARD)
+
+
+def message_address(url: str, ref: MessageRef) -> str:
+    """Return the permalink of a message, as chat.getPermalink would, without a request."""
+    return f"{url.rstrip('/')}/archives/{ref.channel}/p{ref.ts.replace('.', '')}" if url else ""
+
+
+def _origin(conversation: ConversationKey, url: str) -> Span:
+    if conversation.channel.startswith("D"):
+        return Text(DIRECT_CONVERSATION)
+    address = message_address(url, MessageRef(conversation.channel, conversation.thread)) if conversation.thread else ""
+    return Link(address, "this thread") if address else ChannelLink(conversation.channel)
+
+
+NO_CARDS = SentCards()
+
+
+def turn_messages(
+    view: TurnView,
+    now: float,
+    sent: SentCards = NO_CARDS,
+    refs: MessageRefs = chat_turns.NO_REFS,
+    *,
+    streams: bool = False,
+) -> tuple[OutgoingMessage, ...]:
+    """Return all messages of a turn in its conversation, in order. The expiry of unposted cards counts from `now`
+    (epoch seconds); `sent` are the posted remote cards, `refs` those of all messages. If `streams` is True, the first
+    words are shown at once.
+    """
+    messages = chat_turns.turn_messages(
+        view, now, ANSWER_LIMITS, CALLS_A_CARD, sent.address, refs=refs, streams=streams
+    )
+    return tuple(
+        answer_message(message) if isinstance(message, Answer) else outgoing_message(message) for message in messages
+    )
+
+
+def command_reply(message: Message) -> CommandReply:
+    """Return a reply as one message in Slack. Omitted characters are counted."""
+    blocks = message.blocks
+    ending = [block for block in blocks if isinstance(block, Caption | Buttons)]
+    shown: list[Block] = []
+    used = omitted = 0
+    for piece in (piece for block in blocks if block not in ending for piece in _pieces(block)):
+        text = fallback_text(piece)
+        if shown and (omitted or used + text_weight(text) > ROOM.most):
+            omitted += len(text)
+            continue
+        shown += piece
+        used += text_weight(text)
+    note = small(OMITTED.format(omitted)) if omitted else []
+    values = (value for block in blocks if isinstance(block, Facts) for _, value in block.facts)
+    is_whole = not omitted and all(len(value) <= DETAIL_LIMIT for value in values)
+    return CommandReply((*shown, *note, *message_blocks(ending)), fallback(fallback_text(shown)), is_whole=is_whole)
+
+
+def _pieces(block: MessageBlock) -> Iterator[list[Block]]:
+    """Yield a block as parts that fit into a message each."""
+    match block:
+        case Markdown(text):
+            for part in split(text, ROOM):
+                yield message_blocks((Markdown(part),))
+        case Table(headings, rows):
+            yield from _table((headings, *rows))
+        case Facts(facts):
+            yield from _facts(facts)
+        case _:
+            yield message_blocks((block,))
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[list[Block]]:
+    """Yield a table block, or monospaced text in parts if the table exceeds Slack's limits."""
+    if fits_a_table(rows) and sum(text_weight(cell) for row in rows for cell in row) <= ROOM.most:
+        heads, *body = rows
+        elements: list[list[list[Element]]] = [[[words(cell, bold=True)] for cell in heads]]
+        yield [table([*elements, *([[words(cell)] for cell in row] for row in body)])]
+        return
+    for part in split(columns(rows), ROOM):
+        yield [rich_text(preformatted(part.rstrip("\n")))]
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> Iterator[list[Block]]:
+    """Yield names and values, one below the other."""
+    lines: list[Element] = []
+    for name, value in facts:
+        lines += [words("\n")] if lines else []
+        lines += [words(f"{name}: ", bold=True), words(_value(value))]
+        if sum(text_weight(line["text"]) for line in lines) > ROOM.good // 2:
+            yield [rich_text(rich_section(*lines))]
+            lines = []
+    if lines:
+        yield [rich_text(rich_section(*lines))]
+
+
+def _value(value: str) -> str:
+    more = len(value) - DETAIL_LIMIT
+    return f"{value[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else shortened(value, DETAIL_LIMIT)

@@ -26,9 +26,9 @@ from bot.domain.conversations import InboundMessage
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import CommandReply
 from bot.platforms.slack.channels import ChannelRef
-from bot.platforms.slack.command_replies import command_reply
 from bot.platforms.slack.files import upload
 from bot.platforms.slack.markup import defuse_mentions, escape
+from bot.platforms.slack.message_blocks import command_reply
 from bot.platforms.slack.web_api import SlackWebApiError, WebApi
 
 log = logging.getLogger(__name__)

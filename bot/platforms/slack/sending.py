@@ -23,12 +23,11 @@ from typing import Any
 from bot.chat.message_sender import MessageOwner
 from bot.chat.turn_messages import NO_REFS, AnswerPage, answer_pages, answer_segments
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
-from bot.domain.views import MessageRefs, TurnView
+from bot.domain.turns import MessageRefs, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import TASK_TEXT, OutgoingMessage
 from bot.platforms.slack.channels import MessageRef
-from bot.platforms.slack.turns import ANSWER_LIMITS
+from bot.platforms.slack.message_blocks import ANSWER_LIMITS
 from bot.platforms.slack.web_api import SlackConnectionError, SlackWebApiError, WebApi
 from bot.rendering.approval_card import call_title
 from bot.rendering.markdown import sanitize, sanitize_partial, text_weight

@@ -28,8 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from bot.chat.thread_context import append_file_names, describe_files, format_lines
 from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
-from bot.domain.turns import Receipt
-from bot.domain.views import TurnView
+from bot.domain.turns import Receipt, TurnView
 from bot.errors import CountersignError, NotFound, QueueFull
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, is_own, may_see, own_conversation

@@ -20,8 +20,7 @@ from bot.commands.mcp import manual_call
 from bot.domain.capabilities import BlobContents, Piece, TextContents
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult
 from bot.domain.servers import ServerStatus
-from bot.domain.turns import ToolStep
-from bot.domain.views import ReadFile, TurnView
+from bot.domain.turns import ReadFile, ToolStep, TurnView
 from bot.ports import EngineApi
 from bot.web.limits import RequestStreamPlace
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router

@@ -30,8 +30,8 @@ from bot.domain.turns import (
     Turn,
     TurnInput,
     TurnStatus,
+    TurnView,
 )
-from bot.domain.views import TurnView
 from bot.errors import CountersignError, DeliveryFailed
 from bot.platforms.console.console import ConsoleSurface
 from tests.platforms.fake_engine import CallScript

@@ -8,8 +8,7 @@ import dataclasses
 import pytest
 
 from bot.domain.approvals import WHOLE, AlreadyDecided, DecisionType, MoreApprovalsNeeded, NotAllowed, StaleRevision
-from bot.domain.turns import StepStatus, ToolRef, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolRef, TurnStatus, TurnView
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import Chat, chatting, now

@@ -11,8 +11,7 @@ from bot.domain.approvals import NotAllowed
 from bot.domain.elicitation_answers import InvalidAnswer
 from bot.domain.elicitations import CANCELLED, DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.tools import ArgumentError
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.console.headless import HOW_TO_ANSWER
 from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.theme import ConsoleTheme

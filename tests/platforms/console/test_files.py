@@ -8,8 +8,7 @@ import stat
 from pathlib import Path
 
 from bot.domain.messages import FilePart, ImagePart, ToolResult
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.console.console import ConsoleSurface
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.plain_output import PlainStream

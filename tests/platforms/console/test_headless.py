@@ -17,8 +17,7 @@ import pytest
 from bot.domain.approvals import DecisionType, NotAllowed, ViewRequired
 from bot.domain.commands import Reply, Table
 from bot.domain.messages import assistant
-from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
-from bot.domain.views import ModelRetry, TurnView
+from bot.domain.turns import ModelRetry, ModelStep, StepStatus, ToolRef, TurnStatus, TurnView
 from bot.errors import DatabaseHeld
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import Streams, Terminal, one_question, piped

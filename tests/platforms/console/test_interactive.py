@@ -10,8 +10,7 @@ import pytest
 
 from bot.domain.commands import Reply, Table
 from bot.domain.messages import assistant
-from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, StepStatus, ToolRef, TurnStatus, TurnView
 from bot.errors import DatabaseError, DatabaseHeld
 from bot.platforms.console.turn_tracker import StartState
 from bot.ports import EngineApi

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bot.domain.messages import ToolCall
-from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus, TurnView
 from bot.platforms.console.console import Streams, export_conversation
 from bot.platforms.console.transcript import RETURNED_LINES, SECOND_TRY
 from bot.platforms.console.turn_tracker import StartState

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from bot.domain.approvals import DecisionType
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.turns import StepStatus, ToolRef
-from bot.domain.views import Notice, NoticeTarget
+from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolRef
 from bot.errors import DeliveryFailed
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import ConsoleSurface

@@ -12,8 +12,7 @@ import pytest
 
 from bot.domain.approvals import DecisionType
 from bot.domain.messages import assistant
-from bot.domain.turns import ModelStep, StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import ModelStep, StepStatus, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from bot.domain.turns import StepStatus
-from bot.domain.views import ModelRetry
+from bot.domain.turns import ModelRetry, StepStatus
 from bot.platforms.console.markdown_renderer import MarkdownRenderer
 from bot.platforms.console.theme import ConsoleTheme
 from bot.rendering.markdown_blocks import split_blocks

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import BlockingTurn
+from bot.domain.turns import BlockingTurn, StepStatus, TurnStatus
 from bot.platforms.console.transcript import UNSURE
 from bot.platforms.console.turn_tracker import NOTHING_RUNS, NOTHING_UNKNOWN
 from tests.platforms.console.chat import chatting

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from bot.chat.context import AudiencePolicy
 from bot.chat.listener_lease import LEASE_SECONDS
 from bot.domain.conversations import ConversationKey
-from bot.domain.views import TurnView
+from bot.domain.turns import TurnView
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.listener import DiscordListener

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from bot.platforms.discord.components import CONTENT, OutgoingMessage
-from bot.platforms.discord.markup import utf16_length
+from bot.platforms.discord.markdown import utf16_length
 from tests.fakes.discord.components import BUTTON, TEXT, checked_components, walk
 from tests.fakes.discord.mentions import CODE
 

@@ -10,8 +10,7 @@ import pytest
 from bot.chat.interactions import THANKS
 from bot.chat.rejection_messages import OUT_OF_DATE
 from bot.domain.approvals import NotAllowed
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.discord.context import DiscordLookups
 from bot.platforms.discord.interactions import FILE, IN_THE_FILE
 from bot.platforms.discord.modals import asked_about

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from bot.chat.argument_editing import DONE
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.discord import Answer, Interaction
 from tests.fakes.discord.components import TEXT, walk
 from tests.platforms.discord.connected_bot import connected_bot

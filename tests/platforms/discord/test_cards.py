@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from bot.chat.actions import ApprovalRef, Approve, OpenDenyForm, ViewCall
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnStatus, TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode
-from bot.platforms.discord.message_layout import GREEN, GREY, ORANGE, RED
-from bot.platforms.discord.turns import CALLS_A_CARD, turn_messages
+from bot.platforms.discord.message_layout import CALLS_A_CARD, GREEN, GREY, ORANGE, RED, turn_messages
 from bot.rendering.approval_card import RISKS
 from bot.rendering.timeline import RunAgainAction
 from tests.platforms import sample_views

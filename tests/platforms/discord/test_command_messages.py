@@ -7,9 +7,9 @@ import pytest
 from bot.chat.actions import RunPending
 from bot.chat.reply_messages import DONE, NEEDS_FORM, form_offer, reply_message, reply_text
 from bot.domain.commands import Field, Form, PageInfo, Reply, Table
-from bot.platforms.discord.command_replies import command_reply
 from bot.platforms.discord.components import DISPLAYED
-from bot.platforms.discord.markup import utf16_length
+from bot.platforms.discord.markdown import utf16_length
+from bot.platforms.discord.message_layout import command_reply
 
 ROWS = tuple((f"server-{number}", "on") for number in range(10))
 

@@ -13,12 +13,10 @@ from bot.chat.elicitation_forms import FINISHED, SENT
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
-from bot.domain.turns import StepStatus, ToolRef, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolRef, TurnStatus, TurnView
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.components import LINK, OutgoingMessage, decode
-from bot.platforms.discord.message_layout import GREEN, GREY, ORANGE
-from bot.platforms.discord.turns import turn_messages
+from bot.platforms.discord.message_layout import GREEN, GREY, ORANGE, turn_messages
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.discord import Answer, Channel, Interaction, Message
 from tests.fakes.discord.components import BUTTON, walk

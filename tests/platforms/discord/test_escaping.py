@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.platforms.discord.markup import (
+from bot.platforms.discord.markdown import (
     JOINER,
     defuse_mentions,
     escape,

@@ -10,10 +10,9 @@ from bot.chat.actions import Action, ApprovalRef, ApproveWithGrant, Edit
 from bot.chat.rejection_messages import BUTTON_EXPIRED
 from bot.domain.approvals import DecisionType, NotAllowed
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.discord.components import MENU, chosen, decode, encode
-from bot.platforms.discord.turns import CALLS_A_CARD
+from bot.platforms.discord.message_layout import CALLS_A_CARD
 from tests.fakes.discord.components import walk
 from tests.fakes.discord.interactions import Interaction
 from tests.fakes.discord.messages import Message

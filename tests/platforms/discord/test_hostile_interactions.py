@@ -12,8 +12,7 @@ import pytest
 
 from bot.chat.interactions import ELSEWHERE
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.platforms.discord import components
 from bot.platforms.discord.channels import MessageRef
 from bot.platforms.discord.context import DiscordLookups

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.platforms.discord.markdown import code_block, dialect, inline_code
-from bot.platforms.discord.markup import JOINER
+from bot.platforms.discord.markdown import JOINER, code_block, dialect, inline_code
 from tests.platforms.discord.payload_checks import named, small_lines
 from tests.rendering.markdown_texts import ANY
 

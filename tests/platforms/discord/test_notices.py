@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.domain.commands import Reply, ReplyFile
-from bot.domain.views import Notice, NoticeTarget
+from bot.domain.turns import Notice, NoticeTarget
 from bot.platforms.discord.app import DiscordSurface
 from bot.platforms.discord.responders import SENT_DIRECTLY
 from bot.platforms.discord.rest import Rest

@@ -10,8 +10,7 @@ import pytest
 
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import Author
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.errors import DeliveryFailed
 from tests.fakes.discord import Channel, Message
 from tests.platforms import sample_views

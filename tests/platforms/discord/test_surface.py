@@ -11,12 +11,11 @@ import pytest
 
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import FilePart, ImagePart, ToolResult
-from bot.domain.turns import Step, StepStatus, TurnStatus
-from bot.domain.views import Notice, NoticeTarget, TurnView
+from bot.domain.turns import Notice, NoticeTarget, Step, StepStatus, TurnStatus, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.discord import sending
 from bot.platforms.discord.app import TYPING_SECONDS, DiscordSurface
-from bot.platforms.discord.turns import ANSWER_LIMITS
+from bot.platforms.discord.message_layout import ANSWER_LIMITS
 from tests.fakes.discord import Channel, Fails, Flag, Message, Permission, Slow, TooMany
 from tests.fakes.stored_files import with_kept_files
 from tests.platforms import sample_views

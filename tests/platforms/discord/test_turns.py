@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from bot.chat.actions import FeedbackValue, SendFeedback
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.messages import ToolCall
-from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
-from bot.domain.views import BlockingTurn, TurnView
+from bot.domain.turns import BlockingTurn, Step, StepStatus, TurnInput, TurnStatus, TurnView
 from bot.platforms.discord.components import OutgoingMessage, decode
-from bot.platforms.discord.turns import ANSWER_LIMITS, turn_messages
+from bot.platforms.discord.message_layout import ANSWER_LIMITS, turn_messages
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import sample_views
 from tests.platforms.discord.payload_checks import check_slot, labels, pressed

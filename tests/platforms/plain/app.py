@@ -33,8 +33,7 @@ from bot.domain.approvals import WHOLE, ChannelTarget, DirectTarget, Portion
 from bot.domain.commands import Field, Form, Reply, ReplyFile
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.health import ListenerStatus
-from bot.domain.turns import StepStatus, ToolStep, Turn
-from bot.domain.views import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
+from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, StepStatus, ToolStep, Turn, TurnView
 from bot.errors import CountersignError, DeliveryFailed
 from bot.ports import Commands, EngineApi
 from bot.ports.platform import DirectoryEntry

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bot.chat.context import AudiencePolicy
 from bot.chat.listener_lease import ListenerLease
-from bot.domain.views import TurnView
+from bot.domain.turns import TurnView
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.listener import SlackListener

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.approvals import NotAllowed
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.slack import Fails, Message, Team, User
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.platforms.slack.test_surface import placed

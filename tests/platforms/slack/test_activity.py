@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.slack.activity import EYES, RENAME, SET_STATUS
 from bot.platforms.slack.app import SlackSurface
 from tests.fakes.slack import Channel, Message

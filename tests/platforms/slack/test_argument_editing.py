@@ -6,8 +6,7 @@ import dataclasses
 
 from bot.chat.argument_editing import DONE
 from bot.domain.approvals import NotAllowed
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.slack import Message
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.platforms.slack.payload_checks import labels

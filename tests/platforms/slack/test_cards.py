@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from bot.chat.actions import ApprovalRef, Approve, OpenDenyForm, ViewCall
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import Author
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.slack.blocks import OutgoingMessage, decode
-from bot.platforms.slack.turns import turn_messages
+from bot.platforms.slack.message_blocks import turn_messages
 from bot.rendering.timeline import RunAgainAction
 from tests.platforms import sample_views
 from tests.platforms.sample_views import ISSUE, NOW, a_call, a_filing, a_reply, a_view, an_approval

@@ -15,8 +15,8 @@ from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.turns import StepStatus
 from bot.platforms.slack.blocks import decode
-from bot.platforms.slack.command_replies import command_reply
 from bot.platforms.slack.home import home_view
+from bot.platforms.slack.message_blocks import command_reply
 from tests.platforms import sample_views
 from tests.platforms.sample_views import LISTING, NOW, SHOWN
 from tests.platforms.slack.block_text import outline

@@ -14,13 +14,12 @@ from bot.chat.home_message import Home
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult
-from bot.domain.turns import StepStatus, ToolRef, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolRef, TurnStatus, TurnView
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.blocks import LINK_PRESSED, OutgoingMessage, decode
 from bot.platforms.slack.context import SlackLookups
+from bot.platforms.slack.message_blocks import turn_messages
 from bot.platforms.slack.sending import TaskStatus, streams
-from bot.platforms.slack.turns import turn_messages
 from bot.rendering.elicitation_card import ANSWER, DECLINE, LIKE_ANOTHER, VISIT
 from tests.fakes.slack import Message, User
 from tests.platforms import sample_views

@@ -10,8 +10,7 @@ from bot.chat.actions import Action, ApprovalRef, ApproveWithGrant, Edit
 from bot.chat.rejection_messages import BUTTON_EXPIRED
 from bot.domain.approvals import DecisionType, NotAllowed
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.slack.blocks import decode, encode
 from tests.platforms.slack.connected_bot import connected_bot
 from tests.platforms.slack.payload_checks import labels, parts

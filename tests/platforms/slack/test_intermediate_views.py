@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from bot.domain.turns import StepStatus, ToolStep, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.platforms.slack.sending import Streaming
 from tests.fakes.slack import Fails
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot

@@ -28,11 +28,10 @@ from bot.platforms.slack.blocks import (
     shortened,
     small,
 )
-from bot.platforms.slack.command_replies import DETAIL_LIMIT, command_reply
 from bot.platforms.slack.home import home_view
+from bot.platforms.slack.message_blocks import DETAIL_LIMIT, command_reply, turn_messages
 from bot.platforms.slack.modals import call_modal, confirm_modal, deny_modal, form_to_modal, note_modal
 from bot.platforms.slack.sending import streams
-from bot.platforms.slack.turns import turn_messages
 from tests.platforms.sample_views import DELETE, NOW, a_call, a_filing, a_view, an_approval
 from tests.platforms.slack.payload_checks import check_message, check_view, labels, parts
 

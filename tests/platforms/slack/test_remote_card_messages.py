@@ -8,8 +8,7 @@ import dataclasses
 
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.conversations import ConversationKey
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.slack import Channel, Message
 from tests.platforms.sample_views import a_filing, a_reply, a_view, at
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot

@@ -10,10 +10,12 @@ from bot.platforms.slack.diagnostics import EVENTS, SCOPES, WITHOUT_SCOPE, missi
 
 PROJECT = Path(__file__).parents[3]
 MANIFEST = (PROJECT / "config" / "slack_manifest.yaml").read_text(encoding="utf-8")
+_END_OF_TABLE = '"""Every event that is subscribed to."""'
 CODE = "\n".join(
-    path.read_text(encoding="utf-8")
+    # Without the table itself, which names every method.
+    text.partition(_END_OF_TABLE)[2] if path.name == Path(diagnostics.__file__).name else text
     for path in sorted((PROJECT / "bot" / "platforms" / "slack").glob("*.py"))
-    if path.name != Path(diagnostics.__file__).name
+    for text in (path.read_text(encoding="utf-8"),)
 )
 _METHOD = re.compile(
     r'"((?:agents|apps|assistant|auth|bookmarks|bots|chat|conversations|emoji|files|pins|reactions|team|usergroups|users'

@@ -13,7 +13,7 @@ from typing import TypeVar
 import psycopg
 import pytest
 
-from bot.domain.views import TurnView
+from bot.domain.turns import TurnView
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.platforms.slack import rate_limits
 from bot.platforms.slack.app import SlackSurface, open_slack

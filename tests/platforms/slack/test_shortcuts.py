@@ -9,8 +9,7 @@ from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.home_message import Home
 from bot.chat.rejection_messages import OUT_OF_DATE, UNEXPECTED_ERROR
 from bot.domain.conversations import Author, ConversationKey, Member
-from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import NotFound
 from bot.platforms.slack.context import SlackLookups
 from tests.fakes.slack import Team

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from slack_sdk.models.messages.chunk import MarkdownTextChunk, TaskUpdateChunk
 
 from bot.domain.turns import StepStatus, TurnStatus
+from bot.platforms.slack.message_blocks import turn_messages
 from bot.platforms.slack.sending import Stream, Task, TaskStatus, streams
-from bot.platforms.slack.turns import turn_messages
 from bot.rendering.markdown import text_weight
 from tests.fakes.slack.chunks import checked_chunks
 from tests.platforms import sample_views

@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from bot.domain.turns import StepStatus, TurnStatus
-from bot.domain.views import TurnView
+from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.sending import LONGEST_SECONDS, Streaming, StreamManager, streams
 from tests.fakes.slack import Fails, Lost

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.turns import Step, TurnStatus
-from bot.domain.views import Notice, NoticeTarget, TurnView
+from bot.domain.turns import Notice, NoticeTarget, Step, TurnStatus, TurnView
 from tests.fakes.slack import Message
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 from tests.rendering.turns import a_reply, a_view

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from bot.chat.actions import FeedbackValue, SendFeedback
 from bot.domain.messages import ToolCall
-from bot.domain.turns import Step, StepStatus, TurnInput, TurnStatus
-from bot.domain.views import BlockingTurn, TurnView
+from bot.domain.turns import BlockingTurn, Step, StepStatus, TurnInput, TurnStatus, TurnView
 from bot.platforms.slack.blocks import OutgoingMessage, decode, fallback_text
-from bot.platforms.slack.turns import turn_messages
+from bot.platforms.slack.message_blocks import turn_messages
 from bot.rendering.timeline import CheckCallAction, RunAgainAction, StopTurnAction
 from tests.platforms import sample_views
 from tests.platforms.sample_views import a_call, a_filing, a_reply, a_view
