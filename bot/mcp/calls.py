@@ -37,7 +37,7 @@ from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool
 from bot.errors import CountersignError
 from bot.mcp import elicitation, sdk
 from bot.mcp.elicitation import UnsupportedElicitation, parse_request, result
-from bot.mcp.errors import NOT_RPC, TOO_LARGE, refused_status
+from bot.mcp.errors import TOO_LARGE, UNREADABLE, refused_status
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import error_text, failed_result, tool_result
 from bot.mcp.sdk import RequestContext
@@ -55,6 +55,7 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
     types.CallToolResult | types.InputRequiredResult
 )
 _LONGEST_PROGRESS = 200
+_LONGEST_QUOTE = 500
 _MAY_HAVE_RUN = frozenset((408, 500, 502, 504, *range(520, 530)))
 """HTTP statuses without a JSON-RPC error that do not tell whether the call ran."""
 _NOT_RUN_FOR_NOW = frozenset((429, 503))
@@ -522,4 +523,7 @@ def _unreadable_reason(error: MCPError) -> str:
     """Return the reason why a response could not be read; empty if the error is another one."""
     if sdk.is_event_too_large(error):
         return TOO_LARGE
-    return error.message if error.message in (TOO_LARGE, NOT_RPC) else ""
+    if error.message not in UNREADABLE:
+        return ""
+    said = visible(error.data)[:_LONGEST_QUOTE] if isinstance(error.data, str) else ""
+    return f"{error.message}: {said.rstrip('.')}" if said else error.message

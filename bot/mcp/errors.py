@@ -28,7 +28,27 @@ LARGEST_ANSWER = 8 * 1024 * 1024
 TOO_LARGE = f"its answer has more than {LARGEST_ANSWER // 1024**2} MB"
 """Reason for a rejected response, as a part of a sentence."""
 NOT_RPC = "its answer is not JSON-RPC 2.0"
-"""Reason for an unreadable response, as a part of a sentence."""
+NOT_JSON = "its answer is not JSON"
+TOO_DEEP = "its answer is nested too deeply"
+NO_RESULT = "its answer has neither a result nor an error"
+RESULT_IS_NULL = "the result in its answer is null"
+RESULT_IS_NO_OBJECT = "the result in its answer is no object"
+WITHOUT_ID = "its answer does not say which request it is for"
+FOREIGN_ID = "its answer is for another request"
+UNREADABLE = frozenset(
+    (
+        TOO_LARGE,
+        NOT_RPC,
+        NOT_JSON,
+        TOO_DEEP,
+        NO_RESULT,
+        RESULT_IS_NULL,
+        RESULT_IS_NO_OBJECT,
+        WITHOUT_ID,
+        FOREIGN_ID,
+    )
+)
+"""Reasons for an unreadable response, as parts of a sentence."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
 

@@ -27,6 +27,7 @@ from tests.mcp.faulty_servers import (
     refusing,
     says,
     stream,
+    writing,
 )
 
 
@@ -113,6 +114,19 @@ NOT_MCP = "Fix: check that it is an MCP server."
 ANOTHER_ADDRESS = (
     f"{FAILED}Redirect to http://127.0.0.1:9/ not followed; use that URL as the endpoint if it is the intended server"
 )
+
+ANSWERED = '{"jsonrpc":"2.0","id":ID,'
+CONTENT = '"content":[{"type":"text","text":"done"}]'
+RESULT = f'"result":{{{CONTENT}}}'
+DEEP = "[" * 3_000 + "]" * 3_000
+NULL = "Server bad answered, but the result in its answer is null."
+NO_OBJECT = "Server bad answered, but the result in its answer is no object."
+NO_RESULT = "Server bad answered, but its answer has neither a result nor an error."
+NO_ID = "Server bad answered, but its answer does not say which request it is for."
+NO_JSON = "Server bad answered, but its answer is not JSON."
+TOO_DEEP = "Server bad answered, but its answer is nested too deeply."
+ANOTHER = "Server bad answered, but its answer is for another request."
+NOT_RPC = "Server bad answered, but its answer is not JSON-RPC 2.0."
 
 TOOLS = [
     Fault("ok", process(), CallReturned, DONE),
@@ -291,7 +305,7 @@ BODIES = [
     Fault("HTTP no type", endpoint(Answer(200, b"ok", {"content-type": ""})), CallOutcomeUnknown, NOT_IN_MCP),
     Fault("HTTP 202", endpoint(Answer(202)), CallOutcomeUnknown, NOT_IN_MCP),
     Fault("HTTP 204", endpoint(Answer(204, headers={"content-type": ""})), CallOutcomeUnknown, NOT_IN_MCP),
-    Fault("HTTP no JSON", endpoint(Answer(200, b"{")), CallOutcomeUnknown, UNREADABLE),
+    Fault("HTTP no JSON", endpoint(Answer(200, b"{")), CallOutcomeUnknown, NO_JSON),
     Fault("HTTP silence", endpoint(Silence()), CallOutcomeUnknown, LATE, deadline=1.0),
     Fault("HTTP hang up", endpoint(HangUp()), CallOutcomeUnknown, GONE),
     Fault(
@@ -351,9 +365,6 @@ BODIES = [
         CallOutcomeUnknown,
         BROKE + "its answer is compressed, though it was asked not to.",
     ),
-    Fault(
-        "HTTP wrong id", endpoint(lambda m: result({**m, "id": 4711}, SOUND)), CallOutcomeUnknown, LATE, deadline=1.0
-    ),
     Fault("HTTP unknown resultType", endpoint(lambda m: result(m, TELEPATHY)), CallOutcomeUnknown, UNREADABLE),
     Fault("HTTP input_required", endpoint(lambda m: result(m, ASKS)), CallReturned, SAMPLING),
     Fault(
@@ -376,7 +387,139 @@ BODIES = [
     Fault("SSE wrong id", stream(lambda m: result({**m, "id": 4711}, SOUND)), CallOutcomeUnknown, LATE, deadline=1.0),
 ]
 
-FAULTS = [*TOOLS, *ANSWERS, *LIVES, *STATUSES, *BODIES]
+MALFORMED: dict[str, tuple[str, type[ToolOutcome], str]] = {
+    "a lone surrogate": (
+        f'{ANSWERED}"result":{{"content":[{{"type":"text","text":"a\\ud83d b\\udc00 \\\\ud83d \\ud83d\\ude00"}}]}}}}',
+        CallReturned,
+        "a\ufffd b\ufffd \\ud83d \U0001f600",
+    ),
+    "a lone surrogate in structured content": (
+        f'{ANSWERED}"result":{{{CONTENT},"structuredContent":{{"k\\udfff":["\\ud800"]}}}}}}',
+        CallReturned,
+        'done\n{"k\ufffd": ["\ufffd"]}',
+    ),
+    "a raw control character": (
+        f'{ANSWERED}"result":{{"content":[{{"type":"text","text":"a\tb"}}]}}}}',
+        CallReturned,
+        "a\tb",
+    ),
+    "a null result": (f'{ANSWERED}"result":null}}', CallOutcomeUnknown, NULL),
+    "a text as a result": (f'{ANSWERED}"result":"done"}}', CallOutcomeUnknown, NO_OBJECT),
+    "a list as a result": (f'{ANSWERED}"result":[{{{CONTENT}}}]}}', CallOutcomeUnknown, NO_OBJECT),
+    "neither result nor error": (f'{ANSWERED}"resutl":{{}}}}', CallOutcomeUnknown, NO_RESULT),
+    "only a null error": (f'{ANSWERED}"error":null}}', CallOutcomeUnknown, NO_RESULT),
+    "a result beside a null error": (f'{ANSWERED}{RESULT},"error":null}}', CallReturned, DONE),
+    "an error beside a null result": (
+        f'{ANSWERED}"result":null,"error":{{"code":-32603,"message":"No disk"}}}}',
+        CallReturned,
+        FAILED + "No disk",
+    ),
+    "a text as the code": (
+        f'{ANSWERED}"error":{{"code":"RATE_LIMITED","message":"Too many"}}}}',
+        CallReturned,
+        FAILED + "Too many (RATE_LIMITED)",
+    ),
+    "a fraction as the code": (
+        f'{ANSWERED}"error":{{"code":4.29,"message":"Too many"}}}}',
+        CallReturned,
+        FAILED + "Too many (4.29)",
+    ),
+    "no code": (f'{ANSWERED}"error":{{"message":"Too many"}}}}', CallReturned, FAILED + "Too many"),
+    "no message": (f'{ANSWERED}"error":{{"code":7}}}}', CallReturned, FAILED + "no reason given"),
+    "an object as the message": (
+        f'{ANSWERED}"error":{{"code":7,"message":{{"en":"Too many"}}}}}}',
+        CallReturned,
+        FAILED + '{"en": "Too many"}',
+    ),
+    "a text as the error": (f'{ANSWERED}"error":"No disk"}}', CallReturned, FAILED + "No disk"),
+    "a fraction as the id": (f'{{"jsonrpc":"2.0","id":ID.0,{RESULT}}}', CallReturned, DONE),
+    "a text as the id": (f'{{"jsonrpc":"2.0","id":"ID",{RESULT}}}', CallReturned, DONE),
+    "another version": (f'{{"jsonrpc":"1.0","id":ID,{RESULT}}}', CallReturned, DONE),
+    "a number as the version": (f'{{"jsonrpc":2.0,"id":ID,{RESULT}}}', CallReturned, DONE),
+    "the method in the answer": (f'{ANSWERED}"method":"tools/call",{RESULT}}}', CallReturned, DONE),
+    "a byte order mark": (f"\ufeff{ANSWERED}{RESULT}}}", CallReturned, DONE),
+    "two messages in one": (
+        f'{{"jsonrpc":"2.0","method":"notifications/message","params":{{}}}}{ANSWERED}{RESULT}}}',
+        CallReturned,
+        DONE,
+    ),
+    "words after the message": (f"{ANSWERED}{RESULT}}} in 3 ms", CallReturned, DONE),
+    "a batch": (
+        f'[{{"jsonrpc":"2.0","method":"notifications/message","params":{{}}}},{ANSWERED}{RESULT}}}]',
+        CallReturned,
+        DONE,
+    ),
+    "a batch of one": (f"[{ANSWERED}{RESULT}}}]", CallReturned, DONE),
+    "a batch with other answers": (
+        f'[{{"jsonrpc":"2.0","id":9999,{RESULT}}},7,{ANSWERED}{RESULT}}},{{"jsonrpc":"2.0","id":9998,"result":null}}]',
+        CallReturned,
+        DONE,
+    ),
+    "half of the answer": (f'{ANSWERED}"result":{{"content":[', CallOutcomeUnknown, NO_JSON),
+    "single quotes": (f"{ANSWERED}\"result\":{{'content':[]}}}}", CallOutcomeUnknown, NO_JSON),
+    "the id behind what is no JSON": (
+        '{"result":{"content":undefined},"jsonrpc":"2.0","id":ID}',
+        CallOutcomeUnknown,
+        NO_JSON,
+    ),
+    "deep": (f'{ANSWERED}"result":{{{CONTENT},"structuredContent":{{"deep":{DEEP}}}}}}}', CallOutcomeUnknown, TOO_DEEP),
+    "deep, the id behind it": (
+        f'{{"result":{{"structuredContent":{{"deep":{DEEP}}}}},"id":ID,"jsonrpc":"2.0"}}',
+        CallOutcomeUnknown,
+        TOO_DEEP,
+    ),
+    "deep data of an error": (
+        f'{ANSWERED}"error":{{"code":1,"message":"No disk","data":{DEEP}}}}}',
+        CallReturned,
+        FAILED + "No disk",
+    ),
+}
+"""Answers that the MCP library cannot read, and what a call comes to on every transport."""
+
+WITHOUT_ID = {
+    "no id": f'{{"jsonrpc":"2.0",{RESULT}}}',
+    "null as the id": f'{{"jsonrpc":"2.0","id":null,{RESULT}}}',
+    "a list as the id": f'{{"jsonrpc":"2.0","id":[ID],{RESULT}}}',
+}
+"""Answers to nobody: over streamable HTTP they come in answer to the call, elsewhere it is the only one that waits."""
+UNREAD = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
+FOREIGN = f'{{"jsonrpc":"2.0","id":4711,{RESULT}}}'
+
+ODD = [
+    *(
+        Fault(f"{name}, {transport}", served, kind, words)
+        for name, (line, kind, words) in MALFORMED.items()
+        for transport, served in writing(line).items()
+    ),
+    *(
+        Fault(f"{name}, {transport}", served, *((CallReturned, DONE) if own else (CallOutcomeUnknown, NO_ID)))
+        for name, line in WITHOUT_ID.items()
+        for transport, served in writing(line).items()
+        for own in [transport in ("HTTP", "events")]
+    ),
+    *(
+        Fault(f"an error without an id, {transport}", served, kind, words)
+        for transport, served in writing(UNREAD).items()
+        for kind, words in [
+            (CallReturned, FAILED + "Parse error")
+            if transport in ("HTTP", "events")
+            else (CallOutcomeUnknown, f"{NO_ID.removesuffix('.')}: Parse error.")
+        ]
+    ),
+    Fault("HTTP wrong id", writing(FOREIGN)["HTTP"], CallOutcomeUnknown, ANOTHER),
+    Fault("HTTP wrong id in a stream", writing(FOREIGN)["events"], CallOutcomeUnknown, LOST),
+    Fault("HTTP an object that is no message", endpoint(Answer(200, {"ok": True})), CallOutcomeUnknown, NOT_RPC),
+    Fault("HTTP a result that is no message", endpoint(Answer(200, {"result": SOUND})), CallOutcomeUnknown, NOT_RPC),
+    Fault("HTTP an empty body", endpoint(Answer(200, b"")), CallOutcomeUnknown, NO_JSON),
+    Fault(
+        "HTTP 400 with a text as the code",
+        endpoint(Answer(400, {"jsonrpc": "2.0", "error": {"code": "E", "message": "No disk"}})),
+        CallReturned,
+        f"{FAILED}No disk (E)",
+    ),
+]
+
+FAULTS = [*TOOLS, *ANSWERS, *LIVES, *STATUSES, *BODIES, *ODD]
 
 USELESS = [
     Useless(

@@ -77,6 +77,21 @@ def endpoint(badly: Reaction | Callable[[Message], Reaction], *, legacy: bool = 
     return served
 
 
+def writing(line: str) -> dict[str, Serving]:
+    """Servers of every transport that write this text, with the id of the call for ID, in answer to it."""
+
+    def body(message: Message, content_type: str = "application/json", frame: str = "{}") -> Answer:
+        text = frame.replace("{}", line.replace("ID", str(message["id"])))
+        return Answer(200, text.encode("utf-8", "surrogatepass"), {"content-type": content_type})
+
+    return {
+        "stdio": process({"do": "write", "line": line}),
+        "HTTP": endpoint(body),
+        "events": endpoint(lambda message: body(message, "text/event-stream", "event: message\ndata: {}\n\n")),
+        "SSE": stream(body),
+    }
+
+
 def refusing(reaction: Reaction) -> Serving:
     """An endpoint that reacts like this to whatever it is asked first."""
 

@@ -12,7 +12,7 @@ import math
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 
@@ -121,9 +121,12 @@ class _Watch:
 
 
 def http_client(
-    headers: Mapping[str, str], longest_call: float, network: httpx2.AsyncBaseTransport
+    headers: Mapping[str, str],
+    longest_call: float,
+    network: httpx2.AsyncBaseTransport,
+    read_answers: Callable[[httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport] | None = None,
 ) -> httpx2.AsyncClient:
-    """Return a client with these headers.
+    """Return a client with these headers. `read_answers` wraps its transport.
 
     A stream ends after five minutes of silence, but not before a call of `longest_call` seconds. Proxies of the
     environment are ignored and redirects are not followed. Compressed responses are not accepted, because a small
@@ -131,9 +134,9 @@ def http_client(
     """
     timeout = httpx2.Timeout(_WRITE_SECONDS, connect=_CONNECT_SECONDS, read=max(_READ_SECONDS, longest_call + 30))
     plainly = {"accept-encoding": "identity"}
-    return httpx2.AsyncClient(
-        headers={**plainly, **headers}, timeout=timeout, transport=_ErrorIsolatingTransport(network)
-    )
+    isolating = _ErrorIsolatingTransport(network)
+    transport = isolating if read_answers is None else read_answers(isolating)
+    return httpx2.AsyncClient(headers={**plainly, **headers}, timeout=timeout, transport=transport)
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,22 +20,32 @@ from typing import Any
 import anyio
 import httpx2
 from mcp import types
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp.types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+from mcp.types.jsonrpc import RequestId
 from pydantic import TypeAdapter, ValidationError
 
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport
 from bot.mcp import sdk
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_start
-from bot.mcp.errors import LARGEST_ANSWER
+from bot.mcp.errors import TOO_DEEP, WITHOUT_ID
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
 from bot.mcp.sdk import ReadStream, TransportStreams, WriteStream
-from bot.mcp.server.output import StderrTail
+from bot.mcp.server.output import StderrTail, StrayLine
 from bot.mcp.transports.http import GuardedTransport, http_client, pool
 from bot.mcp.transports.json_rpc import json_rpc_client
+from bot.mcp.transports.messages import CUT, unreadable
 from bot.mcp.transports.sse import sse_client
 from bot.mcp.transports.stdio import child_process
+from bot.mcp.transports.streamable import AnswerReader, streamable_client
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +57,9 @@ LEFT_OUT = "countersign/leftOut"
 """Key in a repaired listing: the number of removed tools without a name."""
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 _TEXTS = ("title", "description", "mimeType")
-_REPAIRED = ("tools/list", "tools/call", "resources/list", "resources/templates/list", "prompts/list")
+_LISTINGS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
+_LISTEN = "subscriptions/listen"
+"""Method of a request that is answered at the end of the connection."""
 
 
 def repair_response(method: str, result: dict[str, Any]) -> dict[str, Any]:
@@ -219,24 +232,59 @@ def _audience(annotations: Any) -> list[str]:
     return [raw for raw in named if raw in _ROLES] if isinstance(named, list) else []
 
 
+class _Requests:
+    """Requests of one connection. Of those that wait for an answer the method is known."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._waiting: dict[str, str] = {}
+        self._last_id = 0
+        self._has_foreign = False
+
+    def start(self, request_id: RequestId, method: str) -> None:
+        """Record a request."""
+        self._waiting[str(request_id)] = method
+        if isinstance(request_id, int):
+            self._last_id = max(self._last_id, request_id)
+
+    def end(self, request_id: RequestId | None) -> str:
+        """Record the end of a request. Return its method; empty if it is none that waits for an answer."""
+        method = self._waiting.pop(str(request_id), "")
+        if not method and not self._was_sent(request_id):
+            level = logging.DEBUG if self._has_foreign else logging.WARNING
+            log.log(level, "MCP server %s answered a request that was never sent, answer dropped", self._server)
+            self._has_foreign = True
+        return method
+
+    @property
+    def only(self) -> RequestId | None:
+        """Id of the only request that waits for an answer; None if there are several or none."""
+        waiting = [request_id for request_id, method in self._waiting.items() if method != _LISTEN]
+        return waiting[0] if len(waiting) == 1 else None
+
+    def _was_sent(self, request_id: RequestId | None) -> bool:
+        number = str(request_id)
+        return number.isdecimal() and int(number) <= self._last_id
+
+
 @asynccontextmanager
 async def instrument(
-    transport: AbstractAsyncContextManager[TransportStreams], on_end: Callable[[], None]
+    transport: AbstractAsyncContextManager[TransportStreams], on_end: Callable[[], None], server: str
 ) -> AsyncIterator[TransportStreams]:
     """Yield the transport's streams, instrumented. `on_end` is called when the other side closes the connection."""
     async with transport as (incoming, outgoing):
-        methods: dict[str, str] = {}
-        yield _Incoming(incoming, methods, on_end), _Outgoing(outgoing, methods)
+        requests = _Requests(server)
+        yield _Incoming(incoming, requests, on_end), _Outgoing(outgoing, requests)
 
 
 class _Incoming:
     """Read stream that repairs responses and reports the end."""
 
     def __init__(
-        self, inner: ReadStream[SessionMessage | Exception], methods: dict[str, str], on_end: Callable[[], None]
+        self, inner: ReadStream[SessionMessage | Exception], requests: _Requests, on_end: Callable[[], None]
     ) -> None:
         self._inner = inner
-        self._methods = methods
+        self._requests = requests
         self._on_end = on_end
 
     @property
@@ -261,14 +309,30 @@ class _Incoming:
             raise StopAsyncIteration from None
 
     def _repair(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        if isinstance(item, Exception):
-            return item
-        message = item.message
-        if isinstance(message, JSONRPCResponse | JSONRPCError):
-            method = self._methods.pop(str(message.id), "")
-            if method and isinstance(message, JSONRPCResponse):
-                message.result = repair_response(method, message.result)
+        match item:
+            case SessionMessage(message=JSONRPCError(id=None, error=error)):
+                return self._without_id(error)
+            case SessionMessage(message=JSONRPCError(id=request_id)):
+                self._requests.end(request_id)
+            case SessionMessage(message=JSONRPCResponse(id=request_id) as response):
+                method = self._requests.end(request_id)
+                is_cut = response.result.pop(CUT, False)
+                if is_cut and method not in _LISTINGS:
+                    return unreadable(request_id, TOO_DEEP)
+                response.result = repair_response(method, response.result)
         return item
+
+    def _without_id(self, error: ErrorData) -> SessionMessage | Exception:
+        """Return an error without an id as the error of the only request. It may still be about something else, such
+        as a notification, unless its code says that a message could not be read (JSON-RPC 2.0, response object).
+        """
+        only = self._requests.only if error.code in (PARSE_ERROR, INVALID_REQUEST) else None
+        if only is None:
+            return StrayLine(error.message.encode("utf-8", "replace"))
+        self._requests.end(only)
+        quote = None if error.message == WITHOUT_ID else error.message
+        failure = ErrorData(code=INVALID_REQUEST, message=WITHOUT_ID, data=quote)
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=only, error=failure))
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -286,18 +350,17 @@ class _Incoming:
 class _Outgoing:
     """Write stream that records the method of requests and marks their context as sent."""
 
-    def __init__(self, inner: WriteStream[SessionMessage], methods: dict[str, str]) -> None:
+    def __init__(self, inner: WriteStream[SessionMessage], requests: _Requests) -> None:
         self._inner = inner
-        self._methods = methods
+        self._requests = requests
 
     async def send(self, item: SessionMessage) -> None:
         match item.message:
             case JSONRPCRequest(id=request_id, method=method):
-                if method in _REPAIRED:
-                    self._methods[str(request_id)] = method
+                self._requests.start(request_id, method)
                 await self._send_request(item)
             case JSONRPCNotification(method="notifications/cancelled", params=params):
-                self._methods.pop(str((params or {}).get("requestId")), None)
+                self._requests.end((params or {}).get("requestId"))
                 await self._inner.send(item)
             case JSONRPCResponse() | JSONRPCError():
                 # Answers to the server's elicitations run in the context of their call, whose record they must not
@@ -348,11 +411,13 @@ def open_transport(
     """
     match config.transport:
         case StdioTransport() as process:
-            return instrument(_stdio(config, process, stderr, allowances), on_end)
+            return instrument(_stdio(config, process, stderr, allowances), on_end, config.name)
         case HttpTransport() as endpoint:
             below = build_network(config, allowances, resolve, token_provider)
-            client = http_client(endpoint.headers, config.max_read_timeout, below)
-            return instrument(_http(endpoint, config, client, on_request_failed), on_end)
+            reads = endpoint.kind in (HttpKind.STREAMABLE, HttpKind.AUTO)
+            read_answers = partial(AnswerReader, config.name) if reads else None
+            client = http_client(endpoint.headers, config.max_read_timeout, below, read_answers)
+            return instrument(_http(endpoint, config, client, on_request_failed), on_end, config.name)
 
 
 def build_network(
@@ -404,4 +469,4 @@ def _open_kind(
         case HttpKind.JSONRPC:
             return json_rpc_client(client, endpoint.url, config)
         case HttpKind.STREAMABLE | HttpKind.AUTO:
-            return streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=LARGEST_ANSWER)
+            return streamable_client(client, endpoint.url)

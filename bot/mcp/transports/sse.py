@@ -16,10 +16,11 @@ import httpx2
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
+from mcp.types import JSONRPCError, JSONRPCRequest
 
 from bot.mcp.errors import LARGEST_ANSWER, InvalidDefinition, http_error_response
 from bot.mcp.sdk import OutgoingStream, TransportStreams, request_within_origin, sse_within_origin
+from bot.mcp.transports.messages import Incoming, read_messages
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,6 @@ _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 _KNOWN_TYPES = frozenset(("text/html", "text/plain", "application/json"))
 """Content types that may be named to users and models. Others are text of the server."""
 _FIX = "check its url, and that its transport is the right one"
-
-Incoming = SessionMessage | Exception
 
 
 @asynccontextmanager
@@ -79,7 +78,8 @@ async def _read(
                         address = _endpoint_url(url, event.data)
                         task_status.started(address)
                     case "message" if address and event.data:
-                        await incoming_writer.send(_message(event.data))
+                        for message in await read_messages(event.data):
+                            await incoming_writer.send(message)
                     case _:
                         log.debug("unknown SSE event %.40r ignored", event.event)
     except (*_FAILED, *_GONE) as error:
@@ -101,13 +101,6 @@ def _endpoint_url(url: str, given: str) -> str:
             "Its stream of events wants to be written to at another host.", "use the url of that host"
         )
     return address
-
-
-def _message(data: str) -> Incoming:
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(data, by_name=False))
-    except ValueError as error:
-        return error
 
 
 class _Outgoing(OutgoingStream):

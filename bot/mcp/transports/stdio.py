@@ -11,9 +11,7 @@ terminate the process group, kill it.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import re
 import subprocess
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -27,32 +25,20 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import Process
 from mcp.shared.message import SessionMessage
-from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from bot.mcp.errors import LARGEST_ANSWER, TOO_LARGE
 from bot.mcp.sdk import OutgoingStream, TransportStreams, get_default_environment, terminate_posix_process_tree
-from bot.mcp.server.output import StrayLine
+from bot.mcp.transports.messages import Incoming, answered_id, read_messages, unreadable
 
 log = logging.getLogger(__name__)
 
 _STDIN, _STDOUT = 0, 1
 _END_LENGTH = 512
-_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
-_ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
-_BODY = rb'"(?:result|error)"\s*:'
-_ID_FIRST = re.compile(
-    rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,\s*(?:" + _VERSION + rb"\s*,\s*)?" + _BODY
-)
-_BODY_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _BODY)
-# A quote inside a string is escaped, so an unescaped one belongs to the message itself.
-_ID_LAST = re.compile(_ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
 _LEAVE_SECONDS = 2.0
 _TERMINATE_SECONDS = 2.0
 _REAP_SECONDS = 2.0
 _READ_BATCH = 32
 """Messages read before other tasks run, so that a process that never pauses cannot block the loop."""
-_OVERSIZE = ErrorData(code=INVALID_REQUEST, message=TOO_LARGE)
-Incoming = SessionMessage | Exception
 
 
 class SubprocessPipes(asyncio.SubprocessProtocol):
@@ -159,13 +145,7 @@ class LineTooLong:
     @property
     def answers(self) -> int | str | None:
         """Id of the request that this line answers; None if it is unknown or the line is not a response."""
-        match = _ID_FIRST.match(self.head)
-        if match is None and _BODY_FIRST.match(self.head):
-            match = _ID_LAST.search(self.tail)
-        if match is None:
-            return None
-        known: int | str = json.loads(match[1])
-        return known
+        return answered_id(self.head, self.tail)
 
 
 class LineReader:
@@ -247,6 +227,7 @@ class _Incoming:
         self._pipes = pipes
         self._lines = LineReader()
         self._ready: Iterator[bytes | LineTooLong] = iter(())
+        self._messages: deque[Incoming] = deque()
         self._in_a_row = 0
 
     async def receive(self) -> Incoming:
@@ -255,20 +236,28 @@ class _Incoming:
         if self._in_a_row > _READ_BATCH:
             self._in_a_row = 0
             await asyncio.sleep(0)
+        while not self._messages:
+            self._messages.extend(await self._read(await self._next_line()))
+        return self._messages.popleft()
+
+    async def _next_line(self) -> bytes | LineTooLong:
         while (line := next(self._ready, None)) is None:
             chunk = await self._pipes.read()
             if chunk is None:
                 raise anyio.EndOfStream
             self._ready = self._lines.feed(chunk)
+        return line
+
+    async def _read(self, line: bytes | LineTooLong) -> list[Incoming]:
         if not isinstance(line, LineTooLong):
-            return _message(line)
+            return await read_messages(line)
         request = line.answers
         if request is None:
             # The request of this line is unknown, so all requests have to fail.
             log.warning("MCP server process wrote a line above the size limit, connection closed")
             await self.aclose()
             raise anyio.EndOfStream
-        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=_OVERSIZE))
+        return [unreadable(request, TOO_LARGE)]
 
     def __aiter__(self) -> Self:
         return self
@@ -290,13 +279,6 @@ class _Incoming:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-def _message(line: bytes) -> Incoming:
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
-    except ValueError:
-        return StrayLine(line)
 
 
 class _Outgoing(OutgoingStream):

@@ -38,10 +38,11 @@ class FakeEventStream(FakeEndpoint):
             stream.close()
         self.streams.clear()
 
-    def say(self, message: Message) -> None:
+    def say(self, message: Message | bytes) -> None:
         """Say something on all streams."""
+        text = message if isinstance(message, bytes) else json.dumps(message).encode()
         for stream in self.streams:
-            stream.write(f"event: message\ndata: {json.dumps(message)}\n\n".encode())
+            stream.write(b"event: message\ndata: " + text + b"\n\n")
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         start, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")

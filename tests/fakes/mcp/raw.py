@@ -13,6 +13,10 @@ It uses no MCP library, so it starts fast and can say what a well-behaved server
                 | {"do": "slow", "seconds": ...}: it answers after so long
                 | {"do": "progress", "steps": ..., "seconds": ..., "ends": true}: it tells of so many steps with so many
                 seconds between them, and then answers, if it ends
+                | {"do": "write", "line": ...}: it writes this text, with its id for ID, as a line
+                | {"do": "together", "calls": ...}: it answers so many calls at once, each with its tool's name, in one
+                batch
+                | {"do": "foreign"}: it answers a request that it was never sent, and then this one
                 | {"do": "flood", "with": "progress" | "changes" | "junk" | "stderr" | "requests", "lines": ...}: it
                 says that so often and then answers
     version    the one protocol version that it knows, whatever it is asked for
@@ -36,6 +40,8 @@ from typing import Any
 script: dict[str, Any] = json.loads(sys.argv[1])
 listings: list[list[Any]] = script.get("listings", [[{"tools": []}]])
 listing = 0
+held: list[dict[str, Any]] = []
+"""Answers that wait for others."""
 
 
 def say(message: dict[str, Any]) -> None:
@@ -70,7 +76,7 @@ def hear(message: dict[str, Any]) -> None:
             if action.get("do") in MISDEEDS:
                 MISDEEDS[action["do"]](message["id"], action, called.get("_meta", {}).get("progressToken"))
             else:
-                run(message["id"], action, called.get("arguments", {}))
+                run(message["id"], action, called)
         case method:
             say({"id": message["id"], "error": {"code": -32601, "message": "Method not found", "data": method}})
 
@@ -95,7 +101,7 @@ def stamped(result: dict[str, Any]) -> dict[str, Any]:
     return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}
 
 
-def run(request_id: Any, action: dict[str, Any], arguments: dict[str, Any]) -> None:
+def run(request_id: Any, action: dict[str, Any], called: dict[str, Any]) -> None:
     """Do what the script says about a tool."""
     global listing  # noqa: PLW0603  # the program is its state
     if "result" in action:
@@ -105,9 +111,11 @@ def run(request_id: Any, action: dict[str, Any], arguments: dict[str, Any]) -> N
     elif action.get("do") == "pid":
         say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": str(os.getpid())}]})})
     elif action.get("do") == "note":
-        say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": noted(action, arguments)}]})})
+        say({"id": request_id, "result": stamped({"content": [{"type": "text", "text": noted(action, called)}]})})
     elif action.get("do") == "large":
         large(request_id, action)
+    elif action.get("do") == "together":
+        together(request_id, action, called["name"])
     elif action.get("do") == "die":
         os._exit(1)
     elif action.get("do") == "change":
@@ -118,6 +126,15 @@ def run(request_id: Any, action: dict[str, Any], arguments: dict[str, Any]) -> N
         sys.stderr.write("x" * 10_000 + "\nthe last line\n")
         sys.stderr.flush()
         os._exit(1)
+
+
+def together(request_id: Any, action: dict[str, Any], name: str) -> None:
+    """Answer all calls in one batch when the last of them has come."""
+    held.append({"jsonrpc": "2.0", "id": request_id, "result": {"content": [{"type": "text", "text": name}]}})
+    if len(held) == action["calls"]:
+        sys.stdout.write(json.dumps(held) + "\n")
+        sys.stdout.flush()
+        held.clear()
 
 
 def large(request_id: Any, action: dict[str, Any]) -> None:
@@ -142,6 +159,18 @@ def answer(request_id: Any, _action: dict[str, Any] | None = None, _token: Any =
 def answer_late(request_id: Any, action: dict[str, Any], _token: Any) -> None:
     """Say so after a while."""
     time.sleep(action["seconds"])
+    answer(request_id)
+
+
+def write(request_id: Any, action: dict[str, Any], _token: Any) -> None:
+    """Write whatever the script says."""
+    sys.stdout.write(action["line"].replace("ID", str(request_id)) + "\n")
+    sys.stdout.flush()
+
+
+def answer_foreign(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
+    """Answer a request that was never sent, and then this one."""
+    answer(f"no-{request_id}")
     answer(request_id)
 
 
@@ -190,11 +219,14 @@ MISDEEDS = {
     "wrong id": answer_another,
     "progress": progress,
     "flood": flood,
+    "write": write,
+    "foreign": answer_foreign,
 }
 
 
-def noted(action: dict[str, Any], arguments: dict[str, Any]) -> str:
+def noted(action: dict[str, Any], called: dict[str, Any]) -> str:
     """Do something that can be counted afterwards, whatever happens to this program; what it says of it."""
+    arguments = called.get("arguments", {})
     with Path(action["file"]).open("a", encoding="utf-8") as file:
         file.write(f"{arguments['label']}\n")
         file.flush()

@@ -1,0 +1,232 @@
+"""Reading of a server's JSON-RPC messages, on every transport.
+
+The MCP library drops a message that it cannot read, and the call that it answers waits for its time limit. Here such a
+message is repaired if its meaning is not in doubt: a lone surrogate becomes U+FFFD, an error may have any code, a JSON
+array is a batch (MCP specification 2025-03-26, basic). Otherwise the call is answered at once with an error that says
+what was wrong with the message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+from mcp.types.jsonrpc import RequestId
+
+from bot.mcp.errors import NO_RESULT, NOT_JSON, NOT_RPC, RESULT_IS_NO_OBJECT, RESULT_IS_NULL, WITHOUT_ID
+from bot.mcp.server.output import StrayLine
+
+Incoming = SessionMessage | Exception
+"""What a read stream of the MCP library yields."""
+
+DEEPEST = 200
+"""Levels of nesting that are read. The library's parser has the same limit."""
+CUT = "countersign/cut"
+"""Key in the result of an answer that was nested more deeply: what was deeper is null."""
+_THREAD_BYTES = 64 * 1024
+"""Size above which a faulty message is read in a thread."""
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{}]', re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_DECODER = json.JSONDecoder(strict=False)
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
+_ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
+_BODY = rb'"(?:result|error)"\s*:'
+_ID_FIRST = re.compile(
+    rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,\s*(?:" + _VERSION + rb"\s*,\s*)?" + _BODY
+)
+_BODY_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _BODY)
+# A quote inside a string is escaped, so an unescaped one belongs to the message itself.
+_ID_LAST = re.compile(_ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
+_END = 512
+_BLANKS = re.compile(r"[\ufeff\s]*")
+_MOST_MESSAGES = 1000
+"""Maximum number of messages in one line. Others are dropped."""
+
+
+def answered_id(head: bytes, tail: bytes) -> RequestId | None:
+    """Return the id of the request that a message answers, from the two ends of the message; None if it is unknown or
+    the message is no answer.
+    """
+    match = _ID_FIRST.match(head)
+    if match is None and _BODY_FIRST.match(head):
+        match = _ID_LAST.search(tail)
+    if match is None:
+        return None
+    known: RequestId = json.loads(match[1])
+    return known
+
+
+def unreadable(request_id: RequestId | None, why: str) -> SessionMessage:
+    """Return the error that ends a request whose answer cannot be read. `why` is one of `errors.UNREADABLE`."""
+    error = ErrorData(code=INVALID_REQUEST, message=why)
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
+
+
+async def read_messages(data: bytes | str, request_id: RequestId | None = None) -> list[Incoming]:
+    """Return the messages in a line, in an event or in the body of a response.
+
+    `request_id` is the request that a message without an id must answer, because of the way it came; otherwise its
+    error has the id None. What is no message becomes a `StrayLine`, or the error of that request.
+    """
+    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+    if (message := well_formed(text)) is not None:
+        return [message]
+    if len(text) <= _THREAD_BYTES:
+        return _repaired(text, request_id)
+    return await asyncio.to_thread(_repaired, text, request_id)
+
+
+def well_formed(text: str | bytes) -> SessionMessage | None:
+    """Return the one message in a text if it needs no repair, otherwise None."""
+    try:
+        message = jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except ValueError:
+        return None
+    # An answer that also names the method that was asked for is read as a request.
+    has_result = isinstance(message, JSONRPCRequest) and '"result"' in (
+        text if isinstance(text, str) else text.decode()
+    )
+    return None if has_result else SessionMessage(message)
+
+
+def _repaired(text: str, request_id: RequestId | None) -> list[Incoming]:
+    shallow = _without_depths(text)
+    is_cut = shallow is not text
+    messages: list[Incoming] = []
+    position = _after_blanks(shallow, 0)
+    # Two messages without a line end between them are two messages.
+    while shallow.startswith(("{", "["), position) and len(messages) < _MOST_MESSAGES:
+        try:
+            value, end = _DECODER.raw_decode(shallow, position)
+        except (ValueError, RecursionError):
+            break
+        position = _after_blanks(shallow, end)
+        values = value[:_MOST_MESSAGES] if isinstance(value, list) else [value]
+        messages += [_message(_without_surrogates(item), request_id, is_cut=is_cut) for item in values]
+    if not messages:
+        return [_no_json(text, request_id)]
+    return messages if position == len(shallow) else [*messages, _stray(shallow[position:])]
+
+
+def _after_blanks(text: str, position: int) -> int:
+    blanks = _BLANKS.match(text, position)
+    return blanks.end() if blanks else position
+
+
+def _no_json(text: str, request_id: RequestId | None) -> Incoming:
+    head, tail = text[:_END].encode("utf-8", "replace"), text[-_END:].encode("utf-8", "replace")
+    answered = answered_id(head, tail) if request_id is None else request_id
+    return _stray(text) if answered is None else unreadable(answered, NOT_JSON)
+
+
+def _stray(value: Any) -> StrayLine:
+    text = value if isinstance(value, str) else repr(value)
+    return StrayLine(text[:_END].encode("utf-8", "replace"))
+
+
+def _without_depths(text: str) -> str:
+    """Return JSON with null in place of what is nested too deeply; the text itself if nothing is."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return text
+    return "".join(_shallow_pieces(text))
+
+
+def _shallow_pieces(text: str) -> Iterator[str]:
+    depth = start = 0
+    for token in _TOKEN.finditer(text):
+        match text[token.start()]:
+            case "[" | "{":
+                depth += 1
+                if depth == DEEPEST + 1:
+                    yield text[start : token.start()] + "null"
+            case "]" | "}":
+                if depth == DEEPEST + 1:
+                    start = token.end()
+                depth -= 1
+    if depth <= DEEPEST:
+        yield text[start:]
+
+
+def _without_surrogates(value: Any) -> Any:
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(_SURROGATE.sub("\ufffd", text)) if _SURROGATE.search(text) else value
+
+
+def _message(value: Any, request_id: RequestId | None, *, is_cut: bool) -> Incoming:
+    if not isinstance(value, dict):
+        return _stray(value)
+    if "result" in value or "error" in value or ("id" in value and "method" not in value):
+        if "jsonrpc" not in value:
+            return _stray(value) if request_id is None else unreadable(request_id, NOT_RPC)
+        return _answer(value, request_id, is_cut=is_cut)
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
+    except ValueError:
+        return _stray(value)
+
+
+def _answer(value: dict[str, Any], request_id: RequestId | None, *, is_cut: bool) -> SessionMessage:
+    answered = _id(value.get("id"))
+    answered = request_id if answered is None else answered
+    result, error = value.get("result"), value.get("error")
+    if error is not None:
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=answered, error=_error(error)))
+    if answered is None:
+        return unreadable(None, WITHOUT_ID)
+    if isinstance(result, dict):
+        cut = {CUT: True} if is_cut else {}
+        return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=answered, result={**result, **cut}))
+    if "result" not in value:
+        return unreadable(answered, NO_RESULT)
+    return unreadable(answered, RESULT_IS_NULL if result is None else RESULT_IS_NO_OBJECT)
+
+
+def _id(given: Any) -> RequestId | None:
+    match given:
+        case bool():
+            return None
+        case int() | str():
+            return given
+        case float() if given.is_integer():
+            return int(given)
+        case _:
+            return None
+
+
+def _error(given: Any) -> ErrorData:
+    """Return an error of any form, with the server's own words. A code that is no number is one of them."""
+    if not isinstance(given, dict):
+        return ErrorData(code=INTERNAL_ERROR, message=_words(given))
+    code, message = given.get("code"), _words(given.get("message"))
+    number = _code(code)
+    if number is None and code is not None:
+        message = f"{message} ({_words(code)})" if message else _words(code)
+    return ErrorData(
+        code=INTERNAL_ERROR if number is None else number, message=message or "no reason given", data=given.get("data")
+    )
+
+
+def _code(given: Any) -> int | None:
+    number = _id(given)
+    if isinstance(number, str):
+        return int(number) if re.fullmatch(r"-?\d{1,9}", number, re.ASCII) else None
+    return number
+
+
+def _words(given: Any) -> str:
+    if isinstance(given, str):
+        return given
+    return "" if given is None else json.dumps(given, ensure_ascii=False)
