@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bot.commands.argument_parser import A_SERVER, SERVER, TOOL, CommandRejected
@@ -39,6 +40,7 @@ from bot.commands.text_format import (
     parse_time,
     pluralize,
     server_label,
+    shorten,
 )
 from bot.commands.tool_review import ServerReview
 from bot.domain.capabilities import BlobContents, Piece, TextContents
@@ -61,7 +63,8 @@ from bot.domain.messages import ToolCall
 from bot.domain.metrics import ProcessCounters
 from bot.domain.servers import EVERYWHERE, ServerStatus
 from bot.domain.tools import Tool
-from bot.ports import Activity, ApprovalActivity, Backlog, ServerActivity
+from bot.domain.turns import StepStatus
+from bot.ports import Activity, ApprovalActivity, Backlog, CallQuery, CallSummary, ServerActivity
 
 # -------------------- manual calls
 
@@ -294,6 +297,10 @@ def _end(grant: Grant, now: float) -> str:
 
 # -------------------- call log
 
+_FAILED = Parameter("failed", "only those without a result", ParameterKind.FLAG)
+_WITHOUT_RESULT = (StepStatus.FAILED, StepStatus.UNKNOWN)
+_SINCE = Parameter("since", f"only from then on: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
+
 
 class CallLog:
     """Log of recent calls."""
@@ -305,35 +312,73 @@ class CallLog:
     @property
     def handler(self) -> VerbHandler:
         """Return the verb."""
-        log = Verb("log", "the last calls: what, by whom, how it ended", (A_SERVER,), aliases=("calls", "history"))
-        return VerbHandler(log, self._log)
+        verb = Verb(
+            "log",
+            "the last calls: what, by whom, how it ended, and why it failed",
+            (A_SERVER, _FAILED, _SINCE),
+            aliases=("calls", "history"),
+        )
+        return VerbHandler(verb, self._log)
 
     async def _log(self, request: CommandContext) -> AsyncIterator[Reply]:
         name, number = request.arguments.get("server"), request.arguments.page
-        slug = (await self._directory.find(name, request.conversation)).name if name else ""
-        calls, count = await self._dependencies.archive.calls(
-            slug, request.conversation.workspace_key, ROWS, offset(number)
+        failed, since = request.arguments.has("failed"), request.arguments.get("since")
+        server = (await self._directory.find(name, request.conversation)).name if name else ""
+        is_everywhere = self._is_everywhere(request)
+        query = CallQuery(
+            EVERYWHERE if is_everywhere else request.conversation.workspace_key,
+            server,
+            statuses=_WITHOUT_RESULT if failed else (),
+            since=_parse_since(since, self._dependencies.clock()) if since else None,
         )
+        calls, count = await self._dependencies.archive.calls(query, ROWS, offset(number))
         if not count:
-            yield Reply("Nothing has been called yet.")
+            yield Reply("No call has failed." if failed else "Nothing has been called yet.")
             return
-        rows = tuple(
-            (
-                format_moment(call.at),
-                call.name,
-                call.status,
-                call.asked_by,
-                call.decided_by,
-                format_duration(call.seconds),
-                call.turn_id[:8],
-            )
-            for call in calls
+        columns = (
+            "when",
+            "tool",
+            "ended",
+            "asked by",
+            "decided by",
+            "took",
+            *(("in",) if is_everywhere else ()),
+            "turn",
         )
+        rows = tuple(_call_row(call, is_everywhere=is_everywhere) for call in calls)
+        words = ("mcp", "log", *((server,) if server else ()), *(("--failed",) if failed else ()))
         yield Reply(
-            f"Calls · {count} · times in UTC",
-            Table(("when", "tool", "ended", "asked by", "signed by", "took", "turn"), rows),
-            page=page_of(number, count, ("mcp", "log", *((slug,) if slug else ()))),
+            f"{'Failed calls' if failed else 'Calls'} · {count} · times in UTC",
+            Table(columns, rows),
+            page=page_of(number, count, (*words, *(("--since", since) if since else ()))),
         )
+
+    def _is_everywhere(self, request: CommandContext) -> bool:
+        """Return True for the operator, who has not asked for one workspace."""
+        is_at_home = request.conversation.platform == request.author.platform
+        return is_at_home and self._dependencies.rights.operates(request.member)
+
+
+def _call_row(call: CallSummary, *, is_everywhere: bool) -> tuple[str, ...]:
+    error = shorten(call.error)
+    return (
+        format_moment(call.at),
+        call.name,
+        f"{call.status}: {error}" if error else call.status,
+        call.asked_by,
+        call.decided_by,
+        format_duration(call.seconds),
+        *((call.conversation.workspace_key,) if is_everywhere else ()),
+        call.turn_id[:8],
+    )
+
+
+def _parse_since(text: str, now: float) -> float:
+    """Parse the value of `--since`. Raises CommandRejected."""
+    try:
+        return parse_time(text, now)
+    except (ValueError, OverflowError):
+        raise CommandRejected(f"`--since` is a point in time: {MOMENT}.") from None
 
 
 # -------------------- statistics
@@ -343,7 +388,7 @@ class CallLog:
 DAY = 86_400.0
 _MOST_SERVERS = 25
 """Servers in one reply, the busiest first."""
-_SINCE = Parameter("since", f"from then on, the last day without it: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
+_STATS_SINCE = replace(_SINCE, hint=f"from then on, the last day without it: {MOMENT}")
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 _MARKS = {HealthStatus.READY: "●", HealthStatus.DEGRADED: "!", HealthStatus.UNREADY: "✗"}
 _LISTENING = {
@@ -366,7 +411,7 @@ class ServerStatistics:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        stats = Verb("stats", "calls and approvals: counts, outcomes, durations", (A_SERVER, _SINCE))
+        stats = Verb("stats", "calls and approvals: counts, outcomes, durations", (A_SERVER, _STATS_SINCE))
         health = Verb("health", "how the database, the platforms and the servers stand")
         return VerbHandler(stats, self._stats), VerbHandler(health, self._health)
 
@@ -375,7 +420,8 @@ class ServerStatistics:
         server = await self._directory.find(name, request.conversation) if name else None
         servers = [server] if server else await self._directory.all(request.conversation)
         counts = _counter_facts(self._dependencies.process_counters({server.name for server in servers}), servers)
-        since = self._since(request)
+        written, now = request.arguments.get("since"), self._dependencies.clock()
+        since = _parse_since(written, now) if written else now - DAY
         home = EVERYWHERE if self._dependencies.rights.operates(request.member) else request.conversation.workspace_key
         activity = await self._dependencies.archive.activity(since, home, server.id if server else "")
         about = f" of {server_label(server.config)}" if server else ""
@@ -411,15 +457,6 @@ class ServerStatistics:
             ),
             actions=tuple([step for server in trouble[:3] for step in await self._steps(server)]),
         )
-
-    def _since(self, request: CommandContext) -> float:
-        text, now = request.arguments.get("since"), self._dependencies.clock()
-        if not text:
-            return now - DAY
-        try:
-            return parse_time(text, now)
-        except (ValueError, OverflowError):
-            raise CommandRejected(f"`--since` is a point in time: {MOMENT}.") from None
 
 
 def _activity_row(server: ServerActivity) -> tuple[str, ...]:

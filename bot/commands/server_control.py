@@ -25,6 +25,7 @@ from bot.domain.conversations import Author, Member
 from bot.domain.secret_binding import cleared_slots
 from bot.domain.servers import ServerEnablement, ServerRecord, ServerSnapshot, ServerStatus
 from bot.errors import Conflict
+from bot.ports import CallQuery
 
 A_WEEK = 7 * 86400
 LOOKED_THROUGH = 500
@@ -301,8 +302,8 @@ class ServerControl:
         now = self._dependencies.clock()
         waiting = await self._dependencies.archive.count_pending(server.id)
         rules = sum(rule.server_id == server.id for rule in await self._dependencies.policies.rules())
-        calls, _ = await self._dependencies.archive.calls(server.name, server.config.workspace, LOOKED_THROUGH, 0)
-        recent = [call for call in calls if now - call.at < A_WEEK]
+        this_week = CallQuery(server.config.workspace, server.name, since=now - A_WEEK)
+        recent, _ = await self._dependencies.archive.calls(this_week, LOOKED_THROUGH, 0)
         people = len({call.asked_by for call in recent})
         secrets = len(record.secrets)
         consequences = [

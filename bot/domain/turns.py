@@ -204,6 +204,17 @@ class ModelStep:
     model: str = ""
     use: UsageEntry | None = None
     sources: Sources = ()
+    created_at: float | None = field(default=None, compare=False)
+    """In epoch seconds; None in a record that was not read from the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Times of a call in epoch seconds: of the request, of the start, and of the end."""
+
+    created_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +241,8 @@ class ToolStep:
     """Elicitations by the call's server, in order, answered or not."""
     resume: ElicitationResults | None = None
     """Data for the next attempt of the call after an elicitation."""
+    times: StepTimes | None = field(default=None, compare=False)
+    """None in a record that was not read from the database."""
 
     @property
     def pending_elicitations(self) -> tuple[Elicitation, ...]:

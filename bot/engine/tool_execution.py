@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
 from bot.domain.approvals import ApprovalPolicy, fingerprint
+from bot.domain.characters import visible
 from bot.domain.conversations import Author, Member
 from bot.domain.flows import Words
 from bot.domain.grants import requirements_digest
@@ -20,6 +22,10 @@ from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.authorization import BARRED, NOT_ENABLED, WITHHELD
 from bot.engine.policy.rules import Rules
 from bot.ports import CallContext, Toolbox, TurnExecution
+
+program_log = logging.getLogger(__name__)
+
+_LONGEST_ERROR = 300
 
 
 async def execute_call(
@@ -48,6 +54,7 @@ async def execute_call(
             step, author, servers=toolbox.servers, rules=rules, member=member, workspace=workspace
         )
         if isinstance(checked, ToolResult):
+            _log_failure(step, StepStatus.FAILED, checked, 0.0)
             on_record(await log.finish_call(claim, step.n, StepStatus.FAILED, checked))
             return
         tool = checked
@@ -66,7 +73,16 @@ async def execute_call(
         on_record(await elicitations.save(step.n, outcome))
         return
     status, result = _final_status(step, outcome)
-    on_record(await log.finish_call(claim, step.n, status, result, monotonic() - sent_at))
+    seconds = monotonic() - sent_at
+    _log_failure(step, status, result, seconds)
+    on_record(await log.finish_call(claim, step.n, status, result, seconds))
+
+
+def _log_failure(step: ToolStep, status: StepStatus, result: ToolResult, seconds: float) -> None:
+    """Log a call without a result. Its text has no secrets of its server (`bot.mcp.redaction`)."""
+    if status is not StepStatus.DONE:
+        error = " ".join(visible(result.text[: 4 * _LONGEST_ERROR]).split())[:_LONGEST_ERROR]
+        program_log.warning("call of %s ended as %s after %.1f s: %s", step.call.name, status.value, seconds, error)
 
 
 async def _check_again(

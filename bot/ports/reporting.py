@@ -10,7 +10,11 @@ from typing import Protocol
 from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.turns import Turn
+from bot.domain.servers import EVERYWHERE
+from bot.domain.turns import StepStatus, Turn
+
+LONGEST_ERROR = 2_000
+"""Characters of a call's error in a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +132,25 @@ class ConversationSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class CallQuery:
+    """Filter of tool calls; all conditions have to match. `workspace` is EVERYWHERE for all, `server` a slug or an id,
+    `tool` the server's own name of the tool, `asked_by` a principal. `since` (inclusive) and `until` (exclusive) are
+    epoch seconds.
+    """
+
+    workspace: str = EVERYWHERE
+    server: str = ""
+    tool: str = ""
+    statuses: tuple[StepStatus, ...] = ()
+    asked_by: str = ""
+    since: float | None = None
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CallSummary:
     """Requested tool call: its name (`server.tool`, or an unknown name), users and status. `at` is epoch seconds;
-    `seconds` is the duration.
+    `seconds` is the duration. `error` is the text of a call without a result, at most LONGEST_ERROR characters.
     """
 
     at: float
@@ -140,6 +160,9 @@ class CallSummary:
     decided_by: str
     seconds: float | None
     turn_id: str
+    n: int
+    conversation: ConversationKey
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +245,8 @@ class ReportingStore(Protocol):
         turn.
         """
 
-    async def calls(self, server: str, workspace: str, limit: int, offset: int) -> tuple[Sequence[CallSummary], int]:
-        """Return a page of the calls to a server's tools in a workspace, newest first, and their total number. `server`
-        is a slug, empty for all servers.
-        """
+    async def calls(self, query: CallQuery, limit: int, offset: int) -> tuple[Sequence[CallSummary], int]:
+        """Return a page of the matching calls, newest first, and their total number."""
 
     async def count_pending(self, server: str) -> int:
         """Return the number of calls to a server's tools that wait for an approval now."""

@@ -32,8 +32,8 @@ _PART_TYPES = {
 }
 _STORED_RULING = override(rename="ruling")
 """Key of `ToolStep.policy_result` in stored bodies."""
-_IN_TABLES = ("approval", "elicitations", "resume")
-"""Fields of a ToolStep that have their own tables."""
+_IN_TABLES = ("approval", "elicitations", "resume", "times")
+"""Fields of a ToolStep that have their own tables or columns."""
 
 
 def encode(value: Any) -> Body:
@@ -82,7 +82,7 @@ for _union in (ResultPart, Part):
     configure_tagged_union(_union, converter, _PART_TYPES.__getitem__, "type")
 converter.register_unstructure_hook(Source, lambda source: converter.unstructure(source, type(source)))
 converter.register_structure_hook(Source, _structure_source)
-omit_fields(ModelStep, "n", "use")
+omit_fields(ModelStep, "n", "use", "created_at")
 converter.register_unstructure_hook(
     ToolStep,
     make_dict_unstructure_fn(

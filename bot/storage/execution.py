@@ -112,7 +112,13 @@ _end = (
         steps.c.n == bindparam("i"),
         steps.c.status.in_([StepStatus.READY, StepStatus.STARTED]),
     )
-    .values(status=bindparam("to"), result=bindparam("what"), ended_at=now())
+    .values(
+        status=bindparam("to"),
+        result=bindparam("what"),
+        # A call that may be repeated is not recorded at its start.
+        started_at=sa.func.coalesce(steps.c.started_at, now() - bindparam("seconds", type_=sa.Double)),
+        ended_at=now(),
+    )
     .returning(steps.c.n)
 )
 _keep_late_result = (
@@ -254,7 +260,9 @@ class SqlTurnExecution:
     ) -> TurnRecord:
         record = turn_records.current_record(record, own_to_the_end(connection, claim).revision)
         what = encode(files.save_files(connection, claim.turn_id, result))
-        ended = connection.execute(_end, {"t": claim.turn_id, "i": n, "to": status, "what": what}).first()
+        ended = connection.execute(
+            _end, {"t": claim.turn_id, "i": n, "to": status, "what": what, "seconds": seconds}
+        ).first()
         mark_view_stale(connection, claim.turn_id)
         changed = None if ended is None else turn_records.with_call(record, n, status, what)
         record = changed or read_record(connection, claim.turn_id)

@@ -20,17 +20,20 @@ from sqlalchemy.sql.functions import FunctionElement
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
+from bot.domain.messages import ToolResult
 from bot.domain.servers import EVERYWHERE, FILE
 from bot.domain.turns import NO_TURN_LIMITS, StepStatus, Turn, TurnLimits
 from bot.ports import (
     Activity,
     Backlog,
+    CallQuery,
     CallSummary,
     ConversationSummary,
     PendingApproval,
     PendingApprovalPage,
     PendingApprovalPosition,
 )
+from bot.ports.reporting import LONGEST_ERROR
 from bot.storage import activity, audit, retention
 from bot.storage.codec import decode
 from bot.storage.database import Database, change_once, report
@@ -187,46 +190,84 @@ class server_of(FunctionElement[str]):  # noqa: N801 - reads as SQL
 
     type = sa.Text()
     inherit_cache = True
+    key_in_tool = "server"
+
+
+class tool_of(server_of):  # noqa: N801 - reads as SQL
+    """SQL expression: the server's own name of the tool in the body of a call's step."""
+
+    inherit_cache = True
+    key_in_tool = "name"
 
 
 @compiles(server_of)
 def _in_sqlite(element: server_of, compiler: Any, **arguments: Any) -> str:
     (body,) = (compiler.process(clause, **arguments) for clause in element.clauses)
-    return f"case when json_valid({body}) then json_extract({body}, '$.tool.server') end"
+    return f"case when json_valid({body}) then json_extract({body}, '$.tool.{element.key_in_tool}') end"
 
 
 @compiles(server_of, "postgresql")
 def _in_postgresql(element: server_of, compiler: Any, **arguments: Any) -> str:
     (body,) = (compiler.process(clause, **arguments) for clause in element.clauses)
-    return rf"(regexp_replace({body}::text, '{_ESCAPES}', '\1', 'g')::json -> 'tool' ->> 'server')"
+    return rf"(regexp_replace({body}::text, '{_ESCAPES}', '\1', 'g')::json -> 'tool' ->> '{element.key_in_tool}')"
 
 
 _server = sa.select(mcp_servers.c.slug, mcp_servers.c.workspace).where(mcp_servers.c.id == bindparam("i"))
 _is_of_server = server_of(steps.c.body) == bindparam("server", type_=StorableText)
-_is_call_here = sa.and_(steps.c.kind == "tool", has_prefix(turns.c.conversation, "key_prefix"))
-_calls = sa.select(steps.c.turn_id).join(turns, turns.c.id == steps.c.turn_id).where(_is_call_here)
-_page_of_calls = (
+_calls = (
     sa.select(
         steps.c.turn_id,
+        steps.c.n,
         # As text, because an unreadable body must not hide the other calls.
         sa.cast(steps.c.body, sa.Text).label("body"),
+        sa.case(
+            (steps.c.status == StepStatus.DONE.value, sa.null()),
+            else_=sa.cast(sa.func.coalesce(steps.c.late_result, steps.c.result), sa.Text),
+        ).label("result"),
         steps.c.status,
         steps.c.created_at,
         steps.c.started_at,
         steps.c.ended_at,
+        turns.c.conversation,
         sa.case((turns.c.author_name != "", turns.c.author_name), else_=turns.c.author_id).label("asked_by"),
         sa.func.coalesce(approvals.c.decided_by, "").label("decided_by"),
     )
     .join(turns, turns.c.id == steps.c.turn_id)
     .outerjoin(approvals, sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n))
-    .where(_is_call_here)
-    .order_by(steps.c.created_at.desc(), steps.c.turn_id, steps.c.n.desc())
-    .limit(bindparam("limit"))
-    .offset(bindparam("offset"))
 )
-_count_of_calls = sa.select(sa.func.count()).select_from(_calls.subquery())
-_page_of_server = _page_of_calls.where(_is_of_server)
-_count_of_server = sa.select(sa.func.count()).select_from(_calls.where(_is_of_server).subquery())
+
+
+def _call_conditions(query: CallQuery) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions of a query on calls; `_call_params` has their values."""
+    conditions = [steps.c.kind == "tool", has_prefix(turns.c.conversation, "key_prefix")]
+    if query.server:
+        conditions.append(_is_of_server)
+    if query.tool:
+        conditions.append(tool_of(steps.c.body) == bindparam("tool", type_=StorableText))
+    if query.statuses:
+        conditions.append(steps.c.status.in_(bindparam("statuses", expanding=True)))
+    if query.asked_by:
+        conditions.append(turns.c.author_id == bindparam("principal", type_=StorableText))
+        conditions.append(has_prefix(turns.c.conversation, "platform"))
+    if query.since is not None:
+        conditions.append(steps.c.created_at >= bindparam("since"))
+    if query.until is not None:
+        conditions.append(steps.c.created_at < bindparam("until"))
+    return conditions
+
+
+def _call_params(connection: sa.Connection, query: CallQuery) -> dict[str, Any]:
+    return {
+        **prefix_bounds("key_prefix", _prefix_of(query.workspace)),
+        **({"server": _slug_and_workspace(connection, query.server)[0]} if query.server else {}),
+        **({"tool": query.tool} if query.tool else {}),
+        **({"statuses": [status.value for status in query.statuses]} if query.statuses else {}),
+        **_principal_params(query.asked_by),
+        **({"since": query.since} if query.since is not None else {}),
+        **({"until": query.until} if query.until is not None else {}),
+    }
+
+
 _count_pending = (
     sa.select(sa.func.count())
     .select_from(steps)
@@ -297,13 +338,17 @@ class SqlReporting:
 
     @report
     def calls(
-        self, connection: sa.Connection, server: str, workspace: str, limit: int, offset: int
+        self, connection: sa.Connection, query: CallQuery, limit: int, offset: int
     ) -> tuple[Sequence[CallSummary], int]:
-        """Return a page of calls, newest first, and the number of all. `server` is an id or a slug."""
-        page, count = (_page_of_server, _count_of_server) if server else (_page_of_calls, _count_of_calls)
-        values: dict[str, Any] = prefix_bounds("key_prefix", _prefix_of(workspace))
-        if server:
-            values["server"] = _slug_and_workspace(connection, server)[0]
+        """Return a page of the matching calls, newest first, and the number of all."""
+        matching = _calls.where(*_call_conditions(query))
+        page = (
+            matching.order_by(steps.c.created_at.desc(), steps.c.turn_id, steps.c.n.desc())
+            .limit(bindparam("limit"))
+            .offset(bindparam("offset"))
+        )
+        count = sa.select(sa.func.count()).select_from(matching.with_only_columns(steps.c.n).subquery())
+        values = _call_params(connection, query)
         rows = connection.execute(page, {**values, "limit": limit, "offset": offset})
         return [_call(row) for row in rows], connection.execute(count, values).scalar_one()
 
@@ -388,7 +433,18 @@ def _call(row: Any) -> CallSummary:
         decided_by=row.decided_by,
         seconds=None if row.started_at is None or row.ended_at is None else float(row.ended_at - row.started_at),
         turn_id=row.turn_id,
+        n=row.n,
+        conversation=ConversationKey.parse(row.conversation),
+        error=_error(row.result),
     )
+
+
+def _error(result: str | None) -> str:
+    """Return the text of a stored result, empty without one or if it is unreadable."""
+    try:
+        return decode(ToolResult, json.loads(result)).text[:LONGEST_ERROR] if result else ""
+    except UNREADABLE:
+        return ""
 
 
 def _slug_and_workspace(connection: sa.Connection, server: str) -> tuple[str, str]:

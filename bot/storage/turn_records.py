@@ -26,6 +26,7 @@ from bot.domain.turns import (
     ModelStep,
     Step,
     StepStatus,
+    StepTimes,
     ToolStep,
     Turn,
     TurnInput,
@@ -58,6 +59,9 @@ _step_columns = (
             steps.c.repeatable,
             steps.c.body,
             steps.c.result,
+            steps.c.created_at,
+            steps.c.started_at,
+            steps.c.ended_at,
         )
     ),
     *(column.label(f"approval_{column.name}") for column in approvals.c),
@@ -218,9 +222,10 @@ def read_turn(row: Any) -> Turn:
 
 def _read_step(row: Any, platform: str) -> Step:
     if row.step_kind == "model":
-        return decode(ModelStep, row.step_body, n=row.step_n)
+        return decode(ModelStep, row.step_body, n=row.step_n, created_at=row.step_created_at)
     columns = {name: getattr(row, f"step_{name}") for name in ("n", "status", "repeatable", "result")}
-    step = decode(ToolStep, row.step_body, **columns)
+    times = StepTimes(row.step_created_at, row.step_started_at, row.step_ended_at)
+    step = dataclasses.replace(decode(ToolStep, row.step_body, **columns), times=times)
     if row.approval_id is None:
         return step
     revised = row.approval_revised_arguments

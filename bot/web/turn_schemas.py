@@ -49,6 +49,30 @@ class CallStatus(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
+_CALL_STATUSES = {
+    StepStatus.AWAITING: CallStatus.IN_PROGRESS,
+    StepStatus.READY: CallStatus.IN_PROGRESS,
+    StepStatus.STARTED: CallStatus.IN_PROGRESS,
+    StepStatus.ASKING: CallStatus.IN_PROGRESS,
+    StepStatus.DONE: CallStatus.COMPLETED,
+    StepStatus.FAILED: CallStatus.FAILED,
+    StepStatus.DENIED: CallStatus.DENIED,
+    StepStatus.EXPIRED: CallStatus.EXPIRED,
+    StepStatus.CANCELLED: CallStatus.CANCELLED,
+    StepStatus.UNKNOWN: CallStatus.UNKNOWN,
+}
+
+
+def call_status(status: StepStatus) -> CallStatus:
+    """Return the status of a call as programs see it."""
+    return _CALL_STATUSES[status]
+
+
+def step_statuses(status: CallStatus) -> tuple[StepStatus, ...]:
+    """Return the stored statuses of calls that programs see with this status."""
+    return tuple(stored for stored, shown in _CALL_STATUSES.items() if shown is status)
+
+
 class MessageStatus(StrEnum):
     """Status of a message."""
 
@@ -66,7 +90,7 @@ class MessageShape(ResponseModel):
     output_index: int
     item_id: str | None = Field(default=None, description="Of a tool's answer: the model's own id of the call.")
     notes: list[str] = Field(default_factory=list, description="Sentences for people about this message.")
-    created_at: str = Field(description="When the question was asked to which it belongs.")
+    created_at: str = Field(description="Of the question, the reply, or the result.")
     tool_calls: list[ToolCallShape] = Field(default_factory=list, description="What an assistant's message asks for.")
 
 
@@ -94,6 +118,11 @@ class ToolCallShape(ResponseModel):
     reason: str = Field(description="Reason of a denial, if one was given.")
     granted_by: str = Field(description="Owner of the grant that it ran under, if no approval was asked for.")
     progress: str | None = Field(default=None, description="What a running call says of itself.")
+    created_at: str | None = Field(
+        default=None, description="When the model asked for it; null while events report a running turn."
+    )
+    started_at: str | None = Field(default=None, description="When it was sent.")
+    ended_at: str | None = None
 
 
 class ShownArgument(ResponseModel):
@@ -197,18 +226,6 @@ _TURN_STATUSES = {
     TurnStatus.CANCELLED: ConversationStatus.INCOMPLETE,
     TurnStatus.FAILED: ConversationStatus.FAILED,
 }
-_CALL_STATUSES = {
-    StepStatus.AWAITING: CallStatus.IN_PROGRESS,
-    StepStatus.READY: CallStatus.IN_PROGRESS,
-    StepStatus.STARTED: CallStatus.IN_PROGRESS,
-    StepStatus.ASKING: CallStatus.IN_PROGRESS,
-    StepStatus.DONE: CallStatus.COMPLETED,
-    StepStatus.FAILED: CallStatus.FAILED,
-    StepStatus.DENIED: CallStatus.DENIED,
-    StepStatus.EXPIRED: CallStatus.EXPIRED,
-    StepStatus.CANCELLED: CallStatus.CANCELLED,
-    StepStatus.UNKNOWN: CallStatus.UNKNOWN,
-}
 
 
 def status_of(view: TurnView) -> ConversationStatus:
@@ -248,7 +265,7 @@ def step_id(turn: Turn, n: int) -> str:
 
 def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> ToolCallShape:
     """Return a call with its current status."""
-    approval, tool, grant = step.approval, step.tool, step.grant
+    approval, tool, grant, times = step.approval, step.tool, step.grant, step.times
     text = step.result.text if step.result is not None else None
     good = step.status is StepStatus.DONE
     return ToolCallShape(
@@ -260,7 +277,7 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
         server=tool.server if tool is not None else None,
         name=tool.name if tool is not None else step.call.name,
         title=tool.title if tool is not None else "",
-        status=_CALL_STATUSES[step.status],
+        status=call_status(step.status),
         waiting_for_approval=step.status is StepStatus.AWAITING,
         waiting_for_answer=not step.status.ended and bool(step.pending_elicitations),
         approval_request_id=approval.id if approval is not None else None,
@@ -271,6 +288,9 @@ def tool_call_shape(turn: Turn, step: ToolStep, progress: str | None = None) -> 
         reason=approval.reason if approval is not None else "",
         granted_by=(grant.name or grant.by) if grant is not None else "",
         progress=progress,
+        created_at=None if times is None else format_time(times.created_at),
+        started_at=None if times is None or times.started_at is None else format_time(times.started_at),
+        ended_at=None if times is None or times.ended_at is None else format_time(times.ended_at),
     )
 
 
@@ -382,6 +402,8 @@ def messages_of(view: TurnView) -> list[MessageShape]:
         match step:
             case ModelStep():
                 message.content, message.notes = step.message.text, list(step.notes)
+                if step.created_at is not None:
+                    message.created_at = format_time(step.created_at)
                 last_reply = message
             case ToolStep():
                 if last_reply is not None:
@@ -389,6 +411,8 @@ def messages_of(view: TurnView) -> list[MessageShape]:
                 if step.result is None:
                     continue
                 message.role, message.content, message.item_id = "TOOL", step.result.text, step.call.id
+                if step.times is not None and step.times.ended_at is not None:
+                    message.created_at = format_time(step.times.ended_at)
         messages.append(message)
     return messages
 

@@ -20,7 +20,7 @@ from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
 from bot.domain.usage import LimitStatus, UsageGrouping, UsageOwner, UsageQuery, UsageTotal, total
 from bot.errors import Conflict, DatabaseError, NotFound, SecretUnavailable
-from bot.ports import Activity, ApprovalActivity, Backlog, CallSummary, ConversationSummary
+from bot.ports import Activity, ApprovalActivity, Backlog, CallQuery, CallSummary, ConversationSummary
 
 NOW = 1_800_000_000.0
 Line = tuple[str, str, str]
@@ -289,8 +289,15 @@ class MemoryArchive:
         self.deleted.append(str(conversation))
         return True
 
-    async def calls(self, server: str, workspace: str, limit: int, offset: int) -> tuple[Sequence[CallSummary], int]:
-        found = [each for each in self.past if not server or each.name.startswith(f"{server}.")]
+    async def calls(self, query: CallQuery, limit: int, offset: int) -> tuple[Sequence[CallSummary], int]:
+        found = [
+            call
+            for call in self.past
+            if call.name.startswith(f"{query.server}." if query.server else "")
+            and call.status in (query.statuses or (call.status,))
+            and call.at >= (query.since or 0.0)
+            and query.workspace in ("", call.conversation.workspace_key)
+        ]
         return found[offset : offset + limit], len(found)
 
     async def count_pending(self, server: str) -> int:

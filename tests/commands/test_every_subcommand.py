@@ -55,7 +55,10 @@ async def prepared(way: Way | None = None) -> CommandHarness:
     held.archive.takers[str(hall)] = {ana}
     held.archive.summaries.append(ConversationSummary(hall, "hello", "COMPLETED", 1, ana, NOW, NOW - 120))
     held.grants.kept.append(a_grant(place="test:w", by="test:ana"))
-    held.archive.past.append(CallSummary(NOW - 60, "jira.create_issue", "done", "test:ben", "test:ana", 1.3, "turn-1"))
+    held.archive.past += [
+        CallSummary(NOW - 60, "jira.create_issue", "done", "test:ben", "test:ana", 1.3, "turn-1", 1, hall),
+        CallSummary(NOW - 30, "jira.search", "failed", "test:ben", "", 0.2, "turn-2", 1, hall, "Quota\nis used up."),
+    ]
     held.archive.entries.append(AuditEntry(7, NOW, "server_added", "test:ana", {"name": "jira"}))
     held.usage.spent["anthropic:best"] = UsageTotal(1, Usage(1_000, 200))
     held.news = ConfigDiff(added=("sentry",))
@@ -159,6 +162,7 @@ CASES = [
     Case("mcp review show jira", "No tool waits"),
     Case("mcp review approve jira create_issue", "No tool waits"),
     Case("mcp log jira", "jira.create_issue"),
+    Case("mcp log jira --failed", "failed: Quota is used up."),
     Case("mcp stats jira", "Nothing has happened of `jira` since"),
     Case("mcp health", "database answers"),
     Case("mcp audit jira", "server_added"),
@@ -360,7 +364,7 @@ async def test_removing_says_what_goes_and_asks_for_the_name(held: CommandHarnes
     await held.ask("mcp policy set jira deny")
     reply = await held.ask("mcp remove jira")
     assert not reply.failed
-    for told in ("1 person used it this week, in 1 call", "1 rule goes", "1 secret goes", "1 approval is waiting"):
+    for told in ("1 person used it this week, in 2 calls", "1 rule goes", "1 secret goes", "1 approval is waiting"):
         assert told in reply.text
     [action] = reply.actions
     assert action.confirm == "jira"

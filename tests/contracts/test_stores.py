@@ -44,6 +44,7 @@ from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatu
 from bot.errors import Conflict, NotFound, SecretUnavailable
 from bot.ports import (
     ActiveThreads,
+    CallQuery,
     Feedback,
     FeedbackStore,
     PendingApproval,
@@ -54,7 +55,7 @@ from bot.ports import (
     ServerStore,
     UserActivity,
 )
-from bot.ports.reporting import read_pending_approvals
+from bot.ports.reporting import LONGEST_ERROR, read_pending_approvals
 from bot.storage.database import Database
 from bot.storage.encryption import SecretBox, generate_key, make_box
 from bot.storage.feedback import SqlFeedbackStore
@@ -1077,23 +1078,61 @@ async def test_calls_are_listed_with_who_asked_who_decided_how_they_ended_and_ho
         await harness.log.start_call(claim, n)
     harness.time += 1.5
     await harness.log.finish_call(claim, 2, StepStatus.DONE, ToolResult("c2", (TextPart("ok"),)))
-    page, count = await archive.calls("news", HALL.workspace_key, 10, 0)
+    page, count = await archive.calls(CallQuery(HALL.workspace_key, "news"), 10, 0)
     (call,) = page
     assert (call.name, call.status, call.asked_by, call.decided_by, call.seconds, call.at, call.turn_id) == (
         "news.run", "done", "Ana", "Ben", 1.5, START, claim.turn_id,
     )  # fmt: skip
     assert count == 1
-    everything, number = await archive.calls("", HALL.workspace_key, 10, 0)
+    everything, number = await archive.calls(CallQuery(HALL.workspace_key), 10, 0)
     assert [(each.name, each.status, each.seconds) for each in everything] == [
         ("weather__run", "failed", None),
         ("weather.run", "started", None),
         ("news.run", "done", 1.5),
     ]
     assert number == 3
-    assert [each.status for each in (await archive.calls("", "", 1, 1))[0]] == ["started"]
-    assert await archive.calls("news", "test:v", 10, 0) == ([], 0)
-    assert await archive.calls("nobody", HALL.workspace_key, 10, 0) == ([], 0)
+    assert [each.status for each in (await archive.calls(CallQuery(), 1, 1))[0]] == ["started"]
+    assert await archive.calls(CallQuery("test:v", "news"), 10, 0) == ([], 0)
+    assert await archive.calls(CallQuery(HALL.workspace_key, "nobody"), 10, 0) == ([], 0)
     assert await archive.count_pending("news") == 0
+
+
+async def test_calls_are_filtered_by_tool_status_asker_and_time_and_failed_ones_have_their_error(
+    harness: Harness,
+) -> None:
+    archive = SqlReporting(harness.database)
+    claim = await running(harness)
+    made_up = dataclasses.replace(
+        wanted(1, "weather", StepStatus.FAILED),
+        tool=None,
+        result=ToolResult("c1", (TextPart("There is no tool called 'weather__run'."),), is_error=True),
+    )
+    await harness.log.append(claim, None, [made_up, wanted(2, "news"), wanted(3, "weather")])
+    harness.time += 5
+    await harness.log.finish_call(
+        claim, 2, StepStatus.FAILED, ToolResult("c2", (TextPart("Quota\x1f\u2028" * 999),), True)
+    )
+    await harness.log.finish_call(claim, 3, StepStatus.DONE, ToolResult("c3", (TextPart("sunny"),)))
+
+    async def numbers(**conditions: Any) -> list[int]:
+        page, count = await archive.calls(CallQuery(**conditions), 10, 0)
+        assert count == len(page)
+        return sorted(call.n for call in page)
+
+    assert await numbers() == [1, 2, 3]
+    assert await numbers(statuses=(StepStatus.FAILED,)) == [1, 2]
+    assert await numbers(tool="run") == [2, 3]
+    assert await numbers(tool="run", server="news") == [2]
+    assert await numbers(tool="walk") == []
+    assert await numbers(asked_by=ANA.principal) == [1, 2, 3]
+    assert await numbers(asked_by=f"other:{ANA.id}") == await numbers(asked_by=BEN.principal) == []
+    assert await numbers(since=START) == await numbers(until=START + 1) == [1, 2, 3]
+    assert await numbers(since=START + 1) == await numbers(until=START) == []
+    errors = {call.n: call.error for call in (await archive.calls(CallQuery(), 10, 0))[0]}
+    assert (errors[1], errors[3]) == ("There is no tool called 'weather__run'.", "")
+    assert errors[2].startswith("Quota")
+    assert len(errors[2]) == LONGEST_ERROR
+    assert {call.conversation for call in (await archive.calls(CallQuery(), 10, 0))[0]} == {HALL}
 
 
 async def test_calls_of_a_server_are_found_by_its_id_and_only_in_its_workspace(
@@ -1105,7 +1144,7 @@ async def test_calls_of_a_server_are_found_by_its_id_and_only_in_its_workspace(
     claim = await running(harness)
     await harness.log.append(claim, None, [wanted(1, "news", StepStatus.AWAITING, "card-1")])
     assert [await archive.count_pending(each) for each in (here.id, there.id, "news", "file:news")] == [1, 0, 1, 1]
-    assert (await archive.calls(here.id, HALL.workspace_key, 10, 0))[1] == 1
+    assert (await archive.calls(CallQuery(HALL.workspace_key, here.id), 10, 0))[1] == 1
 
 
 async def test_a_call_that_cannot_be_read_is_listed_without_its_name(harness: Harness) -> None:
@@ -1113,8 +1152,8 @@ async def test_a_call_that_cannot_be_read_is_listed_without_its_name(harness: Ha
     claim = await running(harness)
     await harness.log.append(claim, None, [wanted(1, "news"), wanted(2, "news")])
     await execute(harness, "update steps set body = '{\"v\": 9}' where n = 1")
-    assert {each.name for each in (await archive.calls("", "", 10, 0))[0]} == {"news.run", "(unreadable)"}
-    assert (await archive.calls("news", "", 10, 0))[1] == 1
+    assert {each.name for each in (await archive.calls(CallQuery(), 10, 0))[0]} == {"news.run", "(unreadable)"}
+    assert (await archive.calls(CallQuery(server="news"), 10, 0))[1] == 1
 
 
 async def test_the_audit_is_read_page_by_page_the_latest_first(harness: Harness, servers: SqlServerStore) -> None:

@@ -26,7 +26,7 @@ def test_what_goes_on_is_not_kept() -> None:
 
 
 def test_so_much_is_kept_and_what_was_looked_at_last_stays() -> None:
-    ended = HistoryCache(most=20_000, largest=10_000)
+    ended = HistoryCache(most=20_000, largest=11_000)
     ended.put([record(1, "a" * 5_000), record(2, "b" * 5_000)])
     assert set(ended.get({"t1": 7})) == {"t1"}
     ended.put([record(3, "c" * 7_000)])
@@ -37,6 +37,6 @@ def test_so_much_is_kept_and_what_was_looked_at_last_stays() -> None:
 
 
 def test_one_that_would_push_out_many_others_is_not_kept() -> None:
-    ended = HistoryCache(most=20_000, largest=10_000)
+    ended = HistoryCache(most=20_000, largest=11_000)
     ended.put([record(1), record(2, "b" * 10_000)])
     assert set(ended.get({"t1": 7, "t2": 7})) == {"t1"}
