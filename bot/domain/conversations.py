@@ -85,7 +85,7 @@ class InboundMessage:
     `keys` are the platform's ids of this message: if any of them is known, this is a redelivery. `context` are earlier
     messages of others in the same place, oldest first, for the model. `call` is a tool call to run by hand instead of
     asking the model. `again` is True if that call was made before with an unknown outcome. `message_id` is that of the
-    user's message on its platform, if it is one.
+    user's message on its platform, if it is one. `attached` are calls whose results go to the model with the text.
     """
 
     keys: tuple[str, ...]
@@ -97,6 +97,7 @@ class InboundMessage:
     call: ToolCall | None = None
     again: bool = False
     message_id: str = ""
+    attached: tuple[ToolCall, ...] = ()
 
 
 @lru_cache(maxsize=4096)

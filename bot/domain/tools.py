@@ -31,6 +31,17 @@ class Annotations:
     open_world: bool | None = None
 
 
+class ToolKind(StrEnum):
+    """Request that a call of a tool sends. Resources and prompts of a server are tools too, so that they have the same
+    rules, approvals, taint and audit. Their definitions are the bot's own.
+    """
+
+    CALL = "call"
+    LIST_RESOURCES = "list_mcp_resources"
+    READ_RESOURCE = "read_mcp_resource"
+    GET_PROMPT = "get_mcp_prompt"
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """Tool of a server. `name` is its name for the model, `server` and `original_name` are those for users. `server_id`
@@ -52,6 +63,7 @@ class Tool:
     place: str = ""
     """Digest of the server's address, or of the program that is started for it."""
     flow: Flow = UNSET
+    kind: ToolKind = ToolKind.CALL
 
     @property
     def is_builtin(self) -> bool:
@@ -150,10 +162,17 @@ class ToolSet:
     unavailable: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
+    requests: tuple[Tool, ...] = ()
+    """Resources and prompts of the servers as tools. Models reach them through the bot's own tools only."""
+
+    @property
+    def callable_tools(self) -> tuple[Tool, ...]:
+        """Everything that can be called: the tools and the `requests`."""
+        return (*self.tools, *self.requests)
 
     def find(self, name: str) -> Tool | None:
         """Return the tool with this offered name, or None."""
-        return next((tool for tool in self.tools if tool.name == name), None)
+        return next((tool for tool in self.callable_tools if tool.name == name), None)
 
     def guidance_for(self, server: str) -> ServerGuidance:
         """Return the operator's guidance for a server, empty without one."""

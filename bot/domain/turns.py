@@ -104,10 +104,11 @@ WAITING = (StepStatus.AWAITING, StepStatus.ASKING)
 
 
 class CallOrigin(StrEnum):
-    """Origin of a tool call: the model, or the operator's `auto_context_tool`."""
+    """Origin of a tool call: the model, the operator's `auto_context_tool`, or the user who attached it."""
 
     MODEL = "model"
     CONTEXT = "context"
+    ATTACHED = "attached"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,9 @@ class TurnInput:
     """The call was made before and its outcome is unknown: it needs a new approval regardless of the policy."""
     message_id: str = ""
     """The platform's id of the user's message; empty if the question is none."""
+    attached: tuple[ToolCall, ...] = ()
+    """Calls that the user attached to the question: resources to read, or a prompt. They run before the model is
+    asked."""
     edited_text: str = ""
     """The text after the author has edited the message of a turn that had begun; empty if it is the same."""
 

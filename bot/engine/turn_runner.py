@@ -22,6 +22,7 @@ from bot.domain.messages import Message, MessageRole, TextPart, ToolCall
 from bot.domain.policies import TaintMode
 from bot.domain.tools import INVALID_ARGUMENTS, ToolSearch, ToolSet
 from bot.domain.turns import (
+    CallOrigin,
     Claim,
     ModelRetry,
     ModelStep,
@@ -40,6 +41,7 @@ from bot.engine.policy.authorization import CallAuthorizer
 from bot.engine.policy.result_visibility import ResultVisibility
 from bot.engine.policy.rules import Rules
 from bot.engine.policy.taint import UNTAINTED, Taint, taint_sources
+from bot.engine.prompt.attached_calls import is_prompt
 from bot.engine.prompt.builder import PromptBuilder, PromptParts
 from bot.engine.prompt.tool_selection import SOMETHING_MISSING, select_tools
 from bot.engine.tool_execution import execute_call
@@ -53,6 +55,7 @@ _SUFFIX = (
 )
 
 MOST_CORRECTIONS = 2
+NO_PROMPT = "The prompt could not be used, so nothing was asked. The call above says why."
 GAVE_UP = "Stopped using tools: the model kept requesting invalid calls."
 MAX_ROUNDS = 10
 MAX_RECOVERIES = 3
@@ -197,6 +200,8 @@ class TurnRunner:
                 self._update(await self._log.append(self._claim, None, [await self._manual_step(self._manual_call)]))
             elif not self._record.steps and (calls := await self._context_calls()):
                 self._update(await self._log.append(self._claim, None, calls))
+            elif self._is_without_prompt:
+                await self._finish(TurnStatus.FAILED, failure=NO_PROMPT)
             else:
                 await self._ask_model()
 
@@ -332,11 +337,27 @@ class TurnRunner:
     # ------------------------------------------------------------------ the model
 
     async def _context_calls(self) -> list[ToolStep]:
-        offered = await self._enabled_tools()
-        if not any(guidance.auto_context_tool for guidance in offered.guidance):
-            return []
+        """Return the calls before the first completion: those that the user attached, and those of context tools."""
         turn = self._record.turn
-        return (await self._authorizer()).context_calls(turn.question.text, offered, turn.author)
+        offered = await self._offer()
+        enabled = self._rules.enabled(offered)
+        attached = turn.question.attached
+        if not attached and not any(guidance.auto_context_tool for guidance in enabled.guidance):
+            return []
+        authorizer = await self._authorizer()
+        steps = [
+            dataclasses.replace(authorizer.authorize(n, call, offered, turn.author), origin=CallOrigin.ATTACHED)
+            for n, call in enumerate(attached, start=1)
+        ]
+        resolved = await asyncio.gather(*(self._parts.resolve_approvers(step, authorizer.rules) for step in steps))
+        first = len(attached) + 1
+        return [*resolved, *authorizer.context_calls(turn.question.text, enabled, turn.author, first=first)]
+
+    @property
+    def _is_without_prompt(self) -> bool:
+        """True if the prompt that the user picked could not be had: there is nothing to ask."""
+        prompts = (step for step in self._record.calls if step.origin is CallOrigin.ATTACHED and is_prompt(step))
+        return any(step.status.ended and step.status is not StepStatus.DONE for step in prompts)
 
     async def _ask_model(self) -> None:
         self._note_activity("Looking at the tools")
@@ -365,6 +386,7 @@ class TurnRunner:
             sources,
         )
         if message.tool_calls:
+            enabled = self._rules.enabled(offered)
             author = self._record.turn.author
             authorizer = await self._authorizer(self._taint(sources, offered))
 
@@ -372,7 +394,7 @@ class TurnRunner:
                 return authorizer.authorize(i, call, offered, author)
 
             calls = [
-                self._toolbox.create_step(i, call, partial(authorize, i))
+                self._toolbox.create_step(i, call, enabled, partial(authorize, i))
                 for i, call in enumerate(message.tool_calls, start=n + 1)
             ]
             resolved = await asyncio.gather(*(self._parts.resolve_approvers(call, authorizer.rules) for call in calls))

@@ -15,7 +15,7 @@ import contextvars
 import logging
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from bot.domain.characters import visible
 from bot.domain.elicitations import CANCELLED, MOST_ROUNDS, ElicitationRequest, ElicitationResult, ElicitationResults
 from bot.domain.messages import ToolCall
 from bot.domain.servers import ServerConfig
-from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
+from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolKind, ToolOutcome
 from bot.errors import CountersignError
 from bot.mcp import elicitation, sdk
 from bot.mcp.elicitation import UnsupportedElicitation, parse_request, result
@@ -41,6 +41,7 @@ from bot.mcp.errors import TOO_LARGE, UNREADABLE, refused_status
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import error_text, failed_result, tool_result
 from bot.mcp.sdk import RequestContext
+from bot.mcp.server_requests import request_of, result_of
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -51,9 +52,13 @@ _DOUBTED_SECONDS = 600.0
 """Seconds in which an abandoned call may still cause an elicitation."""
 IDEMPOTENCY_KEY = "countersign/idempotencyKey"
 """Key in `_meta` by which a server can recognize a repeated call."""
-_ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
-    types.CallToolResult | types.InputRequiredResult
-)
+_Request = types.CallToolRequest | types.ReadResourceRequest | types.GetPromptRequest
+_Answer = types.CallToolResult | types.ReadResourceResult | types.GetPromptResult | types.InputRequiredResult
+_ANSWERS: Mapping[ToolKind, TypeAdapter[Any]] = {
+    ToolKind.CALL: TypeAdapter(types.CallToolResult | types.InputRequiredResult),
+    ToolKind.READ_RESOURCE: TypeAdapter(types.ReadResourceResult | types.InputRequiredResult),
+    ToolKind.GET_PROMPT: TypeAdapter(types.GetPromptResult | types.InputRequiredResult),
+}
 _LONGEST_PROGRESS = 200
 _LONGEST_QUOTE = 500
 _MAY_HAVE_RUN = frozenset((408, 500, 502, 504, *range(520, 530)))
@@ -371,7 +376,7 @@ async def send_call(
     context, replies = active_call.context, active_call.context.replies
     if replies is not None and not modern and (why_not := elicitation.unvisited_reason(tool.server, replies)):
         return CallReturned(failed_result(call.id, why_not))
-    params = _params(tool, call, context.key, replies if modern else None)
+    request = _request(tool, call, context.key, replies if modern else None)
     time_left = CallDeadline(limits.silence, limits.whole)
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -381,7 +386,7 @@ async def send_call(
     with sdk.record_request() as attempt, active_call.accept_elicitations(attempt, time_left):
         try:
             async with time_left:
-                answer = await _answer(client, params, on_progress)
+                answer = await _answer(client, request, _ANSWERS[tool.kind], on_progress)
         except TimeoutError:
             reason = f"Server {tool.server} did not answer within {round(time_left.waited, 1):g} s."
             return CallOutcomeUnknown(reason) if attempt.sent else CallNotSent(reason)
@@ -400,39 +405,42 @@ async def send_call(
     return _outcome(answer, tool, call, redact)
 
 
-def _params(tool: Tool, call: ToolCall, key: str, replies: ElicitationResults | None) -> types.CallToolRequestParams:
-    """Return the request's parameters. The server's opaque state goes back unchanged, and into no other request."""
-    return types.CallToolRequestParams(
-        name=tool.original_name,
-        arguments=dict(call.arguments),
-        input_responses=None if replies is None else elicitation.encode_results(replies),
-        request_state=None if replies is None else replies.state,
-        _meta=cast("types.RequestParamsMeta", {IDEMPOTENCY_KEY: key}),
-    )
+def _request(tool: Tool, call: ToolCall, key: str, replies: ElicitationResults | None) -> _Request:
+    """Return the request of a call. The server's opaque state goes back unchanged, and into no other request."""
+    meta = cast("types.RequestParamsMeta", {IDEMPOTENCY_KEY: key})
+    if tool.kind is ToolKind.CALL:
+        params = types.CallToolRequestParams(name=tool.original_name, arguments=dict(call.arguments), _meta=meta)
+        request: _Request = types.CallToolRequest(params=params)
+    else:
+        request = request_of(tool, call)
+    return request if replies is None else _with(request, elicitation.encode_results(replies), replies.state)
 
 
-async def _answer(
-    client: Client, params: types.CallToolRequestParams, progressed: ProgressFnT
-) -> types.CallToolResult | types.InputRequiredResult:
+def _with(request: _Request, responses: types.InputResponses | None, state: str | None) -> _Request:
+    params = request.params.model_copy(update={"input_responses": responses, "request_state": state})
+    return request.model_copy(update={"params": params})
+
+
+async def _answer(client: Client, request: _Request, answers: TypeAdapter[Any], progressed: ProgressFnT) -> _Answer:
     """Send a request, and repeat it while the server only asks for that, with the state it returned."""
     rounds = 0
     while True:
-        request = types.CallToolRequest(params=params)
-        answer = await client.session.send_request(request, _ANSWER, progress_callback=progressed)
+        answer: _Answer = await client.session.send_request(request, answers, progress_callback=progressed)
         rounds += 1
-        if isinstance(answer, types.CallToolResult) or answer.input_requests or rounds > MOST_ROUNDS:
+        if not isinstance(answer, types.InputRequiredResult) or answer.input_requests or rounds > MOST_ROUNDS:
             return answer
-        again: dict[str, Any] = {"input_responses": None, "request_state": answer.request_state}
-        params = params.model_copy(update=again)
+        request = _with(request, None, answer.request_state)
 
 
-def _outcome(
-    answer: types.CallToolResult | types.InputRequiredResult, tool: Tool, call: ToolCall, redact: Redaction
-) -> ToolOutcome:
-    if isinstance(answer, types.CallToolResult):
-        return CallReturned(tool_result(call.id, tool, answer, redact))
+def _outcome(answer: _Answer, tool: Tool, call: ToolCall, redact: Redaction) -> ToolOutcome:
     try:
-        return elicitation.parse_input_required(answer, redact)
+        match answer:
+            case types.CallToolResult():
+                return CallReturned(tool_result(call.id, tool, answer, redact))
+            case types.InputRequiredResult():
+                return elicitation.parse_input_required(answer, redact)
+            case _:
+                return CallReturned(result_of(call, tool, answer, redact))
     except UnsupportedElicitation as error:
         return CallReturned(failed_result(call.id, f"Server {tool.server} asks for {error}."))
 

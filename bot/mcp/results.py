@@ -178,7 +178,7 @@ def tool_result(call_id: str, tool: Tool, answer: types.CallToolResult, redact: 
     hold the same value. Content that does not match the tool's output schema is kept with a note. Texts above
     `TEXT_LIMIT` are truncated to one text, and users get the full text as a file.
     """
-    parts = list(_limit_files(part for block in answer.content for part in to_parts(block, redact)))
+    parts = list(limit_files(part for block in answer.content for part in to_parts(block, redact)))
     structured = redact.json(storable_json(answer.structured_content))
     if structured is not None:
         spelled = json.dumps(structured, ensure_ascii=False)
@@ -189,7 +189,7 @@ def tool_result(call_id: str, tool: Tool, answer: types.CallToolResult, redact: 
         parts = parts if any(_texts(parts)) or _files(parts) else [TextPart(_NO_WORDS)]
     elif objection := _schema_mismatch(tool, structured):
         parts.append(TextPart(redact(objection)))
-    return ToolResult(call_id, tuple(_truncate_parts(parts)), is_error=answer.is_error, structured=structured)
+    return ToolResult(call_id, tuple(truncate_parts(parts)), is_error=answer.is_error, structured=structured)
 
 
 def failed_result(call_id: str, text: str) -> ToolResult:
@@ -224,7 +224,7 @@ def _files(parts: Sequence[ResultPart]) -> list[ResultPart]:
     return [part for part in parts if not isinstance(part, TextPart)]
 
 
-def _limit_files(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
+def limit_files(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
     """Yield the parts with at most `MOST_FILES` files."""
     files = 0
     for part in parts:
@@ -235,7 +235,7 @@ def _limit_files(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
         yield TextPart(f"({files - MOST_FILES} more files were left out.)")
 
 
-def _truncate_parts(parts: Sequence[ResultPart]) -> Sequence[ResultPart]:
+def truncate_parts(parts: Sequence[ResultPart]) -> Sequence[ResultPart]:
     """Return the parts; if the texts are too long, one truncated text, and the full text as a file."""
     texts = _texts(parts)
     truncated = truncate(texts, _IN_A_FILE)

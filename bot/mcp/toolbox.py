@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -52,6 +52,7 @@ from bot.mcp.server.connection import Connection, error_message
 from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.session import ConnectionDependencies
 from bot.mcp.server.status import OnSynced, OnSyncFailed, SyncNotifier
+from bot.mcp.server_requests import request_tools
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -212,6 +213,7 @@ class McpToolbox:
             unavailable=frozenset(managed.config.name for managed in servers if self._is_unavailable(managed)),
             withheld=frozenset(name for managed in servers for name in managed.withheld) - names,
             excluded=frozenset(tool.name for managed in servers if managed.excluded for tool in managed.known) - names,
+            requests=_requests(servers, names),
         )
 
     async def confirm(self, server_id: str) -> str:
@@ -266,6 +268,10 @@ class McpToolbox:
     def review(self) -> ReviewPolicy:
         """Policy for tools without a pinned definition."""
         return self._shared.review
+
+    def requests(self, server: str) -> Sequence[Tool]:
+        """Return the resources and prompts of a server as tools. Raises NotFound."""
+        return request_tools(self._find(server).config, self.capabilities(server))
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
         """Return the tools with a definition that differs from the pin. Raises NotFound."""
@@ -403,6 +409,16 @@ def _by_name(servers: Iterable[ManagedServer]) -> tuple[Tool, ...]:
                     tool.server,
                 )
     return tuple(offered[name] for name in sorted(offered))
+
+
+def _requests(servers: Iterable[ManagedServer], names: Collection[str]) -> tuple[Tool, ...]:
+    """Return the resources and prompts of all servers that can be used now. A tool of that name comes first."""
+    offered: dict[str, Tool] = {}
+    for managed in servers:
+        if managed.connection is not None and managed.connection.tracker.is_callable:
+            for tool in request_tools(managed.config, managed.connection.tracker.synced.capabilities):
+                offered.setdefault(tool.name, tool)
+    return tuple(offered[name] for name in sorted(offered.keys() - set(names)))
 
 
 def _guidance(servers: Iterable[ManagedServer]) -> Iterable[ServerGuidance]:

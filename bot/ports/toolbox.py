@@ -91,6 +91,9 @@ class ServerAdmin(Protocol):
     def review(self) -> ReviewPolicy:
         """Policy for tools without a pinned definition."""
 
+    def requests(self, server: str) -> Sequence[Tool]:
+        """Return the resources and prompts of a server as tools (`ToolKind`)."""
+
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
         """Return the tools without a pinned definition, in the server's order: new, changed and flagged ones.
         `review` decides if they are offered.

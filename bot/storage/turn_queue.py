@@ -303,7 +303,13 @@ def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]
         "workspace": message.conversation.workspace_key,
         "input": encode(
             TurnInput(
-                message.text, message.attachments, message.context, message.call, message.again, message.message_id
+                message.text,
+                message.attachments,
+                message.context,
+                message.call,
+                message.again,
+                message.message_id,
+                message.attached,
             )
         ),
     }

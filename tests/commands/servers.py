@@ -34,6 +34,7 @@ from bot.domain.turns import TurnView
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, Rules, ServerPolicy
 from bot.errors import NotFound, ServerTrouble
 from bot.mcp.hosts import read_hosts
+from bot.mcp.server_requests import request_tools
 from tests.commands.memory_stores import (
     NOW,
     MemoryArchive,
@@ -100,6 +101,9 @@ class Servers:
             (),
             self.prompts.get(server, ()),
         )
+
+    def requests(self, server: str) -> Sequence[Tool]:
+        return request_tools(self._known(server).config, self.capabilities(server))
 
     async def connect(self, server: str) -> ServerSnapshot:
         self.done.append(("connect", server))

@@ -21,6 +21,7 @@ from bot.domain.tools import (
     CallNotSent,
     CallReturned,
     Tool,
+    ToolKind,
     ToolOutcome,
     ToolSet,
 )
@@ -142,7 +143,14 @@ class FakeToolbox:
 
     async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
         self.asked.append(workspace)
-        return ToolSet(tuple(each for each, _ in self.tools.values()), self.guidance, self.absent, self.unavailable)
+        offered = [each for each, _ in self.tools.values()]
+        return ToolSet(
+            tuple(each for each in offered if each.kind is ToolKind.CALL),
+            self.guidance,
+            self.absent,
+            self.unavailable,
+            requests=tuple(each for each in offered if each.kind is not ToolKind.CALL),
+        )
 
     async def confirm(self, server_id: str) -> str:
         self.confirmed.append(server_id)

@@ -1,7 +1,8 @@
 """The bot's own tools: which of them a model request holds, their steps and their calls.
 
 A built-in call needs no approval and no server: it is ready at once and may be repeated. A page of a large result keeps
-the source of that result (`policy.taint`). `call_tool` is not executed here: its call becomes one of the named tool.
+the source of that result (`policy.taint`). `call_tool`, `list_resources` and `read_resource` are not executed here:
+their calls become calls of a server's tool.
 
 To add a tool, write a `BuiltinTool`, name it in `select_builtin_tools` and pass it to the turn's `TurnToolbox`.
 """
@@ -12,9 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from bot.domain.messages import ToolCall, ToolResult
-from bot.domain.tools import CallReturned, Tool, ToolOutcome
+from bot.domain.tools import CallReturned, Tool, ToolOutcome, ToolSet
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.engine.builtin_tools.read_result import TOOL as READ_RESULT_TOOL
+from bot.engine.builtin_tools.resources import resolve_resource_call
 from bot.engine.builtin_tools.search_tools import InvalidCall, resolve_call, search_definitions
 from bot.ports import CallContext, Toolbox, ToolCaller
 
@@ -50,13 +52,20 @@ class TurnToolbox(ToolCaller):
         self.servers = servers
         self._builtin_tools = {tool.name: tool for tool in builtin_tools}
 
-    def create_step(self, n: int, call: ToolCall, authorize: Callable[[ToolCall], ToolStep]) -> ToolStep:
-        """Return the step of a model's call. `authorize` returns that of a server's tool."""
+    def create_step(
+        self, n: int, call: ToolCall, enabled: ToolSet, authorize: Callable[[ToolCall], ToolStep]
+    ) -> ToolStep:
+        """Return the step of a model's call. `authorize` returns that of a server's tool. `enabled` are the tools of
+        the conversation.
+        """
         if tool := self._builtin_tools.get(call.name):
             return ToolStep(n, call, tool.reference, StepStatus.READY, repeatable=True)
         match resolve_call(call):
             case ToolCall() as resolved:
-                return authorize(resolved)
+                target = resolve_resource_call(resolved, enabled)
+                if isinstance(target, ToolCall):
+                    return authorize(target)
+                return ToolStep(n, call, None, StepStatus.FAILED, result=target)
             case InvalidCall(result):
                 return ToolStep(n, call, None, StepStatus.FAILED, result=result)
 

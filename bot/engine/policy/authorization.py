@@ -165,9 +165,11 @@ class CallAuthorizer:
             return step
         return dataclasses.replace(step, status=StepStatus.AWAITING, approval=self._request(call, tool, author))
 
-    def context_calls(self, question: str, offered: ToolSet, author: Author | None = None) -> list[ToolStep]:
+    def context_calls(
+        self, question: str, offered: ToolSet, author: Author | None = None, *, first: int = 1
+    ) -> list[ToolStep]:
         """Return calls of the servers' `auto_context_tool`s with the question, for the time before the first
-        completion. Only read-only tools that run without approval are included.
+        completion, numbered from `first`. Only read-only tools that run without approval are included.
         """
         steps: list[ToolStep] = []
         for guidance in offered.guidance:
@@ -175,7 +177,7 @@ class CallAuthorizer:
             argument = _question_argument(tool) if tool else None
             if tool is None or argument is None or not tool.read_only:
                 continue
-            n = len(steps) + 1
+            n = first + len(steps)
             call = ToolCall(f"context-{n}", tool.name, {argument: question})
             policy_result = self.rules.judge(tool, call.arguments, author, self.member).stored
             if policy_result.policy is ApprovalPolicy.ALWAYS_ALLOW:

@@ -38,7 +38,7 @@ from bot.domain.policies import (
 )
 from bot.domain.policy_syntax import Comparison, describe_rule, fold_text, is_person, parse_comparison, value_text
 from bot.domain.profiles import DEFAULT, Profile
-from bot.domain.tools import Annotations, Tool
+from bot.domain.tools import Annotations, Tool, ToolKind
 
 # -------------------- argument values
 
@@ -407,6 +407,8 @@ def _resolve(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[Ap
     """Resolve AUTO, with the reason."""
     if policy is not ApprovalPolicy.AUTO:
         return policy, ""
+    if tool.kind is not ToolKind.CALL:
+        return ApprovalPolicy.ALWAYS_ALLOW, "AUTO runs it: a resource or a prompt is only read."
     if not tool.trusted:
         return ApprovalPolicy.ASK_USER, "AUTO asks: the server is not marked trusted."
     if not tool.read_only:

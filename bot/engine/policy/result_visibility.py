@@ -90,7 +90,7 @@ class ResultVisibility:
 
     def _tool(self, step: ToolStep, called: ToolRef) -> Tool:
         """Return the present tool, found by server id. A missing tool keeps only its name and server."""
-        current = (tool for tool in self.offered.tools if _is_same_tool(tool, called))
+        current = (tool for tool in self.offered.callable_tools if _is_same_tool(tool, called))
         missing = Tool(step.call.name, called.server, called.name, called.title, server_id=called.server_id)
         return next(current, missing)
 

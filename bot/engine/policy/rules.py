@@ -32,7 +32,7 @@ from bot.domain.policies import (
 )
 from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
-from bot.domain.tools import ServerGuidance, Tool, ToolSet
+from bot.domain.tools import ServerGuidance, Tool, ToolKind, ToolSet
 from bot.engine.policy.evaluation import PolicyRequest, Reviewed, evaluate, needs_member, nothing_reviewed
 from bot.ports import PendingApproval
 
@@ -211,9 +211,14 @@ class Rules:
         return evaluate(
             self.all,
             PolicyRequest(tool, self.conversation, arguments, author, member, self.profile, self.read_hosts),
-            self.file.default,
+            self._default_for(tool),
             self.reviewed,
         )
+
+    def _default_for(self, tool: Tool) -> ApprovalPolicy:
+        """Return the policy of a call that no rule matches. Where tools ask, resources and prompts are read."""
+        asks = self.file.default is ApprovalPolicy.ASK_USER
+        return ApprovalPolicy.AUTO if asks and tool.kind is not ToolKind.CALL else self.file.default
 
     def policy_of(self, tool: Tool) -> ApprovalPolicy:
         """Return the policy for a tool, independent of author and arguments."""
@@ -224,10 +229,11 @@ class Rules:
         if self.profile.enables_everything:
             return offered
         tools = tuple(tool for tool in offered.tools if self.profile.enables(tool))
+        requests = tuple(tool for tool in offered.requests if self.profile.enables(tool))
         names = {tool.name for tool in tools}
         servers = {tool.server for tool in tools}
         guidance = tuple(_without_disabled_tool(guide, names) for guide in offered.guidance if guide.server in servers)
-        return dataclasses.replace(offered, tools=tools, guidance=guidance)
+        return dataclasses.replace(offered, tools=tools, guidance=guidance, requests=requests)
 
 
 class RuleBook:

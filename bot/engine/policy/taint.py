@@ -190,7 +190,7 @@ class Taint:
         """Return True if the server has a reading tool with text that counts as own."""
         return any(
             other.server_id == tool.server_id and other.read_only and other.words is Words.OWN
-            for other in self.offered.tools
+            for other in self.offered.callable_tools
         )
 
 
@@ -245,7 +245,8 @@ def _taint_source(source: Source, offered: ToolSet) -> TaintSource:
             return TaintSource(_QUESTIONS, Words.SHARED, is_read=False)
         case ToolSource(server, name, server_id):
             tool = next(
-                (tool for tool in offered.tools if (tool.server_id, tool.original_name) == (server_id, name)), None
+                (tool for tool in offered.callable_tools if (tool.server_id, tool.original_name) == (server_id, name)),
+                None,
             )
             return TaintSource(server, tool.words if tool and _is_still(source, tool) else Words.STRANGERS, server_id)
 

@@ -19,6 +19,7 @@ from bot.domain.envelopes import enclose
 from bot.domain.messages import Message, ToolResult, system, tool_results, user
 from bot.domain.tools import ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolStep, TurnRecord
+from bot.engine.prompt.attached_calls import is_prompt, prompt_messages, resource_message
 from bot.engine.prompt.history import calls_of
 from bot.engine.prompt.text_format import RULE, ResultTruncator, format_result, is_large, label_message
 
@@ -93,7 +94,9 @@ def turn_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) 
         *_prefix(offered, context),
         *_context_messages(record, offered, context),
         *context.attached,
+        *_attached_resources(record, context),
         _question(record, context),
+        *_attached_prompts(record, context),
         *_rounds(record, offered, context),
     )
 
@@ -127,6 +130,23 @@ def large_results(record: TurnRecord) -> frozenset[int]:
 def _question(record: TurnRecord, context: PromptContext) -> Message:
     turn = record.turn
     return label_message(turn.author, turn.question.text) if context.shared else user(turn.question.text)
+
+
+def _attached_resources(record: TurnRecord, context: PromptContext) -> list[Message]:
+    return [
+        resource_message(step, _result(record, step, context))
+        for step in _attached_calls(record)
+        if not is_prompt(step)
+    ]
+
+
+def _attached_prompts(record: TurnRecord, context: PromptContext) -> list[Message]:
+    prompts = [step for step in _attached_calls(record) if is_prompt(step) and step.status is StepStatus.DONE]
+    return [message for step in prompts for message in prompt_messages(_result(record, step, context))]
+
+
+def _attached_calls(record: TurnRecord) -> list[ToolStep]:
+    return [step for step in record.calls if step.origin is CallOrigin.ATTACHED]
 
 
 def _context_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) -> list[Message]:

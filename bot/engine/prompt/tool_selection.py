@@ -14,6 +14,7 @@ from itertools import chain, zip_longest
 
 from bot.domain.completions import Capabilities
 from bot.domain.tools import Tool, ToolSearch, ToolSet
+from bot.engine.builtin_tools.resources import resource_definitions
 from bot.engine.builtin_tools.search_tools import MOST_HITS
 from bot.engine.builtin_tools.toolbox import select_builtin_tools
 from bot.engine.prompt.token_estimates import estimate_tools
@@ -40,10 +41,14 @@ def select_tools(
     """Return the tools for the model of this name and these capabilities."""
     if search is ToolSearch.AUTO and capabilities.searches and needs_search(enabled.tools, capabilities):
         # Tools that the service rejects are found by searching and are in no request.
-        search_tools = dataclasses.replace(enabled, tools=select_builtin_tools(enabled.tools, searches=True))
+        search_tools = dataclasses.replace(
+            enabled, tools=(*select_builtin_tools(enabled.tools, searches=True), *resource_definitions(enabled))
+        )
         if refused.without(model, search_tools) is search_tools:
             return search_tools
-    return within_limit(refused.without(model, enabled))
+    resources = resource_definitions(enabled)
+    offered = within_limit(refused.without(model, enabled), MOST_TOOLS - len(resources))
+    return dataclasses.replace(offered, tools=(*offered.tools, *resources)) if resources else offered
 
 
 def needs_search(tools: tuple[Tool, ...], capabilities: Capabilities) -> bool:

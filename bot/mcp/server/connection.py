@@ -21,7 +21,7 @@ from bot.domain.capabilities import Piece, ServerCapabilities
 from bot.domain.messages import ToolCall
 from bot.domain.pins import Pinned
 from bot.domain.servers import CachedCapabilities, ServerConfig, ServerStatus
-from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
+from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolKind, ToolOutcome
 from bot.errors import ServerTrouble
 from bot.logs import out_of_context
 from bot.mcp import calls, results, sdk
@@ -45,6 +45,7 @@ from bot.mcp.server.state import (
     was_lost,
 )
 from bot.mcp.server.status import ServerStatusTracker
+from bot.mcp.server_requests import list_resources
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -275,6 +276,8 @@ class Connection:
         the connection is back in time.
         """
         with self._activity.track_user():
+            if tool.kind is ToolKind.LIST_RESOURCES:
+                return await self._list_resources(tool, call)
             outcome = await self._call(tool, call, context)
             if isinstance(outcome, CallOutcomeUnknown):
                 self._activity.mark_unresponsive()
@@ -293,6 +296,12 @@ class Connection:
             return await self._send(tool, call, active_call, deadline)
         finally:
             self._calls.end(active_call)
+
+    async def _list_resources(self, tool: Tool, call: ToolCall) -> ToolOutcome:
+        """Return the resources that the server has listed. Without a connection nothing would tell of changes."""
+        if await self._call_session(calls.Deadline(None)) is None:
+            return CallNotSent(self._why_not())
+        return CallReturned(list_resources(call, tool, self.tracker.synced.capabilities, self._redact))
 
     async def _send(self, tool: Tool, call: ToolCall, active_call: ActiveCall, deadline: calls.Deadline) -> ToolOutcome:
         reason = ""

@@ -12,7 +12,7 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.metrics import MetricSink, SessionChanged, SessionEvent, null_sink
 from bot.domain.pins import Pinned
 from bot.domain.servers import CachedCapabilities, ServerConfig, ServerSnapshot, ServerStatus, SyncStatus
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, ToolKind
 from bot.mcp.errors import NO_PROBLEM, Problem
 from bot.mcp.review import ToolPinning
 from bot.mcp.server.capabilities import apply_definition
@@ -213,6 +213,8 @@ class ServerStatusTracker:
 
     def rejection_reason(self, tool: Tool) -> str:
         """Return the reason why an offered tool must not be called now; empty if there is none."""
+        if tool.kind is not ToolKind.CALL:
+            return ""
         listed = self._synced.capabilities.tools
         current = next((entry for entry in listed if entry.original_name == tool.original_name), tool)
         if current.name in self.pinning.withheld:

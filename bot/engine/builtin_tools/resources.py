@@ -1,0 +1,108 @@
+"""Built-in tools `list_resources` and `read_resource`: resources of all servers through two definitions.
+
+Their calls are stored as calls of a server's tool (`ToolKind`): rules, approval, card, taint, audit and grants see only
+that. The model's message keeps the original call, and the result has its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.tools import OWN_SERVER, Annotations, Tool, ToolKind, ToolSet
+from bot.engine.policy.authorization import AWAY
+
+LIST_RESOURCES = "countersign__list_resources"
+READ_RESOURCE = "countersign__read_resource"
+_KINDS = {LIST_RESOURCES: ToolKind.LIST_RESOURCES, READ_RESOURCE: ToolKind.READ_RESOURCE}
+_LONGEST_LIST = 400
+"""Characters for the names of servers: services accept 1,024 for a whole description."""
+_MAX_SHOWN = 100
+_HINTS = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+
+
+def resource_definitions(enabled: ToolSet) -> tuple[Tool, ...]:
+    """Return the definitions of the two tools; empty without a server that has resources."""
+    servers = [tool.server for tool in enabled.requests if tool.kind is ToolKind.READ_RESOURCE]
+    if not servers:
+        return ()
+    names = _server_names(servers)
+    return (
+        _definition(
+            LIST_RESOURCES,
+            "List the resources of a server: files, records and pages that it has to read. Give words to find some"
+            f" among many. An entry with a uri_template stands for any address that fits it. Servers: {names}.",
+            {
+                "server": {"type": "string", "description": "The server's name."},
+                "query": {"type": "string", "description": "Words in the address, name or description; all without."},
+                "offset": {"type": "integer", "minimum": 0, "description": "The entry to begin at."},
+            },
+            ("server",),
+        ),
+        _definition(
+            READ_RESOURCE,
+            "Read a resource of a server by its address: one from the list, one that fits a template there with each"
+            f" {{name}} filled in, or one that a tool's result links to. Servers: {names}.",
+            {
+                "server": {"type": "string", "description": "The server's name."},
+                "uri": {"type": "string", "description": "The address, such as file:///notes.md."},
+            },
+            ("server", "uri"),
+        ),
+    )
+
+
+def resolve_resource_call(call: ToolCall, enabled: ToolSet) -> ToolCall | ToolResult:
+    """Return the call of the server's tool for a call of one of the two tools, and any other call unchanged. A result
+    is the error of a call without a usable server.
+    """
+    kind = _KINDS.get(call.name)
+    if kind is None or call.unreadable:
+        return call
+    tools = {tool.server: tool for tool in enabled.requests if tool.kind is kind}
+    name = _server_of(call.arguments, tools)
+    if name in tools:
+        arguments = {key: value for key, value in call.arguments.items() if key != "server" and value is not None}
+        return ToolCall(call.id, tools[name].name, arguments)
+    return ToolResult(call.id, (TextPart(_problem(name, tools, enabled)),), is_error=True, own=True)
+
+
+def _server_of(arguments: Mapping[str, Any], tools: Mapping[str, Tool]) -> str:
+    """Return the named server; the only one if none is named."""
+    value = arguments.get("server")
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    return next(iter(tools)) if len(tools) == 1 else ""
+
+
+def _problem(name: str, tools: Mapping[str, Tool], enabled: ToolSet) -> str:
+    if name in enabled.unavailable:
+        return AWAY.format(name)
+    others = f" Servers with resources: {_server_names(list(tools))}." if tools else ""
+    if not name:
+        return f'Not run: say in "server" which one.{others}'
+    if any(tool.server == name for tool in enabled.tools):
+        return f"Not run: server {name} has no resources.{others}"
+    return f"Not run: there is no server called {name[:_MAX_SHOWN]!r} here.{others}"
+
+
+def _definition(name: str, description: str, properties: Mapping[str, Any], required: Sequence[str]) -> Tool:
+    return Tool(
+        name=name,
+        server=OWN_SERVER,
+        original_name=name.removeprefix(f"{OWN_SERVER}__"),
+        description=description,
+        input_schema={"type": "object", "properties": properties, "required": list(required)},
+        annotations=_HINTS,
+        trusted=True,
+    )
+
+
+def _server_names(servers: Sequence[str]) -> str:
+    named: list[str] = []
+    for server in sorted(servers):
+        if sum(map(len, named)) + len(server) > _LONGEST_LIST:
+            return f"{', '.join(named)} and {len(servers) - len(named)} more"
+        named.append(server)
+    return ", ".join(named)
