@@ -91,6 +91,8 @@ MARKS = {
 _TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 
 
+_NAMED = 5
+_LONGEST_REASON = 120
 _OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 """Statuses of servers with known tools that are not usable."""
 
@@ -277,6 +279,7 @@ class ServerListing:
             ("connected", format_ago(state.connected_at, now) if state and state.connected_at else ""),
             ("tools", f"{count} ({writes} write)" if writes else str(count)),
             ("review", self._review_note(server)),
+            ("not offered", _left_out_note(server)),
             ("what is known", synced if server.sync is not SyncStatus.NEVER_SYNCED else ""),
             ("trusted", "yes" if server.config.trusted else "no: its hints lower no risk"),
             ("managed in", self._dependencies.file if server.record is None else "chat"),
@@ -300,8 +303,11 @@ class ServerListing:
 
     def _tools_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         tools = [(server, tool) for server in servers for tool in self._directory.capabilities(server).tools]
+        left_out = tuple(
+            ("not offered", f"{server.name}: {note}") for server in servers if (note := _left_out_note(server))
+        )
         if not tools:
-            return Reply("No tools are offered now. `/mcp list` says why.")
+            return Reply("No tools are offered now. `/mcp list` says why.", details=left_out)
         waiting = {tool.name for server in servers for tool in withheld_tools(self._dependencies.servers, server.id)}
         rows = tuple(
             (tool.name, risk(tool), self._tool_state(server, tool, waiting, request), _summary(tool))
@@ -311,7 +317,7 @@ class ServerListing:
         return Reply(
             f"Tools · {len(tools)}",
             Table(("tool", "risk", "policy", "what it does"), rows),
-            reviews,
+            (*reviews, *left_out),
             page=page_of(request.arguments.page, len(tools), _command_words("tools", request, servers)),
         )
 
@@ -358,6 +364,13 @@ class ServerListing:
             Table(("server", "prompt", "takes", "what it does"), tuple(page_rows(rows, request.arguments.page))),
             page=page_of(request.arguments.page, len(rows), _command_words("prompts", request, servers)),
         )
+
+
+def _left_out_note(server: VisibleServer) -> str:
+    """Return the listed tools that cannot be offered, with the reasons."""
+    reasons = server.state.left_out if server.state else ()
+    more = f" and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
+    return "; ".join(shorten(reason, _LONGEST_REASON) for reason in reasons[:_NAMED]) + more
 
 
 def transport_word(config: ServerConfig) -> str:

@@ -299,7 +299,7 @@ class DesiredServer:
 class ServerSnapshot:
     """Current state of one server. `problem` is a sentence with cause and fix, empty without an error. `own_problem`
     is the same without text from the server. `is_retrying` is True if the next attempt to connect is planned, within
-    the limit of attempts.
+    the limit of attempts. `left_out` are listed tools that cannot be offered, with the reason.
     """
 
     config: ServerConfig
@@ -313,3 +313,4 @@ class ServerSnapshot:
     synced_at: float | None = None
     own_problem: str = ""
     is_retrying: bool = False
+    left_out: tuple[str, ...] = ()

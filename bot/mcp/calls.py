@@ -396,7 +396,7 @@ async def send_call(
                 active_call.answered = not sdk.is_stream_end(error)
                 if (visits := _required_visits(error, tool, call, redact)) is not None:
                     return visits
-            match _outcome_of_error(error, attempt, tool, client.protocol_version):
+            match _outcome_of_error(error, attempt, tool, client.protocol_version, redact):
                 case CallNotSent() | RequestNotSent() | RetryLater() | NoResponse() | CallOutcomeUnknown() as verdict:
                     return replace(verdict, reason=redact(verdict.reason))
                 case text:
@@ -462,7 +462,7 @@ def progress_text(progress: float, total: float | None, message: str | None, red
 
 
 def _outcome_of_error(
-    error: Exception, attempt: RequestContext, tool: Tool, protocol: str
+    error: Exception, attempt: RequestContext, tool: Tool, protocol: str, redact: Redaction
 ) -> CallNotSent | RequestNotSent | RetryLater | NoResponse | CallOutcomeUnknown | str:
     """Map an error of a call to its outcome. A text is a result that the model may read."""
     if attempt.refusal:
@@ -471,13 +471,21 @@ def _outcome_of_error(
     if unanswered is not None:
         return unanswered
     if isinstance(error, MCPError) and not sdk.is_http_error_stand_in(error):
-        return error_text(error)
+        text, pause = error_text(error, redact), _pause(attempt)
+        return f"{text.rstrip('.')}{pause}" if pause else text
     if attempt.status is None or attempt.status < 300:
         return f"Error calling MCP server: {error}"
     text = f"Error calling MCP server: {refused_status(tool.server, attempt.status)}"
     if attempt.status in _NOT_RUN_FOR_NOW and attempt.retry_after is not None:
-        return RetryLater(f"{text}. It asks to wait {attempt.retry_after:g} s.", attempt.retry_after)
+        return RetryLater(f"{text}{_pause(attempt)}", attempt.retry_after)
     return text
+
+
+def _pause(attempt: RequestContext) -> str:
+    """Return the sentence about the pause that an HTTP error asks for, after a full stop."""
+    if attempt.retry_after is None:
+        return ""
+    return f". It asks to wait {attempt.retry_after:g} s."
 
 
 def _not_sent_error(error: Exception, attempt: RequestContext, tool: Tool, protocol: str) -> RequestNotSent | None:

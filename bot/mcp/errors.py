@@ -30,6 +30,7 @@ TOO_LARGE = f"its answer has more than {LARGEST_ANSWER // 1024**2} MB"
 NOT_RPC = "its answer is not JSON-RPC 2.0"
 NOT_JSON = "its answer is not JSON"
 TOO_DEEP = "its answer is nested too deeply"
+TOO_DEEP_SCHEMA = "its arguments are nested too deeply"
 NO_RESULT = "its answer has neither a result nor an error"
 RESULT_IS_NULL = "the result in its answer is null"
 RESULT_IS_NO_OBJECT = "the result in its answer is no object"
@@ -138,7 +139,7 @@ def _error_text(config: ServerConfig, error: Exception, redact: Redaction) -> st
         case TimeoutError():
             return f"no answer within {config.list_timeout:g} s"
         case MCPError():
-            sentence = error_text(error).removeprefix("Error calling MCP server: ")
+            sentence = error_text(error, redact).removeprefix("Error calling MCP server: ")
         case ValidationError():
             return "its answer is not in the form that the protocol wants"
         case _:
@@ -172,7 +173,7 @@ def connect_failure(
         sentence = redact(version)[:_LONGEST_VERSION]
         unknown = f"Server {config.name} speaks a version of MCP that is not known here."
         return Problem.quoting(unknown, f": {sentence}", "Fix: update one of the two.")
-    sentence = error_text(cause) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
+    sentence = error_text(cause, redact) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
     sentence = redact(sentence)[:_LONGEST_QUOTE].rstrip(".")
     unusable = f"Server {config.name} could not be used."
     return Problem.quoting(unusable, f": {sentence}", "Fix: check that it is an MCP server.")
@@ -202,8 +203,9 @@ def _http_failure(config: ServerConfig, url: str, attempt: RequestContext) -> Pr
         )
     if attempt.status is not None and attempt.status >= 400:
         sentence = refused_status(server, attempt.status)
+        wait = "" if attempt.retry_after is None else f" It asks to wait {attempt.retry_after:g} s."
         return Problem.without_quote(
-            sentence if "Fix:" in sentence else f"Server {server}: {sentence}. Fix: check its log."
+            sentence if "Fix:" in sentence else f"Server {server}: {sentence}.{wait} Fix: check its log."
         )
     return None
 

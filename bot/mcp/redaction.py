@@ -377,4 +377,10 @@ def redacted_snapshot(state: ServerSnapshot, redact: Redaction) -> ServerSnapsho
             transport = HttpTransport(redact(public_address(url)), kind=kind)
     terms = None if config.sign_in is None else replace(config.sign_in, client_secret="")
     shown_config = replace(config, transport=transport, sign_in=terms)
-    return replace(state, config=shown_config, problem=redact(state.problem), own_problem=redact(state.own_problem))
+    return replace(
+        state,
+        config=shown_config,
+        problem=redact(state.problem),
+        own_problem=redact(state.own_problem),
+        left_out=tuple(map(redact, state.left_out)),
+    )

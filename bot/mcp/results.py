@@ -38,6 +38,8 @@ MOST_FILES = 10
 """Maximum number of files of one result."""
 _HEAD_SHARE = 0.75
 _ROOM_FOR_NOTE = 96
+_LONGEST_DATA = 2_000
+"""Maximum number of characters of an error's data."""
 _NO_WORDS = "The tool failed without giving a reason."
 _LEFT_OUT = "characters left out"
 _IN_A_FILE = f"{_LEFT_OUT}, the user has the full text in a file"
@@ -197,10 +199,22 @@ def failed_result(call_id: str, text: str) -> ToolResult:
     return ToolResult(call_id, tuple(map(TextPart, truncate([strip_unstorable(text)]))), is_error=True)
 
 
-def error_text(error: MCPError) -> str:
-    """Return the text of a protocol error: `Error calling MCP server: message - data`."""
-    data: Any = error.data
-    return f"Error calling MCP server: {error.message}" + (f" - {data}" if isinstance(data, str) and data else "")
+def error_text(error: MCPError, redact: Redaction | None = None) -> str:
+    """Return the text of a protocol error: `Error calling MCP server: message - data`. Data that is no text, such as a
+    quota or the time of the next attempt, is JSON. It is shortened only if it is redacted here, because a part of a
+    secret would not be found later.
+    """
+    text, data = f"Error calling MCP server: {error.message}", storable_json(error.data)
+    if data in (None, "", {}, []):
+        return text
+    if redact is None:
+        return f"{text} - {_describe(data)}"
+    described = _describe(redact.json(data))
+    return f"{text} - {described}" if len(described) <= _LONGEST_DATA else f"{text} - {described[:_LONGEST_DATA]}…"
+
+
+def _describe(data: Any) -> str:
+    return visible(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False))
 
 
 def truncate(texts: Iterable[str], note: str = _LEFT_OUT) -> tuple[str, ...]:

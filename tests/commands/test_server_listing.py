@@ -105,6 +105,17 @@ async def test_tools_shows_risk_policy_and_one_line_of_each() -> None:
     )
 
 
+async def test_tools_that_cannot_be_offered_are_named_with_the_reason() -> None:
+    reasons = ("deep: its arguments are nested too deeply", "2 without a name", *(f"a second t{n}" for n in range(5)))
+    held = command_harness()
+    held.servers.states[0] = ServerSnapshot(NOTES, ServerStatus.CONNECTED, left_out=reasons)
+    said = f"{'; '.join(reasons[:5])} and 2 more"
+    assert ("not offered", said) in (await held.ask("mcp show notes")).details
+    assert ("not offered", f"notes: {said}") in (await held.ask("mcp tools")).details
+    held = CommandHarness(Servers([ServerSnapshot(WEB, ServerStatus.CONNECTED, left_out=reasons[:1])]))
+    assert ("not offered", f"web-search: {reasons[0]}") in (await held.ask("mcp tools")).details
+
+
 @pytest.mark.parametrize("line", ["mcp tools", "mcp tools web-search"])
 async def test_no_tools_is_an_answer_that_says_where_to_look(line: str) -> None:
     held = CommandHarness(Servers([ServerSnapshot(WEB, ServerStatus.CONNECTING)]))

@@ -23,6 +23,8 @@ from tests.mcp.faulty_servers import (
     killed,
     listed,
     mute,
+    nested,
+    offering,
     process,
     refusing,
     says,
@@ -67,6 +69,7 @@ class Useless:
     words: str
 
 
+NOW, LATER = "Thu, 26 Nov 2026 10:00:00 GMT", "Thu, 26 Nov 2026 10:01:30 GMT"
 NO_SESSION = "Bad Request: No valid session ID provided"
 NOT_INITIALIZED = "Bad Request: Server not initialized"
 UNKNOWN = "Session not found"
@@ -118,6 +121,7 @@ ANOTHER_ADDRESS = (
 ANSWERED = '{"jsonrpc":"2.0","id":ID,'
 CONTENT = '"content":[{"type":"text","text":"done"}]'
 RESULT = f'"result":{{{CONTENT}}}'
+VERY_DEEP = '{"properties":{"a":' * 3_000 + "{}" + "}}" * 3_000
 DEEP = "[" * 3_000 + "]" * 3_000
 NULL = "Server bad answered, but the result in its answer is null."
 NO_OBJECT = "Server bad answered, but the result in its answer is no object."
@@ -167,6 +171,26 @@ TOOLS = [
         CallReturned,
         DONE,
         left_out="a second bad__badly, a second bad__well",
+    ),
+    Fault(
+        "deep schema",
+        process(tools=[listed("deep", inputSchema=nested(400)), *BOTH]),
+        CallReturned,
+        DONE,
+        left_out="deep: its arguments are nested too deeply",
+    ),
+    Fault(
+        "very deep schema, HTTP",
+        offering(f'[{{"name":"deep","inputSchema":{VERY_DEEP}}},{{"name":"badly"}},{{"name":"well"}}]'),
+        CallReturned,
+        DONE,
+        left_out="deep: its arguments are nested too deeply",
+    ),
+    Fault(
+        "deep output schema",
+        process(tools=[listed("badly", outputSchema=nested(400)), *BOTH[1:]]),
+        CallReturned,
+        DONE,
     ),
     Fault(
         "listchanged",
@@ -250,6 +274,18 @@ STATUSES = [
         busy(Answer(503, headers={"retry-after": "60"})),
         CallReturned,
         f"{REFUSED}503 Service Unavailable. It asks to wait 60 s.",
+    ),
+    Fault(
+        "HTTP 429, an error of MCP",
+        endpoint(lambda m: replace(error(m, -32000, "Slow down.", status=429), headers={"retry-after": "60"})),
+        CallReturned,
+        f"{FAILED}Slow down. It asks to wait 60 s.",
+    ),
+    Fault(
+        "HTTP 503, until a time",
+        busy(Answer(503, headers={"retry-after": LATER, "date": NOW})),
+        CallReturned,
+        f"{REFUSED}503 Service Unavailable. It asks to wait 90 s.",
     ),
     Fault("HTTP 500", endpoint(Answer(500)), CallOutcomeUnknown, MAY_HAVE_ARRIVED),
     Fault("HTTP 500, a page", endpoint(replace(HTML, status=500)), CallOutcomeUnknown, MAY_HAVE_ARRIVED),
@@ -424,6 +460,19 @@ MALFORMED: dict[str, tuple[str, type[ToolOutcome], str]] = {
         CallReturned,
         FAILED + "Too many (4.29)",
     ),
+    "data of an error": (
+        f'{ANSWERED}"error":{{"code":7,"message":"Too many","data":{{"retryAfter":30,"quota":"a\\u200bb"}}}}}}',
+        CallReturned,
+        FAILED + 'Too many - {"retryAfter": 30, "quota": "ab"}',
+    ),
+    "a text as the content": (f'{ANSWERED}"result":{{"content":"done"}}}}', CallReturned, DONE),
+    "one block as the content": (
+        f'{ANSWERED}"result":{{"content":{{"type":"text","text":"done"}}}}}}',
+        CallReturned,
+        DONE,
+    ),
+    "texts as blocks": (f'{ANSWERED}"result":{{"content":["a","b"]}}}}', CallReturned, "a\nb"),
+    "null as the content": (f'{ANSWERED}"result":{{"content":null}}}}', CallReturned, ""),
     "no code": (f'{ANSWERED}"error":{{"message":"Too many"}}}}', CallReturned, FAILED + "Too many"),
     "no message": (f'{ANSWERED}"error":{{"code":7}}}}', CallReturned, FAILED + "no reason given"),
     "an object as the message": (
@@ -471,7 +520,7 @@ MALFORMED: dict[str, tuple[str, type[ToolOutcome], str]] = {
     "deep data of an error": (
         f'{ANSWERED}"error":{{"code":1,"message":"No disk","data":{DEEP}}}}}',
         CallReturned,
-        FAILED + "No disk",
+        f"{FAILED}No disk - {'[' * 198}null{']' * 198}",
     ),
 }
 """Answers that the MCP library cannot read, and what a call comes to on every transport."""
@@ -552,6 +601,12 @@ USELESS = [
         refusing(Answer(500)),
         ServerStatus.FAILED,
         "Server bad: MCP server request failed: 500 Internal Server Error. Fix: check its log.",
+    ),
+    Useless(
+        "HTTP 503, a pause",
+        refusing(Answer(503, headers={"retry-after": "60"})),
+        ServerStatus.FAILED,
+        "Server bad: MCP server request failed: 503 Service Unavailable. It asks to wait 60 s. Fix: check its log.",
     ),
     Useless(
         "HTTP a page",

@@ -39,6 +39,14 @@ def listed(name: str, **fields: Any) -> dict[str, Any]:
 BOTH = [listed("badly"), listed("well")]
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """Arguments that are nested so deeply."""
+    inner: dict[str, Any] = {"type": "string"}
+    for _ in range(levels // 2):
+        inner = {"type": "object", "properties": {"a": inner}}
+    return inner
+
+
 def says(*content: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """An action of a scripted server: this result."""
     return {"result": {"content": list(content), **fields}}
@@ -72,6 +80,21 @@ def endpoint(badly: Reaction | Callable[[Message], Reaction], *, legacy: bool = 
         async with FakeEndpoint() as server:
             (server.speak_legacy if legacy else server.speak_modern)("badly", "well")
             server.on["tools/call"] = lambda message: _of(message, badly)
+            yield _bad(server)
+
+    return served
+
+
+def offering(tools: str) -> Serving:
+    """A streamable HTTP endpoint that lists its tools in this JSON."""
+
+    @asynccontextmanager
+    async def served(_folder: Path) -> AsyncIterator[Bad]:
+        async with FakeEndpoint() as server:
+            server.speak_modern()
+            line = f'{{"jsonrpc":"2.0","id":ID,"result":{{"tools":{tools}}}}}'
+            server.on["tools/list"] = lambda message: Answer(200, line.replace("ID", str(message["id"])).encode())
+            server.on["tools/call"] = lambda message: result(message, SOUND)
             yield _bad(server)
 
     return served

@@ -225,3 +225,18 @@ async def test_a_dead_stream_of_changes_is_not_a_dead_server() -> None:
             await until(lambda: endpoint.methods().count("subscriptions/listen") > 2)
             assert box.servers()[0].connected_at == first
             assert len((await box.offer()).tools) == 1
+
+
+async def test_a_server_that_asks_to_be_left_alone_is_not_connected_until_then_but_by_an_admin() -> None:
+    moment = [1000.0]
+    async with FakeEndpoint() as endpoint:
+        endpoint.on = dict.fromkeys(("server/discover", "initialize"), Answer(503, headers={"retry-after": "60"}))
+        async with started(remote("s", endpoint.url), clock=lambda: moment[0]) as box:
+            await until(lambda: "It asks to wait 60 s." in box.servers()[0].problem)
+            tried = len(endpoint.seen)
+            moment[0] += 59
+            await box.offer()
+            assert len(endpoint.seen) == tried
+            endpoint.speak_modern("t")
+            await box.connect("file:s")
+            assert status(box) is ServerStatus.CONNECTED

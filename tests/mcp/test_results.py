@@ -217,5 +217,13 @@ def test_what_no_database_takes_is_left_out() -> None:
 def test_a_protocol_error_reads_message_and_data() -> None:
     prefix = "Error calling MCP server: Internal error"
     assert error_text(MCPError(-32603, "Internal error", "Location not found")) == f"{prefix} - Location not found"
-    assert error_text(MCPError(-32603, "Internal error", {"a": 1})) == prefix
+    assert error_text(MCPError(-32603, "Internal error", {"a": 1})) == f'{prefix} - {{"a": 1}}'
+    assert error_text(MCPError(-32603, "Internal error", {})) == prefix
+    secret = Redaction([Secret("zq7-hidden-Zk29vT4x")])
+    quota = {"retryAfter": 30, "key": "zq7-hidden-Zk29vT4x", "note": "a\u200bb"}
+    told = f'{prefix} - {{"retryAfter": 30, "key": "***", "note": "ab"}}'
+    assert error_text(MCPError(-32603, "Internal error", quota), secret) == told
+    long = error_text(MCPError(-32603, "Internal error", "x" * 1990 + "zq7-hidden-Zk29vT4x" + "y" * 100), secret)
+    assert "zq7" not in long
+    assert len(long) < 2100
     assert error_text(MCPError(-32603, "Internal error")) == prefix

@@ -70,8 +70,7 @@ class CapabilityFetcher:
         async def page(cursor: str | None) -> _Page[types.Tool]:
             listed = await client.list_tools(cursor=cursor, cache_mode="bypass")
             ttls.append(listed.ttl_ms)
-            if nameless := (listed.meta or {}).get(LEFT_OUT):
-                left_out.append(f"{nameless} without a name")
+            left_out.extend(map(self.redact.clean, (listed.meta or {}).get(LEFT_OUT, ())))
             return listed.tools, listed.next_cursor
 
         collected: dict[str, Tool] = {}

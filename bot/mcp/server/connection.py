@@ -56,6 +56,8 @@ _FORCED_SECONDS = 8.0
 _REMEMBERED_CALLS = 200
 _LONGEST_WAIT = 10.0
 """Seconds that a call waits before it is sent again to a server that asks for a pause."""
+_LONGEST_RETRY_AFTER = 900.0
+"""Seconds for which a server is left alone at most because it asks for that when it is connected."""
 _Answer = TypeVar("_Answer")
 UNCONFIRMED = (
     "Server {} did not confirm in time that its tools are still the ones that were approved, so nothing was sent. "
@@ -66,11 +68,14 @@ UNCONFIRMED = (
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """End of a session: the problem, the new server status, and True if it had worked."""
+    """End of a session: the problem, the new server status, and True if it had worked. `retry_after`: seconds that the
+    server asks to wait.
+    """
 
     problem: Problem
     status: ServerStatus
     worked: bool
+    retry_after: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,9 @@ class DisconnectReason:
         ):
             return Ended(wanted, ServerStatus.AUTH_REQUIRED, worked=False)
         problem = self._refusal(config) or self._problem(config, redact)
-        return Ended(problem, ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED, self.worked)
+        retry_after = 0.0 if self.worked else min(self.attempt.retry_after or 0.0, _LONGEST_RETRY_AFTER)
+        status = ServerStatus.AUTH_REQUIRED if refused else ServerStatus.FAILED
+        return Ended(problem, status, self.worked, retry_after)
 
     def _refusal(self, config: ServerConfig) -> Problem | None:
         """Return the reason of a rejected sign-in, or None. It may quote the authorization server."""
@@ -210,9 +217,8 @@ class Connection:
         would delay each question.
         """
         is_waiting = self.tracker.state in (State.BACKOFF, State.EXHAUSTED) and not self.tracker.known
-        return (
-            is_waiting and not self._hangs and self._shared.clock() - self._failed_at >= self._shared.timing.look_again
-        )
+        may_ask = is_waiting and not self._hangs and not self.tracker.breaker.is_held
+        return may_ask and self._shared.clock() - self._failed_at >= self._shared.timing.look_again
 
     async def look_again(self) -> None:
         """Try to connect a server that `is_unseen`, and wait for it within a limit. Nothing else would use it."""
@@ -498,6 +504,9 @@ class Connection:
         else:
             self.tracker.breaker.record_failure()
             pause = self._backoff.failure_pause() if self.tracker.known else self._backoff.unseen_failure_pause()
+            if ending.retry_after:
+                self.tracker.breaker.hold(ending.retry_after)
+                pause = None if pause is None else max(pause, ending.retry_after)
         self._failed_attempts += not ending.worked
         self._failed_at = self._shared.clock()
         self._hangs = lifetime >= self._shared.timing.look_limit

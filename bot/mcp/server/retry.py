@@ -48,12 +48,21 @@ class CircuitBreaker:
         self._failures: deque[float] = deque(maxlen=tripping.failures)
         self._losses: deque[float] = deque(maxlen=tripping.losses)
         self._failed_openings = 0
-        self._failed_until = self._lost_until = -math.inf
+        self._failed_until = self._lost_until = self._held_until = -math.inf
 
     @property
     def left(self) -> float:
         """Seconds until it closes: 0 if it is closed, infinite if only a reset closes it."""
-        return max(0.0, max(self._failed_until, self._lost_until) - self._clock())
+        return max(0.0, max(self._failed_until, self._lost_until, self._held_until) - self._clock())
+
+    @property
+    def is_held(self) -> bool:
+        """True while the server asks to be left alone."""
+        return self._held_until > self._clock()
+
+    def hold(self, seconds: float) -> None:
+        """Open it for the time that the server asks to be left alone."""
+        self._held_until = self._clock() + seconds
 
     def record_failure(self) -> None:
         """Record a failed attempt to connect. After an open time one failure opens it again."""
@@ -75,7 +84,7 @@ class CircuitBreaker:
         """Record a successful connection. Earlier losses still count, because each began with one."""
         self._failures.clear()
         self._failed_openings = 0
-        self._failed_until = -math.inf
+        self._failed_until = self._held_until = -math.inf
 
     def reset(self) -> None:
         """Close it, without regard to earlier failures."""

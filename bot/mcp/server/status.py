@@ -162,6 +162,7 @@ class ServerStatusTracker:
             server_version=capabilities.server_version,
             protocol=capabilities.protocol,
             is_retrying=self._state is State.BACKOFF and not self.retries_exhausted,
+            left_out=self.left_out,
         )
 
     @property

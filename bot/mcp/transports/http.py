@@ -14,6 +14,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
 import httpx2
@@ -44,6 +45,7 @@ _WRITE_SECONDS = 30.0
 _READ_SECONDS = 300.0
 _ERROR_BODY = 2_000
 """Bytes of the body of an HTTP error that are looked at."""
+_MOST_DIGITS = 9
 _ANY_LENGTH = "text/event-stream"
 
 
@@ -225,9 +227,18 @@ class _ErrorIsolatingTransport(httpx2.AsyncBaseTransport):
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
-    """Return the seconds of the Retry-After header; None if it is missing or a date."""
+    """Return the seconds of the Retry-After header, None if it has none. A date counts from the server's own clock if
+    the server says its time (RFC 9110, 10.2.3).
+    """
     value = response.headers.get("retry-after", "")
-    return float(value) if value.isascii() and value.isdigit() else None
+    if value.isascii() and value.isdigit():
+        return float(value[:_MOST_DIGITS])
+    try:
+        now = response.headers.get("date", "")
+        began = parsedate_to_datetime(now).timestamp() if now else time.time()
+        return max(0.0, round(parsedate_to_datetime(value).timestamp() - began))
+    except ValueError:
+        return None
 
 
 class _Body(httpx2.AsyncByteStream):

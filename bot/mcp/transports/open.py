@@ -10,9 +10,10 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,7 +37,7 @@ from pydantic import TypeAdapter, ValidationError
 from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport
 from bot.mcp import sdk
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_start
-from bot.mcp.errors import TOO_DEEP, WITHOUT_ID
+from bot.mcp.errors import TOO_DEEP, TOO_DEEP_SCHEMA, WITHOUT_ID
 from bot.mcp.oauth.tokens import AuthTransport, TokenProvider
 from bot.mcp.sdk import ReadStream, TransportStreams, WriteStream
 from bot.mcp.server.output import StderrTail, StrayLine
@@ -54,7 +55,12 @@ _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _UNUSED = frozenset({"_meta", "icons"})
 _ROLES = ("user", "assistant")
 LEFT_OUT = "countersign/leftOut"
-"""Key in a repaired listing: the number of removed tools without a name."""
+"""Key in a repaired listing: the removed tools, with the reason."""
+_DEEPEST_SCHEMA = 100
+"""Levels of nesting of a tool's arguments, objects and lists alike. Deeper ones are more than models and validators
+read.
+"""
+_LONGEST_NAME = 128
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 _TEXTS = ("title", "description", "mimeType")
 _LISTINGS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
@@ -82,11 +88,34 @@ def repair_response(method: str, result: dict[str, Any]) -> dict[str, Any]:
 def _listing(result: dict[str, Any]) -> dict[str, Any]:
     listed = result.get("tools")
     listed = [entry for entry in listed if not _is_ui_only(entry)] if isinstance(listed, list) else []
-    tools = list(_tools(listed))
-    fixed = _with_cursor({**result, "tools": tools})
-    if len(tools) < len(listed):
-        fixed["_meta"] = {LEFT_OUT: len(listed) - len(tools)}
-    return fixed
+    named = [entry for entry in listed if _has_name(entry)]
+    tools = [entry for entry in named if not _is_deep(entry.get("inputSchema"))]
+    deep = [entry["name"] for entry in named if _is_deep(entry.get("inputSchema"))]
+    left_out = [f"{name[:_LONGEST_NAME]}: {TOO_DEEP_SCHEMA}" for name in deep]
+    if len(named) < len(listed):
+        left_out.append(f"{len(listed) - len(named)} without a name")
+    if left_out:
+        log.warning("%d tools without a name or with too deep arguments left out", len(listed) - len(tools))
+    fixed = _complete({**result, "tools": [_tool(entry) for entry in tools]})
+    return {**fixed, "_meta": {LEFT_OUT: left_out}} if left_out else fixed
+
+
+def _has_name(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str) and bool(entry["name"])
+
+
+def _is_deep(schema: Any) -> bool:
+    level = [schema]
+    for _ in range(_DEEPEST_SCHEMA):
+        containers = [value.values() if isinstance(value, dict) else value for value in level if _is_container(value)]
+        if not containers:
+            return False
+        level = list(chain.from_iterable(containers))
+    return any(map(_is_container, level))
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, dict | list)
 
 
 def _is_ui_only(raw: Any) -> bool:
@@ -99,7 +128,9 @@ def _is_ui_only(raw: Any) -> bool:
     return isinstance(visibility, list) and bool(visibility) and "model" not in visibility
 
 
-def _with_cursor(result: dict[str, Any]) -> dict[str, Any]:
+def _complete(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a listing with the fields that the newest protocol requires. Older ones ignore them."""
+    result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result}
     if not isinstance(result.get("nextCursor", ""), str):
         del result["nextCursor"]
     return result
@@ -121,7 +152,7 @@ def _plain_list(result: dict[str, Any], key: str, identity: str, *others: str) -
         if "arguments" in others:
             item["arguments"] = _prompt_arguments(raw.get("arguments"))
         items.append(item)
-    return _with_cursor({**result, key: items})
+    return _complete({**result, key: items})
 
 
 def _prompt_arguments(given: Any) -> list[dict[str, Any]]:
@@ -136,22 +167,14 @@ def _prompt_arguments(given: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _tools(listed: list[Any]) -> Iterator[dict[str, Any]]:
-    for entry in listed:
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and entry["name"]:
-            yield _tool(entry)
-        else:
-            log.warning("tool without a name left out")
-
-
 def _tool(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the used fields of a tool. Icons and others are dropped, because they could only be invalid. An output
-    schema is kept if every protocol version allows it.
+    schema is kept if every protocol version allows it and if it can be validated.
     """
     tool: dict[str, Any] = {"name": raw["name"], "inputSchema": _object_schema(raw.get("inputSchema"))}
     tool |= {key: raw[key] for key in ("title", "description") if isinstance(raw.get(key), str)}
     output = raw.get("outputSchema")
-    if isinstance(output, dict) and output.get("type") == "object":
+    if isinstance(output, dict) and output.get("type") == "object" and not _is_deep(output):
         tool["outputSchema"] = _object_schema(output)
     hints = raw.get("annotations")
     if isinstance(hints, dict):
@@ -189,12 +212,11 @@ def _outcome(result: dict[str, Any]) -> dict[str, Any]:
             # MCP specification 2026-07-28, basic/index: not to be taken for a result. The content is dropped, because
             # the library would parse it.
             return {"resultType": unknown}
-    content = result.get("content")
     fixed = {
         **result,
         # Clients MUST take a result without the field as complete (MCP specification 2026-07-28, basic).
         "resultType": "complete",
-        "content": [_block(raw) for raw in (content if isinstance(content, list) else [])],
+        "content": [_block(raw) for raw in _content(result.get("content"))],
         "isError": result.get("isError") is True,
     }
     structured = result.get("structuredContent")
@@ -206,9 +228,22 @@ def _outcome(result: dict[str, Any]) -> dict[str, Any]:
     return fixed
 
 
+def _content(given: Any) -> list[Any]:
+    """Return the content as a list. One block or one text alone is taken for its only item."""
+    match given:
+        case list():
+            return given
+        case None | "":
+            return []
+        case _:
+            return [given]
+
+
 def _block(block: Any) -> dict[str, Any]:
     """Return a content block with the used fields, or a text that names its unsupported type."""
     audience: list[str] = []
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
     if isinstance(block, dict):
         block = {key: value for key, value in block.items() if key not in _UNUSED}
         audience = _audience(block.pop("annotations", None))
