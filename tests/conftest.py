@@ -3,6 +3,8 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,13 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 os.environ["SSL_CERT_FILE"] = AUTHORITY
+
+MEMORY, ENOUGH_MEMORY = Path("/dev/shm"), 4 << 30
+"""A file system in memory, and the free bytes from which it is used: most tests write a database, and every commit
+would wait for a disk.
+"""
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 PLUGINS: list[object] = []
 if "MEASURE" in os.environ:  # here, before any test loads what is measured

@@ -13,8 +13,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -62,31 +61,42 @@ where schemaname = 'public' and tablename not in ('alembic_version', 'test_clock
 """
 
 
-@dataclass(frozen=True, slots=True)
 class Used:
-    """A database that a test has used, and the shape it had before."""
+    """A database that a test has used, and the shape it had before. Its connection is kept: to open one costs the
+    server more than to take the rows away.
+    """
 
-    address: str
-    virtual_clock: bool
-    shape: str
+    def __init__(self, address: str, *, virtual_clock: bool) -> None:
+        self.address = address
+        self.virtual_clock = virtual_clock
+        self._connection = psycopg.connect(address, autocommit=True)
+        self._shape = self._look()
 
     def emptied(self) -> bool:
         """Take every row away, and everybody who is still connected. False if not only rows were changed."""
-        with psycopg.connect(self.address, autocommit=True) as connection:
-            connection.execute(ALONE)
-            if shape(connection) != self.shape:
+        try:
+            self._connection.execute(ALONE)
+            if self._look() != self._shape:
+                self.close()
                 return False
             # The audit lets nobody take rows away, whose triggers are at work; many empty tables are faster to look
             # through than to make again, as `truncate` does.
-            deleting = ";".join(f'delete from "{table}"' for (table,) in connection.execute(TABLES))
-            connection.execute(f"begin; set local session_replication_role = replica; {deleting}; commit".encode())
+            deleting = ";".join(f'delete from "{table}"' for (table,) in self._connection.execute(TABLES))
+            self._connection.execute(
+                f"begin; set local session_replication_role = replica; {deleting}; commit".encode()
+            )
+        except psycopg.OperationalError:  # a test has taken everybody's connection away
+            self.close()
+            return False
         return True
 
+    def close(self) -> None:
+        self._connection.close()
 
-def shape(connection: psycopg.Connection) -> str:
-    row = connection.execute(SHAPE).fetchone()
-    assert row is not None
-    return str(row[0])
+    def _look(self) -> str:
+        row = self._connection.execute(SHAPE).fetchone()
+        assert row is not None
+        return str(row[0])
 
 
 class Server:
@@ -109,15 +119,18 @@ class Server:
             if used.emptied():
                 self._lent.append(used)
                 return used.address
-        address = self.new(virtual_clock=virtual_clock)
-        with psycopg.connect(address, autocommit=True) as connection:
-            self._lent.append(Used(address, virtual_clock, shape(connection)))
-        return address
+        self._lent.append(Used(self.new(virtual_clock=virtual_clock), virtual_clock=virtual_clock))
+        return self._lent[-1].address
 
     def give_back(self) -> None:
         """Release databases from `fresh`."""
         self._used += self._lent
         self._lent.clear()
+
+    def close(self) -> None:
+        """Leave the server."""
+        for database in (*self._used, *self._lent):
+            database.close()
 
     def new(self, *, virtual_clock: bool = False) -> str:
         """The same for as long as the server runs."""
@@ -214,6 +227,7 @@ def running_server(name: str = "") -> Iterator[Server]:
             pgexec("pg_ctl", told, bin_path=server.bin_path, user=server.system_user)
             server.ensure_postgres_running()
 
-        yield Server(server.get_uri(), restart)
+        with closing(Server(server.get_uri(), restart)) as databases:
+            yield databases
     finally:
         server.cleanup()
