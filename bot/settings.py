@@ -6,6 +6,7 @@ win over the files in SETTINGS_FOLDER.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shlex
@@ -49,6 +50,13 @@ _OTHER_NAMES = {
     "mcp_security_allowed_server_names": "mcp_allowed_servers",
 }
 """Alternative names, as used by other programs."""
+
+_WITHOUT_EFFECT = {
+    "mcp_session_initialization_timeout": "set the key connect_timeout of a server",
+    "mcp_security_max_tool_output_length": "remove it: long results are cut for the model, and shown whole as a file",
+    "mcp_encryption_algorithm": "remove it: secrets are always encrypted with AES-256-GCM",
+}
+"""Settings of other programs without an equivalent, and what to do instead."""
 
 
 def _parse_duration(value: Any) -> Any:
@@ -427,10 +435,44 @@ def _alternative_settings() -> dict[str, str]:
 
 def setting_name(name: str) -> str:
     """Return the setting, in small letters, that a variable of this name or spelling sets; empty if there is none."""
-    spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name) if "." in name else name
-    plain = re.sub(r"[.-]", "_", spelled).lower() if "." in name else name.lower()
+    plain = _plain_name(name)
     field = _OTHER_NAMES.get(plain, plain)
     return field if field in Settings.model_fields else ""
+
+
+def _plain_name(name: str) -> str:
+    """Return a variable's or a property's name in small letters with underscores."""
+    spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name) if "." in name else name
+    return re.sub(r"[.-]", "_", spelled).lower() if "." in name else name.lower()
+
+
+def find_ineffective_settings(settings: Settings) -> dict[str, str]:
+    """Return the names in `.env`, SETTINGS_FOLDER and the environment that look like settings of this program and set
+    nothing, each with what to do instead.
+    """
+    files = {name.upper() for name in _read_files()}
+    own = {*dotenv_values(".env", encoding="utf-8"), *files}
+    advice = {name: _advice(name, is_own=name in own) for name in sorted({*_read_variables(), *files})}
+    return {
+        name: text
+        for name, text in advice.items()
+        if text and not any(fnmatchcase(name, pattern) for pattern in settings.mcp_secret_variables)
+    }
+
+
+def _advice(name: str, *, is_own: bool) -> str:
+    """Return what to do about a variable that sets nothing; empty if it is none of this program's. `is_own` is True for
+    one in a file of this program.
+    """
+    plain = _plain_name(name)
+    if setting_name(name) or plain.endswith(("_api_key", "_base_url")):
+        return ""
+    if plain in _WITHOUT_EFFECT:
+        return _WITHOUT_EFFECT[plain]
+    close = difflib.get_close_matches(plain, Settings.model_fields, n=1, cutoff=0.85)
+    if close and (is_own or plain.startswith("mcp_")):
+        return f"write {close[0].upper()}, if that is meant, or remove it"
+    return "remove it, or correct its name" if name.lower().startswith("mcp.") else ""
 
 
 def _read_variables() -> dict[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from bot.app.secrets import UsableSecrets
 from bot.domain.approvals import ApprovalPolicy
 from bot.errors import SettingsError
-from bot.settings import read_environment, read_settings
+from bot.settings import find_ineffective_settings, read_environment, read_settings
 from bot.storage.address import PostgresServer, read_address
 from tests.app.program import bare
 
@@ -200,3 +200,24 @@ class TestOtherNames:
         (folder / ".env").write_text("PORT-OLD=1\nlog-level=debug\n")
         settings = read_settings()
         assert (settings.port, settings.log_level) == (8080, "info")
+
+
+def test_variables_that_set_nothing_are_named_with_what_to_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("mcp.session.initialization-timeout", "10s")
+    monkeypatch.setenv("MCP_RECONECTION_ENABLED", "false")
+    monkeypatch.setenv("MCP_SECRET_JIRA", SECRET)
+    monkeypatch.setenv("mcp.approval.timeout", "10m")
+    monkeypatch.setenv("SLACK_BOT_TOKENS", "of another program")
+    (folder / ".env").write_text(
+        "DISCORD_TOKE=x\nmcp.security.maxToolOutputLength=9\nmcp.unheard.of=1\nGROQ_API_KEY=x\nCOMPOSE_PROJECT_NAME=x\n"
+    )
+    found = find_ineffective_settings(read_settings())
+    assert found == {
+        "DISCORD_TOKE": "write DISCORD_TOKEN, if that is meant, or remove it",
+        "MCP_RECONECTION_ENABLED": "write MCP_RECONNECTION_ENABLED, if that is meant, or remove it",
+        "mcp.security.maxToolOutputLength": (
+            "remove it: long results are cut for the model, and shown whole as a file"
+        ),
+        "mcp.session.initialization-timeout": "set the key connect_timeout of a server",
+        "mcp.unheard.of": "remove it, or correct its name",
+    }

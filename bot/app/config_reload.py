@@ -172,6 +172,10 @@ class ConfigReloader:
         """Return the effect of the rules on one call of this member, and the reason."""
         return self.rules.rules(conversation).judge(tool, arguments, asker.author, asker)
 
+    def profile_of(self, conversation: ConversationKey) -> Profile:
+        """Return the profile of a conversation."""
+        return self.rules.rules(conversation).profile
+
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
         """Return all rules that apply in a conversation."""
         return self.rules.rules(conversation).all

@@ -30,6 +30,8 @@ from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.app.slack import examine_slack
 from bot.app.web import check_settings, is_configured
+from bot.commands.server_checks import checks_in_place
+from bot.commands.server_directory import capabilities
 from bot.commands.text_format import pluralize
 from bot.domain.health import Check, CheckStatus
 from bot.domain.secret_binding import SecretGrants
@@ -38,9 +40,9 @@ from bot.engine.config_files import describe_grant
 from bot.errors import CountersignError, DatabaseError, SettingsError
 from bot.llm.model_availability import Availability, Available, ListsModels, NotListed, NotReported, Retired
 from bot.llm.providers import PROVIDERS
-from bot.platforms.console.local_user import LocalUser, login_name
+from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
 from bot.rendering.text_safety import single_line
-from bot.settings import Settings
+from bot.settings import Settings, find_ineffective_settings
 
 if TYPE_CHECKING:
     from bot.storage.database import Database
@@ -284,6 +286,8 @@ def _line(subject: str, check: Check) -> str:
 async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]:
     """Yield each check with the name of its area."""
     yield "settings", Check("environment", CheckStatus.WELL, "It can be read.")
+    for name, fix in find_ineffective_settings(settings).items():
+        yield "settings", Check("environment", CheckStatus.DOUBTFUL, f"{name} has no effect.", fix)
     yield "settings", _of_secrets(settings)
     try:
         files = read_operator_files(settings)
@@ -375,7 +379,8 @@ def _of_grants(grants: SecretGrants) -> list[Check]:
 async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> AsyncGenerator[tuple[str, Check], None]:
     from bot.app.runtime import open_services  # noqa: PLC0415 - the other checks do not need MCP
 
-    operator = LocalUser(login_name()).author.principal
+    person = LocalUser(login_name())
+    operator = person.author.principal
     try:
         if settings.auto_migrate and not (await current(settings))[0]:
             # Not started yet: report the effect of the first start. A database in use is left unchanged.
@@ -393,6 +398,10 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
                     async with aclosing(services.toolbox.diagnose(state.config.id)) as checks:
                         async for check in checks:
                             yield state.config.name, check
+                    tools = capabilities(services.toolbox, state.config.id).tools
+                    place = person.key(fresh_conversation())
+                    for check in checks_in_place(services.administration, state.config, tools, person.member, place):
+                        yield state.config.name, check
     except CountersignError as error:
         yield "database", _broken_check("opened", error)
 

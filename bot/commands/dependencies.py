@@ -15,6 +15,7 @@ from bot.domain.health import Health
 from bot.domain.launch_templates import Templates, no_templates
 from bot.domain.metrics import ProcessCounters
 from bot.domain.policies import PolicyResult, Rule
+from bot.domain.profiles import Profile
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import Tool
@@ -80,6 +81,9 @@ class Administration(Protocol):
         self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
     ) -> PolicyResult:
         """Return the policy of one call by one member, with the reason."""
+
+    def profile_of(self, conversation: ConversationKey) -> Profile:
+        """Return the profile of a conversation."""
 
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
         """Return all rules that apply in a conversation, from file, database and profile."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from bot.commands.argument_parser import A_SERVER, SERVER, CommandRejected, ForbiddenRejection
 from bot.commands.command import CommandContext, VerbHandler
-from bot.commands.dependencies import CommandDependencies
+from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.server_definition import ParsedDefinition, command_line, parse_definition
 from bot.commands.server_directory import ServerDirectory, VisibleServer, capabilities, name_in_use
 from bot.commands.server_fields import is_slug, slug_of
@@ -43,6 +43,7 @@ from bot.domain.servers import (
     Transport,
 )
 from bot.domain.tools import Tool
+from bot.engine.policy.authorization import context_tool_rejection
 from bot.errors import NotFound
 from bot.ports import ServerAdmin
 
@@ -58,6 +59,7 @@ class ServerChecks:
         self, dependencies: CommandDependencies, directory: ServerDirectory, sign_in_steps: SignInSteps
     ) -> None:
         self._servers = dependencies.servers
+        self._administration = dependencies.administration
         self._directory = directory
         self._sign_in_steps = sign_in_steps
 
@@ -92,7 +94,7 @@ class ServerChecks:
         rows: list[tuple[str, ...]] = []
         broken = 0
         for server in chosen:
-            async for check in self._run_checks(server):
+            async for check in self._run_checks(server, request):
                 rows.append(_row(server, check))
                 broken += check.finding is CheckStatus.BROKEN
                 yield _report(f"Looking at {server_label(server.config)}…", rows)
@@ -103,7 +105,7 @@ class ServerChecks:
         waiting = await asyncio.gather(*(self._sign_in_steps.steps(server.config) for server in chosen))
         yield _report(text, rows, failed=bool(broken), actions=tuple(chain(*waiting))[:_MOST_STEPS])
 
-    async def _run_checks(self, server: VisibleServer) -> AsyncIterator[Check]:
+    async def _run_checks(self, server: VisibleServer, request: CommandContext) -> AsyncIterator[Check]:
         if server.status in _SWITCHED_OFF:
             yield _switched_off(server)
             return
@@ -113,6 +115,35 @@ class ServerChecks:
                     yield check
         except NotFound:
             yield Check("known", CheckStatus.DOUBTFUL, "This process does not follow it yet.", "try again in a moment")
+            return
+        tools = self._directory.capabilities(server).tools
+        for check in checks_in_place(self._administration, server.config, tools, request.member, request.conversation):
+            yield check
+
+
+def checks_in_place(
+    administration: Administration,
+    config: ServerConfig,
+    tools: Sequence[Tool],
+    member: Member,
+    conversation: ConversationKey,
+) -> Iterator[Check]:
+    """Yield checks of a server with these tools in one conversation: its profile, and the context tool."""
+    profile = administration.profile_of(conversation)
+    enabled = [tool for tool in tools if profile.enables(tool)]
+    if tools and not enabled:
+        text = f"The profile {profile.name} of this conversation does not enable it: its tools are not offered here."
+        yield Check("profile", CheckStatus.DOUBTFUL, text, f"add it to the profile: /profile edit {profile.name}")
+    elif len(enabled) < len(tools):
+        text = f"The profile {profile.name} of this conversation enables {len(enabled)} of its {len(tools)} tools."
+        yield Check("profile", CheckStatus.WELL, text)
+    wanted = next((tool for tool in enabled if tool.original_name == config.auto_context_tool), None)
+    if wanted is not None:
+        result = administration.judge(wanted, {}, member, conversation).stored
+        if reason := context_tool_rejection(wanted, result):
+            text = f"{wanted.original_name} is its auto_context_tool and is not called with each question: {reason}."
+            fix = f"allow it by a rule (/mcp policy set {config.name} {wanted.original_name} allow), or leave it out"
+            yield Check("context tool", CheckStatus.DOUBTFUL, text, fix)
 
 
 async def verify_server(
@@ -223,11 +254,11 @@ def _switched_off(server: VisibleServer) -> Check:
     word = server.status.value
     if not server.config.from_file:
         fix = "enable it" if server.status is ServerStatus.DISABLED else "connect it"
-        return Check("switched on", CheckStatus.DOUBTFUL, f"An admin has made it {word}.", fix)
+        return Check("switched on", CheckStatus.SKIPPED, f"An admin has made it {word}.", fix)
     if server.status is ServerStatus.DISABLED:
         text = "The operator's file has it disabled: take out `disabled` to use it."
         return Check("switched on", CheckStatus.SKIPPED, text)
-    return Check("switched on", CheckStatus.DOUBTFUL, f"It was {word} by hand.", "connect it")
+    return Check("switched on", CheckStatus.SKIPPED, f"It was {word} by hand.", "connect it")
 
 
 def _row(server: VisibleServer, check: Check) -> tuple[str, ...]:

@@ -15,11 +15,11 @@ from bot.domain.grants import requirements_digest
 from bot.domain.messages import TextPart, ToolResult
 from bot.domain.policies import PolicyResult
 from bot.domain.tools import UNSURE, CallNeedsInput, CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
-from bot.domain.turns import Claim, StepStatus, ToolStep, TurnRecord
+from bot.domain.turns import CallOrigin, Claim, StepStatus, ToolStep, TurnRecord
 from bot.engine.builtin_tools.toolbox import TurnToolbox
 from bot.engine.elicitation import TOO_MANY, PendingElicitations
 from bot.engine.monotonic_clock import monotonic
-from bot.engine.policy.authorization import BARRED, NOT_ENABLED, WITHHELD
+from bot.engine.policy.authorization import BARRED, NOT_ENABLED, WITHHELD, context_tool_rejection
 from bot.engine.policy.rules import Rules
 from bot.ports import CallContext, Toolbox, TurnExecution
 
@@ -135,7 +135,9 @@ def _rejection_reason(step: ToolStep, tool: Tool | None, rules: Rules, author: A
     result = rules.judge(tool, step.call.arguments, author, member)
     if result.stored.policy is ApprovalPolicy.ALWAYS_DENY:
         return f"a policy forbids {step.call.name}."
-    if result.stored.policy is ApprovalPolicy.ASK_USER and not (step.approval or _is_granted(step, result)):
+    if result.stored.policy is ApprovalPolicy.ASK_USER and not (
+        step.approval or _is_granted(step, result) or _is_context_call(step, tool, result)
+    ):
         # Allowed at the time of the completion, perhaps for another server of that name.
         return f"{step.call.name} needs an approval now. Call it again to request one."
     return _approved_call_mismatch(step, tool)
@@ -152,6 +154,10 @@ def _approved_call_mismatch(step: ToolStep, tool: Tool) -> str:
     if current is not None and (current.server_id, current.place) != (tool.server_id, tool.place):
         return f"{step.call.name} now belongs to another server or address, and the answers were for the first."
     return ""
+
+
+def _is_context_call(step: ToolStep, tool: Tool, result: PolicyResult) -> bool:
+    return step.origin is CallOrigin.CONTEXT and not context_tool_rejection(tool, result.stored)
 
 
 def _is_granted(step: ToolStep, result: PolicyResult) -> bool:

@@ -79,6 +79,7 @@ _OLD = 900.0
 """Age in seconds above which capabilities should be synced."""
 _NAMED = 5
 CheckFunction = Callable[[], Awaitable[Check]]
+_NamedCheck = tuple[str, CheckFunction]
 RefusedBy = Callable[[Tool], Mapping[str, str]]
 
 
@@ -93,6 +94,8 @@ class NetworkProbes:
         self._status = 0
         self._asked_for = ""
         self._refusal = ""
+        self.hint = ""
+        """Fix if MCP fails although a web server answers: healthy servers, too, may not know the request of a check."""
 
     @property
     def _allowances(self) -> AllowedTargets:
@@ -220,9 +223,11 @@ class NetworkProbes:
             case 404 | 405 if self._endpoint.kind is HttpKind.AUTO:
                 return Check("HTTP", CheckStatus.WELL, f"{text}, as one of HTTP+SSE does")
             case 404 | 405 | 410:
-                return Check("HTTP", CheckStatus.DOUBTFUL, text, "if MCP fails below, correct the path of the url")
+                self.hint = "correct the path of the url"
+                return Check("HTTP", CheckStatus.WELL, text)
             case 429 | 500 | 501 | 502 | 503 | 504:
-                return Check("HTTP", CheckStatus.DOUBTFUL, text, "check the server's log")
+                self.hint = "check the server's log"
+                return Check("HTTP", CheckStatus.WELL, text)
             case _:
                 return Check("HTTP", CheckStatus.WELL, text)
 
@@ -354,7 +359,7 @@ class ServerDiagnostics:
         async def tools() -> Check:
             return _check_tools(trial.tracker)
 
-        checks = self._run_in_order([*self._network_checks(entry.config), ("MCP", mcp), ("tools", tools)])
+        checks = self._run_in_order(self._checks_of(entry.config, mcp, tools))
         async with aclosing(checks):
             async for check in checks:
                 yield check
@@ -390,7 +395,7 @@ class ServerDiagnostics:
         async def tools() -> Check:
             return _check_tools(tracker)
 
-        checks = self._run_in_order([*self._network_checks(managed.config), ("MCP", mcp), ("tools", tools)])
+        checks = self._run_in_order(self._checks_of(managed.config, mcp, tools))
         async with aclosing(checks):
             async for check in checks:
                 yield check
@@ -401,14 +406,21 @@ class ServerDiagnostics:
             *_check_log(tracker.server_log),
         ):
             yield check
-        yield _check_sync(tracker)
+        yield _check_sync(tracker, is_on=managed.entry.enablement is ServerEnablement.ON)
         yield _check_calls(connection)
 
-    def _network_checks(self, config: ServerConfig) -> Sequence[tuple[str, CheckFunction]]:
+    def _checks_of(self, config: ServerConfig, mcp: CheckFunction, tools: CheckFunction) -> Sequence[_NamedCheck]:
         match config.transport:
             case HttpTransport() as endpoint:
                 to = NetworkProbes(config, endpoint, self._shared)
-                return (
+
+                async def mcp_with_hint() -> Check:
+                    check = await mcp()
+                    if check.finding is not CheckStatus.BROKEN or not to.hint:
+                        return check
+                    return replace(check, fix=f"{check.fix}; or {to.hint}" if check.fix else to.hint)
+
+                network_checks: Sequence[_NamedCheck] = (
                     ("address", to.address),
                     ("DNS", to.dns),
                     ("TCP", to.tcp),
@@ -416,12 +428,13 @@ class ServerDiagnostics:
                     ("HTTP", to.http),
                     ("authentication", to.authentication),
                 )
+                return (*network_checks, ("MCP", mcp_with_hint), ("tools", tools))
             case StdioTransport() as process:
 
                 async def command() -> Check:
                     return await asyncio.to_thread(self._check_command, config, process)
 
-                return (("command", command),)
+                return (("command", command), ("MCP", mcp), ("tools", tools))
 
     def _check_command(self, config: ServerConfig, process: StdioTransport) -> Check:
         """Check the program of a server without starting it."""
@@ -444,7 +457,7 @@ class ServerDiagnostics:
             )
         return Check("command", CheckStatus.WELL, executable)
 
-    async def _run_in_order(self, checks: Sequence[tuple[str, CheckFunction]]) -> AsyncGenerator[Check, None]:
+    async def _run_in_order(self, checks: Sequence[_NamedCheck]) -> AsyncGenerator[Check, None]:
         whole = True
         for name, run_check in checks:
             if not whole:
@@ -516,7 +529,8 @@ def _check_tools(tracker: ServerStatusTracker) -> Check:
     if tracker.left_out:
         text = f"{detail}; not offered: {', '.join(tracker.left_out[:_NAMED])}"
         return Check("tools", CheckStatus.DOUBTFUL, text, "correct them on the server, then sync")
-    if not tools:
+    known = tracker.synced.capabilities
+    if not tools and not (known.resources or known.templates or known.prompts):
         return Check("tools", CheckStatus.DOUBTFUL, "It has no tools.", "check that the server has any, then sync")
     return Check("tools", CheckStatus.WELL, f"{detail}{_rename_text(tracker.config, tools)}")
 
@@ -538,9 +552,9 @@ def _check_status(managed: ManagedServer) -> Check:
         case ServerStatus.CONNECTED | ServerStatus.CONNECTING | ServerStatus.IDLE:
             return Check("standing", CheckStatus.WELL, str(state.status))
         case ServerStatus.DISABLED:
-            return Check("standing", CheckStatus.DOUBTFUL, "It is disabled, so its tools are hidden.", "enable it")
+            return Check("standing", CheckStatus.SKIPPED, "It is disabled, so its tools are hidden.", "enable it")
         case ServerStatus.DISCONNECTED:
-            return Check("standing", CheckStatus.DOUBTFUL, "It is disconnected, so its tools are hidden.", "connect it")
+            return Check("standing", CheckStatus.SKIPPED, "It is disconnected, so its tools are hidden.", "connect it")
         case ServerStatus.PENDING:
             return Check("standing", CheckStatus.WELL, "pending: it connects at its first use")
         case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
@@ -601,8 +615,10 @@ def _check_log(server_log: ServerLog) -> Iterator[Check]:
         yield Check("its log", CheckStatus.DOUBTFUL, f"It said: {text}")
 
 
-def _check_sync(tracker: ServerStatusTracker) -> Check:
-    """Check the age of the capabilities. Those of a new connection have no time until they are stored."""
+def _check_sync(tracker: ServerStatusTracker, *, is_on: bool) -> Check:
+    """Check the age of the capabilities. Those of a new connection have no time until they are stored, and those of a
+    server that is switched off are not synced.
+    """
     synced = tracker.synced
     if synced.at is None and tracker.status is ServerStatus.CONNECTED:
         return Check("sync", CheckStatus.WELL, "just now")
@@ -613,7 +629,7 @@ def _check_sync(tracker: ServerStatusTracker) -> Check:
     if synced.status is SyncStatus.SYNC_FAILED:
         cause, _, fix = synced.problem.partition(" Fix: ")
         return Check("sync", CheckStatus.DOUBTFUL, f"{text}: {cause}", fix or "sync again")
-    if age > _OLD:
+    if age > _OLD and is_on:
         return Check("sync", CheckStatus.DOUBTFUL, text, "sync, so that new tools are offered")
     return Check("sync", CheckStatus.WELL, text)
 

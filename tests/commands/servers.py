@@ -18,7 +18,7 @@ from bot.domain.launch_templates import LaunchTemplate
 from bot.domain.metrics import ProcessCounters
 from bot.domain.pins import ReviewPolicy, ReviewStatus, first_pins, review_status
 from bot.domain.policies import PolicyResult, Rule
-from bot.domain.profiles import Binding
+from bot.domain.profiles import Binding, Profile
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
     DesiredServer,
@@ -229,6 +229,9 @@ class CommandHarness:
         self, tool: Tool, arguments: Mapping[str, object], asker: Member, conversation: ConversationKey
     ) -> PolicyResult:
         return self._rules(conversation).judge(tool, arguments, asker.author, asker)
+
+    def profile_of(self, conversation: ConversationKey) -> Profile:
+        return self._rules(conversation).profile
 
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
         return self._rules(conversation).all

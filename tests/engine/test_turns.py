@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType
 from bot.domain.completions import Completion, StopReason, ToolChoice
 from bot.domain.conversations import ConversationKey
@@ -377,6 +379,36 @@ async def test_instructions_come_in_the_operators_order_and_once(harness: Engine
         "ok",
         "ok",
     ]
+
+
+@pytest.mark.parametrize(
+    ("server_id", "policy", "hints", "is_called"),
+    [
+        ("file:kb", None, {}, True),
+        ("file:kb", ApprovalPolicy.ALWAYS_ALLOW, {}, True),
+        ("file:kb", ApprovalPolicy.ASK_USER, {"read_only": True}, False),
+        ("file:kb", ApprovalPolicy.ALWAYS_DENY, {"read_only": True}, False),
+        ("u1", None, {}, False),
+        ("u1", ApprovalPolicy.ALWAYS_ALLOW, {}, False),
+        ("u1", ApprovalPolicy.ALWAYS_ALLOW, {"read_only": True}, True),
+        ("u1", ApprovalPolicy.ALWAYS_ALLOW, {"read_only": True, "trusted": False}, False),
+    ],
+)
+async def test_a_context_tool_of_the_operators_file_needs_no_rule_and_no_hints_and_rules_about_it_count(
+    harness: EngineHarness, server_id: str, policy: ApprovalPolicy | None, hints: dict[str, bool], is_called: bool
+) -> None:
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+    harness.toolbox.add(tool("kb__search", input_schema=schema, server_id=server_id, **hints))
+    harness.toolbox.guidance = (ServerGuidance("kb", auto_context_tool="kb__search"),)
+    if policy is not None:
+        harness.policies["kb__search"] = policy
+    harness.model.script = [say("Done.")]
+    engine = harness.engine()
+    async with running(engine):
+        view = await harness.surface.ended((await engine.receive(message("rain?"))).turn_id)
+    assert [name for name, *_ in harness.toolbox.calls] == (["kb__search"] if is_called else [])
+    calls = [step for step in view.steps if isinstance(step, ToolStep)]
+    assert [step.status for step in calls] == ([StepStatus.DONE] if is_called else [])
 
 
 async def test_missing_servers_are_named_to_the_model_and_to_the_person(harness: EngineHarness) -> None:

@@ -230,11 +230,12 @@ async def test_a_reference_is_kept_as_soon_as_its_slot_is_out(harness: EngineHar
 
 
 async def test_turns_wait_while_the_database_is_away_and_go_on_when_it_is_back(harness: EngineHarness) -> None:
-    away = [True]
+    away, failed = [True], asyncio.Event()
     original = harness.log.append
 
     async def append(*arguments: object) -> object:
         if away[0]:
+            failed.set()
             raise DatabaseUnavailable("The database is gone.", "bring it back")
         return await original(*arguments)  # type: ignore[arg-type]
 
@@ -245,7 +246,7 @@ async def test_turns_wait_while_the_database_is_away_and_go_on_when_it_is_back(h
     engine = harness.engine()
     async with running(engine):
         receipt = await engine.receive(message("go"))
-        await until(lambda: len(harness.model.requests) >= 1)
+        await until(failed.is_set)
         away[0] = False
         view = await harness.surface.ended(receipt.turn_id)
     assert view.turn.status is TurnStatus.DONE

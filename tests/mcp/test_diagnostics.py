@@ -86,6 +86,25 @@ async def test_a_healthy_server_passes_every_look() -> None:
     assert "wipe out as s__wipe_out_" in said
 
 
+async def test_a_healthy_server_that_does_not_know_the_request_of_the_check_is_not_warned_of() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["ping"] = lambda m: Answer(404, b"")
+        checks = await verified(remote("s", endpoint.url))
+    assert found(checks, "HTTP").finding is CheckStatus.WELL
+    assert "404" in found(checks, "HTTP").detail
+    assert [check.name for check in checks if check.finding is CheckStatus.DOUBTFUL] == []
+
+
+async def test_a_wrong_path_is_a_possible_cause_if_mcp_fails() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.on["ping"] = lambda m: Answer(404, b"")
+        for method in ("server/discover", "initialize"):
+            endpoint.on[method] = lambda m: Answer(404, b"")
+        check = broken_at(await verified(remote("s", endpoint.url)), "MCP")
+    assert "path of the url" in check.fix or "check the url" in check.fix
+
+
 async def test_an_address_that_is_not_allowed_is_not_even_looked_up() -> None:
     asked: list[str] = []
 
@@ -437,7 +456,7 @@ async def test_looking_at_a_server_that_is_off_does_not_switch_it_on(
     async with started(DesiredServer(raw(script={"pids": str(pids)}), standing)) as box:
         checks = await all_of(box.diagnose("file:s"))
         assert box.servers()[0].status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
-    assert checks[0].finding is CheckStatus.DOUBTFUL
+    assert checks[0].finding is CheckStatus.SKIPPED
     assert all(check.finding is not CheckStatus.WELL for check in checks if check.name in ("MCP", "tools"))
     assert not pids.exists()
 
@@ -458,9 +477,7 @@ async def test_what_was_asked_long_ago_or_in_vain_is_told() -> None:
     failed = CachedCapabilities(SyncStatus.SYNC_FAILED, ServerCapabilities(), at=1000.0, problem="No. Fix: look.")
     config = remote("s", "http://127.0.0.1:9/mcp")
     for synced, fix in ((old, "sync, so that"), (failed, "look."), (CachedCapabilities(), "connect it")):
-        async with started(
-            DesiredServer(config, ServerEnablement.DISCONNECTED, synced), policy=ConnectPolicy.LAZY
-        ) as box:
+        async with started(DesiredServer(config, ServerEnablement.ON, synced), policy=ConnectPolicy.LAZY) as box:
             check = found(await all_of(box.diagnose("file:s")), "sync")
         assert check.finding is CheckStatus.DOUBTFUL
         assert check.fix.startswith(fix)

@@ -18,9 +18,10 @@ from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequiremen
 from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
 from bot.domain.conversations import Author, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult
-from bot.domain.policies import PolicyResult
+from bot.domain.policies import PolicyResult, StoredPolicyResult
 from bot.domain.secret_detection import stored_secrets
 from bot.domain.secrets import SecretSpan
+from bot.domain.servers import FILE
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep
 from bot.engine.policy.rules import Rules
@@ -169,30 +170,20 @@ class CallAuthorizer:
         self, question: str, offered: ToolSet, author: Author | None = None, *, first: int = 1
     ) -> list[ToolStep]:
         """Return calls of the servers' `auto_context_tool`s with the question, for the time before the first
-        completion, numbered from `first`. Only read-only tools that run without approval are included.
+        completion, numbered from `first` (`context_tool_rejection`).
         """
         steps: list[ToolStep] = []
         for guidance in offered.guidance:
             tool = offered.find(guidance.auto_context_tool)
             argument = _question_argument(tool) if tool else None
-            if tool is None or argument is None or not tool.read_only:
+            if tool is None or argument is None:
                 continue
             n = first + len(steps)
             call = ToolCall(f"context-{n}", tool.name, {argument: question})
-            policy_result = self.rules.judge(tool, call.arguments, author, self.member).stored
-            if policy_result.policy is ApprovalPolicy.ALWAYS_ALLOW:
-                reference = _reference(tool)
-                steps.append(
-                    ToolStep(
-                        n,
-                        call,
-                        reference,
-                        StepStatus.READY,
-                        tool.repeatable,
-                        CallOrigin.CONTEXT,
-                        policy_result=policy_result,
-                    )
-                )
+            result = self.rules.judge(tool, call.arguments, author, self.member).stored
+            if not context_tool_rejection(tool, result):
+                step = ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable, CallOrigin.CONTEXT)
+                steps.append(dataclasses.replace(step, policy_result=result))
         return steps
 
     def _request(
@@ -227,6 +218,26 @@ def _reference(tool: Tool) -> ToolRef:
         tool.server_id,
         tool.place,
     )
+
+
+def context_tool_rejection(tool: Tool, result: StoredPolicyResult) -> str:
+    """Return why a tool is not called with each question although it is its server's `auto_context_tool`, as a part of
+    a sentence; empty if it is. `result` is the policy of its call.
+
+    A tool that the operator's file names needs no rule that allows it, and no hints. Rules about it count.
+    """
+    is_named_by_operator = tool.server_id.startswith(FILE)
+    if _question_argument(tool) is None:
+        return "it takes no single text, which would be the question"
+    if result.policy is ApprovalPolicy.ALWAYS_DENY:
+        return f"{result.rule or 'the default policy'} denies it"
+    if is_named_by_operator and not result.rule:
+        return ""
+    if result.policy is not ApprovalPolicy.ALWAYS_ALLOW:
+        return f"{result.rule or 'the default policy'} wants an approval of each call"
+    if not (is_named_by_operator or tool.read_only):
+        return "it does not say that it only reads, or its server is not marked trusted"
+    return ""
 
 
 def _question_argument(tool: Tool) -> str | None:

@@ -1,0 +1,37 @@
+"""`/mcp doctor`: checks of a server in the place where it is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bot.domain.commands import Reply
+from bot.domain.profiles import Profile
+from tests.commands.servers import CommandHarness, config_of, with_jira
+
+
+async def rows(held: CommandHarness) -> dict[str, tuple[str, ...]]:
+    reply = await held.ask("mcp doctor jira")
+    assert isinstance(reply, Reply)
+    assert reply.table is not None
+    return {row[2]: row for row in reply.table.rows}
+
+
+async def test_a_server_that_the_profile_does_not_enable_is_told() -> None:
+    held = await with_jira()
+    assert "profile" not in await rows(held)
+    held.profiles.kept["p-1"] = Profile("p-1", "Support", workspace="test:w", servers=frozenset(), version=1)
+    held.profiles.bound["test:w"] = "p-1"
+    assert "The profile Support of this conversation does not enable it" in (await rows(held))["profile"][3]
+
+
+async def test_a_context_tool_that_is_not_called_is_told_with_the_reason() -> None:
+    held = await with_jira()
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    held.servers.offered[:] = [replace(tool, input_schema=schema) for tool in held.servers.offered]
+    await held.ask("mcp edit jira --auto-context-tool create_issue")
+    assert config_of(held, "jira").auto_context_tool == "create_issue"
+    _, mark, _, text, fix = (await rows(held))["context tool"]
+    assert mark == "!"
+    assert "create_issue is its auto_context_tool and is not called with each question" in text
+    assert "wants an approval of each call" in text
+    assert "/mcp policy set jira create_issue allow" in fix
