@@ -292,6 +292,7 @@ class Settings(BaseSettings):
     mcp_secret_folder: Path = Path("/run/secrets")
     mcp_allowed_hosts: Hosts = frozenset()
     mcp_allowed_commands: Words = frozenset()
+    mcp_allowed_commands_file: Path = Path("config/allowed_commands.txt")
     mcp_allowed_servers: Words = frozenset()
     mcp_review: Annotated[ReviewPolicy, AnyCase] = ReviewPolicy.CHANGED
     taint_mode: Annotated[TaintMode, AnyCase] = TaintMode.ASK

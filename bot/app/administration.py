@@ -10,10 +10,12 @@ from __future__ import annotations
 import getpass
 import json
 import re
+import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TextIO
@@ -22,7 +24,7 @@ from bot.app.database import current, open_migrated_database, upgrade
 from bot.app.operator_files import read_operator_files
 from bot.app.secrets import UsableSecrets, check_operator_secrets, secret_box
 from bot.domain.api_clients import OPERATOR_NAME, ApiRole, ApiToken
-from bot.domain.commands import FieldKind, Form, FormSubmission, Invocation, Reply, reply_json
+from bot.domain.commands import FieldKind, Form, FormSubmission, Invocation, Reply, ReplyAction, reply_json
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.servers import EVERYWHERE, ConnectPolicy
 from bot.errors import NotFound, SettingsError
@@ -90,6 +92,13 @@ async def administer(
                     last.id, _read_fields(last), person.member, request.conversation, hidden_input=True
                 )
                 continue
+            if isinstance(last, Reply) and not as_json and (question := _question(last)) and sys.stdin.isatty():
+                if not _agrees(last, question):
+                    return FAILED
+                request = Invocation(
+                    question.words[0], question.words[1:], person.member, request.conversation, hidden_input=True
+                )
+                continue
             return _print_reply(last, as_json=as_json)
 
 
@@ -151,10 +160,42 @@ def _only_secrets(form: Form) -> bool:
 def _read_fields(form: Form) -> dict[str, str]:
     """Read the fields of a form without echo from a terminal, or one line each from a pipe."""
     answers = dict(form.carried)
-    for field in form.fields:
-        prompt = f"{field.label}: "
-        answers[field.name] = getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    with _interruptible():
+        for field in form.fields:
+            prompt = f"{field.label}: "
+            answers[field.name] = getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     return answers
+
+
+def _question(reply: Reply) -> ReplyAction | None:
+    return next((action for action in reply.actions if action.question), None)
+
+
+def _agrees(reply: Reply, question: ReplyAction) -> bool:
+    """Ask a question of a reply. Anything but yes is a no, the end of the input too."""
+    actions = tuple(action for action in reply.actions if action is not question)
+    details = tuple((name, text) for name, text in reply.details if name != "fix")  # Yes is the fix.
+    _write(f"{_in_the_shell(reply_text(replace(reply, actions=actions, details=details)))}\n", sys.stderr)
+    sys.stderr.write(f"{single_line(question.question, 200)} [y/N] ")
+    sys.stderr.flush()
+    with _interruptible():
+        line = sys.stdin.readline()
+    if not line.endswith("\n"):
+        sys.stderr.write("\n")
+    if line.strip().lower() in ("y", "yes"):
+        return True
+    _write("Nothing was changed.", sys.stderr)
+    return False
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a wait for input at once: the event loop's own handler waits for the loop, which waits too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")

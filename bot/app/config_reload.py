@@ -28,9 +28,10 @@ from bot.domain.servers import USER_SLOT, CachedCapabilities, DesiredServer, Ser
 from bot.domain.sign_ins import SignInKey
 from bot.domain.tools import Tool
 from bot.engine.policy.rules import RuleBook, unmatched_rules
-from bot.errors import DatabaseError, SecretUnavailable
+from bot.errors import DatabaseError, SecretUnavailable, SettingsError
 from bot.mcp.config.checks import AllowedTargets, check_paths, check_target, resolve_launch
 from bot.mcp.config.credentials import inject_secrets
+from bot.mcp.config.programs import AllowedPrograms
 from bot.mcp.errors import InvalidDefinition
 from bot.ports import PinStore, PolicyStore, ProfileStore, ServerAdmin, ServerStore, SignInStore
 
@@ -69,6 +70,7 @@ class ConfigReloader:
     files: OperatorFiles
     read_files: Callable[[], OperatorFiles]
     allowances: AllowedTargets
+    programs: AllowedPrograms
     sign_ins: SignInStore | None = None
     _seen: int = -1
     _warned_of: list[Rule] = field(default_factory=list)
@@ -99,11 +101,19 @@ class ConfigReloader:
         """Read the stores and apply changes now."""
         async with self._refreshing:
             stored = await self._read()
+            await self._read_programs()
             self.rules.replace_file(self.files.policies)
             self.rules.amend(stored.rules, stored.profiles, stored.bindings)
             await self.toolbox.reconcile(await self._entries(stored))
             self._warn_of_idle_rules()
             self._seen = stored.revision
+
+    async def _read_programs(self) -> None:
+        """Read the allowed programs again: the operator allows one just before adding its server."""
+        try:
+            await asyncio.to_thread(self.programs.refresh)
+        except SettingsError as error:
+            log.error("the allowed programs are those of before: %s", error)
 
     def _warn_of_idle_rules(self) -> None:
         """Log each rule of the operator that names a tool missing from its server, once."""
@@ -156,6 +166,14 @@ class ConfigReloader:
         except InvalidDefinition as unusable:
             return unusable.sentence
         return ""
+
+    def allows_program(self, program: str) -> bool:
+        """Return True if the operator's servers may run this program here."""
+        return program in self.programs
+
+    async def allow_program(self, program: str) -> None:
+        """Allow a program on this machine, for good. Raises SettingsError."""
+        await asyncio.to_thread(self.programs.allow, program)
 
     def reference_rejection(self, reference: SecretReference, config: ServerConfig) -> str:
         """Return the reason why servers of admins may not use this reference; empty if the operator grants it."""

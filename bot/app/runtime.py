@@ -58,6 +58,7 @@ from bot.engine.usage import UsageLimiter
 from bot.errors import CountersignError
 from bot.logs import redact_logs
 from bot.mcp.config.checks import AllowedTargets
+from bot.mcp.config.programs import AllowedPrograms
 from bot.mcp.hosts import read_hosts
 from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
 from bot.mcp.redaction import KnownSecrets
@@ -203,9 +204,10 @@ async def open_services(
     turn_log = _build_turn_log(database, settings, files.prices)
     secrets = KnownSecrets(settings.secrets)
     redact_logs(secrets)
+    programs = AllowedPrograms(settings.mcp_allowed_commands, settings.mcp_allowed_commands_file)
     targets = AllowedTargets(
         settings.mcp_allowed_hosts,
-        settings.mcp_allowed_commands,
+        programs,
         lambda: reloader.files.launches.templates,
         settings.mcp_allowed_servers,
     )
@@ -236,6 +238,7 @@ async def open_services(
         files,
         lambda: read_operator_files(settings),
         targets,
+        programs,
         stores.sign_ins,
     )
     health = HealthCheck(database.check_writable, toolbox.servers)

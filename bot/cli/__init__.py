@@ -11,7 +11,7 @@ import typer
 
 from bot import __version__
 from bot.cli import audit, database, secrets, tokens
-from bot.cli.admin import WORDS, servers, usage
+from bot.cli.admin import WORDS, VerbatimCommand, servers, usage
 from bot.cli.chat import chat, doctor, run
 from bot.cli.errors import USAGE, print_error
 
@@ -30,7 +30,7 @@ app.add_typer(audit.commands, name="audit")
 app.add_typer(tokens.commands, name="tokens")
 app.command()(chat)
 app.command()(run)
-app.command(context_settings=WORDS)(servers)
+app.command(cls=VerbatimCommand, context_settings=WORDS)(servers)
 app.command(context_settings=WORDS)(usage)
 app.command()(doctor)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from bot.cli.errors import Debug, run_command
 from bot.settings import Settings
@@ -14,6 +15,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 WORDS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Context settings: `bot.commands` parses the arguments."""
+
+
+class VerbatimCommand(TyperCommand):
+    """Command that passes `--` and the words after it on unchanged: they are a command line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words before `--`."""
+        at = args.index("--") if "--" in args else len(args)
+        super().parse_args(ctx, args[:at])
+        ctx.args += args[at:]
+        return list(ctx.args)
 
 
 def servers(
@@ -25,7 +37,9 @@ def servers(
     ] = "",
     debug: Debug = False,
 ) -> None:
-    """Administer MCP servers: the verbs of `/mcp` in a chat, such as `list`, `show NAME`, `add NAME --url URL`."""
+    """Administer MCP servers: the verbs of `/mcp` in a chat, such as `list`, `show NAME`, `add NAME URL`,
+    `add NAME -- npx -y PACKAGE`.
+    """
     _say("mcp", context.args, as_json=as_json, workspace=workspace, debug=debug)
 
 
@@ -43,7 +57,8 @@ def usage(
 
 
 def _say(group: str, arguments: Sequence[str], *, as_json: bool, workspace: str, debug: bool) -> None:
-    words = ["help" if word in ("-h", "--help") else word for word in arguments]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    words = ["help" if word in ("-h", "--help") else word for word in arguments[:end]] + [*arguments[end:]]
 
     async def answer(settings: Settings) -> int:
         from bot.app.administration import administer  # noqa: PLC0415

@@ -103,7 +103,10 @@ class _Parser:
         remaining = list(words)
         while remaining:
             word = remaining.pop(0)
-            if word.startswith("--") and len(word) > 2 and not self._takes_rest():
+            if word == "--" and self._verb.command_line is not None:
+                self._command_line(*self._verb.command_line, remaining)
+                break
+            if word.startswith("--") and len(word) > 2 and not (self._takes_rest() and not self._is_own(word)):
                 self._option(word[2:], remaining)
             else:
                 self._positional.append(word)
@@ -115,6 +118,18 @@ class _Parser:
         """Return True if a trailing `KEY=VALUE…` has begun: it also takes options that are not the verb's."""
         places = self._verb.places
         return bool(places) and places[-1].repeated and len(self._positional) >= len(places)
+
+    def _is_own(self, word: str) -> bool:
+        """Return True for an option of the verb."""
+        name = word[2:].partition("=")[0].lower().replace("_", "-")
+        return any(parameter.name == name for parameter in self._verb.parameters)
+
+    def _command_line(self, program: str, argument: str, words: Sequence[str]) -> None:
+        if program in self._values or argument in self._values:
+            raise self._misuse(f"`--` and `--{program}` are the same: give one of them.")
+        if not words:
+            raise self._misuse("After `--` follow a program and its arguments.")
+        self._values[program], self._values[argument] = [words[0]], [*words[1:]]
 
     def _assign_positional(self) -> None:
         """Assign positional arguments: first to required parameters, then to optional ones in order."""

@@ -24,12 +24,13 @@ HELP = Verb("help", "this list", (Parameter("verb", "which verb", repeated=True)
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """Input of a permitted verb, with parsed arguments."""
+    """Input of a permitted verb, with parsed arguments. `words` are those behind the verb, as they were typed."""
 
     member: Member
     conversation: ConversationKey
     arguments: Arguments
     hidden_input: bool = False
+    words: tuple[str, ...] = ()
 
     @property
     def author(self) -> Author:
@@ -109,7 +110,9 @@ class Command:
             handler, words = self._get_handler(invocation.words)
             self._check_access(handler, invocation.member)
             arguments = self._parse(handler, words)
-            context = CommandContext(invocation.member, invocation.conversation, arguments, invocation.hidden_input)
+            context = CommandContext(
+                invocation.member, invocation.conversation, arguments, invocation.hidden_input, tuple(words)
+            )
             async for answer in handler.do(context):
                 yield answer
         except CommandRejected as rejection:

@@ -69,6 +69,12 @@ class Administration(Protocol):
         the address of a remote server, or the command of a local one, which only the operator may define.
         """
 
+    def allows_program(self, program: str) -> bool:
+        """Return True if the operator's servers may run this program here."""
+
+    async def allow_program(self, program: str) -> None:
+        """Allow a program on this machine, for good. Only the operator may. Raises SettingsError."""
+
     def reference_rejection(self, reference: SecretReference, config: ServerConfig) -> str:
         """Return why servers of admins may not use this reference, cause and fix; empty if the operator grants it."""
 

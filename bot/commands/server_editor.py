@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from bot.commands.argument_parser import POLICY, SERVER, Arguments
+from bot.commands.argument_parser import POLICY, SERVER, Arguments, CommandRejected
 from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
+from bot.commands.program_consent import ALLOW, ProgramConsent, version_warning
 from bot.commands.server_checks import ServerRequest, ServerValidator, start_warning
 from bot.commands.server_control import InvalidServer, ServerService, VersionConflict
 from bot.commands.server_definition import KEEP, NO, YES, ParsedDefinition, command_line, fields_of
@@ -19,6 +20,7 @@ from bot.commands.server_directory import ServerDirectory
 from bot.commands.server_fields import KINDS, SENDS, TRANSPORTS, WORDS, is_slug, slug_of
 from bot.commands.server_forms import SecretFieldMode, Step, form, steps_of_editing
 from bot.commands.server_secrets import SecretLinks, missing_secrets_text, missing_slots, secret_form
+from bot.commands.server_sources import derived_name, place_words
 from bot.commands.server_templates import (
     SLOT,
     TEMPLATE,
@@ -94,26 +96,36 @@ _LINES = {
     "tool-recipients": "tool_recipients",
 }
 """Repeatable options, each a line of a field."""
+_COMMAND_LINE = ("command", "arg")
 _SLOTS = Parameter(
     "slots",
     "a launch template and what fills its slots, such as template=git repo=docs",
     repeated=True,
     metavar="SLOT=VALUE",
 )
+_SOURCE = replace(
+    _SLOTS,
+    hint="its address, or a launch template and what fills its slots, such as template=git repo=docs",
+    metavar="URL|SLOT=VALUE",
+)
 ADD = Verb(
     "add",
     "a new server; alone it asks for everything",
     (
-        Parameter("name", "its name; one that is no slug becomes its title"),
-        _SLOTS,
+        Parameter(
+            "name", "its name; one that is no slug becomes its title. Without one, its address or package gives it"
+        ),
+        _SOURCE,
         *_DEFINING,
         Parameter("trusted", "take its word on which tools only read", ParameterKind.FLAG),
         replace(POLICY, shape=_OPTION, required=False),
         Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
         *_TUNING,
         Parameter("here", "for this workspace alone, where the operator adds it", ParameterKind.FLAG),
+        ALLOW,
     ),
     aliases=("new", "create", "register"),
+    command_line=_COMMAND_LINE,
 )
 EDIT = Verb(
     "edit",
@@ -126,11 +138,13 @@ EDIT = Verb(
         Parameter("trusted", "whether its word counts on which tools only read", _OPTION, choices=(YES, NO)),
         Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
         *_TUNING,
+        ALLOW,
     ),
     aliases=("update", "change", "set"),
+    command_line=_COMMAND_LINE,
 )
 _USE_OTHER_COMMAND = "/mcp edit NAME --OPTION VALUE; /mcp help edit lists the options"
-_INSTEAD = "/mcp add NAME --url URL [--auth header --secret SECRETREF], or --command CMD --arg ARG"
+_INSTEAD = "/mcp add NAME URL [--secret SECRETREF], or /mcp add NAME -- PROGRAM ARGUMENT..."
 _NOTHING = "Nothing was added."
 _SIGNING_IN = 2
 """Step of the form with the secret."""
@@ -139,7 +153,7 @@ _CHOOSING = 2
 
 
 def option_fields(arguments: Arguments) -> dict[str, str]:
-    """Return options and slots as fields, without absent ones. Raises CommandRejected."""
+    """Return options as fields, without absent ones."""
     plain = [
         parameter.name for parameter in (*_DEFINING, *_TUNING) if not parameter.repeated and parameter.name != "command"
     ]
@@ -149,7 +163,7 @@ def option_fields(arguments: Arguments) -> dict[str, str]:
             fields[field] = "\n".join(arguments.get_all(option))
     if arguments.has("command"):
         fields["command"] = ""
-    return {**fields, **parse_assignments(arguments.get_all("slots"))}
+    return fields
 
 
 def option_argv(arguments: Arguments) -> tuple[str, ...]:
@@ -236,6 +250,7 @@ class ServerEdit:
         self._directory = directory
         self._validator = validator
         self._service = service
+        self._consent_to_program = ProgramConsent(dependencies)
 
     @property
     def handler(self) -> VerbHandler:
@@ -249,12 +264,15 @@ class ServerEdit:
         if set(arguments.values) <= {"server"}:
             yield self._form(record, values_of(record), {}, 1)
             return
-        fields = option_fields(arguments)
+        fields = {**option_fields(arguments), **parse_assignments(arguments.get_all("slots"))}
         if arguments.has("rename"):
             fields["name"] = arguments.get("rename")
         server_request = ServerRequest(fields, request.member, request.conversation, argv=option_argv(arguments))
         draft = await self._validator.draft_change(record, server_request)
         draft = draft if request.hidden_input else self._links.without_missing(draft)
+        if question := await self._consent_to_program.question(draft, request, "edit"):
+            yield question
+            return
         if (
             self._changes_program(record, draft.record)
             and not draft.errors
@@ -392,6 +410,7 @@ class ServerAdd:
         self._templates = dependencies.templates
         self._validator = validator
         self._service = service
+        self._consent_to_program = ProgramConsent(dependencies)
 
     @property
     def handler(self) -> VerbHandler:
@@ -403,14 +422,13 @@ class ServerAdd:
         if not arguments:
             yield self._form({}, {}, 1, self._secret_mode(request))
             return
-        name = arguments.get("name")
-        fields = option_fields(arguments)
-        if name and not is_slug(name):
-            fields.setdefault("title", name)
         everywhere = self._rights.administers_everywhere(member) and not arguments.has("here")
-        server_request = ServerRequest(fields, member, request.conversation, name, everywhere, option_argv(arguments))
+        server_request = _requested_server(request, everywhere=everywhere)
         draft = await self._validator.draft_new(server_request)
         draft = draft if request.hidden_input else self._ready(draft)
+        if question := await self._consent_to_program.question(draft, request, "add"):
+            yield question
+            return
         if (
             "secret" in draft.errors
             and draft.errors.keys() <= {"secret", "username"}
@@ -529,7 +547,26 @@ class ServerAdd:
             yield replace(reply, details=(*self._validator.exact_definition(record), *reply.details))
             return
         async for reply in self._validator.reply_with_checks(record, "added", verify=verify):
-            yield reply
+            yield replace(reply, details=(*reply.details, *version_warning(record.config)))
+
+
+def _requested_server(request: CommandContext, *, everywhere: bool) -> ServerRequest:
+    """Return the server that the words and options of `/mcp add` ask for. Raises CommandRejected."""
+    arguments = request.arguments
+    words, fields, argv = (
+        place_words(arguments.get("name"), arguments.get_all("slots")),
+        option_fields(arguments),
+        option_argv(arguments),
+    )
+    if words.url:
+        if "url" in fields:
+            raise CommandRejected("Its address is given twice.")
+        fields["url"] = words.url
+    fields |= parse_assignments(words.others)
+    name = words.name or fields.get("title", "") or derived_name(fields.get("url", ""), argv)
+    if name and not is_slug(name):
+        fields.setdefault("title", name)
+    return ServerRequest(fields, request.member, request.conversation, name, everywhere, argv)
 
 
 def _typed_secret(fields: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:

@@ -69,13 +69,14 @@ class ReplyAction:
     """Suggested next command: a button, or a line to type. `words` are the whole command, its name first.
 
     If `confirm` is not empty, the user has to type that text first. The typed text is passed as the option `--confirm`,
-    which the command checks.
+    which the command checks. If `question` is not empty, the operator's own terminal asks it, and yes runs the words.
     """
 
     label: str
     words: tuple[str, ...]
     tone: ActionStyle = ActionStyle.PLAIN
     confirm: str = ""
+    question: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,8 @@ class Parameter:
 @dataclass(frozen=True, slots=True)
 class Verb:
     """Subcommand. `path` is `list` or `policy set`: at most two words, of which the first is a group. `aliases` are
-    alternative paths.
+    alternative paths. `command_line` names the options that take a command line after `--`: its program, and each of
+    its arguments.
     """
 
     path: str
@@ -237,11 +239,13 @@ class Verb:
     parameters: tuple[Parameter, ...] = ()
     who: RequiredRole = RequiredRole.ADMINS
     aliases: tuple[str, ...] = ()
+    command_line: tuple[str, str] | None = None
 
     @property
     def usage(self) -> str:
         """The verb and its parameters on one line, without the command's name."""
-        return " ".join((self.path, *(parameter.usage for parameter in self.parameters)))
+        trailing = ("[-- PROGRAM ARGUMENT…]",) if self.command_line else ()
+        return " ".join((self.path, *(parameter.usage for parameter in self.parameters), *trailing))
 
     @property
     def places(self) -> tuple[Parameter, ...]:

@@ -191,6 +191,7 @@ class CommandHarness:
     health: Health = Health(database=True)
     counted: ProcessCounters = ProcessCounters()
     objections: str = ""
+    programs: set[str] = field(default_factory=set)
     refused_references: str = ""
     admits: Callable[[str], bool] = any_name
     refreshed: int = 0
@@ -218,6 +219,12 @@ class CommandHarness:
 
     def rejection_reason(self, config: ServerConfig) -> str:
         return self.objections
+
+    def allows_program(self, program: str) -> bool:
+        return program in self.programs
+
+    async def allow_program(self, program: str) -> None:
+        self.programs.add(program)
 
     def reference_rejection(self, reference: SecretReference, config: ServerConfig) -> str:
         return self.refused_references

@@ -36,7 +36,7 @@ async def test_adding_alone_asks_for_everything_in_a_form() -> None:
     held = command_harness()
     form = await held.form("mcp add")
     assert [field.name for field in form.fields] == ["title", "transport", "where", "auth", "policy"]
-    assert "--url" in form.instead
+    assert "/mcp add NAME URL" in form.instead
     reply = await held.submit(form, GOOD)
     assert isinstance(reply, Reply)
     assert not reply.failed

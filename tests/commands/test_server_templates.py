@@ -180,11 +180,30 @@ async def test_what_cannot_be_filled_in_is_said_under_its_slot(line: str, field:
     assert not held.store.kept
 
 
-@pytest.mark.parametrize("word", ["repo", "=docs", "--policy=allow"])
+@pytest.mark.parametrize("word", ["repo", "=docs", "--polcy=allow"])
 async def test_a_word_behind_the_name_that_is_no_slot_is_explained(word: str) -> None:
     reply = await harness().ask(f"mcp add docs template=git {word}")
     assert reply.failed
     assert "template=git repo=docs" in reply.text
+
+
+async def test_options_stand_before_or_after_the_slots() -> None:
+    held = harness()
+    before = await held.ask("mcp add docs --title Docs --no-verify template=git repo=docs", OPERATOR)
+    after = await held.ask("mcp add docs template=git repo=docs --title=D --no-verify", OPERATOR)
+    assert "is added" in before.text
+    assert wrong(after)["name"] == "This is taken by docs."
+
+
+async def test_no_admin_allows_a_program() -> None:
+    held = harness()
+    for line in ("add x --allow -- npx -y pkg", "add x https://x.example/mcp --allow"):
+        refused = await held.ask(f"mcp {line}")
+        assert "Only the operator may allow a program, at a terminal" in refused.text
+    in_a_chat = await held.ask("mcp add x --allow -- npx -y pkg", OPERATOR)
+    assert in_a_chat.failed
+    assert not held.store.kept
+    assert not held.programs
 
 
 async def test_admins_still_type_no_program_and_everyone_else_nothing() -> None:

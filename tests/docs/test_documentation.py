@@ -105,7 +105,7 @@ def test_named_commands_and_options_exist(document: Path) -> None:
 def test_named_commands_of_the_chat_exist_with_their_options(document: Path) -> None:
     verbs = command_harness().registry.verbs
     for command, in_shell, said in _IN_CHAT.findall(document.read_text(encoding="utf-8")):
-        words = said.split()
+        words = said.partition(" -- ")[0].split()
         verb = _verb(verbs["mcp" if in_shell else command], words)
         assert verb is not None, said
         options = {f"--{parameter.name}" for parameter in verb.parameters if parameter.shape is not ParameterKind.PLACE}

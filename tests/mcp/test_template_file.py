@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bot.domain.packages import unpinned_package
 from bot.errors import SettingsError
-from bot.mcp.config.templates import TemplatesFile, load_templates, unpinned_package
+from bot.mcp.config.templates import TemplatesFile, load_templates
 
 ROOT = Path(__file__).parents[2]
 GOOD = """

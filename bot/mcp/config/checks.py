@@ -16,7 +16,7 @@ import functools
 import re
 import socket
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
@@ -143,7 +143,7 @@ class AllowedTargets:
     """
 
     hosts: frozenset[str] = frozenset()
-    commands: frozenset[str] = frozenset()
+    commands: Container[str] = frozenset()
     templates: Callable[[], Templates] = no_templates
     names: frozenset[str] = frozenset()
 
@@ -199,7 +199,8 @@ def check_target(config: ServerConfig, allowances: AllowedTargets) -> None:
             if command not in allowances.commands:
                 raise InvalidDefinition(
                     "This server would run a program on the bot's machine that the operator has not allowed.",
-                    "the operator can name it in MCP_ALLOWED_COMMANDS, or put the server into the servers file",
+                    "the operator can add it with `countersign servers add` at a terminal of this machine, which asks; "
+                    "or name the program in MCP_ALLOWED_COMMANDS, or put the server into the servers file",
                 )
         case HttpTransport(url=url):
             _check_url(url, allowances)

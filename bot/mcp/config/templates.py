@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from bot.domain.launch_templates import (
@@ -23,58 +23,8 @@ from bot.domain.launch_templates import (
     TextRule,
     placeholders_in,
 )
+from bot.domain.packages import unpinned_package
 from bot.errors import SettingsError
-
-# -------------------- package pinning: programs that fetch a package and run it
-
-_FIXED = re.compile(r"(?:@|==)v?(?:\d+!)?\d+((?:\.\d+)*)(?:[-+a-z][\w.+-]*)?")
-"""Fixed version after a package name: `@1.2.3`, `==1.2.3`. Tags such as `latest`, and ranges, are not fixed."""
-_OF_NPM = frozenset(("npx", "bunx"))
-"""Programs that treat a version of fewer than three numbers as a range."""
-_NAMING = {"npx": ("-p", "--package"), "bunx": ("-p", "--package"), "uvx": ("--from",), "pipx": ("--spec",)}
-"""Programs that fetch packages, and their options for a package that is not the first argument."""
-_TAKES_VALUE = frozenset(
-    ("--python", "-p", "--with", "--index", "--index-url", "--registry", "--cache", "-c", "--call")
-)
-
-
-def unpinned_package(command: str, args: Sequence[str]) -> str:
-    """Return the package without a fixed version; empty if there is none."""
-    program = PurePosixPath(command).name
-    arguments = list(args)
-    if program == "uv" and arguments[:2] == ["tool", "run"]:
-        program, arguments = "uvx", arguments[2:]
-    elif program == "npm" and arguments[:1] == ["exec"]:
-        program, arguments = "npx", arguments[1:]
-    elif program == "pipx" and arguments[:1] == ["run"]:
-        arguments = arguments[1:]
-    elif program == "pipx":
-        return ""
-    if program not in _NAMING:
-        return ""
-    package = _package(arguments, _NAMING[program])
-    return package if package and not _is_fixed(package, 2 if program in _OF_NPM else 0) else ""
-
-
-def _is_fixed(package: str, points: int) -> bool:
-    at = package.rfind("@") if package.rfind("@") > 0 else package.find("==")
-    fixed = _FIXED.fullmatch(package[at:]) if at > 0 else None
-    return fixed is not None and fixed[1].count(".") >= points
-
-
-def _package(arguments: list[str], naming: Sequence[str]) -> str:
-    left = list(arguments)
-    while left:
-        word = left.pop(0)
-        option, assigned, value = word.partition("=")
-        if option in naming:
-            return value if assigned else (left[0] if left else "")
-        if word in _TAKES_VALUE and left:
-            left.pop(0)
-        elif not word.startswith("-"):
-            return word
-    return ""
-
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _SLOT_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")

@@ -113,6 +113,13 @@ class FormPrompt:
             self._screen.stop_text()
 
 
+def _without_action(reply: Reply, action: ReplyAction) -> Reply:
+    """Return a reply without the action that is asked about below it, and without the fix that a question is."""
+    details = tuple((name, text) for name, text in reply.details if not (action.question and name == "fix"))
+    actions = tuple(candidate for candidate in reply.actions if candidate is not action)
+    return replace(reply, details=details, actions=actions)
+
+
 CANCELLED_TEXT = "Nothing was changed."
 LONGEST_PROGRESS = 300
 """Characters of a progress text; the page shows as much as fits."""
@@ -143,15 +150,15 @@ class CommandRunner:
                     continue
                 if last is None or last.message is not None:
                     return last.message if last is not None else None
-                action = next((candidate for candidate in last.actions if candidate.confirm), None)
+                action = next(
+                    (candidate for candidate in last.actions if candidate.confirm or candidate.question), None
+                )
                 if action is None:
                     self._print(last)
                     return None
                 # Its name is asked for below: a line that has it already would say the same once more.
-                self._print(
-                    replace(last, actions=tuple(candidate for candidate in last.actions if not candidate.confirm))
-                )
-                request = self._invocation((*action.words, "--confirm", await self._ask_name(action)))
+                self._print(_without_action(last, action))
+                request = self._invocation(await self._confirmed_words(action))
         except FormCancelled:
             self._transcript.notice(CANCELLED_TEXT)
             return None
@@ -180,6 +187,15 @@ class CommandRunner:
                 self._transcript.busy = single_line(strip_markdown(last.text), LONGEST_PROGRESS) or "Working…"
         self._transcript.busy = ""
         return last
+
+    async def _confirmed_words(self, action: ReplyAction) -> tuple[str, ...]:
+        """Return the words of an action once the user has agreed. Raises FormCancelled."""
+        if not action.question:
+            return (*action.words, "--confirm", await self._ask_name(action))
+        answer = await self.form_prompt.line(single_line(action.question, 200), "y, or nothing")
+        if answer.lower() not in ("y", "yes"):
+            raise FormCancelled
+        return action.words
 
     async def _ask_name(self, action: ReplyAction) -> str:
         name = await self.form_prompt.line(

@@ -1,0 +1,81 @@
+"""Consent of the operator to a program that is to run as a server on this machine.
+
+Only the operator's own terminal can give it: there it is asked, and `--allow` answers in advance. In a chat, admins
+start programs by launch templates alone.
+"""
+
+from __future__ import annotations
+
+from bot.commands.argument_parser import CommandRejected
+from bot.commands.command import CommandContext
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.server_definition import ParsedDefinition, command_line
+from bot.commands.text_format import code
+from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction
+from bot.domain.packages import unpinned_package
+from bot.domain.servers import ServerConfig, StdioTransport
+
+ALLOW = Parameter("allow", "allow its program on this machine, without a question", ParameterKind.FLAG)
+
+
+class ProgramConsent:
+    """Asks for consent, and records it."""
+
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._administration = dependencies.administration
+        self._rights = dependencies.rights
+
+    async def question(self, draft: ParsedDefinition, request: CommandContext, verb: str) -> Reply | None:
+        """Return the question about the draft's program, None if there is none to ask. With `--allow`, the program is
+        allowed, and its error leaves the draft. Raises CommandRejected, SettingsError.
+        """
+        at_terminal = request.hidden_input and self._rights.operates(request.member)
+        if request.arguments.has("allow") and not at_terminal:
+            raise CommandRejected("Only the operator may allow a program, at a terminal of the bot's machine.")
+        program = self._program_to_allow(draft)
+        if not program or not at_terminal:
+            return None
+        if not request.arguments.has("allow"):
+            return self._ask(program, draft.record.config, ("mcp", verb, "--allow", *request.words))
+        await self._administration.allow_program(program)
+        del draft.errors["command"]
+        return None
+
+    def _program_to_allow(self, draft: ParsedDefinition) -> str:
+        """Return the program if nothing else is wrong with the draft; empty if it needs no consent."""
+        match draft.record.config.transport:
+            case StdioTransport(command=program, launch=None) if program and draft.errors.keys() == {"command"}:
+                return "" if self._administration.allows_program(program) else program
+            case _:
+                return ""
+
+    def _ask(self, program: str, config: ServerConfig, words: tuple[str, ...]) -> Reply:
+        return Reply(
+            f"This server would run {code(program, 'a program')} on this machine, which is not allowed yet. Nothing "
+            "was saved.",
+            details=(
+                ("program", program),
+                ("command", command_line(config)),
+                *version_warning(config),
+                ("fix", "run this in a terminal, which asks; add --allow; or name it in MCP_ALLOWED_COMMANDS"),
+            ),
+            failed=True,
+            actions=(
+                ReplyAction(
+                    f"Allow {program} and go on",
+                    words,
+                    ActionStyle.PRIMARY,
+                    question=f"Allow {program} on this machine?",
+                ),
+            ),
+        )
+
+
+def version_warning(config: ServerConfig) -> tuple[tuple[str, str], ...]:
+    """Return a detail about a package without a version."""
+    match config.transport:
+        case StdioTransport(command, args, launch=None) if package := unpinned_package(command, args):
+            text = f"{package} is whatever is published at the moment: name a version after the package to fix it"
+            return (("version", text),)
+        case _:
+            return ()

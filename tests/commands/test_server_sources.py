@@ -1,0 +1,86 @@
+"""What `/mcp add` is given without options: an address, a command line, a name."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.commands.server_sources import derived_name
+from tests.commands.servers import ADMIN, OPERATOR, command_harness
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://mcp.linear.app/mcp", "linear"),
+        ("https://tickets.example.com/mcp", "example"),
+        ("https://api.githubcopilot.com/mcp/", "githubcopilot"),
+        ("https://desk.example.co.uk/mcp", "example"),
+        ("https://mcp.app/mcp", "mcp"),
+        ("http://127.0.0.1:8123/mcp", ""),
+        ("http://localhost/mcp", ""),
+    ],
+)
+def test_a_host_names_its_server(url: str, name: str) -> None:
+    assert derived_name(url, ()) == name
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("npx -y @modelcontextprotocol/server-filesystem@2026.8.31 /srv", "filesystem"),
+        ("npx @playwright/mcp@latest", "playwright"),
+        ("npx --package=@upstash/context7-mcp context7", "context7"),
+        ("uvx mcp-server-git@1.0", "git"),
+        ("uv tool run mcp_server_time==1.0", "time"),
+        ("uvx some[extra]==1.0", "some"),
+        ("python -m my_server", "my"),
+        ("/opt/desk/serve.py --port 1", "serve"),
+        ("server", "server"),
+    ],
+)
+def test_a_package_or_program_names_its_server(line: str, name: str) -> None:
+    assert derived_name("", line.split()) == name
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "title"),
+    [
+        ("https://mcp.linear.app/mcp", "linear", ""),
+        ("desk https://mcp.linear.app/mcp --title Help", "desk", "Help"),
+        ("Help_desk https://mcp.linear.app/mcp", "help-desk", "Help_desk"),
+        ("--title Help_desk https://mcp.linear.app/mcp", "help-desk", "Help_desk"),
+    ],
+)
+async def test_an_address_needs_no_option_and_no_name(line: str, name: str, title: str) -> None:
+    held = command_harness()
+    reply = await held.ask(f"mcp add {line} --no-verify", ADMIN)
+    assert reply.text == f"`{name}` is added."
+    [record] = held.store.kept.values()
+    assert (record.config.name, record.config.title) == (name, title)
+    assert "https://mcp.linear.app/mcp" in dict(reply.details).values()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("x https://a.example/mcp https://b.example/mcp", "One address at a time"),
+        ("x https://a.example/mcp --url https://b.example/mcp", "given twice"),
+        ("x --command y -- z", "`--` and `--command` are the same"),
+        ("x --", "After `--` follow a program"),
+        ("https://10.0.0.1/mcp", "What is it called?"),
+    ],
+)
+async def test_what_cannot_be_meant_is_explained(line: str, said: str) -> None:
+    held = command_harness()
+    reply = await held.ask(f"mcp add {line}", OPERATOR)
+    assert reply.failed
+    assert said in " ".join((reply.text, *dict(reply.details).values()))
+    assert not held.store.kept
+
+
+async def test_a_server_of_a_package_is_edited_by_a_new_command_line() -> None:
+    held = command_harness()
+    held.programs.add("npx")
+    await held.ask("mcp add files --no-verify -- npx -y pkg@1.0.0 /srv --verbose", OPERATOR)
+    reply = await held.ask("mcp edit files --no-verify -- npx -y pkg@1.0.1 /srv", OPERATOR)
+    assert "npx -y pkg@1.0.0 /srv --verbose → npx -y pkg@1.0.1 /srv" in dict(reply.details).values()

@@ -1,0 +1,52 @@
+"""`npx` and `uvx` as they would be on a machine, without a network: whatever package they are given, they start one
+scripted MCP server with the tool `look`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+_RAW = Path(__file__).parent / "mcp/raw.py"
+_TOOL = {"name": "look", "description": "Look at something.", "inputSchema": {"type": "object"}}
+_SCRIPT = {
+    "listings": [[{"tools": [_TOOL]}]],
+    "calls": {"look": {"result": {"content": [{"type": "text", "text": "seen"}]}}},
+}
+
+
+class PackageRunners:
+    """The programs in a folder of their own, and what each was started with."""
+
+    def __init__(self, folder: Path) -> None:
+        self._bin = folder / "runners"
+        self._bin.mkdir()
+        server = shlex.join((sys.executable, "-S", "-E", str(_RAW), json.dumps(_SCRIPT)))
+        for name in ("npx", "uvx"):
+            program = self._bin / name
+            program.write_text(
+                f'#!/bin/sh\nprintf "%s\\n" "$*" >> {shlex.quote(str(self._file(name)))}\n'
+                f"env > {shlex.quote(str(self._bin / 'environment'))}\nexec {server}\n"
+            )
+            program.chmod(0o755)
+
+    @property
+    def path(self) -> str:
+        """A PATH on which they come first."""
+        return f"{self._bin}{os.pathsep}{os.environ['PATH']}"
+
+    def starts(self, name: str) -> list[str]:
+        """The arguments of each start."""
+        file = self._file(name)
+        return file.read_text().splitlines() if file.exists() else []
+
+    def variable(self, name: str) -> str | None:
+        """A variable of the last start."""
+        lines = (self._bin / "environment").read_text().splitlines()
+        return dict(line.partition("=")[::2] for line in lines).get(name)
+
+    def _file(self, name: str) -> Path:
+        return self._bin / f"{name}.arguments"
