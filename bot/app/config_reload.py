@@ -118,7 +118,11 @@ class ConfigReloader:
     def _warn_of_idle_rules(self) -> None:
         """Log each rule of the operator that names a tool missing from its server, once."""
         servers = self.toolbox.servers()
-        tools = [tool for state in servers for tool in self.toolbox.capabilities(state.config.id).tools]
+        tools = [
+            tool
+            for state in servers
+            for tool in (*self.toolbox.capabilities(state.config.id).tools, *self.toolbox.requests(state.config.id))
+        ]
         for rule in unmatched_rules(self.files.policies.all_rules, tools):
             if rule not in self._warned_of:
                 self._warned_of.append(rule)
@@ -183,6 +187,10 @@ class ConfigReloader:
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
         """Return the approval policy of a tool in a conversation."""
         return self.rules.rules(conversation).policy_of(tool)
+
+    def enables(self, tool: Tool, conversation: ConversationKey) -> bool:
+        """Return True if the profile of a conversation enables the tool."""
+        return self.rules.rules(conversation).profile.enables(tool)
 
     def judge(
         self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey

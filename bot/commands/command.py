@@ -134,7 +134,9 @@ class Command:
                 submission.fields,
                 hidden_input=submission.hidden_input,
             )
-            async for answer in fill(_without_tokens(context, _opaque_fields(self._handlers[path].verb))):
+            handler = self._handlers[path]
+            fields = submission.fields if handler.free else _opaque_fields(handler.verb)
+            async for answer in fill(_without_tokens(context, fields)):
                 yield answer
         except CommandRejected as rejection:
             yield error_reply(str(rejection))

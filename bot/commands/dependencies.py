@@ -83,6 +83,9 @@ class Administration(Protocol):
         user and no argument.
         """
 
+    def enables(self, tool: Tool, conversation: ConversationKey) -> bool:
+        """Return True if the profile of a conversation enables the tool."""
+
     def judge(
         self, tool: Tool, arguments: Mapping[str, Any], asker: Member, conversation: ConversationKey
     ) -> PolicyResult:

@@ -1,23 +1,22 @@
 """`/mcp`: the command with all its verbs.
 
-The verbs of manual calls (`run`, `resource`, `prompt`), grants, the call log and statistics are here, all others in
-modules of their own.
+The verbs of grants, the call log and statistics are here, all others in modules of their own.
 """
 
 from __future__ import annotations
 
-import json
-import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from bot.commands.argument_parser import A_SERVER, SERVER, TOOL, CommandRejected
+from bot.commands.argument_parser import A_SERVER, CommandRejected
 from bot.commands.audit_search import AuditSearch
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
+from bot.commands.manual_calls import ManualCalls
 from bot.commands.policies import ServerPolicies
 from bot.commands.policy_explain import PolicyExplain
+from bot.commands.prompts import PromptCommands
+from bot.commands.resources import ResourceCommands
 from bot.commands.server_checks import ServerChecks, ServerValidator
 from bot.commands.server_control import ServerControl, ServerService
 from bot.commands.server_directory import ServerDirectory, VisibleServer
@@ -29,7 +28,6 @@ from bot.commands.text_format import (
     MOMENT,
     ROWS,
     code,
-    did_you_mean,
     format_ago,
     format_duration,
     format_expiry,
@@ -43,10 +41,8 @@ from bot.commands.text_format import (
     shorten,
 )
 from bot.commands.tool_review import ServerReview
-from bot.domain.capabilities import BlobContents, Piece, TextContents
 from bot.domain.commands import (
     ActionStyle,
-    CompletionSource,
     Parameter,
     ParameterKind,
     Reply,
@@ -55,157 +51,12 @@ from bot.domain.commands import (
     Table,
     Verb,
 )
-from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.grants import Grant
 from bot.domain.health import Health, HealthStatus, ListenerStatus
-from bot.domain.lenient_json import DuplicateName, exceeds_json_depth, unique_names
-from bot.domain.messages import ToolCall
 from bot.domain.metrics import ProcessCounters
 from bot.domain.servers import EVERYWHERE, ServerStatus
-from bot.domain.tools import Tool
 from bot.domain.turns import StepStatus
 from bot.ports import Activity, ApprovalActivity, Backlog, CallQuery, CallSummary, ServerActivity
-
-# -------------------- manual calls
-
-LONGEST_ARGUMENTS = 100_000
-_ARGUMENTS = Parameter(
-    "arguments", "a JSON object, or KEY=VALUE for each argument", repeated=True, metavar="JSON|KEY=VALUE"
-)
-
-
-class ManualCalls:
-    """Verbs of manual calls."""
-
-    def __init__(self, dependencies: CommandDependencies, directory: ServerDirectory) -> None:
-        self._servers = dependencies.servers
-        self._directory = directory
-
-    @property
-    def handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs."""
-        uri = Parameter("uri", "its address", required=True, completes=CompletionSource.RESOURCES)
-        prompt = Parameter("prompt", "the prompt's name", required=True, completes=CompletionSource.PROMPTS)
-        values = Parameter("arguments", "what the prompt takes", repeated=True, metavar="KEY=VALUE")
-        return (
-            VerbHandler(
-                Verb("run", "run a tool by hand", (SERVER, TOOL, _ARGUMENTS), aliases=("call", "exec")),
-                self._run,
-                free=True,
-            ),
-            VerbHandler(
-                Verb("resource", "read a resource", (SERVER, uri), aliases=("read",)), self._resource, free=True
-            ),
-            VerbHandler(Verb("prompt", "have a prompt written out", (SERVER, prompt, values)), self._prompt, free=True),
-        )
-
-    async def _resource(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server = await self._directory.find(request.arguments.get("server"), request.conversation)
-        pieces = await self._servers.read_resource(server.id, request.arguments.get("uri"))
-        yield _pieces_reply(f"Read from {server_label(server.config)}", pieces)
-
-    async def _prompt(self, request: CommandContext) -> AsyncIterator[Reply]:
-        arguments = request.arguments
-        server = await self._directory.find_synced(arguments.get("server"), request.conversation)
-        pieces = await self._directory.render_prompt(
-            server, arguments.get("prompt"), _pairs(arguments.get_all("arguments"))
-        )
-        yield _pieces_reply(f"Written by {server_label(server.config)}", pieces)
-
-    async def _run(self, request: CommandContext) -> AsyncIterator[Reply]:
-        server = await self._directory.find_synced(request.arguments.get("server"), request.conversation)
-        tool = self._directory.find_tool(server, request.arguments.get("tool"))
-        arguments = _arguments(request.arguments.get_all("arguments"), tool)
-        message = manual_call(tool, arguments, request.conversation, request.author)
-        yield Reply(f"Running {code(tool.name, 'a tool')}…", message=message, private=False)
-
-
-def manual_call(
-    tool: Tool, arguments: Mapping[str, Any], conversation: ConversationKey, author: Author
-) -> InboundMessage:
-    """Return a message to the engine that calls a tool: a turn of its own, under the same policy and approval as the
-    model's calls.
-    """
-    call_id = secrets.token_hex(16)
-    return InboundMessage(
-        (f"run:{call_id}",),
-        conversation,
-        author,
-        f"Run {tool.server}.{tool.original_name}",
-        call=ToolCall(f"run-{call_id}", tool.name, arguments),
-    )
-
-
-def _pieces_reply(text: str, pieces: Sequence[Piece]) -> Reply:
-    """Return content from a server as plain text, never as Markdown."""
-    details = tuple(_piece(piece) for piece in pieces)
-    return Reply(f"{text}:" if details else f"{text}: nothing.", details=details)
-
-
-def _piece(piece: Piece) -> tuple[str, str]:
-    match piece:
-        case TextContents(heading, text):
-            return heading, text
-        case BlobContents(heading, mime_type, size):
-            return heading, f"{size} bytes, {mime_type or 'of an unknown kind'}"
-
-
-def _pairs(words: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for word in words:
-        key, assigned, value = word.partition("=")
-        if not assigned or not key:
-            raise CommandRejected("Each argument is `KEY=VALUE`.")
-        if key in pairs:
-            raise CommandRejected(f"The arguments cannot be used: {DuplicateName(key)}.")
-        pairs[key] = value
-    return pairs
-
-
-def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
-    """Parse the arguments of a call: one JSON object, or pairs with values parsed by the tool's schema."""
-    if sum(map(len, words)) > LONGEST_ARGUMENTS:
-        raise CommandRejected("That is more than a call by hand takes.")
-    text = " ".join(words).strip()
-    if text.startswith("{"):
-        return dict(_json(text, "The arguments are no JSON object. A shell takes one in single quotes."))
-    properties = tool.input_schema.get("properties", {})
-    known = properties if isinstance(properties, Mapping) else {}
-    pairs = _pairs(words)
-    unknown = next((name for name in pairs if known and name not in known), None)
-    if unknown is not None and tool.input_schema.get("additionalProperties") is False:
-        raise CommandRejected(f"The tool takes no such argument.{did_you_mean(unknown, known)}")
-    return {name: _value(text, known.get(name)) for name, text in pairs.items()}
-
-
-def _value(text: str, schema: object) -> Any:
-    """Parse a value: text if the schema wants text, else JSON if possible."""
-    wanted = schema.get("type") if isinstance(schema, Mapping) else None
-    if wanted == "string":
-        return text
-    if wanted is None and not text.startswith(("{", "[")):
-        return text
-    try:
-        return _json(text, "")
-    except CommandRejected:
-        return text
-
-
-def _json(text: str, objection: str) -> Any:
-    """Parse JSON. Raises CommandRejected, also for values that JSON cannot represent or no database stores: NaN, 1e999,
-    half a surrogate pair, excessive nesting.
-    """
-    try:
-        read = json.loads(text, object_pairs_hook=unique_names)
-        json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
-    except DuplicateName as error:
-        raise CommandRejected(f"The arguments cannot be used: {error}.") from None
-    except (ValueError, RecursionError):
-        raise CommandRejected(objection) from None
-    if exceeds_json_depth(read):
-        raise CommandRejected(objection)
-    return read
-
 
 # -------------------- grants
 # Users see grants by and for them; admins see all of their workspace.
@@ -562,6 +413,8 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
         "MCP servers and their tools",
         (
             *listing.handlers,
+            *ResourceCommands(dependencies, directory).handlers,
+            *PromptCommands(dependencies, directory).handlers,
             ServerAdd(dependencies, validator, service).handler,
             ServerEdit(dependencies, directory, validator, service).handler,
             *ServerControl(dependencies, directory, service, sign_in_steps).handlers,
@@ -570,13 +423,12 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
             PolicyExplain(dependencies, directory).handler,
             *Grants(dependencies).handlers,
             *ServerSecrets(dependencies, directory, validator, sign_in_steps).handlers,
+            ManualCalls(directory).handler,
             CallLog(dependencies, directory).handler,
             AuditSearch(dependencies, directory).handler,
             *ServerStatistics(dependencies, directory, sign_in_steps).handlers,
             # On platforms with a limit on verbs, the last ones move into a menu of their own.
-            *ManualCalls(dependencies, directory).handlers,
             *ServerReview(dependencies, directory).handlers,
-            *listing.admin_handlers,
         ),
         dependencies.rights,
         objection=lambda: "" if dependencies.servers.enabled else OFF,

@@ -222,7 +222,7 @@ class PolicyService:
 
     def tool_name(self, server: VisibleServer | None, name: str) -> str:
         """Return the pattern of a known tool, or the given pattern. Raises NotFoundRejection."""
-        tools = self._directory.capabilities(server).tools if server else ()
+        tools = self._directory.callable_tools(server) if server else ()
         tool = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
         if tool is not None:
             return as_pattern(tool.original_name)
@@ -343,7 +343,7 @@ class ServerPolicies:
     def _rows(self, server: VisibleServer, rules: Sequence[Rule], request: CommandContext) -> list[tuple[str, ...]]:
         """Return the policy of each tool, with the rules about this server that depend only on the tool's name."""
         plain = [rule for rule in rules if rule.plain and rule.server_id == server.id]
-        tools = self._directory.capabilities(server).tools
+        tools = self._directory.callable_tools(server)
         policy_of = self._dependencies.administration.policy_of
         rows = [self._general(server, rule) for rule in plain if rule.tool == ANY]
         for tool in tools:
@@ -390,7 +390,7 @@ class ServerPolicies:
         return [*facts, *([("more", f"{omitted} rules; name a server to see its own")] if omitted else [])]
 
     def _idle(self, servers: Sequence[VisibleServer], rule: Rule, *, all_servers: bool) -> str:
-        known = [tool for server in servers for tool in self._directory.capabilities(server).tools]
+        known = [tool for server in servers for tool in self._directory.callable_tools(server)]
         return "" if not all_servers or not known or _named_tools(rule, known) else " (fits no tool that is known now)"
 
     # Setting and clearing
@@ -448,7 +448,7 @@ class ServerPolicies:
     async def _warnings(self, server: VisibleServer | None, rule: Rule, request: CommandContext) -> str:
         """Return warnings about rules with a higher priority, and about a rule without matching tools."""
         servers = [server] if server else await self._directory.all(request.conversation)
-        tools = [tool for server in servers for tool in self._directory.capabilities(server).tools]
+        tools = [tool for server in servers for tool in self._directory.callable_tools(server)]
         fitting = _named_tools(rule, tools)
         if tools and not fitting:
             return " It fits no tool that is known now."

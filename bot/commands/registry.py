@@ -27,6 +27,7 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import ConversationKey
+from bot.domain.tools import ToolKind
 
 
 class Completion:
@@ -96,13 +97,12 @@ class Completion:
                     tool.original_name for tool in self._directory.known_capabilities(server_name, conversation).tools
                 )
             case CompletionSource.RESOURCES:
-                names = (
-                    resource.uri for resource in self._directory.known_capabilities(server_name, conversation).resources
-                )
+                capabilities = self._directory.known_capabilities(server_name, conversation, ToolKind.READ_RESOURCE)
+                uris = (resource.uri for resource in capabilities.resources)
+                names = (*uris, *(template.pattern for template in capabilities.templates))
             case CompletionSource.PROMPTS:
-                names = (
-                    prompt.name for prompt in self._directory.known_capabilities(server_name, conversation).prompts
-                )
+                capabilities = self._directory.known_capabilities(server_name, conversation, ToolKind.GET_PROMPT)
+                names = (prompt.name for prompt in capabilities.prompts)
             case CompletionSource.PROFILES:
                 names = self._profiles.get(conversation.workspace_key, ())
             case CompletionSource.NOTHING:

@@ -23,7 +23,7 @@ from bot.domain.servers import (
     ServerStatus,
     SyncStatus,
 )
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, ToolKind
 from bot.errors import NotFound, ServerTrouble
 from bot.ports import ServerAdmin
 
@@ -168,7 +168,7 @@ class ServerDirectory:
 
     def find_tool(self, server: VisibleServer, name: str) -> Tool:
         """Return a tool by its original or its offered name. Raises NotFoundRejection."""
-        tools = self.capabilities(server).tools
+        tools = self.callable_tools(server)
         tool = next((tool for tool in tools if name in (tool.original_name, tool.name)), None)
         if tool is None:
             hint = did_you_mean(name, (tool.original_name for tool in tools))
@@ -177,16 +177,57 @@ class ServerDirectory:
             )
         return tool
 
-    async def render_prompt(self, server: VisibleServer, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
-        """Render a prompt with the given arguments. Raises CommandRejected, ServerTrouble."""
+    def callable_tools(self, server: VisibleServer) -> tuple[Tool, ...]:
+        """Return the tools of a server, and its resources and prompts as tools, from memory."""
+        try:
+            requests = self._servers.requests(server.id)
+        except NotFound:
+            return ()
+        return (*self.capabilities(server).tools, *requests)
+
+    async def find_with(self, kind: ToolKind, name: str, conversation: ConversationKey) -> tuple[VisibleServer, Tool]:
+        """Return a server of that name with its resources or prompts as a tool. Raises CommandRejected if it has none,
+        or the profile of the place does not enable them.
+        """
+        server = await self.find_synced(name, conversation)
+        if self.request_tool(server, kind) is None and server.sync is not SyncStatus.SYNCED:
+            with suppress(NotFound, ServerTrouble):
+                await self._servers.sync(server.id)
+            server = await self.find(name, conversation)
+        tool, label = self.request_tool(server, kind), server_label(server.config)
+        what = "prompts" if kind is ToolKind.GET_PROMPT else "resources"
+        if tool is None and server.status is not ServerStatus.CONNECTED:
+            why = f"`/mcp show {server.name}` says why."
+            raise NotFoundRejection(f"{label} is not connected, and its {what} are not known. {why}")
+        if tool is None:
+            raise NotFoundRejection(f"{label} has no {what}.")
+        if not self._dependencies.administration.enables(tool, conversation):
+            raise ForbiddenRejection(f"{label} is not enabled in the profile of this place, so its {what} are not.")
+        return server, tool
+
+    def request_tool(self, server: VisibleServer, kind: ToolKind) -> Tool | None:
+        """Return the resources or prompts of a server as a tool, None if it has none."""
+        return next((tool for tool in self.callable_tools(server) if tool.kind is kind), None)
+
+    def is_usable(self, server: VisibleServer, kind: ToolKind, conversation: ConversationKey) -> bool:
+        """Return True if the server has resources or prompts, and the profile of the place enables them."""
+        tool = self.request_tool(server, kind)
+        return tool is not None and self._dependencies.administration.enables(tool, conversation)
+
+    def find_prompt(self, server: VisibleServer, name: str) -> Prompt:
+        """Return a prompt by its name. Raises NotFoundRejection."""
         prompts = self.capabilities(server).prompts
         prompt = next((prompt for prompt in prompts if prompt.name == name), None)
         if prompt is None:
             hint = did_you_mean(name, (prompt.name for prompt in prompts))
             raise NotFoundRejection(
-                f"{server_label(server.config)} has no prompt of that name.{hint} `/mcp prompts` lists them."
+                f"{server_label(server.config)} has no prompt of that name.{hint} `/mcp prompt list` lists them."
             )
-        _check_arguments(prompt, arguments)
+        return prompt
+
+    async def render_prompt(self, server: VisibleServer, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
+        """Render a prompt with the given arguments. Raises CommandRejected, ServerTrouble."""
+        check_arguments(self.find_prompt(server, name), arguments)
         return await self._servers.get_prompt(server.id, name, arguments)
 
     def capabilities(self, server: VisibleServer) -> ServerCapabilities:
@@ -198,10 +239,15 @@ class ServerDirectory:
         states: Sequence[ServerSnapshot] = self._servers.servers()
         return sorted({state.config.name for state in states if _visible(state.config, conversation)})
 
-    def known_capabilities(self, name: str, conversation: ConversationKey) -> ServerCapabilities:
-        """Return a server's capabilities by slug, from memory."""
+    def known_capabilities(
+        self, name: str, conversation: ConversationKey, kind: ToolKind = ToolKind.CALL
+    ) -> ServerCapabilities:
+        """Return a server's capabilities by slug, from memory; none if the profile does not enable that kind."""
         for state in self._servers.servers():
             if state.config.name == name and _visible(state.config, conversation):
+                server = VisibleServer(state.config, None, state)
+                if kind is not ToolKind.CALL and not self.is_usable(server, kind, conversation):
+                    break
                 return capabilities(self._servers, state.config.id)
         return ServerCapabilities()
 
@@ -221,7 +267,8 @@ def name_in_use(servers: Iterable[VisibleServer], name: str, *, except_id: str =
     return next((other for other in others if wanted in (other.name.lower(), other.config.title.lower())), None)
 
 
-def _check_arguments(prompt: Prompt, arguments: Mapping[str, str]) -> None:
+def check_arguments(prompt: Prompt, arguments: Mapping[str, str]) -> None:
+    """Check the arguments of a prompt. Raises CommandRejected."""
     missing = [
         code(argument.name, "one")
         for argument in prompt.arguments

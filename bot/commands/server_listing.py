@@ -1,4 +1,4 @@
-"""`/mcp list`, `show`, `tools`, `resources`, `prompts`. Addresses and references are for admins."""
+"""`/mcp list`, `show`, `tools`. Addresses and references are for admins."""
 
 from __future__ import annotations
 
@@ -123,14 +123,6 @@ class ServerListing:
             ),
         )
 
-    @property
-    def admin_handlers(self) -> tuple[VerbHandler, ...]:
-        """Return the verbs for admins."""
-        return (
-            VerbHandler(Verb("resources", "what servers have to read", (A_SERVER,)), self._resources),
-            VerbHandler(Verb("prompts", "texts that servers write to ask with", (A_SERVER,)), self._prompts),
-        )
-
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         async for reply in self._reply_until_settled(self._list_reply, request):
             yield reply
@@ -141,14 +133,6 @@ class ServerListing:
 
     async def _tools(self, request: CommandContext) -> AsyncIterator[Reply]:
         async for reply in self._reply_until_synced(self._tools_reply, request):
-            yield reply
-
-    async def _resources(self, request: CommandContext) -> AsyncIterator[Reply]:
-        async for reply in self._reply_until_synced(self._resources_reply, request):
-            yield reply
-
-    async def _prompts(self, request: CommandContext) -> AsyncIterator[Reply]:
-        async for reply in self._reply_until_synced(self._prompts_reply, request):
             yield reply
 
     async def _reply_until_synced(
@@ -328,42 +312,6 @@ class ServerListing:
         if tool.name in waiting:
             return "waits for review"
         return POLICY_WORDS[self._dependencies.administration.policy_of(tool, request.conversation)]
-
-    def _resources_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
-        rows: list[tuple[str, ...]] = []
-        for server in servers:
-            capabilities = self._directory.capabilities(server)
-            rows += [
-                (server.name, resource.uri, resource.mime_type, _short(resource.title or resource.name))
-                for resource in capabilities.resources
-            ]
-            rows += [
-                (server.name, template.pattern, template.mime_type, _short(template.title or template.name))
-                for template in capabilities.templates
-            ]
-        if not rows:
-            return Reply("No resources are offered now. `/mcp list` says why.")
-        return Reply(
-            f"Resources · {len(rows)} · `/mcp resource NAME URI` reads one",
-            Table(("server", "address", "kind", "what it is"), tuple(page_rows(rows, request.arguments.page))),
-            page=page_of(request.arguments.page, len(rows), _command_words("resources", request, servers)),
-        )
-
-    def _prompts_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
-        rows: list[tuple[str, ...]] = []
-        for server in servers:
-            for prompt in self._directory.capabilities(server).prompts:
-                arguments = ", ".join(
-                    argument.name if argument.required else f"[{argument.name}]" for argument in prompt.arguments
-                )
-                rows.append((server.name, prompt.name, arguments, _short(prompt.title or prompt.description)))
-        if not rows:
-            return Reply("No prompts are offered now. `/mcp list` says why.")
-        return Reply(
-            f"Prompts · {len(rows)} · `/mcp prompt NAME PROMPT KEY=VALUE` writes one out",
-            Table(("server", "prompt", "takes", "what it does"), tuple(page_rows(rows, request.arguments.page))),
-            page=page_of(request.arguments.page, len(rows), _command_words("prompts", request, servers)),
-        )
 
 
 def _left_out_note(server: VisibleServer) -> str:

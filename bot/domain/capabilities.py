@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.domain.tools import Tool
+
+_EXPRESSION = re.compile(r"\{[+#./;?&]?([^{}]+)\}")
+_MODIFIER = re.compile(r"\*$|:[0-9]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,17 @@ class ResourceTemplate:
     title: str = ""
     description: str = ""
     mime_type: str = ""
+
+    @property
+    def uri(self) -> str:
+        """The pattern, where an address is shown."""
+        return self.pattern
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of what has to be filled in, in order."""
+        names = (name for expression in _EXPRESSION.findall(self.pattern) for name in expression.split(","))
+        return tuple(dict.fromkeys(_MODIFIER.sub("", name.strip()) for name in names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +108,17 @@ class BlobContents:
 
 
 Piece = TextContents | BlobContents
+
+
+def find_resources(entries: Sequence[Resource | ResourceTemplate], query: str) -> Sequence[Resource | ResourceTemplate]:
+    """Return the entries that hold words of the query, those with the most words first; all without a query."""
+    words = tuple(dict.fromkeys(query.casefold().split()))
+    if not words:
+        return entries
+    counts = [sum(word in text for word in words) for text in map(_searched_text, entries)]
+    ranked = sorted(zip(counts, entries, strict=True), key=lambda pair: -pair[0])
+    return [entry for count, entry in ranked if count]
+
+
+def _searched_text(entry: Resource | ResourceTemplate) -> str:
+    return f"{entry.uri}\n{entry.name}\n{entry.title}\n{entry.description}".casefold()

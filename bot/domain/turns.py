@@ -130,6 +130,14 @@ class TurnInput:
     edited_text: str = ""
     """The text after the author has edited the message of a turn that had begun; empty if it is the same."""
 
+    @property
+    def typed_text(self) -> str:
+        """What the author has typed. A question with a prompt of a server names it, which the server has chosen."""
+        prompts = [call.arguments["arguments"] for call in self.attached if "arguments" in call.arguments]
+        if any("name" in call.arguments for call in self.attached):
+            return "\n".join(str(value) for arguments in prompts for value in arguments.values())
+        return self.text
+
 
 class EditEffect(StrEnum):
     """Effect of an edit of a user's message on its turn."""

@@ -223,7 +223,7 @@ class TurnRunner:
         if self._parts.taint is not TaintMode.ASK:
             return UNTAINTED
         turn = self._record.turn
-        questions = (turn.question.text, *self._prompts.asked_by(turn.author))
+        questions = (turn.question.typed_text, *self._prompts.asked_by(turn.author))
         asked = tuple(question for question in questions if not is_check_question(question))
         return Taint(taint_sources(sources, offered, turn.author.principal), asked, offered)
 

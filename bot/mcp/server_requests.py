@@ -7,14 +7,14 @@ the cached capabilities, which change notifications keep current.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from mcp import types
+from mcp.shared.uri_template import UriTemplate
 
-from bot.domain.capabilities import Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.capabilities import Resource, ResourceTemplate, ServerCapabilities, find_resources
 from bot.domain.flows import Sends
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.servers import ServerConfig
@@ -28,7 +28,6 @@ PAGE = 50
 """Resources of one page of a list."""
 _LONGEST_DESCRIPTION = 200
 _LONGEST_URI = 2_000
-_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 _STRING = {"type": "string"}
 _DEFINITIONS: Mapping[ToolKind, tuple[str, str, Mapping[str, Any]]] = {
     ToolKind.LIST_RESOURCES: (
@@ -43,7 +42,12 @@ _DEFINITIONS: Mapping[ToolKind, tuple[str, str, Mapping[str, Any]]] = {
     ToolKind.READ_RESOURCE: (
         "Read a resource",
         "Read a resource of the server by its URI.",
-        {"type": "object", "properties": {"uri": _STRING}, "required": ["uri"], "additionalProperties": False},
+        {
+            "type": "object",
+            "properties": {"uri": _STRING, "values": {"type": "object", "additionalProperties": _STRING}},
+            "required": ["uri"],
+            "additionalProperties": False,
+        },
     ),
     ToolKind.GET_PROMPT: (
         "Use a prompt",
@@ -101,7 +105,29 @@ def request_of(tool: Tool, call: ToolCall) -> types.ReadResourceRequest | types.
         arguments = {name: str(value) for name, value in call.arguments.get("arguments", {}).items()}
         params = types.GetPromptRequestParams(name=call.arguments["name"], arguments=arguments)
         return types.GetPromptRequest(params=params)
-    return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=call.arguments["uri"]))
+    return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=_uri(call)))
+
+
+def template_error(tool: Tool, call: ToolCall) -> str:
+    """Return the error of an address with values that do not fit it, as text for the model; empty if there is none."""
+    if tool.kind is not ToolKind.READ_RESOURCE:
+        return ""
+    try:
+        _uri(call)
+    except ValueError as error:
+        return f"The address cannot be filled in: {error}"
+    return ""
+
+
+def _uri(call: ToolCall) -> str:
+    """Return the address, with the values filled in if it is a template. Raises ValueError."""
+    uri, values = call.arguments["uri"], call.arguments.get("values") or {}
+    if not values:
+        return str(uri)
+    template = UriTemplate.parse(uri)
+    if unknown := sorted(values.keys() - set(template.variable_names)):
+        raise ValueError(f"it has no {', '.join(unknown)[:_LONGEST_DESCRIPTION]}.")
+    return template.expand({name: str(value) for name, value in values.items()})
 
 
 def result_of(
@@ -132,7 +158,7 @@ def list_resources(call: ToolCall, tool: Tool, capabilities: ServerCapabilities,
     """Return a page of the resources, or of those that fit the words of a query, best first."""
     query, offset = str(call.arguments.get("query") or ""), int(call.arguments.get("offset") or 0)
     entries: list[Resource | ResourceTemplate] = [*capabilities.templates, *capabilities.resources]
-    matches = find_entries(entries, query)
+    matches = find_resources(entries, query)
     if not matches:
         many = f"{len(entries)} resources" if len(entries) != 1 else "one resource"
         return ToolResult(call.id, (TextPart(f"None of the {many} of {tool.server} fits. Use other words, or none."),))
@@ -145,30 +171,12 @@ def list_resources(call: ToolCall, tool: Tool, capabilities: ServerCapabilities,
     return ToolResult(call.id, (TextPart(redact("\n".join(lines))),))
 
 
-def find_entries(entries: Sequence[Resource | ResourceTemplate], query: str) -> Sequence[Resource | ResourceTemplate]:
-    """Return the entries that hold words of the query, those with the most words first, else in the server's order."""
-    words = tuple(dict.fromkeys(query.casefold().split()))
-    if not words:
-        return entries
-    counts = [sum(word in text for word in words) for text in map(_searched_text, entries)]
-    ranked = sorted(zip(counts, entries, strict=True), key=lambda pair: -pair[0])
-    return [entry for count, entry in ranked if count]
-
-
-def _searched_text(entry: Resource | ResourceTemplate) -> str:
-    return "\n".join((_address(entry), entry.name, entry.title, entry.description)).casefold()
-
-
-def _address(entry: Resource | ResourceTemplate) -> str:
-    return entry.uri if isinstance(entry, Resource) else entry.pattern
-
-
 def _line(entry: Resource | ResourceTemplate) -> str:
     """Return an entry in one line of JSON, so that no description imitates another entry."""
     key = "uri" if isinstance(entry, Resource) else "uri_template"
     size = entry.size if isinstance(entry, Resource) else None
     facts = {
-        key: _address(entry)[:_LONGEST_URI],
+        key: entry.uri[:_LONGEST_URI],
         "name": entry.title or entry.name,
         "description": entry.description[:_LONGEST_DESCRIPTION],
         "type": entry.mime_type,

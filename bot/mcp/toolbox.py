@@ -52,7 +52,7 @@ from bot.mcp.server.connection import Connection, error_message
 from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.session import ConnectionDependencies
 from bot.mcp.server.status import OnSynced, OnSyncFailed, SyncNotifier
-from bot.mcp.server_requests import request_tools
+from bot.mcp.server_requests import request_tools, template_error
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ class McpToolbox:
         """Return the error for invalid arguments, redacted; empty if they are valid or cannot be checked."""
         errors = validate(tool.input_schema, call.arguments)
         if not errors:
-            return ""
+            return template_error(tool, call)
         listed = "\n".join(f"- {item}" for item in errors)
         text = f"{INVALID_ARGUMENTS} Correct them and call it again:\n{listed}"
         managed = self._servers.get(tool.server_id)

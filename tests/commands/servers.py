@@ -232,6 +232,9 @@ class CommandHarness:
     def policy_of(self, tool: Tool, conversation: ConversationKey) -> ApprovalPolicy:
         return self._rules(conversation).policy_of(tool)
 
+    def enables(self, tool: Tool, conversation: ConversationKey) -> bool:
+        return self._rules(conversation).profile.enables(tool)
+
     def judge(
         self, tool: Tool, arguments: Mapping[str, object], asker: Member, conversation: ConversationKey
     ) -> PolicyResult:

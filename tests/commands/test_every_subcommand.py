@@ -126,10 +126,12 @@ CASES = [
         "mcp verify jira", "`jira` is verified. ✓ Reached", lambda held: ("examine", _jira(held)) in held.servers.done
     ),
     Case("mcp sync jira", "`jira` is synced: 1 tool", lambda held: ("sync", _jira(held)) in held.servers.done),
-    Case("mcp resources", "notes://1"),
-    Case("mcp prompts", "summary"),
-    Case("mcp resource notes notes://1", "**what it says**"),
-    Case("mcp prompt notes summary topic=trees", "Write about trees."),
+    Case("mcp resource list", "notes://1", who=RequiredRole.EVERYONE),
+    Case("mcp resource show notes notes://1", "Reading from `notes`", who=RequiredRole.EVERYONE),
+    Case("mcp resource ask notes notes://1 What is it?", "Asking about a resource", who=RequiredRole.EVERYONE),
+    Case("mcp prompt list", "summary", who=RequiredRole.EVERYONE),
+    Case("mcp prompt show notes summary topic=trees", "Having a prompt of `notes`", who=RequiredRole.EVERYONE),
+    Case("mcp prompt ask notes summary topic=trees", "Asking with a prompt of `notes`", who=RequiredRole.EVERYONE),
     Case("mcp run jira create_issue title=x", "Running `jira__create_issue`"),
     Case("mcp policy list jira", "create_issue"),
     Case(
@@ -285,10 +287,9 @@ async def test_a_database_that_is_away_is_one_clear_reply(held: CommandHarness, 
 
 async def test_a_server_that_does_not_do_what_is_asked_is_one_clear_reply(held: CommandHarness) -> None:
     held.servers.trouble = "It **did** not answer."
-    for line in ("mcp sync jira", "mcp resource notes notes://1"):
-        reply = await held.ask(line)
-        assert reply.failed
-        assert ("cause", "It **did** not answer.") in reply.details
+    reply = await held.ask("mcp sync jira")
+    assert reply.failed
+    assert ("cause", "It **did** not answer.") in reply.details
 
 
 async def test_a_command_in_any_case_and_by_another_name_is_the_same(held: CommandHarness) -> None:
@@ -403,7 +404,7 @@ async def test_a_policy_that_something_stricter_overrules_says_so(held: CommandH
     held.named["notes", "delete"] = ApprovalPolicy.ALWAYS_DENY
     await held.ask("mcp policy set notes add ask")
     reply = await held.ask("mcp policy set notes allow")
-    assert "For 2 of 3 tools another rule counts more: `/mcp policy explain` says which." in reply.text
+    assert "For 2 of 6 tools another rule counts more: `/mcp policy explain` says which." in reply.text
 
 
 async def test_a_call_by_hand_is_a_message_with_that_call_for_the_engine(held: CommandHarness) -> None:

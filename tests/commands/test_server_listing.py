@@ -131,7 +131,8 @@ async def test_help_lists_every_verb_a_person_may_say(line: str) -> None:
     assert listed[0] == "list"
     assert len(listed) == len(held.registry.verbs["mcp"])
     theirs = await held.ask(line, GUEST)
-    assert [usage.split()[1] for usage, _ in theirs.details] == ["list", "show", "tools", "grants", "grants", "help"]
+    theirs_alone = ["list", "show", "tools", *3 * ["resource"], *3 * ["prompt"], "grants", "grants", "help"]
+    assert [usage.split()[1] for usage, _ in theirs.details] == theirs_alone
 
 
 async def test_help_of_a_verb_says_what_it_takes() -> None:

@@ -42,11 +42,16 @@ def resource_definitions(enabled: ToolSet) -> tuple[Tool, ...]:
         ),
         _definition(
             READ_RESOURCE,
-            "Read a resource of a server by its address: one from the list, one that fits a template there with each"
-            f" {{name}} filled in, or one that a tool's result links to. Servers: {names}.",
+            "Read a resource of a server by its address: one from the list, a uri_template from there with its values,"
+            f" or one that a tool's result links to. Servers: {names}.",
             {
                 "server": {"type": "string", "description": "The server's name."},
                 "uri": {"type": "string", "description": "The address, such as file:///notes.md."},
+                "values": {
+                    "type": "object",
+                    "description": "The value of each {name} of a uri_template.",
+                    "additionalProperties": {"type": "string"},
+                },
             },
             ("server", "uri"),
         ),

@@ -143,7 +143,7 @@ def history_turns(
         turn, results = record.turn, _Results(record, excerpts, withheld)
         messages = tuple(_turn_messages(results, replay, shared=shared))
         size, sources = estimate_messages(messages), sources_of_turn(record, known)
-        history.append(HistoryTurn(turn.seq, messages, size, turn.author.principal, turn.question.text, sources))
+        history.append(HistoryTurn(turn.seq, messages, size, turn.author.principal, turn.question.typed_text, sources))
     return history
 
 

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Depends
 from pydantic import Field
 from starlette.responses import JSONResponse
 
-from bot.commands.mcp import manual_call
+from bot.commands.manual_calls import manual_call
 from bot.domain.capabilities import BlobContents, Piece, TextContents
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult
 from bot.domain.servers import ServerStatus

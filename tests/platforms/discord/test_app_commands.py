@@ -84,7 +84,7 @@ async def test_every_verb_is_a_subcommand_under_its_own_path_and_help_is_one_of_
 
 async def test_what_people_do_every_day_is_never_moved_into_the_menu_of_the_rest() -> None:
     moved = {path for path, _ in subcommands(drawn()["mcp"]) if path.startswith("more ")}
-    assert moved <= {"more resources", "more resource", "more prompts", "more prompt", "more health", "more stats"}
+    assert moved <= {"more health", "more stats", "more audit"}
 
 
 async def test_what_is_registered_keeps_all_of_discords_limits() -> None:
@@ -210,8 +210,8 @@ def test_values_are_offered_for_what_is_asked_for_alone() -> None:
     assert offered("mcp show", "server", server="ES") == ["notes"]
     assert offered("mcp policy set", "tool", server="notes") == ["list", "add", "delete"]
     assert offered("mcp policy set", "tool") == []
-    assert offered("mcp resource", "uri", server="notes") == ["notes://1"]
-    assert offered("mcp prompt", "prompt", server="notes", prompt="x") == []
+    assert offered("mcp resource show", "uri", server="notes") == ["notes://1"]
+    assert offered("mcp prompt ask", "prompt", server="notes", prompt="x") == []
     assert offered("profile set", "server", server="notes w") == ["notes web-search"]
 
 

@@ -341,7 +341,7 @@ async def test_an_answer_that_is_too_large_is_counted_and_a_file() -> None:
     long = Reply("Read:", details=tuple((f"page {number}", "x" * 800) for number in range(12)))
     async with command_bot([long]) as place:
         await place.discord.command(
-            place.priya, "mcp more resource", place.channel, {"server": "notes", "uri": "notes://1"}
+            place.priya, "mcp resource show", place.channel, {"server": "notes", "uri": "notes://1"}
         )
         answer = await place.reads("more characters: see the file")
         assert len(answer.words) <= 4_000
