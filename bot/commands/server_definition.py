@@ -25,11 +25,13 @@ from bot.commands.server_fields import (
     read_command_line,
     read_folder,
     read_header,
+    read_max_sessions,
     read_reference,
     read_scope,
     read_seconds,
     read_seconds_or_none,
     read_sends,
+    read_sessions,
     read_sign_in,
     read_slug,
     read_switch,
@@ -137,6 +139,11 @@ class _DefinitionParser:
             auto_connect=self._parse("auto_connect", self._base.config.auto_connect, read_switch),
             trusted=self._parse("trusted", self._base.config.trusted, read_switch),
             flows=self._flows(self._base.config.flows),
+            sessions=self._parse("sessions", self._base.config.sessions, read_sessions),
+            max_sessions=self._parse("max_sessions", self._base.config.max_sessions, read_max_sessions),
+            session_idle_timeout=self._parse(
+                "session_idle_timeout", self._base.config.session_idle_timeout, read_seconds_or_none
+            ),
         )
         authentication = self._authentication(config.transport)
         references, stored = self._secrets(config.transport, authentication, hidden)
@@ -407,6 +414,9 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "tool_timeout": f"{config.tool_timeout:g}",
         "tool_timeout_max": f"{config.tool_timeout_max:g}",
         "tool_timeouts": "\n".join(f"{tool}={seconds:g}" for tool, seconds in config.tool_timeouts.items()),
+        "sessions": config.sessions.value,
+        "max_sessions": str(config.max_sessions),
+        "session_idle_timeout": "" if config.session_idle_timeout is None else f"{config.session_idle_timeout:g}",
         "auto_connect": YES if config.auto_connect else NO,
         "trusted": YES if config.trusted else NO,
         "words": config.flows.words or BY_HINTS,

@@ -37,7 +37,7 @@ from bot.commands.server_templates import (
 )
 from bot.commands.text_format import error_reply, format_ago, parse_policy, server_label
 from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction, Verb
-from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
+from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord, SessionScope
 
 _OPTION = ParameterKind.OPTION
 _REFERENCE = "env:NAME or file:/path"
@@ -86,6 +86,9 @@ _TUNING = (
         repeated=True,
         metavar="TOOL=ARGUMENT,...",
     ),
+    Parameter("sessions", "who shares what the server keeps", _OPTION, choices=tuple(SessionScope)),
+    Parameter("max-sessions", "how many sessions may be open, if not all share one", _OPTION, metavar="NUMBER"),
+    Parameter("session-idle-timeout", "seconds until an unused one ends, or default", _OPTION, metavar="SECONDS"),
 )
 _LINES = {
     "header": "headers",

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from bot.commands.token_detection import WARNING, known_token, looks_like_token
 from bot.domain.flows import Sends, Words
 from bot.domain.secrets import SecretReference
-from bot.domain.servers import AuthenticationKind, is_reserved_header
+from bot.domain.servers import MOST_SESSIONS, AuthenticationKind, SessionScope, is_reserved_header
 
 TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
 KINDS = tuple(kind.value for kind in AuthenticationKind)
@@ -141,6 +141,23 @@ def read_seconds(text: str) -> float:
 def read_seconds_or_none(text: str) -> float | None:
     """Parse a time limit; empty or `default` is None."""
     return None if text.lower() in ("", "default") else read_seconds(text)
+
+
+def read_sessions(text: str) -> SessionScope:
+    """Parse who shares a session; empty is everyone."""
+    return _one_of(text or SessionScope.SHARED, SessionScope)
+
+
+def read_max_sessions(text: str) -> int:
+    """Parse a limit of open sessions."""
+    return read_number(text, 1, MOST_SESSIONS)
+
+
+def read_number(text: str, least: int, most: int) -> int:
+    """Parse a whole number from `least` to `most`."""
+    if not (re.fullmatch(r"[0-9]{1,9}", text) and least <= int(text) <= most):
+        raise ValueError(f"A whole number from {least} to {most}.")
+    return int(text)
 
 
 def read_times(text: str) -> dict[str, float]:

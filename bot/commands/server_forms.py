@@ -11,7 +11,7 @@ from bot.commands.server_definition import LONGEST_INSTRUCTION, NO, YES
 from bot.commands.server_fields import BY_HINTS, KINDS, LONGEST, SENDS, TRANSPORTS, WORDS
 from bot.commands.text_format import POLICY_CHOICES
 from bot.domain.commands import Field, FieldKind, Form
-from bot.domain.servers import OAUTH_KINDS
+from bot.domain.servers import OAUTH_KINDS, SessionScope
 
 Step = tuple[Field, ...]
 
@@ -129,6 +129,18 @@ _RECIPIENTS = Field(
     "TOOL=ARGUMENT,ARGUMENT: the arguments that name who gets it, one tool a line",
 )
 _CONNECT_TIME = Field("connect_timeout", "Seconds to connect", hint="empty: the usual time", longest=10)
+_SESSIONS = Field(
+    "sessions",
+    "Sessions",
+    FieldKind.CHOICE,
+    "who shares what the server keeps, such as open pages",
+    choices=tuple(SessionScope),
+    value=SessionScope.SHARED,
+)
+_MAX_SESSIONS = Field("max_sessions", "Open sessions", hint="at most, if not all share one", longest=10)
+_SESSION_IDLE = Field(
+    "session_idle_timeout", "Seconds until an unused session ends", hint="empty: the usual time", longest=10
+)
 _CALL_TIME = Field("tool_timeout", "Seconds a call may take", longest=10)
 
 
@@ -153,6 +165,7 @@ def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> li
             steps.append((_CLIENT, _SCOPE))
     steps.append((_SYSTEM, _RESPONSE, _CONTEXT, _CONNECT_TIME, _CALL_TIME))
     steps.append((_WORDS, _SENDS, _TOOL_WORDS, _TOOL_SENDS, _RECIPIENTS))
+    steps.append((_SESSIONS, _MAX_SESSIONS, _SESSION_IDLE))
     if before.get("transport") == "stdio" and fields.get("where", before["command"]) != before["command"]:
         steps.append((confirmation(before["name"]),))
     return steps

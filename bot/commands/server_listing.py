@@ -25,6 +25,8 @@ from bot.domain.servers import (
     ServerConfig,
     ServerRecord,
     ServerStatus,
+    SessionScope,
+    SessionSnapshot,
     StdioTransport,
     SyncStatus,
     TemplateLaunch,
@@ -74,10 +76,27 @@ def time_limits(config: ServerConfig) -> str:
     return f"{connecting:g} s to connect{at_first}, {config.tool_timeout:g} s a call{single}, {longest}"
 
 
+def sessions_text(config: ServerConfig, sessions: Sequence[SessionSnapshot], now: float) -> str:
+    """Format the sessions of a server on one line: how many are open in this process, and since when they are idle.
+    Whose they are is not for everyone. Empty if all share one.
+    """
+    if config.sessions is SessionScope.SHARED:
+        return ""
+    counted = f"one per {config.sessions.value}, {len(sessions)} of {config.max_sessions} open in this process"
+    running = sum(session.idle_since is None for session in sessions)
+    idle = sorted(session.idle_since for session in sessions if session.idle_since is not None)
+    unused = (
+        f"idle ones last used {', '.join(format_ago(since, now) for since in idle[:_SHOWN_SESSIONS])}" if idle else ""
+    )
+    more = f" and {len(idle) - _SHOWN_SESSIONS} later" if len(idle) > _SHOWN_SESSIONS else ""
+    return ", ".join(filter(None, (counted, f"{running} running a call" if running else "", unused + more)))
+
+
 def _secret_place(reference: str) -> str:
     return "set" if reference == "stored" else reference
 
 
+_SHOWN_SESSIONS = 5
 MARKS = {
     ServerStatus.CONNECTED: "●",
     ServerStatus.CONNECTING: "◌",
@@ -262,6 +281,7 @@ class ServerListing:
             ("server version", state.server_version if state else ""),
             ("connected", format_ago(state.connected_at, now) if state and state.connected_at else ""),
             ("tools", f"{count} ({writes} write)" if writes else str(count)),
+            ("sessions", sessions_text(server.config, state.sessions if state else (), now)),
             ("review", self._review_note(server)),
             ("not offered", _left_out_note(server)),
             ("what is known", synced if server.sync is not SyncStatus.NEVER_SYNCED else ""),

@@ -12,6 +12,8 @@ from bot.domain.pins import Pinned
 from bot.domain.secrets import SecretReference
 
 CONNECT_SECONDS, START_SECONDS, FIRST_START_SECONDS = 10.0, 30.0, 60.0
+MOST_SESSIONS = 100
+"""Highest `max_sessions` of a server."""
 EVERYWHERE = ""
 """Workspace of a server that all workspaces share."""
 
@@ -46,6 +48,16 @@ class ServerEnablement(StrEnum):
     ON = "on"
     DISCONNECTED = "disconnected"
     DISABLED = "disabled"
+
+
+class SessionScope(StrEnum):
+    """Sharing of a server's sessions, with what the server keeps in them: one session for all, or one for each
+    conversation or user.
+    """
+
+    SHARED = "shared"
+    CONVERSATION = "conversation"
+    PERSON = "person"
 
 
 class ConnectPolicy(StrEnum):
@@ -107,6 +119,9 @@ class ServerConfig:
     capabilities, for one call without data from the server, for one call in total with progress, and for calls of
     single tools by the server's own tool names.
 
+    `sessions` says who shares one. If not all do, `max_sessions` is the limit of open ones in a process, and
+    `session_idle_timeout` the seconds after which an unused one ends; None is the usual time.
+
     `name` is its slug, the prefix of its tools' names. `title` is its name for users. `workspace` is
     `platform:workspace`, or EVERYWHERE.
     """
@@ -131,6 +146,9 @@ class ServerConfig:
     sign_in: OAuthTerms | None = None
     """OAuth settings of the server, if it is defined with OAuth."""
     flows: ServerFlows = NO_FLOWS
+    sessions: SessionScope = SessionScope.SHARED
+    max_sessions: int = 10
+    session_idle_timeout: float | None = None
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -296,10 +314,21 @@ class DesiredServer:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionSnapshot:
+    """One session of a conversation or user. It does not say whose it is, because a private channel's name is not for
+    everyone. Times are in epoch seconds; `idle_since` is None while a call runs.
+    """
+
+    started_at: float
+    idle_since: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSnapshot:
     """Current state of one server. `problem` is a sentence with cause and fix, empty without an error. `own_problem`
     is the same without text from the server. `is_retrying` is True if the next attempt to connect is planned, within
-    the limit of attempts. `left_out` are listed tools that cannot be offered, with the reason.
+    the limit of attempts. `left_out` are listed tools that cannot be offered, with the reason. `sessions` are those of
+    conversations or users in this process, oldest first.
     """
 
     config: ServerConfig
@@ -314,3 +343,4 @@ class ServerSnapshot:
     own_problem: str = ""
     is_retrying: bool = False
     left_out: tuple[str, ...] = ()
+    sessions: tuple[SessionSnapshot, ...] = ()

@@ -9,7 +9,7 @@ from functools import partial
 
 from bot.domain.approvals import ApprovalPolicy, fingerprint
 from bot.domain.characters import visible
-from bot.domain.conversations import Author, Member
+from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Words
 from bot.domain.grants import requirements_digest
 from bot.domain.messages import TextPart, ToolResult
@@ -37,7 +37,7 @@ async def execute_call(
     toolbox: TurnToolbox,
     rules: Callable[[], Rules],
     member: Callable[[], Awaitable[Member | None]],
-    workspace: str,
+    conversation: ConversationKey,
     on_record: Callable[[TurnRecord], None],
     on_progress: Callable[[str], None],
     elicitations: PendingElicitations,
@@ -47,11 +47,19 @@ async def execute_call(
     `rules` and `member` are read just before the call, because an approval may take hours. A call that may not be
     repeated is stored as started before it is sent: after a crash its outcome counts as unknown.
     """
+    context = CallContext(
+        author,
+        key=f"{claim.turn_id}:{step.n}",
+        on_progress=on_progress,
+        replies=step.resume,
+        elicit=partial(elicitations.open, step.n),
+        conversation=conversation,
+    )
     if step.tool is not None and step.tool.is_builtin:
         tool = Tool(step.call.name, step.tool.server, step.tool.name)  # no rule is about the bot's own tools
     else:
         checked = await _check_again(
-            step, author, servers=toolbox.servers, rules=rules, member=member, workspace=workspace
+            step, context, servers=toolbox.servers, rules=rules, member=member, workspace=conversation.workspace_key
         )
         if isinstance(checked, ToolResult):
             _log_failure(step, StepStatus.FAILED, checked, 0.0)
@@ -60,13 +68,6 @@ async def execute_call(
         tool = checked
     if not step.repeatable:
         on_record(await _record_start(log, claim, step.n))
-    context = CallContext(
-        author,
-        key=f"{claim.turn_id}:{step.n}",
-        on_progress=on_progress,
-        replies=step.resume,
-        elicit=partial(elicitations.open, step.n),
-    )
     sent_at = monotonic()
     outcome = await toolbox.call(tool, step.call, context)
     if isinstance(outcome, CallNeedsInput) and not elicitations.too_many(step):
@@ -87,7 +88,7 @@ def _log_failure(step: ToolStep, status: StepStatus, result: ToolResult, seconds
 
 async def _check_again(
     step: ToolStep,
-    author: Author,
+    context: CallContext,
     *,
     servers: Toolbox,
     rules: Callable[[], Rules],
@@ -96,7 +97,9 @@ async def _check_again(
 ) -> Tool | ToolResult:
     """Return the tool of a server's call, or the result of a call that must not be sent any more."""
     # Only approved and granted calls wait for the server to confirm its tools: their definition may be hours old.
-    unconfirmed = await servers.confirm(step.tool.server_id) if step.tool and (step.approval or step.grant) else ""
+    unconfirmed = ""
+    if step.tool and (step.approval or step.grant):
+        unconfirmed = await servers.confirm(step.tool.server_id, context)
     offered = await servers.offer(workspace)
     tool = offered.find(step.call.name)
     asker = await member()
@@ -108,7 +111,7 @@ async def _check_again(
     elif unconfirmed:
         rejection = unconfirmed
     else:
-        rejection = _rejection_reason(step, tool, rules(), author, asker)
+        rejection = _rejection_reason(step, tool, rules(), context.author, asker)
     if tool is None or rejection:
         # The reason why a server cannot confirm its tools may hold text from the server.
         return replace(_error_result(step, f"Not run: {rejection}"), own=not unconfirmed)

@@ -314,7 +314,7 @@ class TurnRunner:
             toolbox=self._toolbox,
             rules=lambda: self._rules,
             member=self._member,
-            workspace=self._record.turn.conversation.workspace_key,
+            conversation=self._record.turn.conversation,
             on_record=self._update,
             on_progress=on_progress,
             elicitations=self._elicitations,

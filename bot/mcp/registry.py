@@ -26,21 +26,27 @@ from bot.mcp.errors import InvalidDefinition
 from bot.mcp.redaction import Redaction
 from bot.mcp.server.connection import Connection
 from bot.mcp.server.session import ConnectionDependencies
+from bot.mcp.server.session_pool import SessionPool
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedServer:
-    """One managed server and its secrets. It has no connection if it is disabled or invalid. `excluded` is True if
+    """One managed server and its secrets. It has no sessions if it is disabled or invalid. `excluded` is True if
     the operator's settings exclude it.
     """
 
     entry: DesiredServer
     problem: str
     redact: Redaction
-    connection: Connection | None
+    sessions: SessionPool | None
     excluded: bool = False
+
+    @property
+    def connection(self) -> Connection | None:
+        """The server's own connection."""
+        return None if self.sessions is None else self.sessions.own
 
     @property
     def config(self) -> ServerConfig:
@@ -50,8 +56,8 @@ class ManagedServer:
     @property
     def snapshot(self) -> ServerSnapshot:
         """Current snapshot of the server."""
-        if self.connection is not None:
-            return self.connection.tracker.snapshot
+        if self.sessions is not None:
+            return self.sessions.snapshot
         known = self.entry.synced
         return ServerSnapshot(
             self.config,
@@ -95,7 +101,7 @@ class ServerRegistry:
         self._shared = shared
         self._policy = policy
         self._servers: dict[str, ManagedServer] = {}
-        self._disconnecting: dict[Connection, asyncio.Task[None]] = {}
+        self._disconnecting: dict[SessionPool, asyncio.Task[None]] = {}
         self._started = False
 
     def __iter__(self) -> Iterator[ManagedServer]:
@@ -129,16 +135,16 @@ class ServerRegistry:
 
     async def close(self, limit: float) -> None:
         """Close all connections concurrently, those of removed servers included."""
-        present = [managed.connection for managed in self if managed.connection is not None]
-        await asyncio.gather(*(connection.close(limit) for connection in (*present, *self._disconnecting)))
+        present = [managed.sessions for managed in self if managed.sessions is not None]
+        await asyncio.gather(*(sessions.close(limit) for sessions in (*present, *self._disconnecting)))
         if self._disconnecting:
             await asyncio.wait(self._disconnecting.values())
 
     def _update(self, before: ManagedServer | None, entry: DesiredServer) -> ManagedServer:
-        if before is None or before.connection is None or not _same(before, entry):
+        if before is None or before.sessions is None or not _same(before, entry):
             return self._create(entry)
-        before.connection.take_synced(entry.synced, entry.pinned)
-        before.connection.learn_sign_in(entry.signed_in)
+        before.sessions.take_synced(entry.synced, entry.pinned)
+        before.sessions.learn_sign_in(entry.signed_in)
         return replace(before, entry=entry)
 
     def _create(self, entry: DesiredServer) -> ManagedServer:
@@ -152,10 +158,10 @@ class ServerRegistry:
         if problem or entry.enablement is ServerEnablement.DISABLED:
             return ManagedServer(entry, problem, redact, None, barred)
         disconnected = entry.enablement is ServerEnablement.DISCONNECTED
-        connection = Connection(
+        sessions = SessionPool(
             entry.config, self._shared, redact, entry.synced, entry.pinned, disconnected=disconnected
         )
-        return ManagedServer(entry, "", redact, connection)
+        return ManagedServer(entry, "", redact, sessions)
 
     def _start_connection(self, managed: ManagedServer) -> None:
         wanted = self._policy is ConnectPolicy.EAGER or (
@@ -165,20 +171,20 @@ class ServerRegistry:
             managed.connection.start()
 
     def _disconnect(self, managed: ManagedServer, limit: float) -> None:
-        connection = managed.connection
+        sessions = managed.sessions
         self._shared.sync_notifier.drop_result(managed.config.id)
-        if connection is None:
+        if sessions is None:
             self._shared.secrets.close(managed.config.id, managed.redact)
             return
         # Also one that is unused yet, because a caller may hold it.
-        connection.tracker.detach()
-        task = asyncio.create_task(connection.disconnect(limit), name=f"mcp:leaving:{managed.config.name}")
-        self._disconnecting[connection] = task
-        task.add_done_callback(lambda _: self._forget(managed, connection))
+        sessions.detach()
+        task = asyncio.create_task(sessions.disconnect(limit), name=f"mcp:leaving:{managed.config.name}")
+        self._disconnecting[sessions] = task
+        task.add_done_callback(lambda _: self._forget(managed, sessions))
 
-    def _forget(self, managed: ManagedServer, connection: Connection) -> None:
+    def _forget(self, managed: ManagedServer, sessions: SessionPool) -> None:
         # Calls that were running may have shown its secrets until now.
-        self._disconnecting.pop(connection, None)
+        self._disconnecting.pop(sessions, None)
         self._shared.secrets.close(managed.config.id, managed.redact)
 
 

@@ -216,21 +216,23 @@ class McpToolbox:
             requests=_requests(servers, names),
         )
 
-    async def confirm(self, server_id: str) -> str:
-        """Make sure that the server's tools are up to date. Return the reason if that fails, else an empty text."""
+    async def confirm(self, server_id: str, context: CallContext) -> str:
+        """Make sure that the server's tools are up to date in the session for this context. Return the reason if that
+        fails, else an empty text.
+        """
         managed = self._servers.get(server_id)
-        return "" if managed is None or managed.connection is None else await managed.connection.confirm()
+        return "" if managed is None or managed.sessions is None else await managed.sessions.confirm(context)
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         """Run a tool. Invalid arguments are reported to the model and not sent."""
         managed = self._servers.get(tool.server_id)
         if managed is None:
             return CallNotSent(f"There is no MCP server {tool.server}.")
-        if managed.connection is None:
+        if managed.sessions is None:
             return CallNotSent(managed.problem or f"Server {tool.server} is disabled.")
         if reason := self.argument_error(tool, call):
             return CallReturned(failed_result(call.id, reason))
-        return await managed.connection.call(tool, call, context)
+        return await managed.sessions.call(tool, call, context)
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:
         """Return the error for invalid arguments, redacted; empty if they are valid or cannot be checked."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bot.domain.capabilities import Piece, ServerCapabilities
-from bot.domain.conversations import Author
+from bot.domain.conversations import Author, ConversationKey
 from bot.domain.elicitations import ElicitationResults, ElicitCallback, cancel_without_user
 from bot.domain.health import Check
 from bot.domain.messages import ToolCall
@@ -20,6 +20,7 @@ from bot.domain.tools import ArgumentError, Tool, ToolOutcome, ToolSet
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """Context of a tool call. `key` is stable over repeats of the same call; `deadline` is seconds from now.
+    `conversation` is that of the turn: with the author it chooses the session of a server that has several.
     `replies` answer earlier elicitations; `elicit` asks the user during the call, for servers of the protocol before
     2026, and pauses the deadline meanwhile.
     """
@@ -30,6 +31,7 @@ class CallContext:
     on_progress: Callable[[str], None] = lambda _text: None
     replies: ElicitationResults | None = None
     elicit: ElicitCallback = cancel_without_user
+    conversation: ConversationKey | None = None
 
 
 class ToolCaller(Protocol):
@@ -49,9 +51,10 @@ class Toolbox(ToolCaller, Protocol):
         limit, for servers that connect for the first time.
         """
 
-    async def confirm(self, server_id: str) -> str:
-        """Refresh this server's tools, within a time limit, so that `offer` returns the current ones. Return the reason
-        of a failure as a sentence for the model; empty on success or if there is no such server.
+    async def confirm(self, server_id: str, context: CallContext) -> str:
+        """Refresh this server's tools in the session that a call in this context would use, within a time limit, so
+        that outdated ones are not called. Return the reason of a failure as a sentence for the model; empty on success
+        or if there is no such server.
         """
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:

@@ -167,6 +167,13 @@ class SessionResponse(ResponseModel):
     connected_at: Moment
 
 
+class OpenSessionResponse(ResponseModel):
+    """A session of a conversation or user."""
+
+    started_at: Moment
+    idle_since: Moment = Field(description="Null while a call runs.")
+
+
 class ServerDetails(ServerAnswer):
     """One server in full."""
 
@@ -187,6 +194,12 @@ class ServerDetails(ServerAnswer):
     tool_words: dict[str, str]
     tool_sends: dict[str, str]
     tool_recipients: dict[str, list[str]]
+    sessions: str = Field(description="Who shares a session: `shared`, `conversation` or `person`.")
+    max_sessions: int
+    session_idle_timeout: float | None = Field(description="Seconds; null for the usual time.")
+    open_sessions: list[OpenSessionResponse] = Field(
+        description="Those of conversations or users, in the process that answers, without whose they are."
+    )
     session: SessionResponse
 
 
@@ -289,6 +302,16 @@ class ServerSerializer:
             tool_words=dict(config.flows.tool_words),
             tool_sends=dict(config.flows.tool_sends),
             tool_recipients={tool: list(names) for tool, names in config.flows.tool_recipients.items()},
+            sessions=config.sessions.value,
+            max_sessions=config.max_sessions,
+            session_idle_timeout=config.session_idle_timeout,
+            open_sessions=[
+                OpenSessionResponse(
+                    started_at=self.options.moment(session.started_at),
+                    idle_since=self.options.moment(session.idle_since),
+                )
+                for session in (server.state.sessions if server.state else ())
+            ],
             session=SessionResponse(
                 state=shared["session_state"],
                 connected_at=self.options.moment(server.state.connected_at if server.state else None),

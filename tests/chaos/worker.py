@@ -84,7 +84,7 @@ class World:
     async def offer(self, workspace: str = "") -> ToolSet:
         return ToolSet((READ, WRITE, ASK, BOOK, CHAT))
 
-    async def confirm(self, _server_id: str) -> str:
+    async def confirm(self, _server_id: str, _context: CallContext) -> str:
         return ""
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:

@@ -36,6 +36,7 @@ from bot.domain.servers import (
     ServerConfig,
     ServerEnablement,
     ServerRecord,
+    SessionScope,
     StdioTransport,
     SyncStatus,
 )
@@ -188,6 +189,9 @@ async def test_a_server_is_kept_with_every_field(harness: Harness, servers: SqlS
                 {"send": Sends.WORLD},
                 {"send": ("to", "cc")},
             ),
+            sessions=SessionScope.PERSON,
+            max_sessions=3,
+            session_idle_timeout=60.5,
         ),
         Authentication(AuthenticationKind.BASIC, "X-Auth", "client-7", "read write"),
         {"env:TOKEN": SecretReference(SecretSource.ENVIRONMENT, "TOKEN"), "auth": STORED},

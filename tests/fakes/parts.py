@@ -152,7 +152,7 @@ class FakeToolbox:
             requests=tuple(each for each in offered if each.kind is not ToolKind.CALL),
         )
 
-    async def confirm(self, server_id: str) -> str:
+    async def confirm(self, server_id: str, context: CallContext) -> str:
         self.confirmed.append(server_id)
         return self.unconfirmed
 

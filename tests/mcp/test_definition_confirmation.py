@@ -8,8 +8,9 @@ from typing import Any
 
 from bot.domain.pins import ReviewPolicy
 from bot.mcp.toolbox import McpToolbox
+from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import FakeEndpoint, error, result, tool
-from tests.mcp.toolboxes import FAST, LIMIT, named, remote, started, tools_of
+from tests.mcp.toolboxes import ANA, FAST, LIMIT, named, remote, started, tools_of
 
 PATIENT = replace(FAST, settle=60.0, apart=60.0)
 """Nothing is listed but by confirming."""
@@ -26,7 +27,7 @@ def listed(endpoint: FakeEndpoint) -> int:
 
 async def confirmed(box: McpToolbox) -> str:
     async with asyncio.timeout(LIMIT):
-        return await box.confirm(box.servers()[0].config.id)
+        return await box.confirm(box.servers()[0].config.id, CallContext(ANA, "k"))
 
 
 async def test_a_tool_that_has_changed_is_withheld_before_its_next_call() -> None:
@@ -116,4 +117,4 @@ async def test_a_server_that_answers_with_an_error_confirms_nothing() -> None:
 
 async def test_a_server_that_is_not_kept_has_nothing_to_confirm() -> None:
     async with started() as box:
-        assert await box.confirm("nobody") == ""
+        assert await box.confirm("nobody", CallContext(ANA, "k")) == ""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.servers import (
+    MOST_SESSIONS,
     OAUTH_KINDS,
     AuthenticationKind,
     DesiredServer,
@@ -25,6 +26,7 @@ from bot.domain.servers import (
     OAuthTerms,
     ServerConfig,
     ServerEnablement,
+    SessionScope,
     StdioTransport,
     Transport,
 )
@@ -40,7 +42,8 @@ KNOWN_KEYS = frozenset(
         "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
         "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
         "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
-        "auth", "words", "sends", "tool_words", "tool_sends", "tool_recipients",
+        "auth", "words", "sends", "tool_words", "tool_sends", "tool_recipients", "sessions", "max_sessions",
+        "session_idle_timeout",
     )
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -140,6 +143,15 @@ class ConfigEntry:
         value = self._values.get(key)
         return default if value is None else self._seconds(key, value)
 
+    def number(self, key: str, default: int, least: int, most: int) -> int:
+        """Return a whole number from `least` to `most`."""
+        value = self._values.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self._wrong(key, f"a whole number from {least} to {most}")
+        return value
+
     def seconds_map(self, key: str) -> dict[str, float]:
         """Return an object of times in seconds."""
         value = self._values.get(key) or {}
@@ -235,6 +247,9 @@ def server_config(entry: ConfigEntry) -> ServerConfig:
         title=entry.text("title"),
         description=entry.text("description"),
         auto_connect=entry.flag("auto_connect", defaults.auto_connect),
+        sessions=entry.choice("sessions", SessionScope) or defaults.sessions,
+        max_sessions=entry.number("max_sessions", defaults.max_sessions, 1, MOST_SESSIONS),
+        session_idle_timeout=entry.seconds("session_idle_timeout", 1.0) if entry.has("session_idle_timeout") else None,
         sign_in=_sign_in(entry),
         flows=ServerFlows(
             entry.choice("words", Words),

@@ -32,7 +32,7 @@ from bot.mcp.redaction import Redaction
 from bot.mcp.review import ToolPinning
 from bot.mcp.sdk import RequestContext
 from bot.mcp.server.output import ServerLog, StrayLineCounter
-from bot.mcp.server.retry import CircuitBreaker, ReconnectBackoff
+from bot.mcp.server.retry import CircuitBreaker, ReconnectBackoff, SessionBreaker
 from bot.mcp.server.session import ActivityTracker, ConnectionDependencies, ProtocolNegotiation, Session
 from bot.mcp.server.state import (
     ESTABLISHED,
@@ -44,7 +44,7 @@ from bot.mcp.server.state import (
     is_session_over,
     was_lost,
 )
-from bot.mcp.server.status import ServerStatusTracker
+from bot.mcp.server.status import ServerStatusTracker, SyncListener
 from bot.mcp.server_requests import list_resources
 from bot.ports import CallContext
 
@@ -133,7 +133,8 @@ def _sign_in_problem(token_provider: TokenProvider | None, *, worked: bool) -> P
 
 class Connection:
     """Connection to one server, kept until it is closed. `redact` has its secrets. `synced` are its cached
-    capabilities, and `pinned` their pins.
+    capabilities, and `pinned` their pins. If it is one of several, `parent` is the server's own connection, and
+    `listener` receives what it syncs.
     """
 
     def __init__(
@@ -145,20 +146,28 @@ class Connection:
         pinned: Pinned | None = None,
         *,
         disconnected: bool = False,
+        parent: Connection | None = None,
+        listener: SyncListener | None = None,
     ) -> None:
         self.config = config
-        self.tracker = ServerStatusTracker(
+        breaker: CircuitBreaker = CircuitBreaker(shared.timing.tripping, shared.clock)
+        server_log, stray_lines = ServerLog(shared.clock), StrayLineCounter(config.name, shared.clock)
+        self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
+        if parent is not None:
+            breaker = SessionBreaker(parent.tracker.breaker)
+            server_log, stray_lines = parent.tracker.server_log, parent.tracker.stray_lines
+            self.durations = parent.durations
+        self.tracker: ServerStatusTracker = ServerStatusTracker(
             config,
             synced,
-            shared.sync_notifier,
+            listener or shared.sync_notifier,
             ToolPinning(config.name, shared.review, pinned),
-            CircuitBreaker(shared.timing.tripping, shared.clock),
-            stray_lines=StrayLineCounter(config.name, shared.clock),
-            server_log=ServerLog(shared.clock),
+            breaker,
+            stray_lines=stray_lines,
+            server_log=server_log,
             disconnected=disconnected,
             observe=shared.observe,
         )
-        self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
         self._shared = shared
         self._redact = redact
         self._retry_now = asyncio.Event()
@@ -180,6 +189,11 @@ class Connection:
     def started(self) -> bool:
         """True after the first use of the server."""
         return self._owner is not None
+
+    @property
+    def unused_since(self) -> float:
+        """Clock time of the last use, or now while a request is running."""
+        return self._activity.unused_since
 
     def take_synced(self, synced: CachedCapabilities, pinned: Pinned | None) -> None:
         """Take over capabilities and pins that another process has synced."""
@@ -262,6 +276,14 @@ class Connection:
         with self._activity.track_user():
             await self._connect()
 
+    def relist(self) -> None:
+        """List the tools again, because another session has shown different ones. Connect if needed."""
+        if (session := self._live_session) is not None:
+            session.listings.mark_changed()
+        elif can_connect_for_call(self.tracker.state):
+            self.start()
+            self._retry_now.set()
+
     async def confirm(self) -> str:
         """Make sure that the tools are up to date; connect if needed. Return the reason if that fails, else an empty
         text.
@@ -270,7 +292,7 @@ class Connection:
         with self._activity.track_user():
             session = await self._call_session(calls.Deadline(None))
             if session is None:
-                return self._why_not()
+                return self.why_not()
             try:
                 await session.confirm(since)
             except (*calls.BROKEN, TimeoutError):
@@ -292,7 +314,7 @@ class Connection:
     async def _call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         deadline = calls.Deadline(context.deadline)
         if await self._call_session(deadline) is None:
-            return CallNotSent(self._why_not())
+            return CallNotSent(self.why_not())
         try:
             seconds = deadline.cut(self.config.read_timeout(tool.original_name))
             active_call = await self._calls.begin(context, seconds)
@@ -306,7 +328,7 @@ class Connection:
     async def _list_resources(self, tool: Tool, call: ToolCall) -> ToolOutcome:
         """Return the resources that the server has listed. Without a connection nothing would tell of changes."""
         if await self._call_session(calls.Deadline(None)) is None:
-            return CallNotSent(self._why_not())
+            return CallNotSent(self.why_not())
         return CallReturned(list_resources(call, tool, self.tracker.synced.capabilities, self._redact))
 
     async def _send(self, tool: Tool, call: ToolCall, active_call: ActiveCall, deadline: calls.Deadline) -> ToolOutcome:
@@ -339,7 +361,7 @@ class Connection:
                     return outcome
                 case _:
                     return outcome
-        return unknown or CallNotSent(self._why_not(reason))
+        return unknown or CallNotSent(self.why_not(reason))
 
     async def _send_patiently(
         self, session: Session, tool: Tool, call: ToolCall, active_call: ActiveCall, limits: calls.CallLimits
@@ -398,11 +420,11 @@ class Connection:
         ServerTrouble.
         """
         if self.tracker.status is ServerStatus.DISCONNECTED:
-            raise error_message(self._why_not())
+            raise error_message(self.why_not())
         await self._connect()
         session = self._live_session
         if session is None:
-            raise error_message(self._why_not())
+            raise error_message(self.why_not())
         return session
 
     @property
@@ -458,14 +480,15 @@ class Connection:
                     await self.tracker.wait_for_change()
         return self._live_session
 
-    def _why_not(self, reason: str = "") -> str:
-        name, problem = self.config.name, self.tracker.problem
+    def why_not(self, reason: str = "") -> str:
+        """Return the reason why no request can be sent: `reason`, if the connection itself has no problem."""
+        name, problem = self.config.name, self.tracker.problem or reason
         left = self.tracker.breaker.left
         if left and problem:
             until = "until an admin connects it" if math.isinf(left) else f"for {math.ceil(left)} s"
             return f"Server {name} keeps failing and is left alone {until}. {problem}"
-        if problem or reason:
-            return problem or reason
+        if problem:
+            return problem
         if self.tracker.status is ServerStatus.DISCONNECTED and not self._closing.is_set():
             return f"Server {name} is disconnected. Fix: connect it again."
         return f"Server {name} is not connected."
@@ -512,7 +535,7 @@ class Connection:
         self._hangs = lifetime >= self._shared.timing.look_limit
         self.tracker.retries_exhausted = self._backoff.is_exhausted
         self.tracker.apply(_failure_event(ending.status, pause), ending.problem)
-        if pause is None:
+        if pause is None and self._shared.timing.tries:
             log.warning("MCP server %s has no retries left, the next use connects again", self.config.name)
         return pause
 

@@ -93,6 +93,35 @@ class CircuitBreaker:
         self._lost_until = -math.inf
 
 
+class SessionBreaker(CircuitBreaker):
+    """Breaker of one session of a server with several. Failed attempts count for the server. Lost sessions do not
+    count, because a conversation that breaks its own must not close the server to others.
+    """
+
+    def __init__(self, server: CircuitBreaker) -> None:
+        self._server = server
+
+    @property
+    def left(self) -> float:
+        """Seconds until the server's breaker closes."""
+        return self._server.left
+
+    def record_failure(self) -> None:
+        """Record a failed attempt to connect."""
+        self._server.record_failure()
+
+    def record_loss(self) -> None:
+        """Do nothing."""
+
+    def record_success(self) -> None:
+        """Record a successful connection."""
+        self._server.record_success()
+
+    def reset(self) -> None:
+        """Close the server's breaker."""
+        self._server.reset()
+
+
 def _close_together(times: deque[float], since: float) -> bool:
     return len(times) == times.maxlen and times[0] >= since
 

@@ -174,6 +174,11 @@ def can_connect_for_call(state: State) -> bool:
     return state not in (State.SIGN_IN_REQUIRED, State.DISCONNECTED, State.CLOSED)
 
 
+def has_session(state: State) -> bool:
+    """Return True if there is a session, or an attempt to make one."""
+    return state in (*_ATTEMPTING, *ESTABLISHED)
+
+
 def is_before_first_session(state: State) -> bool:
     """Return True until the first session is established. Also True during a later attempt."""
     return state in (State.UNUSED, State.CONNECTING, State.DROPPED)

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Protocol
 
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.metrics import MetricSink, SessionChanged, SessionEvent, null_sink
@@ -33,6 +34,16 @@ log = logging.getLogger(__name__)
 OnSynced = Callable[[str, ServerCapabilities], Awaitable[None]]
 OnSyncFailed = Callable[[str, str], Awaitable[None]]
 _LONGEST_DELIVERY = 30.0
+
+
+class SyncListener(Protocol):
+    """Receiver of the results of syncs, by the server's id."""
+
+    def report_sync(self, server_id: str, capabilities: ServerCapabilities) -> None:
+        """Receive the capabilities of a server."""
+
+    def report_failure(self, server_id: str, problem: str) -> None:
+        """Receive a failed sync of a server."""
 
 
 class SyncNotifier:
@@ -114,7 +125,7 @@ class ServerStatusTracker:
         self,
         config: ServerConfig,
         synced: CachedCapabilities,
-        notifier: SyncNotifier,
+        notifier: SyncListener,
         pinning: ToolPinning,
         breaker: CircuitBreaker,
         *,
@@ -137,7 +148,7 @@ class ServerStatusTracker:
         self._connected_at: float | None = None
         # Remembers a state that hides the tools, until the next connection.
         self._hidden_by: State | None = self._state if hides_tools(self._state) else None
-        self._notifier: SyncNotifier | None = notifier
+        self._notifier: SyncListener | None = notifier
         self._observe = observe
         self._changed = asyncio.Event()
 

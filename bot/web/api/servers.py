@@ -137,6 +137,11 @@ class ServerBody(RequestModel):
     tool_recipients: dict[str, list[str]] | None = Field(
         default=None, description="The arguments of single tools that name who gets what a call carries."
     )
+    sessions: str | None = Field(
+        default=None, description="Who shares a session: `shared` (all), `conversation` or `person`."
+    )
+    max_sessions: int | None = Field(default=None, description="Open sessions at once, if not all share one.")
+    session_idle_timeout: float | None = Field(default=None, description="Seconds until an unused session ends.")
     version: int | None = Field(default=None, ge=0, description="Nothing is done if it has another by now.")
 
 
@@ -192,6 +197,8 @@ _FIELD_NAMES = {
     "tool_sends": "toolSends",
     "tool_recipients": "toolRecipients",
     "auto_connect": "autoConnect",
+    "max_sessions": "maxSessions",
+    "session_idle_timeout": "sessionIdleTimeout",
 }
 _SECRET_FIELD = {
     "header": "config.headerValue",
@@ -229,6 +236,9 @@ def parse_server(body: ServerBody) -> ParsedServer:
         "tool_timeouts": None
         if body.tool_timeouts is None
         else "\n".join(f"{tool}={seconds:g}" for tool, seconds in body.tool_timeouts.items()),
+        "sessions": body.sessions,
+        "max_sessions": body.max_sessions,
+        "session_idle_timeout": body.session_idle_timeout,
         "words": body.words,
         "sends": body.sends,
         "tool_words": _tool_lines(body.tool_words),
