@@ -15,13 +15,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from bot.app.database import lock_database
 from bot.app.discord import open_discord
-from bot.app.models import ModelChoice
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Platforms, Runtime, open_metrics, open_runtime, probe_routes
 from bot.app.slack import look_up_groups
 from bot.app.web import attach_surface, build_web_dependencies, open_surface, serve_web
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason, TextDelta
 from bot.domain.messages import assistant
+from bot.llm.models import ModelChoice
 from bot.logs import log_to_stderr
 from bot.platforms.slack.app import SlackApp, SlackSurface
 from bot.platforms.slack.rate_limits import MINUTE, RateLimiter

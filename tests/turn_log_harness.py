@@ -12,8 +12,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim, Wakeup
 from bot.storage.address import PostgresServer
 from bot.storage.database import Database
-from bot.storage.pg_listen import listen
-from bot.storage.postgresql import PostgresDatabase
+from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import HALL, message

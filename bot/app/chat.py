@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bot.app.database import lock_database, open_migrated_database
-from bot.app.models import ModelChoice, select_model
+from bot.app.models import select_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.errors import CountersignError, DatabaseHeld, NotFound
+from bot.llm.models import ModelChoice
 from bot.logs import log_to_file
 from bot.platforms.console.auto_approval import ApproveMode
 from bot.platforms.console.console import (

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from bot.app.audit import examine_audit
 from bot.app.database import current, open_migrated_database, upgrade
 from bot.app.discord import examine_discord
-from bot.app.models import ModelChoice, select_model
+from bot.app.models import select_model
 from bot.app.operations import examine_operations_channel
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
@@ -38,7 +38,7 @@ from bot.domain.secret_binding import SecretGrants
 from bot.domain.servers import ConnectPolicy
 from bot.engine.config_files import describe_grant
 from bot.errors import CountersignError, DatabaseError, SettingsError
-from bot.llm.model_availability import Availability, Available, ListsModels, NotListed, NotReported, Retired
+from bot.llm.models import Availability, Available, ListsModels, ModelChoice, NotListed, NotReported, Retired
 from bot.llm.providers import PROVIDERS
 from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
 from bot.rendering.text_safety import single_line

@@ -2,107 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
-import importlib
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
-from bot.domain.metrics import MetricSink, null_sink
-from bot.errors import ModelRejected, SettingsError
-from bot.llm.fallback import FallbackModel
-from bot.llm.instrumentation import InstrumentedModel
-from bot.llm.model_availability import DiscoveredWindow, ListsModels
+from bot.errors import SettingsError
+from bot.llm.models import ModelChoice
 from bot.llm.providers import PROVIDERS, Access, Provider
-from bot.ports import LanguageModel
 from bot.setting_errors import format_value
 from bot.settings import Settings
 
 _BEHIND_A_BLANK = re.compile(r"[\s;|]+([A-Za-z-]+)(?::|$)")
 """Another model name after a blank, `;` or `|`: a missing comma."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
-    """A module in `bot.llm` with the fields of its Config. `name` is the display name; `others` are the fallbacks in
-    order.
-    """
-
-    name: str
-    module: str
-    config: dict[str, Any] = field(default_factory=dict, repr=False)
-    others: tuple[ModelChoice, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """Display names of the model and its fallbacks."""
-        return ", else ".join(self.names)
-
-    @property
-    def all(self) -> tuple[ModelChoice, ...]:
-        """The model and its fallbacks."""
-        return (self, *self.others)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the model and its fallbacks."""
-        return tuple(choice.name for choice in self.all)
-
-    @property
-    def window(self) -> int | None:
-        """Context window in tokens, None if the settings do not say."""
-        return self.config.get("context_tokens")
-
-    def create(self) -> LanguageModel:
-        """Load the provider module and build the model."""
-        provider = importlib.import_module(f"bot.llm.{self.module}")
-        model: LanguageModel = provider.create(provider.Config(**self.config))
-        return model
-
-
-class Models:
-    """All models of the process, each built on first use. `own` is the bot's model; `observe` receives metrics of
-    requests.
-    """
-
-    def __init__(self, own: ModelChoice, choose: Callable[[str], ModelChoice], observe: MetricSink = null_sink) -> None:
-        self._own = own
-        self._choose = choose
-        self._observe = observe
-        self._built: dict[str, LanguageModel] = {}
-        self._building = asyncio.Lock()
-
-    async def get(self, name: str) -> LanguageModel:
-        """Return the model `provider:name`, the bot's own if the name is empty. Raises ModelRejected if it cannot be
-        used.
-        """
-        if name not in self._built:
-            async with self._building:
-                if name not in self._built:
-                    choice = self._select(name) if name else self._own
-                    self._built[name] = await self._build(choice)
-        return self._built[name]
-
-    async def _build(self, choice: ModelChoice) -> LanguageModel:
-        models: dict[str, LanguageModel] = {}
-        for candidate in choice.all:
-            model = await asyncio.to_thread(candidate.create)
-            if candidate.window is None and isinstance(model, ListsModels) and model.tells_window:
-                model = DiscoveredWindow(model, candidate.name)
-            models[candidate.name] = InstrumentedModel(model, candidate.name, self._observe)
-        return FallbackModel(models) if choice.others else models[choice.name]
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await asyncio.gather(*(model.close() for model in self._built.values()))
-
-    def _select(self, name: str) -> ModelChoice:
-        try:
-            return self._choose(name)
-        except SettingsError as error:
-            raise ModelRejected(error.cause, f"name another model in the profile, or {error.fix}") from error
 
 
 def select_model(settings: Settings, wanted: str = "") -> ModelChoice:

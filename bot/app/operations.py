@@ -26,7 +26,7 @@ from bot.settings import Settings
 
 if TYPE_CHECKING:
     from bot.app.runtime import AppServices
-    from bot.chat.message_sender import ChannelMessages
+    from bot.chat.delivery import ChannelMessages
     from bot.storage.database import Database
 
 log = logging.getLogger(__name__)

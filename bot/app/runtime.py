@@ -28,7 +28,7 @@ from bot.app.discord import is_configured as discord_is_configured
 from bot.app.discord import open_discord
 from bot.app.health import HealthCheck, SessionCounters
 from bot.app.lease_holders import name_of_this_process
-from bot.app.models import ModelChoice, Models, select_model
+from bot.app.models import select_model
 from bot.app.operations import operations_tasks
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import UsableSecrets, secret_box
@@ -37,11 +37,11 @@ from bot.app.slack import build_lookups, look_up_groups, open_slack, share_limit
 from bot.app.slack import is_configured as slack_is_configured
 from bot.app.web import attach_surface, build_link_service, build_web_dependencies, link_pages, open_surface, serve_web
 from bot.app.web import is_located as web_is_located
-from bot.chat.message_sender import ChannelMessages
+from bot.chat.delivery import ChannelMessages
 from bot.commands.dependencies import CommandDependencies, Rights
 from bot.commands.registry import CommandRegistry
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
-from bot.domain.conversations import HTTP, ConversationKey, Member
+from bot.domain.conversations import HTTP, Member
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.secret_binding import FindGrants, no_grants
 from bot.domain.servers import ConnectPolicy
@@ -50,12 +50,13 @@ from bot.domain.usage import PriceList
 from bot.engine.engine import Engine
 from bot.engine.faults import FaultReporter
 from bot.engine.policy.rules import Approvers, RuleBook
-from bot.engine.prompt.context import PlatformHint, SystemPrompt, local_today
+from bot.engine.prompt.builder import PlatformHint, SystemPrompt, local_today
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, quota_cleanup, retention, usage_retention
 from bot.engine.usage import UsageLimiter
 from bot.errors import CountersignError
+from bot.llm.models import ModelChoice, Models
 from bot.logs import redact_logs
 from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.config.programs import AllowedPrograms
@@ -95,34 +96,25 @@ NO_PLATFORM = "; no chat platform is configured"
 
 WatchLog = Callable[[TurnLog], TurnLog]
 
-_SLACK = (
-    "Your words are read in Slack. Write Markdown: it is drawn there with headings, lists, quotes, code and tables. "
-    "Pictures are not drawn. Keep tables narrow and one to an answer."
-)
-_DISCORD = (
-    "Your words are read in Discord. Write Markdown: it is drawn there with headings, lists, quotes and code. A small "
-    "table becomes columns of letters, a wide one a list. Pictures are not drawn. Keep lines and answers short."
-)
-_CONSOLE = "Your words are read in a terminal. Write Markdown: it is drawn there, tables and code included."
-_DIRECT = "D"
-"""First letter of ids of direct conversations (docs.slack.dev, conversations)."""
-
-
-def platform_hint(conversation: ConversationKey) -> PlatformHint:
-    """Return the platform's markup and True for several users per conversation. A direct conversation of Discord has no
-    mark in its key, so the user is named there too.
-    """
-    match conversation.platform:
-        case "slack":
-            return PlatformHint(_SLACK, shared=not conversation.channel.startswith(_DIRECT))
-        case "discord":
-            return PlatformHint(_DISCORD, shared=True)
-        case "console":
-            return PlatformHint(_CONSOLE)
-        case platform if platform == HTTP:
-            return PlatformHint("Your words are read by a program, which may draw Markdown.")
-        case _:
-            return PlatformHint()
+PLATFORM_HINTS = {
+    "slack": PlatformHint(
+        "Your words are read in Slack. Write Markdown: it is drawn there with headings, lists, quotes, code and "
+        "tables. Pictures are not drawn. Keep tables narrow and one to an answer.",
+        shared=True,
+        direct_prefix="D",  # docs.slack.dev, conversations
+    ),
+    # A direct conversation has no mark in its key, so the user is named there too.
+    "discord": PlatformHint(
+        "Your words are read in Discord. Write Markdown: it is drawn there with headings, lists, quotes and code. A "
+        "small table becomes columns of letters, a wide one a list. Pictures are not drawn. Keep lines and answers "
+        "short.",
+        shared=True,
+    ),
+    "console": PlatformHint(
+        "Your words are read in a terminal. Write Markdown: it is drawn there, tables and code included."
+    ),
+    HTTP: PlatformHint("Your words are read by a program, which may draw Markdown."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +336,7 @@ async def open_runtime(
             rules=services.rules,
             approval_seconds=settings.mcp_approval_timeout,
             approval_notice=settings.approval_notice,
-            instructions=SystemPrompt(files.system_prompt, platform_hint, local_today),
+            instructions=SystemPrompt(files.system_prompt, PLATFORM_HINTS, local_today),
             memory=HistoryBudget(settings.history_tokens, settings.history_tool_steps),
             taint=settings.taint_mode,
             refused=services.refused,
@@ -463,7 +455,7 @@ def _build_turn_log(database: Database, settings: Settings, prices: PriceList) -
         case SqliteFile():
             return SqlTurnLog(database, prices=prices, limits=limits)
         case PostgresServer() as server:
-            from bot.storage.pg_listen import listen  # noqa: PLC0415 - loads psycopg, which SQLite does not need
+            from bot.storage.postgresql import listen  # noqa: PLC0415 - loads psycopg, which SQLite does not need
 
             return SqlTurnLog(database, functools.partial(listen, server), prices=prices, limits=limits)
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any, TypeVar
 
 from bot.errors import CountersignError, DeliveryFailed
@@ -57,32 +55,6 @@ class PerUserLimit:
             self._under_way[user] = count
         else:
             del self._under_way[user]
-
-
-class PerUserRate:
-    """Counts the calls of each user in the last `seconds`; at most `most`."""
-
-    def __init__(self, most: int, seconds: float, clock: Callable[[], float] = monotonic) -> None:
-        self._most = most
-        self._seconds = seconds
-        self._clock = clock
-        self._calls: dict[str, deque[float]] = {}
-
-    def acquire(self, user: str) -> bool:
-        """Count one more call. Return False, with nothing counted, if the user has made `most` of them."""
-        now = self._clock()
-        # Of users who have made none for long nothing is kept: the one with the oldest last call comes first.
-        while self._calls and (oldest := next(iter(self._calls))) and self._calls[oldest][-1] <= now - self._seconds:
-            del self._calls[oldest]
-        calls = self._calls.get(user, deque())
-        while calls and calls[0] <= now - self._seconds:
-            calls.popleft()
-        if len(calls) >= self._most:
-            return False
-        calls.append(now)
-        self._calls.pop(user, None)
-        self._calls[user] = calls
-        return True
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
 from bot.chat.actions import ApprovalRef, Approve
+from bot.chat.delivery import MessageApi, MessageOwner, NamedMessage
 from bot.chat.message_model import (
     Arguments,
     Block,
@@ -26,7 +27,6 @@ from bot.chat.message_model import (
     Text,
     Tone,
 )
-from bot.chat.message_sender import MessageApi, MessageOwner, NamedMessage
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError, DeliveryFailed, NotFound

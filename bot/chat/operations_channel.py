@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 
+from bot.chat.delivery import ChannelMessages
 from bot.chat.message_model import (
     Block,
     Footer,
@@ -25,7 +26,6 @@ from bot.chat.message_model import (
     TimeFormat,
     Tone,
 )
-from bot.chat.message_sender import ChannelMessages
 from bot.domain.conversations import ConversationKey
 from bot.domain.faults import FaultKind, FaultRecord
 from bot.errors import DatabaseError, DeliveryFailed

@@ -31,8 +31,7 @@ from bot.engine.elicitation import ElicitationService
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.rules import RuleBook
 from bot.engine.possible_approvers import ApproverResolver
-from bot.engine.prompt.builder import PromptParts
-from bot.engine.prompt.context import NO_INSTRUCTIONS, SystemPrompt
+from bot.engine.prompt.builder import NO_INSTRUCTIONS, PromptParts, SystemPrompt
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
 from bot.engine.prompt.token_estimates import Estimates
 from bot.engine.prompt.tool_selection import RefusedTools

@@ -24,7 +24,7 @@ from bot.domain.completions import (
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
 from bot.llm.error_classification import ErrorKind, ProviderError, classify
-from bot.llm.model_availability import Availability, Available, NotListed, NotReported, Retired
+from bot.llm.models import Availability, Available, NotListed, NotReported, Retired
 from bot.llm.provider_service import Service
 from bot.llm.request_adaptation import (
     has_documents,

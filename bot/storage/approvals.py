@@ -37,9 +37,9 @@ from bot.storage import audit
 from bot.storage.audit_calls import record_refused, server_id_of
 from bot.storage.codec import converter, decode
 from bot.storage.database import Database, note_approvals_ended, transaction
-from bot.storage.dialect import Upsert, notify_turn, now
+from bot.storage.dialect import Json, Upsert, notify_turn, now
 from bot.storage.grants import add_grant, call_to_cover
-from bot.storage.tables import Json, approval_views, approvals, decisions, steps, turns
+from bot.storage.tables import approval_views, approvals, decisions, steps, turns
 from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
 from bot.storage.turn_records import read_approval, read_record
 

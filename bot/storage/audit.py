@@ -17,9 +17,8 @@ from sqlalchemy import bindparam
 from bot.domain.audit import NO_HASH, AuditEntry, AuditHead, AuditQuery, AuditScope
 from bot.storage.audit_chain import row_hash
 from bot.storage.audit_keys import CONNECTION_KEY, AuditKeys
-from bot.storage.dialect import now
-from bot.storage.key_prefix import has_prefix, prefix_bounds
-from bot.storage.tables import StorableText, audit, turns
+from bot.storage.dialect import StorableText, has_prefix, now, prefix_bounds
+from bot.storage.tables import audit, turns
 
 Row = Mapping[str, Any]
 

@@ -1,4 +1,5 @@
-"""SQL in which the databases differ: column types, INSERT with a conflict clause, the database's clock, wakeups.
+"""SQL in which the databases differ: column types, INSERT with a conflict clause, the database's clock, wakeups, and
+prefix conditions on conversation keys, which each database can answer from an index.
 
 Wakeups are sent on PostgreSQL only, in the transaction. They are hints: processes also poll.
 """
@@ -20,6 +21,20 @@ CHANNEL = "countersign"
 """Channel of NOTIFY."""
 
 _notify = sa.select(sa.func.pg_notify(CHANNEL, bindparam("payload")))
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_%(column_0_name)s",
+        "uq": "%(table_name)s_%(column_0_name)s_unique",
+        "fk": "%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "%(table_name)s_pkey",
+    }
+)
+# Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which approvers have seen, and
+# refuse NUL, which tools may return.
+Json = sa.JSON()
+_LAST = "\U0010ffff"
+"""Greater than any character that follows a prefix."""
 
 
 class Upsert:
@@ -74,16 +89,6 @@ def _send(connection: sa.Connection, payload: str) -> None:
         connection.execute(_notify, {"payload": payload})
 
 
-metadata = sa.MetaData(
-    naming_convention={
-        "ix": "%(table_name)s_%(column_0_name)s",
-        "uq": "%(table_name)s_%(column_0_name)s_unique",
-        "fk": "%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-        "pk": "%(table_name)s_pkey",
-    }
-)
-
-
 def storable(text: str) -> str:
     """Return the text without NUL and lone surrogates, which a database cannot store."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
@@ -100,6 +105,31 @@ class StorableText(sa.TypeDecorator[str]):
         return None if value is None else storable(value)
 
 
-# Plain JSON on PostgreSQL too: JSONB would change the order of arguments, which approvers have seen, and
-# refuse NUL, which tools may return.
-Json = sa.JSON()
+class KeyHasPrefix(FunctionElement[bool]):
+    """Condition that a text lies between two others, byte by byte, independent of the database's collation."""
+
+    type = sa.Boolean()
+    inherit_cache = True
+
+
+def has_prefix(key: sa.ColumnElement[str], name: str) -> KeyHasPrefix:
+    """Return the condition that a key begins with the parameter `name`, bound by `prefix_bounds`."""
+    return KeyHasPrefix(key, sa.bindparam(f"{name}_first", type_=sa.Text), sa.bindparam(f"{name}_last", type_=sa.Text))
+
+
+def prefix_bounds(name: str, prefix: str) -> dict[str, str]:
+    """Return the values of a parameter of `has_prefix`."""
+    return {f"{name}_first": prefix, f"{name}_last": prefix + _LAST}
+
+
+@compiles(KeyHasPrefix)
+def _between(element: KeyHasPrefix, compiler: Any, **arguments: Any) -> str:
+    key, first, last = (compiler.process(clause, **arguments) for clause in element.clauses)
+    return f"({key} >= {first} and {key} < {last})"
+
+
+@compiles(KeyHasPrefix, "postgresql")
+def _between_bytes(element: KeyHasPrefix, compiler: Any, **arguments: Any) -> str:
+    key, first, last = (compiler.process(clause, **arguments) for clause in element.clauses)
+    # The operators of text_pattern_ops, because the others compare by collation.
+    return f"({key} ~>=~ {first} and {key} ~<~ {last})"

@@ -19,8 +19,6 @@ from bot.domain.messages import ToolResult
 from bot.domain.turns import (
     WAITING,
     Claim,
-    History,
-    HistorySummary,
     ModelStep,
     Step,
     StepStatus,
@@ -30,7 +28,7 @@ from bot.domain.turns import (
 )
 from bot.domain.usage import PricedUsage, PriceList, UsageEntry, UsageKind
 from bot.errors import LostLease, TurnInterrupted
-from bot.storage import audit, elicitation_rows, files, history, turn_records, usage
+from bot.storage import audit, elicitation_rows, files, turn_records, usage
 from bot.storage.audit_calls import record_finished, record_new, record_sent
 from bot.storage.claims import check_claim, own_to_the_end, release_claims, settle_leftovers
 from bot.storage.codec import converter, encode
@@ -199,13 +197,6 @@ class SqlTurnExecution:
     async def record_usage(self, uses: Sequence[tuple[Claim, UsageEntry]]) -> None:
         """Record usage of models."""
         await self._record_usage([(claim, self._charge(use)) for claim, use in uses])
-
-    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
-    def save_summary(self, connection: sa.Connection, claim: Claim, summary: HistorySummary, past: History) -> None:
-        """Save the summary of a conversation's oldest turns if all its sources exist. Raises LostLease and Stopped."""
-        check_claim(connection, claim)
-        if history.stands(connection, str(claim.conversation), summary, past):
-            history.keep_summary(connection, str(claim.conversation), summary)
 
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _resume(self, connection: sa.Connection, claim: Claim) -> TurnRecord:

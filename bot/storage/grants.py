@@ -19,8 +19,7 @@ from bot.domain.turns import StepStatus, ToolStep, TurnInput
 from bot.storage import audit
 from bot.storage.codec import decode
 from bot.storage.database import Database, change_once, transaction
-from bot.storage.dialect import Upsert, now
-from bot.storage.key_prefix import has_prefix, prefix_bounds
+from bot.storage.dialect import Upsert, has_prefix, now, prefix_bounds
 from bot.storage.tables import grants, steps, turns
 
 _is_active = sa.and_(grants.c.revoked_at.is_(None), sa.or_(grants.c.expires_at.is_(None), grants.c.expires_at > now()))

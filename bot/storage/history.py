@@ -1,4 +1,4 @@
-"""History of conversations: summaries, and a cache of ended turns, because a history rarely changes.
+"""Earlier turns of conversations, their summaries, and a cache of ended turns, because a history rarely changes.
 
 Every change of a turn raises its revision, and a cached value is valid for one revision. The database returns the ids
 and revisions; only new or changed turns are read. Used by transactions, which run in threads.
@@ -7,6 +7,7 @@ and revisions; only new or changed turns are read. Used by transactions, which r
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
@@ -15,11 +16,17 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.conversations import ConversationKey
 from bot.domain.flows import Sources
-from bot.domain.turns import History, HistorySummary, TurnRecord, truncate_results
+from bot.domain.turns import Claim, History, HistorySummary, ToolStep, TurnRecord, truncate_results
+from bot.storage.claims import check_claim
 from bot.storage.codec import converter
+from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import Upsert, now
-from bot.storage.tables import summaries, turns
+from bot.storage.tables import approvals, conversations, deliveries, is_live, steps, summaries, turns
+from bot.storage.turn_records import UNREADABLE, approval_of_step, read_step, read_turn, step_columns
+
+log = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 16 * 2**20
 """Of all turns together."""
@@ -112,15 +119,131 @@ _turns_there = (
     .with_for_update(read=True)
 )
 _delete = summaries.delete().where(summaries.c.conversation.in_(bindparam("keys", expanding=True)))
+_all_steps = (
+    sa.select(*step_columns)
+    .select_from(steps)
+    .outerjoin(approvals, approval_of_step)
+    .where(steps.c.turn_id.in_(bindparam("ids", expanding=True)))
+    .order_by(steps.c.n)
+)
+_call_at = (
+    sa.select(*step_columns)
+    .select_from(steps)
+    .join(turns, turns.c.id == steps.c.turn_id)
+    .outerjoin(approvals, approval_of_step)
+    .where(
+        turns.c.conversation == bindparam("conversation"),
+        turns.c.seq == bindparam("seq"),
+        steps.c.n == bindparam("n"),
+        steps.c.kind == "tool",
+    )
+)
+_turns = sa.select(turns).where(turns.c.id.in_(bindparam("ids", expanding=True)))
+_ended_before = (
+    sa.select(turns.c.id, deliveries.c.revision.label("revision"))
+    .join(deliveries, deliveries.c.turn_id == turns.c.id)
+    .where(
+        turns.c.conversation == bindparam("conversation"),
+        turns.c.seq < bindparam("before"),
+        turns.c.seq > bindparam("after"),
+        ~is_live(turns),
+    )
+    .order_by(turns.c.seq.desc())
+    .limit(bindparam("limit"))
+)
+_latest = (
+    sa.select(conversations.c.key)
+    .where(sa.func.substr(conversations.c.key, 1, bindparam("length")) == bindparam("reach"))
+    .order_by(conversations.c.updated_at.desc())
+    .limit(1)
+)
 
 
-def read_summary(connection: sa.Connection, conversation: str) -> HistorySummary | None:
+class SqlTurnHistory:
+    """Earlier turns of conversations; see `bot.ports.TurnHistory`. Part of `SqlTurnLog`."""
+
+    _database: Database
+    _ended: HistoryCache
+
+    async def history(self, conversation: ConversationKey, before: int, limit: int) -> History:
+        """Return earlier turns of a conversation and the summary of the oldest."""
+        return History() if before <= 1 else await self._read_history(conversation, before, limit)
+
+    @transaction
+    def _read_history(
+        self, connection: sa.Connection, conversation: ConversationKey, before: int, limit: int
+    ) -> History:
+        """Return the last `limit` ended turns before a sequence number, oldest first, without those covered by the
+        summary. Turns missing from the cache are read and cached.
+        """
+        summary = _read_summary(connection, str(conversation))
+        wanted = {"before": before, "after": summary.upto if summary else 0, "limit": limit}
+        rows = connection.execute(_ended_before, {"conversation": str(conversation), **wanted}).all()
+        revisions = {row.id: row.revision for row in reversed(rows)}
+        known = self._ended.get(revisions)
+        if len(known) < len(revisions):
+            read = _read_turns(
+                connection, {turn_id: revision for turn_id, revision in revisions.items() if turn_id not in known}
+            )
+            self._ended.put(read.values())
+            known |= read
+        return History(tuple(known[turn_id] for turn_id in revisions if turn_id in known), summary)
+
+    @transaction(retry_seconds=OWNER_RETRY_SECONDS)
+    def save_summary(self, connection: sa.Connection, claim: Claim, summary: HistorySummary, past: History) -> None:
+        """Save the summary of a conversation's oldest turns if all its sources exist. Raises LostLease and Stopped."""
+        check_claim(connection, claim)
+        key = str(claim.conversation)
+        if _sources_exist(connection, key, summary, past):
+            sources = converter.unstructure(summary.sources, Sources)
+            values = {"k": key, "u": summary.upto, "words": summary.text, "from": sources}
+            connection.execute(_save.on(connection), values)
+
+    @transaction
+    def get_call(self, connection: sa.Connection, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
+        """Return the call at step `n` of turn `seq` of a conversation, `None` if it does not exist."""
+        row = connection.execute(_call_at, {"conversation": str(conversation), "seq": seq, "n": n}).first()
+        try:
+            step = None if row is None else read_step(row, conversation.platform)
+        except UNREADABLE as error:
+            log.warning("a call of %s cannot be read: %r", conversation, error)
+            return None
+        return step if isinstance(step, ToolStep) else None
+
+    @transaction
+    def latest_conversation(self, connection: sa.Connection, reach: str) -> ConversationKey | None:
+        """Return the conversation with the latest message among those with the key prefix `reach`."""
+        key = connection.execute(_latest, {"reach": reach, "length": len(reach)}).scalar()
+        return None if key is None else ConversationKey.parse(key)
+
+
+def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:
+    """Return ended turns, without unreadable ones, which must not block the next answer. Each has the revision from
+    before its read, so that a later change is read again.
+    """
+    ids = list(revisions)
+    rows: dict[str, list[Any]] = {turn_id: [] for turn_id in ids}
+    for step in connection.execute(_all_steps, {"ids": ids}):
+        rows[step.step_turn_id].append(step)
+    records = {}
+    for row in connection.execute(_turns, {"ids": ids}):
+        try:
+            turn = read_turn(row)
+            done = tuple(read_step(step, turn.conversation.platform) for step in rows[row.id])
+        except UNREADABLE as error:
+            log.warning("turn %s cannot be read and is left out of the history: %r", row.id, error)
+        else:
+            records[row.id] = truncate_results(TurnRecord(turn, done, revisions[row.id]))
+    return records
+
+
+def _read_summary(connection: sa.Connection, conversation: str) -> HistorySummary | None:
     """Return the conversation's summary."""
     row = connection.execute(_read, {"k": conversation}).first()
     return None if row is None else HistorySummary(row.upto, row.text, converter.structure(row.sources, Sources))
 
 
-def stands(connection: sa.Connection, conversation: str, summary: HistorySummary, past: History) -> bool:
+def _sources_exist(connection: sa.Connection, conversation: str, summary: HistorySummary, past: History) -> bool:
     """Return True if all sources of a summary still exist: the previous summary and the turns after it. They are locked
     until the transaction ends.
     """
@@ -132,17 +255,6 @@ def stands(connection: sa.Connection, conversation: str, summary: HistorySummary
     return len(connection.execute(_turns_there, {"k": conversation, "seqs": seqs}).all()) == len(seqs)
 
 
-def keep_summary(connection: sa.Connection, conversation: str, summary: HistorySummary) -> None:
-    """Save a summary, replacing the previous one."""
-    values = {
-        "k": conversation,
-        "u": summary.upto,
-        "words": summary.text,
-        "from": converter.unstructure(summary.sources, Sources),
-    }
-    connection.execute(_save.on(connection), values)
-
-
-def forget(connection: sa.Connection, conversations: Collection[str]) -> None:
+def delete_summaries(connection: sa.Connection, conversations: Collection[str]) -> None:
     """Delete the summaries of these conversations, because some of their turns were deleted."""
     connection.execute(_delete, {"keys": list(conversations)})

@@ -1,9 +1,14 @@
-"""PostgreSQL: a pool of connections and threads, shared with any number of other processes."""
+"""PostgreSQL: a pool of connections and threads, shared with any number of other processes, and one connection that
+listens for their wakeups.
+
+A pooler in transaction mode may drop all wakeups. Polling then finds the work later.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -14,9 +19,11 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
+from bot.domain.turns import ApprovalDecided, ConfigChanged, StopRequested, Wakeup, WorkAvailable
 from bot.errors import DatabaseError
 from bot.storage.address import PostgresServer
 from bot.storage.database import Database, Unwritable, consume_exception, json_text
+from bot.storage.dialect import CHANNEL
 
 T = TypeVar("T")
 
@@ -47,6 +54,10 @@ _CROSSED = ("40001", "40P01", "55P03")
 """Not serializable, deadlock, lock timeout (SQLSTATE)."""
 _USELESS = ("25006",)
 """Read-only after a fail-over: a new connection reaches the new primary."""
+
+log = logging.getLogger(__name__)
+_SHORTEST_PAUSE = 0.5
+_LONGEST_PAUSE = 15.0
 
 
 class PostgresDatabase(Database):
@@ -181,3 +192,39 @@ def _release_keepalive_line(_connection: Any, record: Any) -> None:
 def _give_up_useless_connections(context: sa.ExceptionContext) -> None:
     if getattr(context.original_exception, "sqlstate", None) in _USELESS:
         context.is_disconnect = True
+
+
+async def listen(address: PostgresServer, on_wakeup: Callable[[Wakeup], None]) -> None:
+    """Pass on every wakeup until cancelled. After a lost connection, reconnect and check for missed work."""
+    import psycopg  # noqa: PLC0415 - SQLite needs none of it
+
+    pause = _SHORTEST_PAUSE
+    while True:
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                address.url, autocommit=True, application_name="countersign doorbell", **KEEPALIVE
+            )
+            async with connection:
+                await connection.execute(f"listen {CHANNEL}")
+                pause = _SHORTEST_PAUSE
+                on_wakeup(WorkAvailable())
+                async for notification in connection.notifies():
+                    on_wakeup(parse_wakeup(notification.payload))
+        except psycopg.Error as error:
+            log.debug("connection for notifications lost, reconnecting: %s", error)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def parse_wakeup(payload: str) -> Wakeup:
+    """Parse a notification's payload. An unknown payload, of a later release, counts as "work available"."""
+    kind, _, turn_id = payload.partition(" ")
+    match kind:
+        case "decided":
+            return ApprovalDecided(turn_id)
+        case "stopped":
+            return StopRequested(turn_id)
+        case "changed":
+            return ConfigChanged()
+        case _:
+            return WorkAvailable()

@@ -73,7 +73,7 @@ class SqlRetention:
         ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
         if ids:
             keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())
-            history.forget(connection, keys)
+            history.delete_summaries(connection, keys)
             # Re-read under the locks: a message may have arrived.
             at_rest = connection.execute(_at_rest, {"keys": list(keys)}).scalars().all()
             connection.execute(_delete_empty, {"keys": at_rest})

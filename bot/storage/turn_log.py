@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import sqlalchemy as sa
 
-from bot.domain.conversations import ConversationKey
-from bot.domain.turns import NO_TURN_LIMITS, History, ToolStep, TurnLimits, Wakeup
+from bot.domain.turns import NO_TURN_LIMITS, TurnLimits, Wakeup
 from bot.domain.usage import NO_PRICES, PriceList
 from bot.storage.approvals import SqlApprovalLog
 from bot.storage.claims import SqlClaims
@@ -21,11 +20,11 @@ from bot.storage.deliveries import SqlDeliveryQueue
 from bot.storage.elicitations import SqlElicitations
 from bot.storage.execution import SqlTurnExecution
 from bot.storage.files import read_file
-from bot.storage.history import HistoryCache
+from bot.storage.history import HistoryCache, SqlTurnHistory
 from bot.storage.retention import SqlRetention
 from bot.storage.turn_completion import LEASE_SECONDS
 from bot.storage.turn_queue import SqlTurnQueue
-from bot.storage.turn_records import RecordCache, read_call_at, read_history, read_latest
+from bot.storage.turn_records import RecordCache
 
 Listen = Callable[[Callable[[Wakeup], None]], Awaitable[None]]
 
@@ -35,7 +34,14 @@ async def _never_wake(_on_wakeup: Callable[[Wakeup], None]) -> None:
 
 
 class SqlTurnLog(
-    SqlTurnQueue, SqlClaims, SqlTurnExecution, SqlApprovalLog, SqlElicitations, SqlDeliveryQueue, SqlRetention
+    SqlTurnQueue,
+    SqlClaims,
+    SqlTurnExecution,
+    SqlTurnHistory,
+    SqlApprovalLog,
+    SqlElicitations,
+    SqlDeliveryQueue,
+    SqlRetention,
 ):
     """Turns on a database, claimed under the name `me`, which is new at every start, so that a dead process cannot
     claim its old leases. `prices` are the current prices of models; `limits` are those on the turns of one user.
@@ -62,26 +68,6 @@ class SqlTurnLog(
     async def listen(self, on_wakeup: Callable[[Wakeup], None]) -> None:
         """Yield wakeups from other processes."""
         await self._listen(on_wakeup)
-
-    async def history(self, conversation: ConversationKey, before: int, limit: int) -> History:
-        """Return earlier turns of a conversation and the summary of the oldest."""
-        return History() if before <= 1 else await self._read_history(conversation, before, limit)
-
-    @transaction
-    def _read_history(
-        self, connection: sa.Connection, conversation: ConversationKey, before: int, limit: int
-    ) -> History:
-        return read_history(connection, conversation, before, limit, self._ended)
-
-    @transaction
-    def get_call(self, connection: sa.Connection, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
-        """Return a call by its conversation, turn and step."""
-        return read_call_at(connection, conversation, seq, n)
-
-    @transaction
-    def latest_conversation(self, connection: sa.Connection, reach: str) -> ConversationKey | None:
-        """Return the conversation with the latest message among those with the key prefix `reach`."""
-        return read_latest(connection, reach)
 
     @transaction
     def get_file(self, connection: sa.Connection, turn_id: str, file_id: str) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,7 +22,6 @@ from bot.domain.messages import ToolResult
 from bot.domain.secret_detection import StoredSecret
 from bot.domain.turns import (
     Claim,
-    History,
     ModelStep,
     Step,
     StepStatus,
@@ -32,14 +31,13 @@ from bot.domain.turns import (
     TurnInput,
     TurnRecord,
     TurnStatus,
-    truncate_results,
 )
 from bot.errors import NotFound
 from bot.storage import elicitation_rows
 from bot.storage.codec import Body, converter, decode, encode
 from bot.storage.database import json_text
-from bot.storage.history import HistoryCache, read_summary
-from bot.storage.tables import approvals, conversations, deliveries, grants, is_live, steps, storable, turns
+from bot.storage.dialect import storable
+from bot.storage.tables import approvals, deliveries, grants, steps, turns
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +46,7 @@ _Secrets = tuple[StoredSecret, ...]
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, AssertionError)
 """Exceptions of reading a row that a later release wrote or that was changed by hand."""
 
-_step_columns = (
+step_columns = (
     *(
         column.label(f"step_{column.name}")
         for column in (
@@ -73,56 +71,18 @@ _step_columns = (
         )
     ),
 )
-_asked = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
+approval_of_step = sa.and_(approvals.c.turn_id == steps.c.turn_id, approvals.c.n == steps.c.n)
 # One statement for each record, because this is the most frequent read.
 _record = (
-    sa.select(turns, deliveries.c.revision.label("revision"), elicitation_rows.asked_back.label("asks"), *_step_columns)
+    sa.select(turns, deliveries.c.revision.label("revision"), elicitation_rows.asked_back.label("asks"), *step_columns)
     .select_from(turns)
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .outerjoin(steps, steps.c.turn_id == turns.c.id)
-    .outerjoin(approvals, _asked)
+    .outerjoin(approvals, approval_of_step)
     .where(turns.c.id == bindparam("turn_id"))
     .order_by(steps.c.n)
 )
-_all_steps = (
-    sa.select(*_step_columns)
-    .select_from(steps)
-    .outerjoin(approvals, _asked)
-    .where(steps.c.turn_id.in_(bindparam("ids", expanding=True)))
-    .order_by(steps.c.n)
-)
-_call_at = (
-    sa.select(*_step_columns)
-    .select_from(steps)
-    .join(turns, turns.c.id == steps.c.turn_id)
-    .outerjoin(approvals, _asked)
-    .where(
-        turns.c.conversation == bindparam("conversation"),
-        turns.c.seq == bindparam("seq"),
-        steps.c.n == bindparam("n"),
-        steps.c.kind == "tool",
-    )
-)
 _turn_of_approval = sa.select(approvals.c.turn_id, approvals.c.n).where(approvals.c.id == bindparam("approval_id"))
-_turns = sa.select(turns).where(turns.c.id.in_(bindparam("ids", expanding=True)))
-_ended_before = (
-    sa.select(turns.c.id, deliveries.c.revision.label("revision"))
-    .join(deliveries, deliveries.c.turn_id == turns.c.id)
-    .where(
-        turns.c.conversation == bindparam("conversation"),
-        turns.c.seq < bindparam("before"),
-        turns.c.seq > bindparam("after"),
-        ~is_live(turns),
-    )
-    .order_by(turns.c.seq.desc())
-    .limit(bindparam("limit"))
-)
-_latest = (
-    sa.select(conversations.c.key)
-    .where(sa.func.substr(conversations.c.key, 1, bindparam("length")) == bindparam("reach"))
-    .order_by(conversations.c.updated_at.desc())
-    .limit(1)
-)
 
 
 def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
@@ -131,68 +91,11 @@ def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
     if not rows:
         raise NotFound(f"There is no turn {turn_id}.")
     turn = read_turn(rows[0])
-    done = tuple(_read_step(row, turn.author.platform) for row in rows if row.step_n is not None)
+    done = tuple(read_step(row, turn.author.platform) for row in rows if row.step_n is not None)
     if rows[0].asks:
         elicitations = elicitation_rows.read(connection, turn_id)
         done = tuple(_with_elicitations(step, elicitations.get(step.n, ())) for step in done)
     return TurnRecord(turn, done, rows[0].revision)
-
-
-def read_history(
-    connection: sa.Connection, conversation: ConversationKey, before: int, limit: int, ended: HistoryCache
-) -> History:
-    """Return the last `limit` ended turns of a conversation before a sequence number, oldest first, without those
-    covered by the summary. Turns missing from the cache `ended` are read and cached.
-    """
-    summary = read_summary(connection, str(conversation))
-    wanted = {"before": before, "after": summary.upto if summary else 0, "limit": limit}
-    rows = connection.execute(_ended_before, {"conversation": str(conversation), **wanted}).all()
-    revisions = {row.id: row.revision for row in reversed(rows)}
-    known = ended.get(revisions)
-    if len(known) < len(revisions):
-        read = _read_turns(
-            connection, {turn_id: revision for turn_id, revision in revisions.items() if turn_id not in known}
-        )
-        ended.put(read.values())
-        known |= read
-    return History(tuple(known[turn_id] for turn_id in revisions if turn_id in known), summary)
-
-
-def read_call_at(connection: sa.Connection, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
-    """Return the call at step `n` of turn `seq` of a conversation, `None` if it does not exist."""
-    row = connection.execute(_call_at, {"conversation": str(conversation), "seq": seq, "n": n}).first()
-    try:
-        step = None if row is None else _read_step(row, conversation.platform)
-    except UNREADABLE as error:
-        log.warning("a call of %s cannot be read: %r", conversation, error)
-        return None
-    return step if isinstance(step, ToolStep) else None
-
-
-def _read_turns(connection: sa.Connection, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:
-    """Return ended turns, without unreadable ones, which must not block the next answer. Each has the revision from
-    before its read, so that a later change is read again.
-    """
-    ids = list(revisions)
-    rows: dict[str, list[Any]] = {turn_id: [] for turn_id in ids}
-    for step in connection.execute(_all_steps, {"ids": ids}):
-        rows[step.step_turn_id].append(step)
-    records = {}
-    for row in connection.execute(_turns, {"ids": ids}):
-        try:
-            turn = read_turn(row)
-            done = tuple(_read_step(step, turn.conversation.platform) for step in rows[row.id])
-        except UNREADABLE as error:
-            log.warning("turn %s cannot be read and is left out of the history: %r", row.id, error)
-        else:
-            records[row.id] = truncate_results(TurnRecord(turn, done, revisions[row.id]))
-    return records
-
-
-def read_latest(connection: sa.Connection, reach: str) -> ConversationKey | None:
-    """Return the conversation with the latest message among those with the prefix `reach`."""
-    key = connection.execute(_latest, {"reach": reach, "length": len(reach)}).scalar()
-    return None if key is None else ConversationKey.parse(key)
 
 
 def read_approval(connection: sa.Connection, approval_id: str) -> tuple[Turn, ToolStep] | None:
@@ -220,7 +123,8 @@ def read_turn(row: Any) -> Turn:
     )
 
 
-def _read_step(row: Any, platform: str) -> Step:
+def read_step(row: Any, platform: str) -> Step:
+    """Return a step with its approval from a row of `step_columns`."""
     if row.step_kind == "model":
         return decode(ModelStep, row.step_body, n=row.step_n, created_at=row.step_created_at)
     columns = {name: getattr(row, f"step_{name}") for name in ("n", "status", "repeatable", "result")}

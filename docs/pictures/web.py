@@ -22,8 +22,8 @@ from bot.commands.server_secrets import SecretPrompt  # noqa: E402
 from bot.commands.sign_in import SignInCompleted, SignInRejected  # noqa: E402
 from bot.domain.conversations import Author, ConversationKey  # noqa: E402
 from bot.domain.secrets import SecretLink  # noqa: E402
-from bot.web.html import HtmlDocument  # noqa: E402
 from bot.web.pages import (  # noqa: E402
+    HtmlDocument,
     denied_page,
     invalid_page,
     link_expired_page,

@@ -12,12 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bot.app.health import SessionCounters
-from bot.app.models import ModelChoice
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import open_metrics, open_runtime, probe_routes
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.metrics import CacheUsed, LoopLagged, MetricEvent, ProcessCounters, SessionChanged
 from bot.domain.turns import TurnStatus
+from bot.llm.models import ModelChoice
 from bot.settings import read_settings
 from tests.app.program import service
 from tests.fakes.parts import RecordingSurface, until

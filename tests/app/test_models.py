@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from bot.app.models import Models, select_model
+from bot.app.models import select_model
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.messages import user
 from bot.errors import ModelUnavailable, SettingsError
 from bot.llm.demo import DemoModel
+from bot.llm.models import Models
 from bot.llm.providers import PROVIDERS, Provider, always
 from bot.settings import read_settings
 from tests.fakes.llm import FakeLanguageModel, Say, Status

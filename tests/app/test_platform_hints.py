@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.app.runtime import platform_hint
+from bot.app.runtime import PLATFORM_HINTS
 from bot.domain.conversations import ConversationKey
+from bot.engine.prompt.builder import SystemPrompt
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,6 @@ from bot.domain.conversations import ConversationKey
 def test_the_model_knows_where_it_is_read_and_names_people_where_there_are_several(
     key: ConversationKey, named: str, shared: bool
 ) -> None:
-    place = platform_hint(key)
-    assert named in place.formatting
-    assert place.shared is shared
+    prompt = SystemPrompt("", PLATFORM_HINTS)
+    assert named in prompt.text(key, "")
+    assert prompt.is_shared(key) is shared

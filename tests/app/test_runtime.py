@@ -14,11 +14,11 @@ import pytest
 
 from bot.app.chat import ChatOptions, chat
 from bot.app.database import lock_database
-from bot.app.models import ModelChoice
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Runtime, WatchLog, open_runtime
 from bot.domain.turns import Claim
 from bot.errors import CountersignError, DatabaseError, DatabaseHeld
+from bot.llm.models import ModelChoice
 from bot.ports import TurnLog
 from bot.settings import read_settings
 

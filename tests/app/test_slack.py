@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from bot.app.doctor import examine_all
-from bot.app.models import ModelChoice
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Runtime, open_runtime
 from bot.app.slack import build_listener, build_lookups, look_up_groups, open_slack
 from bot.domain.conversations import Author
 from bot.domain.policy_syntax import parse_rule
 from bot.domain.profiles import Profile
+from bot.llm.models import ModelChoice
 from bot.settings import Settings, read_settings
 from tests.fakes.slack import FakeSlack, Message, User
 

@@ -27,8 +27,7 @@ from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer
-from bot.storage.pg_listen import listen
-from bot.storage.postgresql import PostgresDatabase
+from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.turn_log import SqlTurnLog
 
 READ = Tool("s__read", "s", "read", annotations=Annotations(read_only=True), trusted=True)

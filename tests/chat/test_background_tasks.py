@@ -7,7 +7,8 @@ import weakref
 
 import pytest
 
-from bot.chat.background_tasks import BackgroundTasks, PerUserRate
+from bot.chat.background_tasks import BackgroundTasks
+from bot.platforms.slack.messages import PerUserRate
 from tests.fakes.parts import until
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.chat.message_sender import ChannelMessages
+from bot.chat.delivery import ChannelMessages
 from bot.chat.operations_channel import GRACE_SECONDS, LEASE_SECONDS, REFUSED_SECONDS, OperationsChannel
 from bot.domain.conversations import ConversationKey
 from bot.domain.faults import Fault, FaultKind

@@ -14,8 +14,8 @@ from bot.commands.server_secrets import PATH as LINKS
 from bot.domain.sign_ins import PATH as SIGN_INS
 from bot.engine.prompt.attachments import FETCH_SECONDS, LARGEST, MOST, MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, FileKind
 from bot.platforms.discord.messages import MOST_FILES as IN_DISCORD
-from bot.platforms.slack.files import MOST_FILES as IN_SLACK
 from bot.platforms.slack.listener import PATH as SLACK
+from bot.platforms.slack.messages import MOST_FILES as IN_SLACK
 from bot.settings import Settings
 from bot.web.api.responses import MOST_IMAGES
 from bot.web.application import ALIVE, READY

@@ -12,7 +12,7 @@ from bot.domain.conversations import InboundMessage
 from bot.domain.turns import Claim, Receipt
 from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
-from bot.engine.prompt.context import SystemPrompt
+from bot.engine.prompt.builder import SystemPrompt
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog

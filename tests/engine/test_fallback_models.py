@@ -11,8 +11,7 @@ from bot.engine.engine import Engine
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.token_estimates import estimate_messages
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
-from bot.llm.fallback import REST_SECONDS, FallbackModel
-from bot.llm.instrumentation import InstrumentedModel
+from bot.llm.models import REST_SECONDS, FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
 from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ScriptedModel, ask_for, call, message, running, say, tool

@@ -17,8 +17,7 @@ from bot.domain.tools import ToolOutcome
 from bot.domain.turns import HistorySummary, ModelStep, ToolReplay, TurnStatus, TurnView
 from bot.engine.engine import Engine
 from bot.engine.prompt import history
-from bot.engine.prompt.builder import NO_TOOLS
-from bot.engine.prompt.context import PlatformHint, SystemPrompt
+from bot.engine.prompt.builder import NO_TOOLS, PlatformHint, SystemPrompt
 from bot.engine.prompt.history import HISTORY_OMITTED, HistoryBudget
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
 from tests.engine.conftest import EngineHarness
@@ -452,7 +451,7 @@ async def test_requests_begin_as_those_before_them_did_from_round_to_round_and_f
 
 async def test_where_several_people_write_each_question_says_whose_it_is(harness: EngineHarness) -> None:
     harness.model.script = [say("Hello Ana."), say("Hello Ben.")]
-    engine = harness.engine(instructions=SystemPrompt("P", lambda _: PlatformHint("Draws tables.", shared=True)))
+    engine = harness.engine(instructions=SystemPrompt("P", {"test": PlatformHint("Draws tables.", shared=True)}))
     async with running(engine):
         for author in (ANA, BEN):
             receipt = await engine.receive(message(f"I am {author.name}", author=author))

@@ -9,8 +9,7 @@ from typing import cast
 from bot.domain.metrics import null_sink
 from bot.domain.turns import ModelStep, ToolReplay
 from bot.engine.prompt.history import HistoryBudget
-from bot.llm.fallback import REST_SECONDS, FallbackModel
-from bot.llm.instrumentation import InstrumentedModel
+from bot.llm.models import REST_SECONDS, FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
 from tests.engine.conftest import EngineHarness
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Say, Status

@@ -20,8 +20,7 @@ from bot.engine.engine import Engine
 from bot.engine.policy.rules import Approvers, RuleBook
 from bot.ports import CallContext
 from bot.storage.address import PostgresServer
-from bot.storage.pg_listen import listen
-from bot.storage.postgresql import PostgresDatabase
+from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import (
     ANA,

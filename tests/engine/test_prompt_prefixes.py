@@ -12,7 +12,7 @@ from bot.domain.conversations import Attachment, InboundMessage
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import CallReturned, ServerGuidance, ToolOutcome
 from bot.domain.turns import ToolReplay
-from bot.engine.prompt.context import PlatformHint, SystemPrompt
+from bot.engine.prompt.builder import PlatformHint, SystemPrompt
 from bot.engine.prompt.history import HistoryBudget
 from bot.errors import ModelRejected
 from tests.engine.conftest import EngineHarness
@@ -57,7 +57,7 @@ async def test_whatever_happens_in_a_conversation_the_next_request_goes_on_from_
     engine = harness.engine(
         memory=HistoryBudget(replay=replay),
         instructions=SystemPrompt(
-            "P", lambda _: PlatformHint("Draws.", shared=shared), today=lambda: date(2026, 11, 22)
+            "P", {"test": PlatformHint("Draws.", shared=shared)}, today=lambda: date(2026, 11, 22)
         ),
     )
     by_hand = InboundMessage(("by hand",), HALL, ANA, "Run it", call=ToolCall("c1", "s__read"))

@@ -43,8 +43,7 @@ from bot.engine.prompt.token_estimates import Estimates, estimate_text
 from bot.engine.usage import NOTE_SECONDS, UsageLimiter, UsageMeter, UsageMeters
 from bot.engine.usage import RequestInfo as Request
 from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelUnavailable
-from bot.llm.fallback import FallbackModel
-from bot.llm.instrumentation import InstrumentedModel
+from bot.llm.models import FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore

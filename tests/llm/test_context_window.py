@@ -10,7 +10,7 @@ import pytest
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason, TextDelta
 from bot.domain.messages import assistant, user
 from bot.errors import ContextTooLong, ModelError, ModelUnavailable
-from bot.llm.model_availability import MAX_LOOKUPS, Availability, Available, DiscoveredWindow, NotListed, NotReported
+from bot.llm.models import MAX_LOOKUPS, Availability, Available, DiscoveredWindow, NotListed, NotReported
 
 QUESTION = ModelRequest((user("Hi"),))
 PATIENCE = 60.0

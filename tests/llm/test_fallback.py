@@ -19,7 +19,7 @@ from bot.domain.completions import (
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, ToolResult, assistant, user
 from bot.domain.tools import Tool
 from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable, SmallerWindow
-from bot.llm.fallback import BARRED_SECONDS, REST_SECONDS, FallbackModel
+from bot.llm.models import BARRED_SECONDS, REST_SECONDS, FallbackModel
 
 QUESTION = ModelRequest((user("Hi"),))
 BUSY = ModelUnavailable("The first is busy.", retry_after=90.0)

@@ -22,7 +22,7 @@ from bot.domain.completions import (
 from bot.domain.messages import assistant, user
 from bot.domain.metrics import MetricEvent, ModelAnswered
 from bot.errors import ModelRejected, ModelUnavailable
-from bot.llm.instrumentation import InstrumentedModel
+from bot.llm.models import InstrumentedModel
 
 REQUEST = ModelRequest(messages=(user("hi"),))
 ANSWER = Completion(assistant("Hello."), StopReason.ANSWERED, Usage(100, 20))

@@ -12,7 +12,7 @@ import pytest
 from bot.errors import ModelBarred, ModelUnavailable
 from bot.llm import anthropic, openai_chat, openai_responses
 from bot.llm.hosted_model import ModelList, ModelListPaths
-from bot.llm.model_availability import Availability, Available, ListsModels, NotListed, NotReported, Retired
+from bot.llm.models import Availability, Available, ListsModels, NotListed, NotReported, Retired
 from bot.llm.openai_client import HOME, openai_client
 from bot.llm.provider_service import LARGEST_LIST, Service
 from bot.llm.providers import PROVIDERS

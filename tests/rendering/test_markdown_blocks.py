@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rendering.markdown_blocks import split_blocks
+from bot.platforms.console.transcript import split_blocks
 
 LINES = st.sampled_from([
     "", " ", "word", "two words", "# Title", "## ", "#no title", "- item", "* item", "1. one", "10) ten", "  inner",

@@ -18,11 +18,10 @@ from bot.domain.tools import Tool
 from bot.domain.turns import ConfigChanged, Wakeup
 from bot.errors import Conflict, CountersignError, NotFound
 from bot.storage import reporting
+from bot.storage.dialect import prefix_bounds
 from bot.storage.encryption import generate_key, make_box
-from bot.storage.key_prefix import prefix_bounds
-from bot.storage.pg_listen import listen, parse_wakeup
 from bot.storage.policies import SqlPolicyStore
-from bot.storage.postgresql import PostgresDatabase
+from bot.storage.postgresql import PostgresDatabase, listen, parse_wakeup
 from bot.storage.servers import SqlServerStore
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, until

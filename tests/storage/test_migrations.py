@@ -15,8 +15,8 @@ from alembic.migration import MigrationContext
 from bot.errors import DatabaseError
 from bot.storage import migrate
 from bot.storage.database import Database
+from bot.storage.dialect import metadata
 from bot.storage.open_database import open_database
-from bot.storage.tables import metadata
 from tests.postgres import Server
 
 

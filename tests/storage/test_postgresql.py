@@ -16,8 +16,7 @@ from bot.domain.turns import ApprovalDecided, StopRequested, TurnStatus, Wakeup,
 from bot.errors import DatabaseError, DatabaseUnavailable
 from bot.storage import postgresql
 from bot.storage.address import PostgresServer, read_address
-from bot.storage.pg_listen import listen, parse_wakeup
-from bot.storage.postgresql import PostgresDatabase
+from bot.storage.postgresql import PostgresDatabase, listen, parse_wakeup
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import ANA, message, until
 from tests.postgres import Server, running_server

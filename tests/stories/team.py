@@ -29,8 +29,7 @@ from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
 from bot.ports.platform import ApproverDirectory
 from bot.storage.address import PostgresServer
-from bot.storage.pg_listen import listen
-from bot.storage.postgresql import PostgresDatabase
+from bot.storage.postgresql import PostgresDatabase, listen
 from bot.storage.reporting import SqlReporting
 from bot.storage.sqlite import open_sqlite
 from bot.storage.turn_log import SqlTurnLog

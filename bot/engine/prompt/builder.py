@@ -1,14 +1,21 @@
-"""Prompt builder: builds and sends a turn's model requests, and shortens those that are too long.
+"""Prompt builder: the messages of a turn's model requests, the system prompt, and the requests themselves, which are
+shortened if they are too long. Use one `PromptBuilder` while a turn runs here. Its state is in memory only.
 
-Use one `PromptBuilder` while a turn runs here. Its state is in memory only.
+Order: the system prompt with every server's `system_instruction`; the history; results of `auto_context_tool`s with
+their servers' `response_instruction`; the question; the rounds, in which each further server's `response_instruction`
+comes once. Stable parts come first, because services cache prefixes. For the same reason the system prompt is constant
+for a day: it holds no time of day and no names. Text of servers, tools and other users is data: it is never part of a
+system message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from functools import partial
+from types import MappingProxyType
 
 from bot.domain.completions import (
     Capabilities,
@@ -21,40 +28,44 @@ from bot.domain.completions import (
     ToolChoice,
     UsageReported,
 )
-from bot.domain.conversations import Attachment, Author
+from bot.domain.conversations import Attachment, Author, ConversationKey
+from bot.domain.envelopes import enclose
 from bot.domain.flows import Sources
-from bot.domain.messages import ImageAudience, StoredFile, system
+from bot.domain.messages import ImageAudience, Message, StoredFile, ToolResult, system, tool_results, user
 from bot.domain.profiles import Profile
 from bot.domain.tools import Tool, ToolSet
-from bot.domain.turns import Claim, ModelRetry, TurnRecord
+from bot.domain.turns import CallOrigin, Claim, ModelRetry, StepStatus, ToolStep, TurnRecord
 from bot.domain.usage import UsageKind
 from bot.engine.policy.result_visibility import ResultVisibility
 from bot.engine.policy.taint import sources_of_prompt
+from bot.engine.prompt.attached_calls import is_prompt, prompt_messages, resource_message
 from bot.engine.prompt.attachments import LARGEST, MOST_IMAGE_BYTES, Attached, FileKind, read_attachments
-from bot.engine.prompt.context import (
-    LAST_ROUND,
-    NO_INSTRUCTIONS,
-    PromptContext,
-    SystemPrompt,
-    large_results,
-    older_results,
-    turn_messages,
+from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget, HistoryPrompt, calls_of, max_length
+from bot.engine.prompt.text_format import (
+    HEAD,
+    RULE,
+    SHORT_HEAD,
+    ResultTruncator,
+    format_result,
+    is_large,
+    label_message,
 )
-from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget, HistoryPrompt, max_length
-from bot.engine.prompt.text_format import HEAD, SHORT_HEAD
 from bot.engine.prompt.token_estimates import Estimates, estimate_messages, estimate_tools, is_text, reply_limits
 from bot.engine.prompt.tool_selection import RefusedTools, add_builtin_tools, refused_note
 from bot.engine.usage import RequestAttempt, RequestInfo, UsageMeter, UsageMeters
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
 from bot.ports import LanguageModel, TurnHistory
 
-# -------------------- model retry
-
+WHOLE_CHARACTERS = 24_000
+"""Characters of large results from older rounds that each round holds in full. Earlier results are truncated."""
+LAST_ROUND = (
+    "The limit of tool calls for this question is reached: no further tool can be used. "
+    "Answer now with what you have and say what is missing."
+)
 ATTEMPTS = 4
 LONGEST_WAIT_SECONDS = 60.0
 MAX_REFUSED = 8
 """Most tools to drop from one request. More rejections have another cause."""
-
 MAX_IMAGES = 5
 """Most images in one request, the newest ones. Each costs 1,000 tokens or more."""
 NO_TOOLS = "This model does not support tools, so it answers without them."
@@ -64,6 +75,198 @@ Offer = Callable[[str, Capabilities], ToolSet]
 """Select the tools for a model, by its name and capabilities (`tool_selection.select_tools`)."""
 _THINKING = "Asking the model"
 _SHORTENING = "That was too long for the model: asking again with a shorter request"
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformHint:
+    """Hint about a platform: the supported formatting, as text for the model. `shared` is True if several users write
+    in a conversation, except in direct conversations: ids of their channels begin with `direct_prefix`, if set.
+    """
+
+    formatting: str = ""
+    shared: bool = False
+    direct_prefix: str = ""
+
+    def is_shared(self, conversation: ConversationKey) -> bool:
+        """Return True if several users write in this conversation."""
+        return self.shared and not (self.direct_prefix and conversation.channel.startswith(self.direct_prefix))
+
+
+_NO_HINT = PlatformHint()
+
+
+def local_today() -> date:
+    """Return the local date."""
+    return datetime.now().astimezone().date()
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """Parts of the system prompt, with the hints by platform. Without `today` no date is included."""
+
+    prompt: str = ""
+    hints: Mapping[str, PlatformHint] = field(default_factory=dict)
+    today: Callable[[], date] | None = None
+
+    def text(self, conversation: ConversationKey, persona: str) -> str:
+        """Return the system prompt of a conversation."""
+        hint = self.hints.get(conversation.platform, _NO_HINT)
+        parts = [
+            self.prompt,
+            persona,
+            f"Today is {self.today():%A, %Y-%m-%d}." if self.today else "",
+            hint.formatting,
+            RULE if self.is_shared(conversation) else "",
+        ]
+        return "\n\n".join(part.strip() for part in parts if part.strip())
+
+    def is_shared(self, conversation: ConversationKey) -> bool:
+        """Return True if several users write in this conversation."""
+        return self.hints.get(conversation.platform, _NO_HINT).is_shared(conversation)
+
+
+NO_INSTRUCTIONS = SystemPrompt()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptContext:
+    """Parts of a prompt besides the turn's rows. `images` are by file id. `excerpt_lengths` are the steps whose results
+    are truncated, with the length in characters. In a `shared` conversation the question names its author.
+    """
+
+    prompt: str = ""
+    history: Sequence[Message] = ()
+    attached: Sequence[Message] = ()
+    images: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    excerpts: ResultTruncator = field(default_factory=ResultTruncator)
+    excerpt_lengths: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    shared: bool = False
+
+
+def turn_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) -> tuple[Message, ...]:
+    """Return the messages of the next model request."""
+    return (
+        *_prefix(offered, context),
+        *_context_messages(record, offered, context),
+        *context.attached,
+        *_attached_resources(record, context),
+        _question(record, context),
+        *_attached_prompts(record, context),
+        *_rounds(record, offered, context),
+    )
+
+
+def _prefix(offered: ToolSet, context: PromptContext) -> list[Message]:
+    """Return the prefix that this turn's and the next turn's requests share."""
+    guidance = [
+        f"[{server.server}] {server.system_instruction}" for server in offered.guidance if server.system_instruction
+    ]
+    instructions = system("\n\n".join(part for part in (context.prompt.strip(), *guidance) if part))
+    return [instructions, *context.history]
+
+
+def older_results(record: TurnRecord, room: int = WHOLE_CHARACTERS) -> frozenset[int]:
+    """Return the steps of older rounds with large results that exceed `room` characters, counted from the newest."""
+    newest = max((reply.n for reply in record.replies), default=0)
+    results = set()
+    for step in reversed(record.calls):
+        if step.n < newest and step.origin is CallOrigin.MODEL and step.result is not None and is_large(step):
+            room -= step.result.length
+            if room < 0:
+                results.add(step.n)
+    return frozenset(results)
+
+
+def large_results(record: TurnRecord) -> frozenset[int]:
+    """Return the steps with large results, the newest included."""
+    return frozenset(step.n for step in record.calls if is_large(step))
+
+
+def _question(record: TurnRecord, context: PromptContext) -> Message:
+    turn = record.turn
+    return label_message(turn.author, turn.question.text) if context.shared else user(turn.question.text)
+
+
+def _attached_resources(record: TurnRecord, context: PromptContext) -> list[Message]:
+    return [
+        resource_message(step, _result(record, step, context))
+        for step in _attached_calls(record)
+        if not is_prompt(step)
+    ]
+
+
+def _attached_prompts(record: TurnRecord, context: PromptContext) -> list[Message]:
+    prompts = [step for step in _attached_calls(record) if is_prompt(step) and step.status is StepStatus.DONE]
+    return [message for step in prompts for message in prompt_messages(_result(record, step, context))]
+
+
+def _attached_calls(record: TurnRecord) -> list[ToolStep]:
+    return [step for step in record.calls if step.origin is CallOrigin.ATTACHED]
+
+
+def _context_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) -> list[Message]:
+    earlier_messages = record.turn.question.context
+    messages_before = (
+        [_information("What others said here before", "this conversation", "\n".join(earlier_messages))]
+        if earlier_messages
+        else []
+    )
+    absent = (
+        [_information("Tools that are not available now", "servers", "\n".join(offered.absent))]
+        if offered.absent
+        else []
+    )
+    calls = [step for step in record.calls if step.origin is CallOrigin.CONTEXT and step.status is StepStatus.DONE]
+    results = [
+        _information(
+            f"Found by {step.call.name} for this question", step.call.name, _result(record, step, context).text
+        )
+        for step in calls
+        if step.result
+    ]
+    instructions = _responses(calls, offered, [])
+    return [*messages_before, *absent, *results, *([system("\n\n".join(instructions))] if instructions else [])]
+
+
+def _information(what: str, source: str, text: str) -> Message:
+    return user(f"{what}:\n{enclose(source, text)}")
+
+
+def _rounds(record: TurnRecord, offered: ToolSet, context: PromptContext) -> list[Message]:
+    used: list[str] = []
+    _responses((step for step in record.calls if step.origin is CallOrigin.CONTEXT), offered, used)
+    messages: list[Message] = []
+    for reply in record.replies:
+        messages.append(reply.message)
+        calls = calls_of(reply, record)
+        if calls:
+            messages.append(tool_results(*(_result(record, step, context) for step in calls)))
+            instructions = _responses(calls, offered, used)
+            if instructions:
+                messages.append(system("\n\n".join(instructions)))
+    return messages
+
+
+def _result(record: TurnRecord, step: ToolStep, context: PromptContext) -> ToolResult:
+    if step.n in context.excerpt_lengths:
+        return context.excerpts.truncate(record.turn.seq, step, context.images, context.excerpt_lengths[step.n])
+    return format_result(step, context.images)
+
+
+def _responses(steps: Iterable[ToolStep], offered: ToolSet, used: list[str]) -> list[str]:
+    """Return the `response_instruction` of each server that ran, unless `used` names it."""
+    results = []
+    for step in steps:
+        if step.tool is None or step.status is not StepStatus.DONE or step.tool.server in used:
+            continue
+        instruction = offered.guidance_for(step.tool.server).response_instruction
+        if instruction:
+            used.append(step.tool.server)
+            results.append(f"[{step.tool.server}] {instruction}")
+    return results
+
+
+# -------------------- model retry
 
 
 async def complete_with_retry(
@@ -334,7 +537,7 @@ class PromptBuilder:
     ) -> None:
         """Load the history within its share of the window, less the tools."""
         history, estimates, capabilities = self._history, self._parts.estimates, model.capabilities
-        shared = self._parts.instructions.hint(record.turn.conversation).shared
+        shared = self._parts.instructions.is_shared(record.turn.conversation)
         await history.read(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
         tools = self._size_of(tools_given.tools) if capabilities.tools else 0.0
         free = estimates.room(name, capabilities, ModelLimits())
@@ -347,7 +550,6 @@ class PromptBuilder:
     ) -> ModelRequest:
         level, capabilities = self._levels[0], model.capabilities
         tools = tools_given.tools if capabilities.tools else ()
-        hint = self._parts.instructions.hint(record.turn.conversation)
         attached = await self._attachments(record, capabilities)
         context = PromptContext(
             prompt=self._parts.instructions.text(record.turn.conversation, profile.persona),
@@ -356,7 +558,7 @@ class PromptBuilder:
             images=await self._images.select(record, capabilities, level.images),
             excerpts=self._history.excerpts,
             excerpt_lengths=_excerpt_lengths(record, level),
-            shared=hint.shared,
+            shared=self._parts.instructions.is_shared(record.turn.conversation),
         )
         messages = turn_messages(record, tools_given, context)
         self._sources = sources_of_prompt(record, self._history.sources, self._history.known)

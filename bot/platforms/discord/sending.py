@@ -16,7 +16,7 @@ from typing import Any
 
 import discord
 
-from bot.chat.message_sender import MessageOwner
+from bot.chat.delivery import MessageOwner
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import PLATFORM, ROLE, MessageRef, channel_id_of
 from bot.platforms.discord.components import NONCE, OutgoingMessage, custom_ids, encode

@@ -15,8 +15,8 @@ from time import monotonic, time
 
 import discord
 
-from bot.chat import mentions
-from bot.chat.cache import TtlCache
+from bot.chat import users
+from bot.chat.users import TtlCache
 from bot.domain.commands import Reply
 from bot.domain.conversations import Author, Member
 from bot.errors import DeliveryFailed
@@ -232,18 +232,18 @@ _PRINCIPALS = r"discord:\d{1,20}|discord-role:\d{1,20}"
 
 async def resolve_mentions(people: UserDirectory, server: str, sentence: str) -> str:
     """Replace the principals of a sentence by names in that guild."""
-    return await mentions.resolve_mentions(_names(people, server), sentence)
+    return await users.resolve_mentions(_names(people, server), sentence)
 
 
 async def resolve_reply_mentions(people: UserDirectory, server: str, reply: Reply) -> Reply:
     """Replace the principals of a reply's Markdown by names. Code stays, because it is copied."""
-    return await mentions.resolve_reply_mentions(_names(people, server), reply)
+    return await users.resolve_reply_mentions(_names(people, server), reply)
 
 
-def _names(people: UserDirectory, server: str) -> mentions.PrincipalNames:
+def _names(people: UserDirectory, server: str) -> users.PrincipalNames:
     async def name(principal: str) -> str:
         if principal.startswith(ROLE):
             return await people.role_name(principal.removeprefix(ROLE), server)
         return (await people.person(principal.partition(":")[2], server)).name
 
-    return mentions.PrincipalNames(_PRINCIPALS, name)
+    return users.PrincipalNames(_PRINCIPALS, name)

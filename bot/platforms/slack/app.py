@@ -13,10 +13,9 @@ from time import time
 
 from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, card_slots, remote_approvals
 from bot.chat.context import AudiencePolicy
+from bot.chat.delivery import ChannelMessages, ChannelSender, RemoteMessage, TurnDelivery
 from bot.chat.listener_lease import ListenerLease
 from bot.chat.message_model import Message
-from bot.chat.message_sender import ChannelMessages, ChannelSender
-from bot.chat.turn_delivery import RemoteMessage, TurnDelivery
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink

@@ -5,9 +5,6 @@ The bytes of an attached file are loaded with the bot's token.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from bot.chat.downloads import FileSource, check_size, download, file_name
 from bot.domain.commands import ReplyFile
 from bot.domain.conversations import Attachment
@@ -30,15 +27,7 @@ async def share_file(api: WebApi, channel: str, thread: str, name: str, data: by
     return await api.upload(channel, thread, single_line(name, 200) or "file", data)
 
 
-MOST_FILES = 10
 _HOSTS = ("files.slack.com", "slack-files.com", "files-origin.slack.com")
-
-
-def attachments(event: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    """Return the readable files of a message."""
-    files = event.get("files")
-    files = [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
-    return tuple(_attachment(file) for file in files if file.get("id") and file.get("mode") != "tombstone")[:MOST_FILES]
 
 
 async def fetch_file(api: WebApi, attachment: Attachment) -> bytes:
@@ -54,13 +43,3 @@ async def fetch_file(api: WebApi, attachment: Attachment) -> bytes:
     url = str(file.get("url_private_download") or file.get("url_private") or "") if isinstance(file, dict) else ""
     source = FileSource("Slack", _HOSTS, api.url, api.bearer, "add the scope files:read")
     return await download(api.session, url, attachment, source)
-
-
-def _attachment(file: Mapping[str, Any]) -> Attachment:
-    size = file.get("size")
-    return Attachment(
-        id=str(file["id"]),
-        name=single_line(str(file.get("name") or file.get("title") or "file"), 200),
-        mime_type=single_line(str(file.get("mimetype") or "application/octet-stream"), 100),
-        size=size if isinstance(size, int) else 0,
-    )

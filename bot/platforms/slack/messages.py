@@ -7,19 +7,19 @@ meanwhile, so reading the context has a time limit.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any
 
-from bot.chat.background_tasks import PerUserRate
 from bot.chat.message_handler import IncomingMessage, Location, PlatformFacts
 from bot.chat.message_model import Message
 from bot.chat.thread_context import EarlierMessages, ThreadMessage
-from bot.domain.conversations import ConversationKey, Member
+from bot.domain.conversations import Attachment, ConversationKey, Member
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import CommandReply, fallback, fallback_text
 from bot.platforms.slack.channels import ChannelRef, conversation, message_keys
-from bot.platforms.slack.files import attachments
 from bot.platforms.slack.markup import (
     MentionResolver,
     mentioned_groups,
@@ -44,6 +44,7 @@ READS_A_MINUTE = 10
 MOST_NAMES = 20
 MOST_CHANNELS = 2_000
 _USER_SUBTYPES = frozenset({"", "file_share", "thread_broadcast"})
+MOST_FILES = 10
 
 # -------------------- parsing
 # Skipped are messages of the bot and other bots, edits, deletions, and all subtypes except for a user's message with a
@@ -109,7 +110,7 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
         direct=direct,
         in_thread=thread != ts,
         mentions=mentions | mentioned_groups(text),
-        files=attachments(event),
+        files=_attachments(event),
         # A mention in a channel comes as two events.
         may_notify=direct or not mentions_bot or event.get("type") == "app_mention",
         ref=ChannelRef(channel, user, thread),
@@ -300,3 +301,46 @@ class SlackMessagePlatform:
             self._channels.clear()
         info = answer.get("channel")
         self._channels[channel] = single_line(str(info.get("name") or ""), 80) if isinstance(info, dict) else ""
+
+
+class PerUserRate:
+    """Counts the calls of each user in the last `seconds`; at most `most`."""
+
+    def __init__(self, most: int, seconds: float, clock: Callable[[], float] = monotonic) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._clock = clock
+        self._calls: dict[str, deque[float]] = {}
+
+    def acquire(self, user: str) -> bool:
+        """Count one more call. Return False, with nothing counted, if the user has made `most` of them."""
+        now = self._clock()
+        # Of users who have made none for long nothing is kept: the one with the oldest last call comes first.
+        while self._calls and (oldest := next(iter(self._calls))) and self._calls[oldest][-1] <= now - self._seconds:
+            del self._calls[oldest]
+        calls = self._calls.get(user, deque())
+        while calls and calls[0] <= now - self._seconds:
+            calls.popleft()
+        if len(calls) >= self._most:
+            return False
+        calls.append(now)
+        self._calls.pop(user, None)
+        self._calls[user] = calls
+        return True
+
+
+def _attachments(event: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    """Return the readable files of a message."""
+    files = event.get("files")
+    files = [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
+    return tuple(_attachment(file) for file in files if file.get("id") and file.get("mode") != "tombstone")[:MOST_FILES]
+
+
+def _attachment(file: Mapping[str, Any]) -> Attachment:
+    size = file.get("size")
+    return Attachment(
+        id=str(file["id"]),
+        name=single_line(str(file.get("name") or file.get("title") or "file"), 200),
+        mime_type=single_line(str(file.get("mimetype") or "application/octet-stream"), 100),
+        size=size if isinstance(size, int) else 0,
+    )

@@ -20,7 +20,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any
 
-from bot.chat.message_sender import MessageOwner
+from bot.chat.delivery import MessageOwner
 from bot.chat.turn_messages import NO_REFS, AnswerPage, answer_pages, answer_segments
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import MessageRefs, StepStatus, ToolStep, Turn, TurnStatus, TurnView

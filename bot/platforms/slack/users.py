@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
 
-from bot.chat import mentions
-from bot.chat.cache import TtlCache
+from bot.chat import users
+from bot.chat.users import TtlCache
 from bot.domain.commands import Reply
 from bot.domain.conversations import Author, Member
 from bot.errors import DeliveryFailed
@@ -226,18 +226,18 @@ _PRINCIPALS = r"slack:[UW][A-Z0-9]{1,20}|slack-group:S[A-Z0-9]{1,20}"
 
 async def resolve_mentions(people: UserDirectory, sentence: str) -> str:
     """Replace the principals of a sentence by names."""
-    return await mentions.resolve_mentions(_names(people), sentence)
+    return await users.resolve_mentions(_names(people), sentence)
 
 
 async def resolve_reply_mentions(people: UserDirectory, reply: Reply) -> Reply:
     """Replace the principals of a reply's Markdown by names. Code stays, because it is copied."""
-    return await mentions.resolve_reply_mentions(_names(people), reply)
+    return await users.resolve_reply_mentions(_names(people), reply)
 
 
-def _names(people: UserDirectory) -> mentions.PrincipalNames:
+def _names(people: UserDirectory) -> users.PrincipalNames:
     async def name(principal: str) -> str:
         if principal.startswith(GROUP):
             return await people.group_name(principal.removeprefix(GROUP))
         return (await people.person(principal.partition(":")[2])).name
 
-    return mentions.PrincipalNames(_PRINCIPALS, name)
+    return users.PrincipalNames(_PRINCIPALS, name)

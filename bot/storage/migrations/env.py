@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from bot.storage.tables import metadata
+from bot.storage.dialect import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

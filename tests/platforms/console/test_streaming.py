@@ -9,7 +9,7 @@ import pytest
 from bot.domain.turns import ModelRetry, StepStatus
 from bot.platforms.console.markdown_renderer import MarkdownRenderer
 from bot.platforms.console.theme import ConsoleTheme
-from bot.rendering.markdown_blocks import split_blocks
+from bot.platforms.console.transcript import split_blocks
 from tests.platforms.console.chat import Chat, chatting
 from tests.platforms.console.scripted_engine import ScriptedTurn
 from tests.platforms.console.terminal import echoed

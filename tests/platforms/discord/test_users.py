@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bot.chat.cache import TTL_SECONDS
+from bot.chat.users import TTL_SECONDS
 from bot.domain.conversations import Author
 from bot.platforms.discord.users import UserDirectory
 from tests.fakes.discord import Fails, Permission

@@ -10,7 +10,7 @@ from bot.chat import downloads
 from bot.domain.conversations import Attachment
 from bot.errors import DeliveryFailed, NotFound
 from bot.platforms.slack import files
-from bot.platforms.slack.files import attachments
+from bot.platforms.slack.messages import _attachments
 from bot.platforms.slack.web_api import WebApi
 from tests.fakes.slack import Fails
 from tests.platforms.slack.connected_bot import connected_bot
@@ -75,7 +75,7 @@ async def test_a_file_that_was_deleted_is_gone() -> None:
 
 
 def test_a_message_brings_ten_files_at_most_and_none_that_is_only_a_trace() -> None:
-    found = attachments({"files": [{"id": f"F{n}", "name": "a\nb"} for n in range(12)] + ["?"]})
+    found = _attachments({"files": [{"id": f"F{n}", "name": "a\nb"} for n in range(12)] + ["?"]})
     assert len(found) == 10
     assert found[0].name == "a b"
-    assert attachments({"files": [{"id": "F1", "mode": "tombstone"}]}) == ()
+    assert _attachments({"files": [{"id": "F1", "mode": "tombstone"}]}) == ()

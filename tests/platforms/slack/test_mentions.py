@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bot.chat.cache import TTL_SECONDS
-from bot.chat.mentions import MOST
+from bot.chat.users import MOST, TTL_SECONDS
 from bot.domain.commands import Reply
 from bot.platforms.slack.users import UserDirectory, resolve_mentions, resolve_reply_mentions
 from tests.fakes.slack import Fails

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bot.chat.cache import TTL_SECONDS
+from bot.chat.users import TTL_SECONDS
 from bot.domain.conversations import Author, ConversationKey
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.users import GROUP_SECONDS, UserDirectory

@@ -1,7 +1,10 @@
-"""Delivery of turns on a chat platform: which messages a view needs, and which of them are posted, edited or deleted.
+"""Delivery on a chat platform: each message is posted once and edited afterwards, by any process.
 
-A platform implements `TurnMessages`. Any process can deliver any turn from its refs. Delivering a view twice posts each
-message once.
+`MessageSender` posts and edits single messages. A post without a response is looked up before it is repeated. A message
+that cannot be edited any more is posted again. An edit without a change is skipped.
+
+`TurnDelivery` decides which messages a view of a turn needs, and which of them are posted, edited or deleted. A
+platform implements `TurnMessages`. Any process can deliver any turn from its refs.
 
 Cards outside of the conversation go only to users who may approve the call at that moment, because its arguments are
 visible to them alone. A call whose card reaches no channel must not wait for an approval.
@@ -19,20 +22,225 @@ from time import time
 from typing import Generic, Protocol, TypeVar
 
 from bot.chat.card_messages import NOT_THERE, UNREACHED, is_remote_slot
-from bot.chat.message_sender import MessageApi, MessageSender, NamedMessage
+from bot.chat.message_model import Message
 from bot.chat.turn_messages import REMOVED, is_activity_shown, split_mark, unfinished_mark
 from bot.domain.approvals import Destination
+from bot.domain.conversations import ConversationKey
 from bot.domain.turns import MessageRefs, PostedMessage, Turn, TurnStatus, TurnView
 from bot.errors import DeliveryFailed, NotFound
 from bot.rendering.timeline import FILE_PREFIX, LEFT_OUT, ToolFile, activity_text, returned_files
 
 log = logging.getLogger(__name__)
 
+MOST_REMEMBERED = 2000
+
 ACKNOWLEDGED = "acknowledged"
 """Slot of the mark at a question."""
 TOKEN_REJECTED_SECONDS = 60.0
 """Seconds until the next try with a rejected token: the operator may set a new one."""
 MOST_REMEMBERED_TURNS = 2000
+
+
+class MessageOwner(Protocol):
+    """Owner of messages: a turn, or a notice of the bot. Its `id` and the name of a message identify the
+    message in all processes. `created_at` is in epoch seconds.
+    """
+
+    @property
+    def id(self) -> str:
+        """Unique id."""
+        ...
+
+    @property
+    def conversation(self) -> ConversationKey:
+        """Conversation that the messages are posted in."""
+        ...
+
+    @property
+    def created_at(self) -> float:
+        """Time before which no message was posted."""
+        ...
+
+
+class NamedMessage(Protocol):
+    """A message in the form of a platform."""
+
+    @property
+    def name(self) -> str:
+        """Slot of the message among those of its owner."""
+        ...
+
+
+M = TypeVar("M", bound=NamedMessage)
+
+
+class MessageApi(Protocol[M]):
+    """Posts and edits of one platform. Refs are text. Methods that send raise DeliveryFailed."""
+
+    async def create(self, owner: MessageOwner, message: M, replaced: str) -> str:
+        """Post a message, once however often it is called, and return its ref. `replaced` is the ref of the message
+        that it replaces, because that one cannot be edited; empty for the first post.
+        """
+        ...
+
+    async def update(self, owner: MessageOwner, message: M, ref: str) -> None:
+        """Edit a message."""
+        ...
+
+    async def remove(self, ref: str) -> None:
+        """Delete a message, unless it is gone."""
+        ...
+
+    async def find(self, owner: MessageOwner, message: M, taken: Collection[str]) -> str:
+        """Return the ref of a message that was posted by any process; empty if it is not found. Refs in `taken` are of
+        other messages.
+        """
+        ...
+
+    def digest(self, message: M) -> str:
+        """Return a text that differs if the content does."""
+        ...
+
+    def fallback(self, message: M, error: DeliveryFailed) -> M | None:
+        """Return a simpler message that may be accepted after this error; None if there is none."""
+        ...
+
+    def is_gone(self, error: DeliveryFailed, ref: str) -> bool:
+        """Return True if the message cannot be edited any more."""
+        ...
+
+    def is_unclear(self, error: DeliveryFailed) -> bool:
+        """Return True if the message may have been posted all the same."""
+        ...
+
+
+class MessageSender(Generic[M]):
+    """Sends messages through one platform's API."""
+
+    def __init__(self, api: MessageApi[M]) -> None:
+        self._api = api
+        self._sent: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._unclear: set[tuple[str, str]] = set()
+
+    def is_unchanged(self, owner: MessageOwner, message: M) -> bool:
+        """Return True if the message already has this content, as far as this process knows."""
+        return self._sent.get((owner.id, message.name)) == self._api.digest(message)
+
+    async def show(
+        self,
+        owner: MessageOwner,
+        message: M,
+        ref: str,
+        *,
+        search: bool = False,
+        taken: Collection[str] = (),
+        replaced: str = "",
+    ) -> str:
+        """Post a message, or edit the one with this ref if it has changed. Return its ref. `replaced` is the ref of its
+        deleted predecessor. Raises DeliveryFailed.
+        """
+        if not ref:
+            return await self.post(owner, message, search=search, taken=taken, replaced=replaced)
+        return ref if self.is_unchanged(owner, message) else await self.edit(owner, message, ref)
+
+    async def post(
+        self,
+        owner: MessageOwner,
+        message: M,
+        *,
+        search: bool = False,
+        taken: Collection[str] = (),
+        replaced: str = "",
+    ) -> str:
+        """Post a message, or find it: if `search` is True, because an earlier process may have posted it, and after a
+        post without a response. Raises DeliveryFailed.
+        """
+        key = (owner.id, message.name)
+        if search or key in self._unclear:
+            ref = await self._api.find(owner, message, taken)
+            self._unclear.discard(key)
+            if ref:
+                return await self.edit(owner, message, ref)
+        return await self._create(owner, message, replaced)
+
+    async def edit(self, owner: MessageOwner, message: M, ref: str) -> str:
+        """Edit a message and return the ref of the one that shows it now. Raises DeliveryFailed."""
+        try:
+            try:
+                await self._api.update(owner, message, ref)
+            except DeliveryFailed as error:
+                await self._api.update(owner, self._simpler(message, error), ref)
+        except DeliveryFailed as error:
+            if not self._api.is_gone(error, ref):
+                raise
+            log.info("%s: a message cannot be edited, posting it again (%s)", owner.id, error)
+            return await self._create(owner, message, ref)
+        self._remember(owner, message)
+        return ref
+
+    async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
+        """Delete a message that no longer belongs to its owner. Raises DeliveryFailed."""
+        await self._api.remove(ref)
+        self._sent.pop((owner.id, name), None)
+
+    async def _create(self, owner: MessageOwner, message: M, replaced: str) -> str:
+        try:
+            try:
+                ref = await self._api.create(owner, message, replaced)
+            except DeliveryFailed as error:
+                ref = await self._api.create(owner, self._simpler(message, error), replaced)
+        except DeliveryFailed as error:
+            if self._api.is_unclear(error):
+                self._unclear.add((owner.id, message.name))
+            raise
+        self._remember(owner, message)
+        return ref
+
+    def _simpler(self, message: M, error: DeliveryFailed) -> M:
+        """Return the message to send instead. Raises the error if there is none."""
+        simpler = self._api.fallback(message, error)
+        if simpler is None:
+            raise error
+        log.error("a platform rejected the layout of a message, sending it without (%s)", error)
+        return simpler
+
+    def _remember(self, owner: MessageOwner, message: M) -> None:
+        key = (owner.id, message.name)
+        self._sent[key] = self._api.digest(message)
+        self._sent.move_to_end(key)
+        while len(self._sent) > MOST_REMEMBERED:
+            self._sent.popitem(last=False)
+
+
+class ChannelMessages(Protocol):
+    """Messages that the bot posts by itself in channels of one platform."""
+
+    async def show(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
+        """Post a message in the channel of its owner, or edit the one with this ref. Return its ref. If `search` is
+        True, an earlier process may have posted it. Raises DeliveryFailed.
+        """
+        ...
+
+    async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
+        """Delete a message. Raises DeliveryFailed."""
+        ...
+
+
+class ChannelSender(Generic[M]):
+    """Sends messages of the chat layer. `render` returns one in the form of the platform, with its channel."""
+
+    def __init__(self, api: MessageApi[M], render: Callable[[Message, str], M]) -> None:
+        self._sender = MessageSender(api)
+        self._render = render
+
+    async def show(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
+        """Post or edit a message, and return its ref. Raises DeliveryFailed."""
+        native = self._render(message, owner.conversation.channel)
+        return await self._sender.show(owner, native, ref, search=search)
+
+    async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
+        """Delete a message. Raises DeliveryFailed."""
+        await self._sender.delete(owner, name, ref)
 
 
 class NativeMessage(NamedMessage, Protocol):
@@ -44,36 +252,36 @@ class NativeMessage(NamedMessage, Protocol):
         ...
 
 
-M = TypeVar("M", bound=NativeMessage)
-M_contra = TypeVar("M_contra", bound=NativeMessage, contravariant=True)
+N = TypeVar("N", bound=NativeMessage)
+N_contra = TypeVar("N_contra", bound=NativeMessage, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteMessage(Generic[M]):
+class RemoteMessage(Generic[N]):
     """A card in one of its places; `card` is its slot in the conversation."""
 
     card: str
     place: Destination
-    message: M
+    message: N
 
 
-class TurnMessages(Protocol[M]):
+class TurnMessages(Protocol[N]):
     """Messages of turns on one platform. Refs are text. Every method that sends raises DeliveryFailed."""
 
     largest_file: int
     """Maximum size of a tool's file, in bytes."""
 
-    async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[M]:
+    async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[N]:
         """Return the messages of a turn in its conversation, in order. Unposted cards expire counted from `now`. `refs`
         are as they are stored, with their marks.
         """
         ...
 
-    async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[M]]:
+    async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[N]]:
         """Return the cards of a turn in other places, the places of each card together."""
         ...
 
-    async def locate_remote(self, turn: Turn, remote: RemoteMessage[M], ref: str) -> M:
+    async def locate_remote(self, turn: Turn, remote: RemoteMessage[N], ref: str) -> N:
         """Return a card with the channel that it is posted in, or was posted in if there is a ref. DeliveryFailed is
         permanent if a user there may not see it.
         """
@@ -94,11 +302,11 @@ class TurnMessages(Protocol[M]):
         ...
 
 
-class GrowingMessages(Protocol[M_contra]):
+class GrowingMessages(Protocol[N_contra]):
     """Optional: streams unfinished messages, or edits them less often."""
 
     async def show_growing(
-        self, view: TurnView, message: M_contra, ref: str, *, refs: MessageRefs, is_last: bool
+        self, view: TurnView, message: N_contra, ref: str, *, refs: MessageRefs, is_last: bool
     ) -> str:
         """Stream a message, or let it wait. Return its ref, empty if it is to be posted or edited now. `refs` are those
         of the turn, as they are stored.
@@ -132,15 +340,15 @@ class Acknowledgement(Protocol):
         ...
 
 
-class TurnDelivery(Generic[M]):
+class TurnDelivery(Generic[N]):
     """Delivers views of turns through the messages of one platform."""
 
     def __init__(
         self,
-        messages: TurnMessages[M],
-        api: MessageApi[M],
+        messages: TurnMessages[N],
+        api: MessageApi[N],
         *,
-        growing: GrowingMessages[M] | None = None,
+        growing: GrowingMessages[N] | None = None,
         activity: ActivityIndicator | None = None,
         acknowledgement: Acknowledgement | None = None,
         clock: Callable[[], float] = time,
@@ -239,7 +447,7 @@ class TurnDelivery(Generic[M]):
                 await self._sender.delete(turn, name, ref)
                 yield PostedMessage(name, f"{REMOVED}{ref}")
 
-    async def _grow(self, view: TurnView, message: M, ref: str, refs: MessageRefs, *, is_last: bool) -> str:
+    async def _grow(self, view: TurnView, message: N, ref: str, refs: MessageRefs, *, is_last: bool) -> str:
         """Stream a message. Return its ref, empty if it is to be posted or edited."""
         if ref and self._sender.is_unchanged(view.turn, message):
             return ref
@@ -248,7 +456,7 @@ class TurnDelivery(Generic[M]):
         return await self._growing.show_growing(view, message, ref, refs=refs, is_last=is_last)
 
     async def _show_remote(
-        self, turn: Turn, remote: RemoteMessage[M], ref: str, *, search: bool = False, taken: Collection[str] = ()
+        self, turn: Turn, remote: RemoteMessage[N], ref: str, *, search: bool = False, taken: Collection[str] = ()
     ) -> str:
         message = await self._messages.locate_remote(turn, remote, ref)
         return await self._sender.show(turn, message, ref, search=search, taken=taken)
@@ -265,7 +473,7 @@ class TurnDelivery(Generic[M]):
             return LEFT_OUT
 
     async def _post_pending_remotes(
-        self, view: TurnView, remotes: Sequence[RemoteMessage[M]], posted: dict[str, str], *, search: bool
+        self, view: TurnView, remotes: Sequence[RemoteMessage[N]], posted: dict[str, str], *, search: bool
     ) -> AsyncGenerator[PostedMessage, None]:
         """Post the pending cards that have not been posted. A decided approval needs no remote card. Raises
         DeliveryFailed, permanent if a card cannot be posted in any of its places.
@@ -299,7 +507,7 @@ class TurnDelivery(Generic[M]):
                 yield PostedMessage(name, UNREACHED)
 
     async def _update_remotes(
-        self, view: TurnView, remotes: Sequence[RemoteMessage[M]], posted: dict[str, str]
+        self, view: TurnView, remotes: Sequence[RemoteMessage[N]], posted: dict[str, str]
     ) -> AsyncGenerator[PostedMessage, None]:
         """Update the posted cards. A card that cannot be edited stays: its buttons are checked when a user clicks.
         Raises DeliveryFailed.

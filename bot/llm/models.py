@@ -1,0 +1,412 @@
+"""The models of the process: each built on first use, measured, with the context window that its service reports, and
+with fallbacks that answer if one fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any, Protocol, runtime_checkable
+
+from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, Usage, UsageReported
+from bot.domain.metrics import MetricSink, ModelAnswered, ModelOutcome, null_sink
+from bot.errors import (
+    ContextTooLong,
+    ModelBarred,
+    ModelError,
+    ModelRejected,
+    ModelUnavailable,
+    SettingsError,
+    SmallerWindow,
+)
+from bot.llm.request_adaptation import has_documents, has_images
+from bot.ports import LanguageModel
+
+log = logging.getLogger(__name__)
+
+MAX_LOOKUPS = 3
+SMALLEST_WINDOW = 1_000
+"""Tokens. A smaller reported window is ignored."""
+
+REST_SECONDS = 30.0
+BARRED_SECONDS = 300.0
+"""A wrong key or an empty account is a matter for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Available:
+    """The service has the model. `window` is in tokens, None if not reported.
+
+    `until` is the retirement date as the service writes it, empty if none is announced.
+    """
+
+    window: int | None = None
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """The service has retired the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotListed:
+    """The model is not in the service's list; `names` are."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotReported:
+    """The service does not report its models. `reply` is its reason, empty if it only has no such list."""
+
+    reply: str = ""
+
+
+Availability = Available | Retired | NotListed | NotReported
+
+
+@runtime_checkable
+class ListsModels(LanguageModel, Protocol):
+    """Language model with a service that lists its models, without a cost in tokens."""
+
+    @property
+    def service_name(self) -> str:
+        """Display name of the service."""
+        ...
+
+    @property
+    def tells_window(self) -> bool:
+        """True if the service may report the size of the model's window."""
+        ...
+
+    async def look_up(self) -> Availability:
+        """Ask the service, for some seconds at most. Raises ModelError if it is unreachable or denies access."""
+        ...
+
+
+class DiscoveredWindow:
+    """A model with the context window that its service reports, called `label` in the log.
+
+    No request waits for the size: the service is asked when the first answer begins, and until it responds the default
+    size applies.
+    """
+
+    def __init__(self, model: ListsModels, label: str) -> None:
+        self._model = model
+        self._label = label
+        self._window = 0
+        self._lookups = 0
+        self._lookup: asyncio.Task[None] | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Capabilities of the model, with the discovered window."""
+        capabilities = self._model.capabilities
+        return replace(capabilities, context_tokens=self._window) if self._window else capabilities
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the model's events. The window is looked up at most MAX_LOOKUPS times."""
+        if self._window or self._lookups == MAX_LOOKUPS:
+            return self._model.stream(request)
+        return self._stream_and_look_up(request)
+
+    async def _stream_and_look_up(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Stream, and look up the context window after the first event: a local server loads the model with the first
+        request and does not know the window before.
+        """
+        begun = False
+        try:
+            async with aclosing(self._model.stream(request)) as events:
+                async for event in events:
+                    if not begun:
+                        begun = True
+                        self._start_lookup()
+                    yield event
+        except ContextTooLong:
+            self._start_lookup()
+            raise
+
+    def _start_lookup(self) -> None:
+        if not self._window and self._lookups < MAX_LOOKUPS and (self._lookup is None or self._lookup.done()):
+            self._lookups += 1
+            self._lookup = asyncio.create_task(self._look_up(), name=f"window of {self._label}")
+
+    async def close(self) -> None:
+        """Cancel the lookup and close the connections."""
+        if self._lookup is not None:
+            self._lookup.cancel()
+            await asyncio.gather(self._lookup, return_exceptions=True)
+        await self._model.close()
+
+    async def _look_up(self) -> None:
+        """Ask for the size of the window. A failure does not affect the request."""
+        try:
+            availability = await self._model.look_up()
+        except ModelError as error:
+            log.debug("the window of %s is not known: %s", self._label, error.cause)
+        except Exception:
+            log.exception("the service of %s could not be asked for its window", self._label)
+        else:
+            match availability:
+                case Available(window=int(window)) if window >= SMALLEST_WINDOW:
+                    self._window = window
+                    log.info("%s has a window of %d tokens", self._label, window)
+                case Available():
+                    pass
+                case _:
+                    self._lookups = MAX_LOOKUPS
+
+
+class InstrumentedModel:
+    """A model with metrics: duration, time to the first token, outcome, tokens. Its events carry `label` as the model.
+
+    `clock` is in seconds and never jumps.
+    """
+
+    def __init__(
+        self, model: LanguageModel, label: str, observe: MetricSink, *, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._model = model
+        self._label = label
+        self._observe = observe
+        self._clock = clock
+        self._known = model.capabilities
+        self._named = replace(self._known, model=label)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Capabilities of the model."""
+        if self._known is not self._model.capabilities:
+            self._known = self._model.capabilities
+            self._named = replace(self._known, model=self._label)
+        return self._named
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the model's events. The answer is measured when the stream ends or is closed."""
+        began = self._clock()
+        first: float | None = None
+        named, usage = False, Usage()
+        outcome: ModelOutcome = "unavailable"  # also where the stream ends without a Completion
+        try:
+            async with aclosing(self._model.stream(request)) as events:
+                async for event in events:
+                    if isinstance(event, UsageReported):
+                        named = True
+                        yield replace(event, model=self._label)
+                        continue
+                    if first is None:
+                        first = self._clock() - began
+                    if isinstance(event, Completion):
+                        outcome, usage = "answered", event.usage
+                        event = replace(event, model=self._label)  # noqa: PLW2901 - the last one
+                    elif not named:
+                        named = True
+                        yield UsageReported(model=self._label)
+                    yield event
+        except ModelRejected:
+            outcome = "rejected"
+            raise
+        except (asyncio.CancelledError, GeneratorExit):
+            if outcome != "answered":
+                outcome = "stopped"
+            raise
+        finally:
+            seconds = self._clock() - began
+            self._observe(ModelAnswered(self._label, outcome, seconds, first, usage.input_tokens, usage.output_tokens))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._model.close()
+
+
+class FallbackModel:
+    """Several models as one: the first that is not resting answers. A model that fails rests, so that not every
+    question waits for it to fail again.
+
+    `models` are by name, the preferred one first. `clock` is in seconds and never jumps.
+    """
+
+    def __init__(self, models: Mapping[str, LanguageModel], *, clock: Callable[[], float] = monotonic) -> None:
+        self._models = dict(models)
+        self._clock = clock
+        self._preferred = next(iter(self._models))
+        self._rests_until = dict.fromkeys(self._models, 0.0)
+        self._last_errors: dict[str, ModelError] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Capabilities of the model that would be asked now."""
+        return self._models[self._next()].capabilities
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """See the port. If a model fails after the beginning of its answer, the reader must start again: this raises
+        ModelUnavailable without a wait, and the request is to be repeated. If the next model has a smaller window than
+        the one that the request was made for, this raises SmallerWindow. If no model has answered, the error of one
+        that may answer later is raised.
+        """
+        asked: set[str] = set()
+        problems: list[ModelError] = []
+        made_for = self.capabilities
+        while True:
+            name, begun = self._next(asked), False
+            asked.add(name)
+            try:
+                async with aclosing(self._models[name].stream(request)) as events:
+                    async for event in events:
+                        begun = True
+                        if isinstance(event, Completion):
+                            self._rests_until[name] = 0.0
+                            if name != self._preferred:
+                                event = replace(event, note=self._note(name, request))  # noqa: PLW2901 - the last one
+                        yield event
+            except (ModelUnavailable, ModelBarred) as problem:
+                self._rest(name, problem)
+                problems.append(problem)
+                other = self._next(asked) if len(asked) < len(self._models) else ""
+                if not other:
+                    error = _most_hopeful(problems)
+                    raise error from error.__cause__
+                log.warning("%s %s is asked instead.", problem.cause, other)
+                if _takes_less(self._models[other].capabilities, made_for, request):
+                    raise SmallerWindow(problem.cause, problem.fix) from problem
+                if begun:
+                    raise ModelUnavailable(f"{problem.cause} {other} is asked instead.", retry_after=0.0) from problem
+            else:
+                return
+
+    async def close(self) -> None:
+        """Close the connections of all models."""
+        for model in self._models.values():
+            await model.close()
+
+    def _next(self, asked: set[str] | frozenset[str] = frozenset()) -> str:
+        """Return the first model that is not resting, or the one that rests the shortest."""
+        now = self._clock()
+        left = [name for name in self._models if name not in asked]
+        return min(left, key=lambda name: max(0.0, self._rests_until[name] - now))
+
+    def _rest(self, name: str, problem: ModelError) -> None:
+        seconds = BARRED_SECONDS
+        if isinstance(problem, ModelUnavailable):
+            seconds = max(REST_SECONDS, problem.retry_after or 0.0)
+        self._rests_until[name] = self._clock() + seconds
+        self._last_errors[name] = problem
+
+    def _note(self, name: str, request: ModelRequest) -> str:
+        """Return the note on a fallback answer: its model, the reason, and the capabilities that it lacks."""
+        able = self._models[name].capabilities
+        others_use_tools = any(model.capabilities.tools for model in self._models.values())
+        unable = [
+            *(["sees no images"] if has_images(request) and not able.images else []),
+            *(["reads no PDF"] if has_documents(request) and not able.documents else []),
+            *(["uses no tools"] if others_use_tools and not able.tools else []),
+        ]
+        error = self._last_errors.get(self._preferred)
+        # The service's own text, after the colon, is only for the log.
+        because = f": {error.cause.partition(': ')[0].rstrip('.')}" if error is not None else ""
+        left_out = f" It {_unable_text(unable)}." if unable else ""
+        return f"Answered by {name} instead of {self._preferred}{because}.{left_out}"
+
+
+def _takes_less(able: Capabilities, made_for: Capabilities, request: ModelRequest) -> bool:
+    """Return True if the window is smaller than `made_for`'s, or a tool search may be needed and is not supported."""
+    may_search = bool(request.tools) and made_for.searches
+    return able.context_tokens < made_for.context_tokens or (may_search and not able.searches)
+
+
+def _most_hopeful(problems: Sequence[ModelError]) -> ModelError:
+    """Return the error to report if no model has answered: the last of those that end soonest."""
+    passing = [error for error in reversed(problems) if isinstance(error, ModelUnavailable)]
+    return min(passing, key=lambda error: error.retry_after or 0.0, default=problems[-1])
+
+
+def _unable_text(words: list[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A module in `bot.llm` with the fields of its Config. `name` is the display name; `others` are the fallbacks in
+    order.
+    """
+
+    name: str
+    module: str
+    config: dict[str, Any] = field(default_factory=dict, repr=False)
+    others: tuple[ModelChoice, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Display names of the model and its fallbacks."""
+        return ", else ".join(self.names)
+
+    @property
+    def all(self) -> tuple[ModelChoice, ...]:
+        """The model and its fallbacks."""
+        return (self, *self.others)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the model and its fallbacks."""
+        return tuple(choice.name for choice in self.all)
+
+    @property
+    def window(self) -> int | None:
+        """Context window in tokens, None if the settings do not say."""
+        return self.config.get("context_tokens")
+
+    def create(self) -> LanguageModel:
+        """Load the provider module and build the model."""
+        provider = importlib.import_module(f"bot.llm.{self.module}")
+        model: LanguageModel = provider.create(provider.Config(**self.config))
+        return model
+
+
+class Models:
+    """All models of the process, each built on first use. `own` is the bot's model; `observe` receives metrics of
+    requests.
+    """
+
+    def __init__(self, own: ModelChoice, choose: Callable[[str], ModelChoice], observe: MetricSink = null_sink) -> None:
+        self._own = own
+        self._choose = choose
+        self._observe = observe
+        self._built: dict[str, LanguageModel] = {}
+        self._building = asyncio.Lock()
+
+    async def get(self, name: str) -> LanguageModel:
+        """Return the model `provider:name`, the bot's own if the name is empty. Raises ModelRejected if it cannot be
+        used.
+        """
+        if name not in self._built:
+            async with self._building:
+                if name not in self._built:
+                    choice = self._select(name) if name else self._own
+                    self._built[name] = await self._build(choice)
+        return self._built[name]
+
+    async def _build(self, choice: ModelChoice) -> LanguageModel:
+        models: dict[str, LanguageModel] = {}
+        for candidate in choice.all:
+            model = await asyncio.to_thread(candidate.create)
+            if candidate.window is None and isinstance(model, ListsModels) and model.tells_window:
+                model = DiscoveredWindow(model, candidate.name)
+            models[candidate.name] = InstrumentedModel(model, candidate.name, self._observe)
+        return FallbackModel(models) if choice.others else models[choice.name]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await asyncio.gather(*(model.close() for model in self._built.values()))
+
+    def _select(self, name: str) -> ModelChoice:
+        try:
+            return self._choose(name)
+        except SettingsError as error:
+            raise ModelRejected(error.cause, f"name another model in the profile, or {error.fix}") from error
