@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import pytest
+
+from bot.cli import main
 
 
 class Ended(NamedTuple):
@@ -31,3 +37,21 @@ class Ended(NamedTuple):
 
 
 Countersign = Callable[..., Ended]
+
+
+def in_this_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Countersign:
+    """Return a function that runs `countersign WORDS`; `typed` is what a pipe holds for it."""
+
+    def run(*words: str, typed: str = "", **variables: str) -> Ended:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        monkeypatch.setattr(sys, "argv", ["countersign", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main()
+        written = capsys.readouterr()
+        assert isinstance(caught.value.code, int)
+        return Ended(caught.value.code, written.out, written.err)
+
+    return run

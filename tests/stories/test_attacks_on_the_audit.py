@@ -1,4 +1,7 @@
-"""Attacks on the audit of a real session, by somebody who can write to the database or to the files beside it."""
+"""Attacks on the audit of a real session, by somebody who can write to the database or to the files beside it.
+
+The sessions are programs of their own; commands of the audit run in this process.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ import pytest
 from bot.domain.audit import NO_HASH
 from bot.storage.audit_chain import row_hash
 from bot.storage.audit_keys import AuditKeys
+from tests.app.program import bare
+from tests.cli.invocation import Countersign, Ended, in_this_process
 from tests.postgres import Server
-from tests.stories.installation import Installation, Outcome
+from tests.stories.installation import Installation
 
 KEY = "q0m3yQkqVYsZ8m1qJ3n6cQm0Jb0m6t4nq1uYx3vJb9Q="
 TRIGGERS = ("audit_is_never_changed", "audit_is_never_deleted")
@@ -31,9 +36,10 @@ class Crime:
     """A session that is over, and access to its database and files."""
 
     place: Installation
+    countersign: Countersign
 
-    def verify(self, *words: str) -> Outcome:
-        return self.place.countersign("audit", "verify", *words)
+    def verify(self, *words: str) -> Ended:
+        return self.countersign("audit", "verify", *words)
 
     @property
     def checkpoints(self) -> Path:
@@ -118,27 +124,36 @@ def postgres_session(tmp_path_factory: pytest.TempPathFactory, postgres_server: 
     return folder, url
 
 
+Scene = Callable[..., Crime]
+
+
 @pytest.fixture
-def on_sqlite(tmp_path: Path, sqlite_session: Path) -> Crime:
-    return _scene(tmp_path, sqlite_session, "sqlite:///data/countersign.db")
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Scene:
+    """A copy of a session."""
+
+    def scene(session: Path, url: str, key: str = "") -> Crime:
+        folder = tmp_path / "copy"
+        place = Installation(folder, DATABASE_URL=url, AUDIT_KEY=key, AUDIT_CHECKPOINT_FILE="data/audit.checkpoints")
+        shutil.rmtree(folder)
+        shutil.copytree(session, folder)
+        bare(folder, monkeypatch)
+        run = in_this_process(monkeypatch, capsys)
+        return Crime(place, lambda *words: run(*words, **place.environment))
+
+    return scene
+
+
+@pytest.fixture
+def on_sqlite(sqlite_session: Path, scene: Scene) -> Crime:
+    return scene(sqlite_session, "sqlite:///data/countersign.db")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def crime(request: pytest.FixtureRequest, tmp_path: Path) -> Crime:
+def crime(request: pytest.FixtureRequest, scene: Scene) -> Crime:
     if request.param == "sqlite":
-        return _scene(tmp_path, request.getfixturevalue("sqlite_session"), "sqlite:///data/countersign.db")
+        return scene(request.getfixturevalue("sqlite_session"), "sqlite:///data/countersign.db")
     folder, url = request.getfixturevalue("postgres_session")
-    copy = request.getfixturevalue("postgres").copy(url)
-    return _scene(tmp_path, folder, copy, KEY)
-
-
-def _scene(tmp_path: Path, session: Path, url: str, key: str = "") -> Crime:
-    place = Installation(
-        tmp_path / "fresh", DATABASE_URL=url, AUDIT_KEY=key, AUDIT_CHECKPOINT_FILE="data/audit.checkpoints"
-    )
-    shutil.rmtree(place.folder)
-    shutil.copytree(session, place.folder)
-    return Crime(place)
+    return scene(folder, request.getfixturevalue("postgres").copy(url), KEY)
 
 
 def _cut_the_tail(crime: Crime) -> None:
@@ -336,7 +351,7 @@ def test_the_log_of_a_chat_has_checkpoints_and_is_searched(on_sqlite: Crime) -> 
 def test_a_restored_backup_fits_again_once_the_operator_has_vouched_for_it(on_sqlite: Crime) -> None:
     shutil.copyfile(on_sqlite.place.folder / "two.db", on_sqlite.place.data / "countersign.db")
     assert on_sqlite.verify().code == 1
-    sealed = on_sqlite.place.countersign("audit", "seal", "--reason", "restored the backup of Sunday")
+    sealed = on_sqlite.countersign("audit", "seal", "--reason", "restored the backup of Sunday")
     assert (sealed.code, sealed.err) == (0, "")
     assert "\nsealed       row 7 by console:owner, " in sealed.out
     assert ": restored the backup of Sunday\n" in sealed.out
@@ -358,7 +373,7 @@ def test_a_key_is_rotated_without_a_gap_and_an_old_one_is_let_go_after_a_seal(on
     environment["AUDIT_KEY"] = KEY
     assert "Rows 1 to 9 have a MAC by the key " in on_sqlite.verify().out
     environment["AUDIT_KEY"] = f"{KEY},{old}"
-    assert on_sqlite.place.countersign("audit", "seal", "--reason", "rotated the key").code == 0
+    assert on_sqlite.countersign("audit", "seal", "--reason", "rotated the key").code == 0
     environment["AUDIT_KEY"] = KEY
     verified = on_sqlite.verify()
     assert (verified.code, verified.err) == (0, "")
@@ -370,14 +385,14 @@ def test_a_key_is_rotated_without_a_gap_and_an_old_one_is_let_go_after_a_seal(on
 def test_a_seal_vouches_for_no_row_that_was_changed(on_sqlite: Crime) -> None:
     with on_sqlite.opened() as connection:
         connection.execute("update audit set actor = 'console:boss' where seq = 2")
-    sealed = on_sqlite.place.countersign("audit", "seal", "--reason", "all is well")
+    sealed = on_sqlite.countersign("audit", "seal", "--reason", "all is well")
     assert sealed.code == 1
     assert "Row 2 was changed." in sealed.out
 
 
 def test_the_doctor_names_the_first_finding(on_sqlite: Crime) -> None:
     _cut_the_tail(on_sqlite)
-    said = on_sqlite.place.countersign("doctor", "--json")
+    said = on_sqlite.countersign("doctor", "--json")
     (audit,) = [line for each in said.out.splitlines() if (line := json.loads(each))["subject"] == "audit"]
     assert audit["finding"] == "failed"
     assert audit["detail"].startswith("Rows 5 to 9 are missing: ")
