@@ -1,6 +1,7 @@
 """A process of the bot on a platform, received there: `python team_process.py DATABASE PLATFORM API_URL TOKEN...`.
 
-Its model answers what it is asked, unless the environment says HANG: then it never does.
+Its model answers what it is asked, unless the environment says HANG: then it never does. EARLY_SECONDS is the time in
+which a turn posts nothing unless a user must act.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
-from bot.engine.engine import Engine
+from bot.engine.engine import EARLY_SECONDS, Engine
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.ports import Listener, Surface
 from bot.storage.sqlite import open_sqlite
@@ -76,7 +77,14 @@ async def main(file: str, platform: str, *credentials: str) -> None:
         opened: dict[str, Callable[..., Awaitable[tuple[Surface, Listener]]]]
         opened = {"slack": slack, "discord": discord, "plain": plain}
         surface, listener = await opened[platform](stack, *credentials)
-        engine = Engine(log, Echo(), FakeToolbox(), [surface], rules=RuleBook(Policies(), Approvers()))
+        engine = Engine(
+            log,
+            Echo(),
+            FakeToolbox(),
+            [surface],
+            rules=RuleBook(Policies(), Approvers()),
+            early_seconds=float(os.environ.get("EARLY_SECONDS", EARLY_SECONDS)),
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(engine.run())
             group.create_task(listener.run(engine, ScriptedCommands()))

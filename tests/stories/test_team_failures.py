@@ -29,7 +29,7 @@ async def test_a_call_whose_card_cannot_be_posted_is_denied_and_everybody_is_tol
         team.refuse_next()
         return ask_for(call(CREATE, summary="One"))
 
-    team.model.script = [ask, say("I could not file it.")]
+    team.early_seconds, team.model.script = 0.1, [ask, say("I could not file it.")]
     async with team.at_work():
         asked.append(talk := team.ask("file it"))
         await team.reads(talk, "I could not file it.")
@@ -59,7 +59,7 @@ async def test_whoever_asked_in_a_place_that_the_bot_has_lost_is_told_in_private
         lose(team, asked[0])
         return ask_for(call(CREATE, summary="One"))
 
-    team.model.script = [losing, say("I could not file it.")]
+    team.early_seconds, team.model.script = 0.1, [losing, say("I could not file it.")]
     async with team.at_work():
         asked.append(team.ask("file it"))
         await team.until(lambda: team.told(team.priya))

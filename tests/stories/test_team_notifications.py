@@ -47,7 +47,7 @@ async def test_a_slow_answer_of_another_process_is_a_new_message_and_nothing_is_
 async def test_a_process_that_is_killed_after_its_working_message_leaves_one_answer_and_nothing_else(
     team: Team,
 ) -> None:
-    async with team.process(HANG="1") as process:
+    async with team.process(HANG="1", EARLY_SECONDS="0.1") as process:
         talk = team.ask("are you there?")
         await team.offers(talk, "Stop")
         process.send_signal(signal.SIGKILL)

@@ -227,7 +227,7 @@ async def test_a_file_reaches_the_model_and_what_a_tool_returns_is_shared(team: 
 
 
 async def test_stop_ends_a_running_turn(team: Team) -> None:
-    team.model.script = [think]
+    team.early_seconds, team.model.script = 0.1, [think]
     async with team.at_work():
         talk = team.ask("think for ever")
         await team.until(lambda: any("Stop" in team.buttons(each) for each in team.messages(talk)))
@@ -239,7 +239,7 @@ async def test_stop_ends_a_running_turn(team: Team) -> None:
 
 
 async def test_stop_keeps_what_was_written_says_who_stopped_and_the_model_goes_on_once(team: Team) -> None:
-    team.model.script = [Unfinished("The pool was"), say("halved at 14:05.")]
+    team.early_seconds, team.model.script = 0.1, [Unfinished("The pool was"), say("halved at 14:05.")]
     async with team.at_work():
         talk = team.ask("why?")
         await team.reads(talk, "The pool was")
@@ -263,7 +263,7 @@ async def test_stop_keeps_what_was_written_says_who_stopped_and_the_model_goes_o
 async def test_stop_while_a_tool_runs_leaves_nothing_running(team: Team) -> None:
     team.toolbox.add(tool("web__read", read_only=True), never)
     team.allowed = {"web__read"}
-    team.model.script = [ask_for(call("web__read"))]
+    team.early_seconds, team.model.script = 0.1, [ask_for(call("web__read"))]
     async with team.at_work():
         talk = team.ask("read it")
         await team.until(lambda: team.toolbox.calls and any("Stop" in team.buttons(m) for m in team.messages(talk)))
