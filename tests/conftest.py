@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,11 +39,18 @@ if "MEASURE" in os.environ:  # here, before any test loads what is measured
 LONGEST = (
     "contracts/test_turn_log_machine.py",
     "engine/test_hostile_clicks.py",
-    "stories/test_every_subcommand.py",
     "stories/test_approval_storm.py",
+    "stories/test_discord_program.py",
+    "stories/test_every_subcommand.py",
+    "stories/test_floods.py",
+    "stories/test_full_disk.py",
+    "stories/test_live_doctor.py",
+    "stories/test_operations_channel.py",
     "web/test_openapi.py",
 )
 """Modules with tests that take longest. They begin, so that no worker is left alone with one of them in the end."""
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+TESTS = Path(__file__).parent
 
 if TYPE_CHECKING:
     from tests.postgres import Server
@@ -54,10 +62,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first."""
-    here = Path(__file__).parent
-    longest = {path for path in {item.path for item in items} if path.relative_to(here).as_posix() in LONGEST}
-    items.sort(key=lambda item: item.path not in longest)
+    """Put the longest first. Workers begin with equal parts of the list, so each part begins with some of them."""
+    longest, others = dict[str, list[pytest.Item]](), list[pytest.Item]()
+    for item in items:
+        module = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+        (longest.setdefault(module, []) if module in LONGEST else others).append(item)
+    modules, count = [*longest.values()], len(items)
+    items.clear()
+    for worker in range(WORKERS):
+        first = list(chain(*modules[worker::WORKERS]))
+        size = max(0, (count - len(items)) // (WORKERS - worker) - len(first))
+        items += [*first, *others[:size]]
+        del others[:size]
+    items += others
 
 
 def pytest_collection_finish() -> None:

@@ -230,9 +230,15 @@ async def test_components_beyond_a_limit_are_rejected(
     assert discord.posted(room) == []
 
 
-async def test_texts_beyond_ten_thousand_bytes_are_a_server_error(api: Api, room: Channel) -> None:
-    await api.post(room, components=[text("語" * 3386)], flags=V2)
-    assert await refusal(api.post(room, components=[text("語" * 3387)], flags=V2)) == (500, 0)
+async def test_texts_beyond_ten_thousand_bytes_are_a_server_error(discord: FakeDiscord, room: Channel) -> None:
+    # Without the real client, which tries five times in 25 seconds before it says so.
+    headers = {"Authorization": f"Bot {discord.token}"}
+    address = f"{discord.url}/channels/{room.id}/messages"
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for letters, status in ((3386, 200), (3387, 500)):
+            body = {"components": [text("語" * letters)], "flags": V2}
+            async with session.post(address, json=body) as answer:
+                assert answer.status == status
 
 
 async def test_display_components_need_their_flag_and_no_content(api: Api, room: Channel) -> None:

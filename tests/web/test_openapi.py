@@ -8,23 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis import GenerationMode
-from schemathesis.core.failures import FailureGroup
-from schemathesis.core.result import Ok
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    negative_data_rejection,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from tests.web.api_server import ADMIN_TOKEN, opened_api
 from tests.web.local_server import ON_THIS_MACHINE, SERVERS, added, opened_jira
+
+if TYPE_CHECKING:
+    from schemathesis import GenerationMode
 
 EXAMPLES = 4
 """Requests to each route, of those that fit and of those that do not."""
@@ -38,11 +31,13 @@ ORDER = ("GET", "POST", "PUT", "DELETE")
 """Order of methods: existing objects are read before they are changed, and deleted last."""
 CONFIG = {"generation": {"allow-extra-parameters": False}}
 """Parameters outside the description have no effect in an address or a header, as everywhere on the web."""
-CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
 def asked(document: dict[str, Any]) -> Iterator[Any]:
     """Every operation that ends by itself."""
+    import schemathesis  # noqa: PLC0415 - every worker loads this module, and one of them uses this
+    from schemathesis.core.result import Ok  # noqa: PLC0415
+
     operations = []
     schema = schemathesis.openapi.from_dict(document, config=schemathesis.Config.from_dict(CONFIG))
     for found in schema.get_all_operations():
@@ -55,9 +50,19 @@ def asked(document: dict[str, Any]) -> Iterator[Any]:
 
 def ask(document: dict[str, Any], address: str, mode: GenerationMode) -> tuple[int, list[str]]:
     """Ask everything; how many requests that were, and what was wrong with the answers."""
+    from schemathesis import GenerationMode  # noqa: PLC0415 - see above
+    from schemathesis.core.failures import FailureGroup  # noqa: PLC0415
+    from schemathesis.specs.openapi import checks as conformance  # noqa: PLC0415
+
     count, wrong = 0, []
     headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-    checks = CHECKS if mode is GenerationMode.POSITIVE else [*CHECKS, negative_data_rejection]
+    checks = [
+        conformance.status_code_conformance,
+        conformance.content_type_conformance,
+        conformance.response_schema_conformance,
+    ]
+    if mode is GenerationMode.NEGATIVE:
+        checks.append(conformance.negative_data_rejection)
     for operation in asked(document):
         if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
             continue  # any text is an id
@@ -113,6 +118,8 @@ async def test_what_fits_the_description_is_answered_as_it_says_and_what_does_no
         assert endless
         for operations in endless:
             assert list(operations["get"]["responses"]["200"]["content"]) == ["text/event-stream"]
+        from schemathesis import GenerationMode  # noqa: PLC0415 - see above
+
         for mode in (GenerationMode.NEGATIVE, GenerationMode.POSITIVE):
             count, wrong = await asyncio.to_thread(ask, document, f"http://127.0.0.1:{api.port}", mode)
             assert not wrong, "\n\n".join(wrong)
