@@ -26,6 +26,7 @@ from bot.commands.server_fields import (
     read_folder,
     read_header,
     read_max_sessions,
+    read_protocol,
     read_reference,
     read_scope,
     read_seconds,
@@ -55,6 +56,7 @@ from bot.domain.servers import (
     AuthenticationKind,
     HttpKind,
     HttpTransport,
+    Protocol,
     ServerConfig,
     ServerRecord,
     StdioTransport,
@@ -122,12 +124,14 @@ class _DefinitionParser:
         self._errors: dict[str, str] = {}
 
     def parse(self, hidden: str) -> ParsedDefinition:
+        transport = self._transport()
         config = dataclasses.replace(
             self._base.config,
             name=self._parse("name", self._base.config.name, read_slug),
             title=self._text("title", self._base.config.title),
             description=self._text("description", self._base.config.description),
-            transport=self._transport(),
+            transport=transport,
+            protocol=self._protocol(transport),
             system_instruction=self._text("system_instruction", self._base.config.system_instruction),
             response_instruction=self._text("response_instruction", self._base.config.response_instruction),
             auto_context_tool=self._text("auto_context_tool", self._base.config.auto_context_tool),
@@ -150,6 +154,12 @@ class _DefinitionParser:
         stored |= {slot: value for slot, value in self._values.items() if slot in references}
         record = dataclasses.replace(self._base, config=config, authentication=authentication, secrets=references)
         return ParsedDefinition(record, stored, self._errors)
+
+    def _protocol(self, transport: Transport) -> Protocol:
+        protocol = self._parse("protocol", self._base.config.protocol, read_protocol)
+        if protocol is not Protocol.AUTO and kind_of(transport) == HttpKind.JSONRPC:
+            self._errors["protocol"] = "A server of jsonrpc_http does not speak MCP: set it to auto."
+        return protocol
 
     def _flows(self, present: ServerFlows) -> ServerFlows:
         return ServerFlows(
@@ -409,6 +419,7 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "system_instruction": config.system_instruction,
         "response_instruction": config.response_instruction,
         "auto_context_tool": config.auto_context_tool,
+        "protocol": config.protocol.value,
         "connect_timeout": "" if config.connect_timeout is None else f"{config.connect_timeout:g}",
         "list_timeout": f"{config.list_timeout:g}",
         "tool_timeout": f"{config.tool_timeout:g}",

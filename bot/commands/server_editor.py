@@ -89,6 +89,7 @@ _TUNING = (
     Parameter("sessions", "who shares what the server keeps", _OPTION, choices=tuple(SessionScope)),
     Parameter("max-sessions", "how many sessions may be open, if not all share one", _OPTION, metavar="NUMBER"),
     Parameter("session-idle-timeout", "seconds until an unused one ends, or default", _OPTION, metavar="SECONDS"),
+    Parameter("protocol", "the version of MCP to speak, or auto", _OPTION, metavar="VERSION"),
 )
 _LINES = {
     "header": "headers",

@@ -12,9 +12,10 @@ from urllib.parse import parse_qsl, urlsplit
 from bot.commands.token_detection import WARNING, known_token, looks_like_token
 from bot.domain.flows import Sends, Words
 from bot.domain.secrets import SecretReference
-from bot.domain.servers import MOST_SESSIONS, AuthenticationKind, SessionScope, is_reserved_header
+from bot.domain.servers import MOST_SESSIONS, AuthenticationKind, Protocol, SessionScope, is_reserved_header
 
 TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
+PROTOCOLS = tuple(protocol.value for protocol in Protocol)
 KINDS = tuple(kind.value for kind in AuthenticationKind)
 BY_HINTS = "hints"
 """Value that leaves the decision to the server's hints."""
@@ -65,6 +66,14 @@ def read_transport(text: str) -> str:
     if kind not in TRANSPORTS:
         raise ValueError(f"One of: {', '.join(TRANSPORTS)}.")
     return kind
+
+
+def read_protocol(text: str) -> Protocol:
+    """Parse a version of MCP; empty is `auto`."""
+    try:
+        return Protocol(text.lower() or Protocol.AUTO)
+    except ValueError:
+        raise ValueError(f"One of: {', '.join(PROTOCOLS)}.") from None
 
 
 def read_sign_in(text: str) -> AuthenticationKind:

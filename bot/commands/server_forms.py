@@ -8,7 +8,7 @@ from enum import Enum
 
 from bot.commands.command import SECRET_FIELD
 from bot.commands.server_definition import LONGEST_INSTRUCTION, NO, YES
-from bot.commands.server_fields import BY_HINTS, KINDS, LONGEST, SENDS, TRANSPORTS, WORDS
+from bot.commands.server_fields import BY_HINTS, KINDS, LONGEST, PROTOCOLS, SENDS, TRANSPORTS, WORDS
 from bot.commands.text_format import POLICY_CHOICES
 from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.servers import OAUTH_KINDS, SessionScope
@@ -118,6 +118,14 @@ _RESPONSE = Field(
     longest=LONGEST_INSTRUCTION,
 )
 _CONTEXT = Field("auto_context_tool", "Context tool", hint="a tool that is asked every question first", longest=255)
+_PROTOCOL = Field(
+    "protocol",
+    "Version of MCP",
+    FieldKind.CHOICE,
+    "another than auto for a server that works in an older one only",
+    choices=PROTOCOLS,
+    value=PROTOCOLS[0],
+)
 _WORDS = Field("words", "Words", FieldKind.CHOICE, "whose words its tools return", choices=WORDS, value=BY_HINTS)
 _SENDS = Field("sends", "Sends", FieldKind.CHOICE, "who reads what its calls carry", choices=SENDS, value=BY_HINTS)
 _TOOL_WORDS = Field("tool_words", "Words of single tools", FieldKind.LINES, "TOOL=strangers, one a line")
@@ -165,7 +173,7 @@ def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> li
             steps.append((_CLIENT, _SCOPE))
     steps.append((_SYSTEM, _RESPONSE, _CONTEXT, _CONNECT_TIME, _CALL_TIME))
     steps.append((_WORDS, _SENDS, _TOOL_WORDS, _TOOL_SENDS, _RECIPIENTS))
-    steps.append((_SESSIONS, _MAX_SESSIONS, _SESSION_IDLE))
+    steps.append((_SESSIONS, _MAX_SESSIONS, _SESSION_IDLE, _PROTOCOL))
     if before.get("transport") == "stdio" and fields.get("where", before["command"]) != before["command"]:
         steps.append((confirmation(before["name"]),))
     return steps

@@ -22,6 +22,7 @@ from bot.domain.servers import (
     HttpKind,
     HttpTransport,
     OAuthTerms,
+    Protocol,
     ServerConfig,
     ServerRecord,
     ServerStatus,
@@ -301,6 +302,7 @@ class ServerListing:
             ("system instruction", config.system_instruction),
             ("response instruction", config.response_instruction),
             ("auto context tool", config.auto_context_tool),
+            ("protocol, as set", "" if config.protocol is Protocol.AUTO else config.protocol.value),
             ("time limits", time_limits(config)),
             ("id", config.id),
         ]

@@ -101,6 +101,28 @@ class HttpKind(StrEnum):
     """Plain JSON-RPC 2.0 without MCP."""
 
 
+class Protocol(StrEnum):
+    """Version of MCP that a server is spoken to in."""
+
+    AUTO = "auto"
+    """The newest that the server supports."""
+    V2024_11_05 = "2024-11-05"
+    V2025_03_26 = "2025-03-26"
+    V2025_06_18 = "2025-06-18"
+    V2025_11_25 = "2025-11-25"
+    V2026_07_28 = "2026-07-28"
+
+    @property
+    def begins_with_handshake(self) -> bool:
+        """True for a version of the older era, in which a server asks the user by a request of its own during a call.
+        The newer one has neither handshake nor requests of the server.
+        """
+        return self not in (Protocol.AUTO, Protocol.V2026_07_28)
+
+
+LAST_HANDSHAKE_VERSION = Protocol.V2025_11_25
+
+
 @dataclass(frozen=True, slots=True)
 class HttpTransport:
     """HTTP address of a server. `headers` may hold secrets and are never shown."""
@@ -149,6 +171,7 @@ class ServerConfig:
     sessions: SessionScope = SessionScope.SHARED
     max_sessions: int = 10
     session_idle_timeout: float | None = None
+    protocol: Protocol = Protocol.AUTO
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -26,6 +26,7 @@ from bot.domain.servers import (
     DesiredServer,
     HttpKind,
     HttpTransport,
+    Protocol,
     ServerConfig,
     ServerEnablement,
     ServerStatus,
@@ -53,7 +54,7 @@ from bot.mcp.server.connection import Connection
 from bot.mcp.server.output import ServerLog, StrayLineCounter
 from bot.mcp.server.retry import StartLimiter
 from bot.mcp.server.session import ConnectionDependencies
-from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
+from bot.mcp.server.status import ASK_FIX, ServerStatusTracker, SyncNotifier
 from bot.mcp.transports.http import http_client
 from bot.mcp.transports.open import build_network, child_environment
 
@@ -402,6 +403,7 @@ class ServerDiagnostics:
         for check in (
             *_check_flows(tracker),
             *_check_rejections(tracker, self._refused),
+            *_check_elicitation(tracker),
             *_check_output(tracker.stray_lines),
             *_check_log(tracker.server_log),
         ):
@@ -510,7 +512,19 @@ def _check_handshake(tracker: ServerStatusTracker) -> Check:
         )
     older = known.handshake is not None and known.handshake.transport == HttpKind.SSE
     over = " over HTTP+SSE" if older else ""
-    return Check("MCP", CheckStatus.WELL, f"speaks MCP {known.protocol}{over}{version}")
+    spoken, wanted = f"speaks MCP {known.protocol}{over}{version}", tracker.config.protocol
+    if wanted in (Protocol.AUTO, known.protocol):
+        return Check("MCP", CheckStatus.WELL, spoken if wanted is Protocol.AUTO else f"{spoken}, as set")
+    fix = f"set its protocol to {known.protocol} or auto"
+    return Check("MCP", CheckStatus.DOUBTFUL, f"{spoken}, and its protocol is set to {wanted}", fix)
+
+
+def _check_elicitation(tracker: ServerStatusTracker) -> Iterator[Check]:
+    """Check for questions to users that the protocol of the connection does not have."""
+    if tracker.asks_in_older_way:
+        spoken = tracker.synced.capabilities.protocol
+        cause = f"It tried to ask a user during a call in a way that MCP {spoken} does not have."
+        yield Check("questions", CheckStatus.DOUBTFUL, cause, ASK_FIX)
 
 
 def _check_tools(tracker: ServerStatusTracker) -> Check:

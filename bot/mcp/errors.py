@@ -14,7 +14,7 @@ from mcp import MCPError
 from mcp.types import CONNECTION_CLOSED, ErrorData
 from pydantic import BaseModel, ValidationError
 
-from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport
+from bot.domain.servers import HttpTransport, Protocol, ServerConfig, StdioTransport
 from bot.mcp import sdk
 from bot.mcp.redaction import Redaction, public_address
 from bot.mcp.results import error_text
@@ -176,7 +176,10 @@ def connect_failure(
     sentence = error_text(cause, redact) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
     sentence = redact(sentence)[:_LONGEST_QUOTE].rstrip(".")
     unusable = f"Server {config.name} could not be used."
-    return Problem.quoting(unusable, f": {sentence}", "Fix: check that it is an MCP server.")
+    fix = "check that it is an MCP server"
+    if config.protocol is not Protocol.AUTO:
+        fix = f"{fix} and speaks MCP {config.protocol}, or set its protocol to auto"
+    return Problem.quoting(unusable, f": {sentence}", f"Fix: {fix}.")
 
 
 def _process_failure(

@@ -30,6 +30,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR, ErrorData
 
 __all__ = [
+    "ELICITATION",
     "HTTP_ERROR",
     "LOGGERS",
     "PINNED_VERSION",
@@ -42,6 +43,7 @@ __all__ = [
     "current_request",
     "get_default_environment",
     "http_error_stand_in",
+    "is_elicitation_impossible",
     "is_event_too_large",
     "is_http_error_stand_in",
     "is_stream_end",
@@ -57,6 +59,10 @@ __all__ = [
 PINNED_VERSION = "2.3"
 """Minor version that this module was written for."""
 
+ELICITATION = "elicitation/create"
+"""Method by which a server of the older era asks the user during a call."""
+_NO_BACK_CHANNEL = "no back-channel"
+"""Part of the library's own server's error in the newer protocol, which has no such requests."""
 LOGGERS = ("mcp", "client")
 """Names of the library's loggers."""
 WHOLE_MESSAGES = ("Sending client message: ", "SSE message: ", "Received server message: ")
@@ -106,6 +112,13 @@ def is_without_answer(error: MCPError) -> bool:
 def is_event_too_large(error: MCPError) -> bool:
     """Return True if the library made this error because an SSE event is above the size limit."""
     return error.message.startswith(_STREAM_FAILED) and error.message.endswith(_EVENT_TOO_LARGE)
+
+
+def is_elicitation_impossible(text: str) -> bool:
+    """Return True if a server that is written with the library could not ask the user, because the newer protocol has
+    no requests of the server.
+    """
+    return ELICITATION in text and _NO_BACK_CHANNEL in text
 
 
 def unsupported_version(error: BaseException) -> str:

@@ -184,6 +184,7 @@ class ServerDetails(ServerAnswer):
     system_instruction: str
     response_instruction: str
     auto_context_tool: str
+    protocol: str = Field(description="The version of MCP to speak, as set; `auto` for the newest.")
     connect_timeout: float | None = Field(description="Seconds; null for the usual time.")
     list_timeout: float
     tool_timeout: float
@@ -292,6 +293,7 @@ class ServerSerializer:
             system_instruction=config.system_instruction,
             response_instruction=config.response_instruction,
             auto_context_tool=config.auto_context_tool,
+            protocol=config.protocol,
             connect_timeout=config.connect_timeout,
             list_timeout=config.list_timeout,
             tool_timeout=config.tool_timeout,

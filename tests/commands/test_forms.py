@@ -9,7 +9,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import FIELDS_A_STEP, LONGEST_FORM_ID, FieldKind, Form, Reply
 from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.health import Check, CheckStatus
-from bot.domain.servers import HttpKind, HttpTransport, ServerStatus, StdioTransport
+from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerStatus, StdioTransport
 from tests.commands.servers import ADMIN, OPERATOR, command_harness, config_of, with_jira
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -330,6 +330,21 @@ async def test_an_edit_connects_anew_and_shows_what_has_changed() -> None:
     assert ("changed url", "https://jira.example/mcp → https://new.example/mcp") in reply.details
     assert ("changed tool_timeout", "30 → 60") in reply.details
     assert reply.text.startswith("`jira` is changed. ✓ Reached")
+
+
+async def test_the_protocol_of_a_server_is_set_and_its_values_are_named() -> None:
+    held = await with_jira()
+    reply = await held.ask("mcp set jira --protocol 2025-06-18")
+    assert ("changed protocol", "auto → 2025-06-18") in reply.details
+    assert ("protocol, as set", "2025-06-18") in (await held.ask("mcp show jira")).details
+    refused = await held.ask("mcp set jira --protocol 2025")
+    assert refused.failed
+    assert "auto, 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28" in str(refused)
+    refused = await held.ask("mcp set jira --transport jsonrpc_http")
+    assert refused.failed
+    assert "does not speak MCP: set it to auto" in str(refused)
+    await held.ask("mcp set jira --transport jsonrpc_http --protocol auto")
+    assert config_of(held, "jira").protocol is Protocol.AUTO
 
 
 async def test_single_tools_are_given_times_of_their_own_and_lose_them() -> None:

@@ -33,6 +33,7 @@ from bot.domain.servers import (
     CachedCapabilities,
     HttpKind,
     HttpTransport,
+    Protocol,
     ServerConfig,
     ServerEnablement,
     ServerRecord,
@@ -182,6 +183,7 @@ async def test_a_server_is_kept_with_every_field(harness: Harness, servers: SqlS
             title="Our files",
             description="What we wrote",
             auto_connect=False,
+            protocol=Protocol.V2025_06_18,
             flows=ServerFlows(
                 Words.SHARED,
                 Sends.TEAM,

@@ -15,6 +15,7 @@ from bot.domain.servers import (
     HttpKind,
     HttpTransport,
     OAuthTerms,
+    Protocol,
     ServerConfig,
     ServerEnablement,
     StdioTransport,
@@ -64,6 +65,7 @@ def test_every_key_of_a_stdio_server_is_read(tmp_path: Path) -> None:
         "tool_timeout": 7.5,
         "tool_timeout_max": 70,
         "tool_timeouts": {"export": 20},
+        "protocol": "2025-06-18",
     }
     expected = ServerConfig(
         "weather",
@@ -77,6 +79,7 @@ def test_every_key_of_a_stdio_server_is_read(tmp_path: Path) -> None:
         tool_timeout=7.5,
         tool_timeout_max=70.0,
         tool_timeouts={"export": 20.0},
+        protocol=Protocol.V2025_06_18,
     )
     assert read(tmp_path, {"weather": entry}) == ServersFile((DesiredServer(expected),))
 
@@ -301,6 +304,8 @@ def test_whose_words_a_server_returns_and_where_it_sends_are_set_for_it_and_for_
     [
         ('"words": "mine"', "'words' has the wrong type or value. Fix: make it own, shared or strangers"),
         ('"sends": 5', "'sends' has the wrong type or value. Fix: make it closed, team or world"),
+        ('"protocol": "2025"', "Fix: make it auto, 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 or 2026-07-28"),
+        ('"protocol": "2026-07-28", "transport": "jsonrpc_http", "url": "https://a.example"', "does not speak"),
         ('"tool_words": ["own"]', "'tool_words' has the wrong type or value. Fix: make it an object of tools"),
         ('"tool_sends": {"a.b": "none"}', "'tool_sends.a.b' has the wrong type or value"),
         ('"tool_recipients": {"send": []}', "'tool_recipients.send' has the wrong type or value"),

@@ -26,11 +26,13 @@ from bot.domain.elicitations import (
     FormMode,
     UrlMode,
 )
+from bot.domain.health import CheckStatus
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
     HttpKind,
     HttpTransport,
+    Protocol,
     ServerConfig,
     StdioTransport,
     SyncStatus,
@@ -46,9 +48,11 @@ from tests.fakes.programs import listening, python
 from tests.mcp.toolboxes import (
     ANA,
     LIMIT,
+    call,
     call_with,
     error_text,
     named,
+    raw,
     remote,
     started,
     text,
@@ -575,3 +579,31 @@ async def test_both_kinds_of_questions_are_declared_and_nothing_else() -> None:
             await ready(box)
         hello = next(message for _, message in endpoint.seen if message["method"] == "initialize")
     assert hello["params"]["capabilities"] == {"elicitation": {"form": {}, "url": {}}}
+
+
+async def test_a_server_that_can_only_ask_in_the_older_way_says_so_to_the_doctor_and_asks_with_a_set_protocol(
+    config: Servers,
+) -> None:
+    person = Person(THREE)
+    async with started(config()) as box:
+        await ready(box)
+        assert "no back-channel" in error_text(await call_with(named(box, "ask"), box, person.context, message="?"))
+        [check] = [check async for check in box.diagnose("file:s") if check.name == "questions"]
+    assert check.finding is CheckStatus.DOUBTFUL
+    assert check.detail == "It tried to ask a user during a call in a way that MCP 2026-07-28 does not have."
+    assert check.fix == "set its protocol to 2025-11-25"
+    for protocol in (Protocol.V2025_11_25, Protocol.V2025_06_18):
+        async with started(config(protocol=protocol)) as box:
+            await ready(box)
+            answer = json.loads(text(await call_with(named(box, "ask"), box, person.context, message="?")))
+            assert answer["data"] == {"seats": 3, "where": "back"}
+            assert [check async for check in box.diagnose("file:s") if check.name == "questions"] == []
+
+
+async def test_a_question_that_the_newest_protocol_does_not_have_is_seen_over_a_pipe() -> None:
+    listing = [[{"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}]]
+    async with started(raw(script={"listings": listing, "calls": {"t": {"do": "ask"}}})) as box:
+        await ready(box)
+        assert text(await call(named(box, "t"), box)) == "done"
+        checks = [check.name async for check in box.diagnose("file:s")]
+    assert "questions" in checks

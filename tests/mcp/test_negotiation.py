@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 
 from bot.domain.capabilities import Handshake, ServerCapabilities
+from bot.domain.health import CheckStatus
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
     HttpKind,
     HttpTransport,
+    Protocol,
     ServerConfig,
     ServerStatus,
     SyncStatus,
@@ -22,11 +25,12 @@ from bot.domain.servers import (
 from bot.mcp.sdk import RequestContext
 from bot.mcp.server.session import ProtocolNegotiation
 from bot.mcp.toolbox import McpToolbox
-from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, error, result
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, error, result, tool
 from tests.fakes.mcp.event_stream import FakeEventStream
 from tests.mcp.toolboxes import call, named, raw, started, text, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
+INFO = {"serverInfo": {"name": "s", "version": "1"}}
 WEEK = 7 * 86_400.0
 
 
@@ -235,3 +239,52 @@ def test_a_server_that_lets_the_time_pass_is_not_asked_in_every_second_try() -> 
         assert approach.on_failed(None, NOTHING, hung_up=False) is False
         modes.append(approach.mode)
     assert modes == ["auto", "legacy", "auto", "legacy"]
+
+
+@pytest.mark.parametrize("protocol", [protocol for protocol in Protocol if protocol.begins_with_handshake])
+async def test_a_set_version_is_offered_at_once(tmp_path: Path, protocol: Protocol) -> None:
+    record = tmp_path / "record"
+    script = {"record": str(record), "listings": [[{"tools": [tool("t")]}]], "calls": {"t": {"result": OK}}}
+    async with started(raw(script=script, protocol=protocol)) as box:
+        known = await met(box)
+        assert (known.protocol, known.handshake) == (protocol, None)
+        assert text(await call(named(box, "t"), box)) == "ok"
+        check = next(check for check in [check async for check in box.diagnose("file:s")] if check.name == "MCP")
+    assert (check.finding, check.detail) == (CheckStatus.WELL, f"speaks MCP {protocol}, version 0.9, as set")
+    first = json.loads(record.read_text().splitlines()[0])
+    assert (first["method"], first["params"]["protocolVersion"]) == ("initialize", protocol)
+
+
+async def test_a_set_version_is_offered_over_http_on_every_transport() -> None:
+    older = Protocol.V2025_06_18
+    async with FakeEndpoint() as modern, FakeEventStream() as stream:
+        for server in (modern, stream):
+            server.speak_legacy("t")
+            server.on["initialize"] = lambda message: result(
+                message, {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}} | INFO
+            )
+            async with started(auto(server.url, protocol=older)) as box:
+                assert (await met(box)).protocol == older
+            assert "server/discover" not in server.methods()
+
+
+async def test_a_server_that_chooses_another_version_is_used_and_the_doctor_says_so() -> None:
+    config = raw(script={"era": "legacy", "version": "2025-03-26"}, protocol=Protocol.V2025_06_18)
+    async with started(config) as box:
+        assert (await met(box)).protocol == "2025-03-26"
+        check = next(check for check in [check async for check in box.diagnose("file:s")] if check.name == "MCP")
+    assert check.finding is CheckStatus.DOUBTFUL
+    assert check.detail == "speaks MCP 2025-03-26, version 0.9, and its protocol is set to 2025-06-18"
+    assert check.fix == "set its protocol to 2025-03-26 or auto"
+
+
+async def test_a_server_that_does_not_know_the_newest_version_is_not_used_if_that_is_set() -> None:
+    newest = Protocol.V2026_07_28
+    async with started(raw(script={"era": "legacy"}, protocol=newest)) as box:
+        await until(lambda: box.servers()[0].status is ServerStatus.FAILED)
+        assert box.servers()[0].problem == (
+            "Server s: It speaks MCP 2025-11-25, and its protocol is set to 2026-07-28. "
+            "Fix: set its protocol to 2025-11-25 or auto."
+        )
+    async with started(raw(script={}, protocol=newest)) as box:
+        assert (await met(box)).protocol == newest

@@ -12,12 +12,15 @@ import httpx2
 import mcp.client.session
 import mcp.client.sse
 import mcp.client.streamable_http
+import mcp.shared.exceptions
 import mcp.shared.jsonrpc_dispatcher
 import pytest
 from mcp import MCPError
 from mcp.client import session, streamable_http
 from mcp.types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
+from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, KNOWN_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
+from bot.domain.servers import LAST_HANDSHAKE_VERSION, Protocol
 from bot.mcp import sdk
 
 HTTP, SESSION = mcp.client.streamable_http, mcp.client.session
@@ -58,11 +61,19 @@ def test_only_one_module_imports_private_modules_of_the_library() -> None:
         (mcp.shared.jsonrpc_dispatcher, 'code=CONNECTION_CLOSED, message="Connection closed"'),
         (SESSION, 'RuntimeError(f"Unsupported protocol version from the server: '),
         (httpx2._sse, ' byte limit."'),
+        (mcp.shared.exceptions, "has no back-channel for server-initiated requests."),
     ],
     ids=lambda value: "" if isinstance(value, ModuleType) else value,
 )
 def test_the_library_still_has_the_text(module: ModuleType, text: str) -> None:
     assert text in inspect.getsource(module)
+
+
+def test_a_server_can_be_spoken_to_in_each_version_of_the_library() -> None:
+    versions = [protocol for protocol in Protocol if protocol is not Protocol.AUTO]
+    assert versions == list(KNOWN_PROTOCOL_VERSIONS)
+    assert [version for version in versions if version.begins_with_handshake] == list(HANDSHAKE_PROTOCOL_VERSIONS)
+    assert LAST_HANDSHAKE_VERSION == LATEST_HANDSHAKE_VERSION
 
 
 def test_the_library_logs_under_the_known_names() -> None:

@@ -138,6 +138,15 @@ async def test_times_are_iso_or_epoch_milliseconds_as_is_asked(api: Api, jira: F
     assert milliseconds > 1_700_000_000_000
 
 
+async def test_the_protocol_of_a_server_can_be_set(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira, protocol="2025-06-18")
+    assert (await api.get(f"{SERVERS}/jira")).json()["protocol"] == "2025-06-18"
+    answer = await api.put(f"{SERVERS}/jira", json={"protocol": "2025"})
+    assert answer.status_code == 422
+    assert "auto, 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28" in answer.text
+    assert (await api.put(f"{SERVERS}/jira", json={"protocol": "auto"})).json()["protocol"] == "auto"
+
+
 async def test_a_change_leaves_everything_that_it_does_not_name(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira, apiKey=SECRET, description="Tickets", systemInstruction="Be brief.")
     answer = await api.put(f"{SERVERS}/jira", json={"name": "Jira", "toolTimeout": 12, "toolTimeouts": {"export": 60}})
@@ -150,6 +159,7 @@ async def test_a_change_leaves_everything_that_it_does_not_name(api: Api, jira: 
         "Be brief.",
         True,
     )
+    assert changed["protocol"] == "auto"
     assert (await api.put(f"{SERVERS}/jira", json={})).json()["version"] == 2
     renamed = await api.put(f"{SERVERS}/jira", json={"serverId": "tickets"})
     assert (renamed.json()["serverId"], renamed.json()["name"]) == ("tickets", "Jira")

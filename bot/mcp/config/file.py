@@ -24,11 +24,13 @@ from bot.domain.servers import (
     HttpKind,
     HttpTransport,
     OAuthTerms,
+    Protocol,
     ServerConfig,
     ServerEnablement,
     SessionScope,
     StdioTransport,
     Transport,
+    kind_of,
 )
 from bot.errors import SettingsError
 from bot.mcp.config.checks import is_address
@@ -42,8 +44,8 @@ KNOWN_KEYS = frozenset(
         "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
         "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
         "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
-        "auth", "words", "sends", "tool_words", "tool_sends", "tool_recipients", "sessions", "max_sessions",
-        "session_idle_timeout",
+        "auth", "protocol", "words", "sends", "tool_words", "tool_sends", "tool_recipients", "sessions",
+        "max_sessions", "session_idle_timeout",
     )
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -232,9 +234,11 @@ def _one_of(choices: type[StrEnum]) -> str:
 def server_config(entry: ConfigEntry) -> ServerConfig:
     """Return the server that an entry defines. Raises InvalidDefinition."""
     defaults = ServerConfig(entry.name, StdioTransport(""))
+    transport = _transport(entry)
     return ServerConfig(
         name=entry.name,
-        transport=_transport(entry),
+        transport=transport,
+        protocol=_protocol(entry, transport),
         trusted=entry.flag("trusted"),
         system_instruction=entry.text("system_instruction"),
         response_instruction=entry.text("response_instruction"),
@@ -259,6 +263,17 @@ def server_config(entry: ConfigEntry) -> ServerConfig:
             entry.names_map("tool_recipients"),
         ),
     )
+
+
+def _protocol(entry: ConfigEntry, transport: Transport) -> Protocol:
+    protocol = entry.choice("protocol", Protocol) or Protocol.AUTO
+    if protocol is not Protocol.AUTO and kind_of(transport) == HttpKind.JSONRPC:
+        raise InvalidDefinition(
+            f"Server {entry.name!r}: 'protocol' is a version of MCP, which a server of jsonrpc_http does not speak.",
+            "take 'protocol' out",
+            "protocol",
+        )
+    return protocol
 
 
 def _sign_in(entry: ConfigEntry) -> OAuthTerms | None:

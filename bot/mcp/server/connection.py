@@ -307,8 +307,13 @@ class Connection:
             if tool.kind is ToolKind.LIST_RESOURCES:
                 return await self._list_resources(tool, call)
             outcome = await self._call(tool, call, context)
-            if isinstance(outcome, CallOutcomeUnknown):
-                self._activity.mark_unresponsive()
+            match outcome:
+                case CallOutcomeUnknown():
+                    self._activity.mark_unresponsive()
+                case CallReturned(result) if result.is_error and sdk.is_elicitation_impossible(result.text):
+                    self.tracker.record_older_elicitation()
+                case _:
+                    pass
             return outcome
 
     async def _call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:

@@ -31,12 +31,12 @@ import bot
 from bot.domain.capabilities import Handshake, ServerCapabilities
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
 from bot.domain.pins import ReviewPolicy
-from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, SyncStatus, kind_of
+from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, SyncStatus, kind_of
 from bot.domain.tools import Tool
 from bot.mcp import sdk
 from bot.mcp.calls import BROKEN, ActiveCalls
 from bot.mcp.config.checks import AllowedTargets, Resolve, endpoint_fingerprint, resolve_host
-from bot.mcp.errors import failed_listing, root_cause
+from bot.mcp.errors import InvalidDefinition, failed_listing, root_cause
 from bot.mcp.oauth.tokens import TokenProvider, no_token_provider
 from bot.mcp.redaction import KnownSecrets, Redaction
 from bot.mcp.sdk import RequestContext
@@ -95,6 +95,8 @@ class ProtocolNegotiation:
     @property
     def mode(self) -> str:
         """Negotiation mode of the MCP library. HTTP+SSE is older than the discovery request."""
+        if self._config.protocol is not Protocol.AUTO:
+            return "legacy" if self._config.protocol.begins_with_handshake else "auto"
         discovers = not (self._without_discovery or self._cached_handshake or self._kind == HttpKind.SSE)
         return "auto" if discovers else "legacy"
 
@@ -104,8 +106,11 @@ class ProtocolNegotiation:
 
     def on_connected(self, protocol: str, version: str = "") -> Handshake | None:
         """Return the handshake to cache after a connection, or None. `version` is the server's own version: a
-        changed one is negotiated again.
+        changed one is negotiated again. A set protocol leaves nothing behind for the time when it is not set.
         """
+        if self._config.protocol is not Protocol.AUTO:
+            self._uses_sse = False
+            return None
         another = self._cached_handshake is not None and version != self._version
         self._version = version
         if another or protocol in MODERN_PROTOCOL_VERSIONS:
@@ -135,7 +140,7 @@ class ProtocolNegotiation:
 
     @property
     def _cached_handshake(self) -> Handshake | None:
-        if self._known is None or self._ignores_known:
+        if self._known is None or self._ignores_known or self._config.protocol is not Protocol.AUTO:
             return None
         return self._known if 0 <= self._clock() - self._known.found_at < _KNOWN_SECONDS else None
 
@@ -348,6 +353,7 @@ class Session:
                 self._token_provider.reset_rejection()
             scope.deadline = anyio.current_time() + self._tracker.connect_limit
             async with self._new_client() as client:
+                self._check_protocol(client.protocol_version)
                 tools = await self._tools(client)
                 scope.deadline = math.inf
                 release_slot()
@@ -367,6 +373,18 @@ class Session:
                 finally:
                     self._tracker.record_session_end()
                     scope.deadline = anyio.current_time() + _GOODBYE_SECONDS
+
+    def _check_protocol(self, spoken: str) -> None:
+        """Raise InvalidDefinition if the newest protocol is set and the server speaks an older one. Within the older
+        era the server chooses the version, and the doctor tells of another one.
+        """
+        wanted = self._config.protocol
+        if wanted in MODERN_PROTOCOL_VERSIONS and spoken not in MODERN_PROTOCOL_VERSIONS:
+            raise InvalidDefinition(
+                f"It speaks MCP {spoken}, and its protocol is set to {wanted}.",
+                f"set its protocol to {spoken} or auto",
+                "protocol",
+            )
 
     async def sync(self) -> ServerCapabilities:
         """Fetch all capabilities, from any task. Raises TimeoutError and `calls.BROKEN`."""
@@ -453,6 +471,7 @@ class Session:
                 self.stderr,
                 on_end=lambda: self.report(Event.CONNECTION_LOST),
                 on_request_failed=lambda: self.report(Event.REQUEST_FAILED),
+                on_server_request=self._on_server_request,
                 allowances=self._shared.allowances,
                 resolve=self._shared.resolve,
                 token_provider=self._token_provider,
@@ -465,6 +484,12 @@ class Session:
             mode=self._negotiation.mode,
             cache=None,
         )
+
+    def _on_server_request(self, method: str) -> None:
+        """Note a question that the newer protocol does not have: the library rejects it."""
+        modern = self._client is not None and self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if modern and method == sdk.ELICITATION:
+            self._tracker.record_older_elicitation()
 
     async def _tools(self, client: Client) -> tuple[Tool, ...]:
         self.listings.listing_started()

@@ -12,7 +12,14 @@ from typing import Protocol
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.metrics import MetricSink, SessionChanged, SessionEvent, null_sink
 from bot.domain.pins import Pinned
-from bot.domain.servers import CachedCapabilities, ServerConfig, ServerSnapshot, ServerStatus, SyncStatus
+from bot.domain.servers import (
+    LAST_HANDSHAKE_VERSION,
+    CachedCapabilities,
+    ServerConfig,
+    ServerSnapshot,
+    ServerStatus,
+    SyncStatus,
+)
 from bot.domain.tools import Tool, ToolKind
 from bot.mcp.errors import NO_PROBLEM, Problem
 from bot.mcp.review import ToolPinning
@@ -30,6 +37,8 @@ from bot.mcp.server.state import (
 )
 
 log = logging.getLogger(__name__)
+
+ASK_FIX = f"set its protocol to {LAST_HANDSHAKE_VERSION}"
 
 OnSynced = Callable[[str, ServerCapabilities], Awaitable[None]]
 OnSyncFailed = Callable[[str, str], Awaitable[None]]
@@ -117,7 +126,8 @@ class ServerStatusTracker:
     """State of one server, its status for users, and its capabilities.
 
     `synced` are its cached capabilities. A `disconnected` server stays so until an admin connects it. `left_out` are
-    reasons why tools cannot be offered. `retries_exhausted` is True if more attempts have failed than the limit allows.
+    reasons why tools cannot be offered. `asks_in_older_way`: the server tried to ask a user by a request that its
+    protocol does not have. `retries_exhausted` is True if more attempts have failed than the limit allows.
     Every change that users can see wakes the waiting tasks.
     """
 
@@ -136,6 +146,7 @@ class ServerStatusTracker:
     ) -> None:
         self.config = config
         self.left_out: tuple[str, ...] = ()
+        self.asks_in_older_way = False
         self.retries_exhausted = False
         self.pinning = pinning
         self.breaker = breaker
@@ -273,6 +284,12 @@ class ServerStatusTracker:
         """Record an event of the live session, from any task. Users see no difference."""
         assert event in SESSION_EVENTS
         self._state = next_state(self._state, event)
+
+    def record_older_elicitation(self) -> None:
+        """Record that the server tried to ask a user as in the older protocol."""
+        if not self.asks_in_older_way:
+            log.warning("MCP server %s asks users in the older way. Fix: %s", self.config.name, ASK_FIX)
+        self.asks_in_older_way = True
 
     def record_session_end(self) -> None:
         """Record that the client is being closed. Users see no difference before it is."""

@@ -34,7 +34,7 @@ from mcp.types import (
 from mcp.types.jsonrpc import RequestId
 from pydantic import TypeAdapter, ValidationError
 
-from bot.domain.servers import HttpKind, HttpTransport, ServerConfig, StdioTransport
+from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, StdioTransport
 from bot.mcp import sdk
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_start
 from bot.mcp.errors import TOO_DEEP, TOO_DEEP_SCHEMA, WITHOUT_ID
@@ -304,23 +304,36 @@ class _Requests:
 
 @asynccontextmanager
 async def instrument(
-    transport: AbstractAsyncContextManager[TransportStreams], on_end: Callable[[], None], server: str
+    transport: AbstractAsyncContextManager[TransportStreams],
+    config: ServerConfig,
+    on_end: Callable[[], None],
+    on_server_request: Callable[[str], None],
 ) -> AsyncIterator[TransportStreams]:
-    """Yield the transport's streams, instrumented. `on_end` is called when the other side closes the connection."""
+    """Yield the transport's streams, instrumented. `on_end` is called when the other side closes the connection,
+    `on_server_request` with the method of each of its requests.
+    """
     async with transport as (incoming, outgoing):
-        requests = _Requests(server)
-        yield _Incoming(incoming, requests, on_end), _Outgoing(outgoing, requests)
+        requests = _Requests(config.name)
+        yield (
+            _Incoming(incoming, requests, on_end, on_server_request),
+            _Outgoing(outgoing, requests, config.protocol),
+        )
 
 
 class _Incoming:
     """Read stream that repairs responses and reports the end."""
 
     def __init__(
-        self, inner: ReadStream[SessionMessage | Exception], requests: _Requests, on_end: Callable[[], None]
+        self,
+        inner: ReadStream[SessionMessage | Exception],
+        requests: _Requests,
+        on_end: Callable[[], None],
+        on_server_request: Callable[[str], None],
     ) -> None:
         self._inner = inner
         self._requests = requests
         self._on_end = on_end
+        self._on_server_request = on_server_request
 
     @property
     def last_context(self) -> Any:
@@ -355,6 +368,8 @@ class _Incoming:
                 if is_cut and method not in _LISTINGS:
                     return unreadable(request_id, TOO_DEEP)
                 response.result = repair_response(method, response.result)
+            case SessionMessage(message=JSONRPCRequest(method=method)):
+                self._on_server_request(method)
         return item
 
     def _without_id(self, error: ErrorData) -> SessionMessage | Exception:
@@ -383,16 +398,21 @@ class _Incoming:
 
 
 class _Outgoing:
-    """Write stream that records the method of requests and marks their context as sent."""
+    """Write stream that records the method of requests and marks their context as sent. A set protocol is offered in
+    the handshake, where the library offers the newest of the older era.
+    """
 
-    def __init__(self, inner: WriteStream[SessionMessage], requests: _Requests) -> None:
+    def __init__(self, inner: WriteStream[SessionMessage], requests: _Requests, protocol: Protocol) -> None:
         self._inner = inner
         self._requests = requests
+        self._protocol = protocol
 
     async def send(self, item: SessionMessage) -> None:
         match item.message:
             case JSONRPCRequest(id=request_id, method=method):
                 self._requests.start(request_id, method)
+                if method == "initialize" and self._protocol.begins_with_handshake:
+                    item.message.params = {**(item.message.params or {}), "protocolVersion": self._protocol.value}
                 await self._send_request(item)
             case JSONRPCNotification(method="notifications/cancelled", params=params):
                 self._requests.end((params or {}).get("requestId"))
@@ -434,6 +454,7 @@ def open_transport(
     *,
     on_end: Callable[[], None],
     on_request_failed: Callable[[], None],
+    on_server_request: Callable[[str], None],
     allowances: AllowedTargets,
     resolve: Resolve,
     token_provider: TokenProvider | None = None,
@@ -441,18 +462,20 @@ def open_transport(
     """Open the transport to a server for the block.
 
     `stderr` receives the process's standard error. `on_end` is called when the other side closes, `on_request_failed`
-    when a request fails whose failure the library does not report. `allowances` limit the servers of admins;
+    when a request fails whose failure the library does not report, `on_server_request` with the method of each request
+    of the server. `allowances` limit the servers of admins;
     `token_provider` has the token of a server with OAuth.
     """
     match config.transport:
         case StdioTransport() as process:
-            return instrument(_stdio(config, process, stderr, allowances), on_end, config.name)
+            return instrument(_stdio(config, process, stderr, allowances), config, on_end, on_server_request)
         case HttpTransport() as endpoint:
             below = build_network(config, allowances, resolve, token_provider)
             reads = endpoint.kind in (HttpKind.STREAMABLE, HttpKind.AUTO)
             read_answers = partial(AnswerReader, config.name) if reads else None
             client = http_client(endpoint.headers, config.max_read_timeout, below, read_answers)
-            return instrument(_http(endpoint, config, client, on_request_failed), on_end, config.name)
+            streams = _http(endpoint, config, client, on_request_failed)
+            return instrument(streams, config, on_end, on_server_request)
 
 
 def build_network(

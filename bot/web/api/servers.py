@@ -21,7 +21,7 @@ from bot.commands.server_checks import ServerRequest
 from bot.commands.server_control import InvalidServer, VersionConflict
 from bot.commands.server_definition import KEEP, NO, YES, ParsedDefinition
 from bot.commands.server_directory import VisibleServer, name_in_use
-from bot.commands.server_fields import is_slug
+from bot.commands.server_fields import PROTOCOLS, is_slug
 from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
 from bot.commands.server_templates import SLOT
 from bot.commands.text_format import POLICY_CHOICES, parse_policy
@@ -124,6 +124,9 @@ class ServerBody(RequestModel):
     )
     auto_context_tool: str | None = Field(
         default=None, validation_alias=AliasChoices("autoContextTool", "auto_context_tool")
+    )
+    protocol: str | None = Field(
+        default=None, description=f"The version of MCP to speak: `{'`, `'.join(PROTOCOLS)}`. Default: `auto`."
     )
     connect_timeout: float | None = Field(default=None, description="Seconds.")
     list_timeout: float | None = Field(default=None, description="Seconds.")
@@ -229,6 +232,7 @@ def parse_server(body: ServerBody) -> ParsedServer:
         "system_instruction": body.system_instruction,
         "response_instruction": body.response_instruction,
         "auto_context_tool": body.auto_context_tool,
+        "protocol": body.protocol,
         "connect_timeout": body.connect_timeout,
         "list_timeout": body.list_timeout,
         "tool_timeout": body.tool_timeout,

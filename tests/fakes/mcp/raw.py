@@ -16,6 +16,7 @@ It uses no MCP library, so it starts fast and can say what a well-behaved server
                 | {"do": "write", "line": ...}: it writes this text, with its id for ID, as a line
                 | {"do": "together", "calls": ...}: it answers so many calls at once, each with its tool's name, in one
                 batch
+                | {"do": "ask"}: it asks the user by a request, and answers without waiting for the reply
                 | {"do": "foreign"}: it answers a request that it was never sent, and then this one
                 | {"do": "flood", "with": "progress" | "changes" | "junk" | "stderr" | "requests", "lines": ...}: it
                 says that so often and then answers
@@ -63,7 +64,7 @@ def hear(message: dict[str, Any]) -> None:
         case "initialize":
             capabilities = {"tools": {"listChanged": True}}
             info = {"name": "raw", "version": "0.9"}
-            version = script.get("version", "2025-11-25")
+            version = script.get("version") or message["params"]["protocolVersion"]
             result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
             say({"id": message["id"], "result": result})
         case "tools/list":
@@ -174,6 +175,13 @@ def answer_foreign(request_id: Any, _action: dict[str, Any], _token: Any) -> Non
     answer(request_id)
 
 
+def ask(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
+    """Ask the user as in the older protocol, and answer."""
+    schema = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
+    say({"id": "ask", "method": "elicitation/create", "params": {"message": "Sure?", "requestedSchema": schema}})
+    answer(request_id)
+
+
 def answer_twice(request_id: Any, _action: dict[str, Any], _token: Any) -> None:
     """Say so twice."""
     answer(request_id)
@@ -221,6 +229,7 @@ MISDEEDS = {
     "flood": flood,
     "write": write,
     "foreign": answer_foreign,
+    "ask": ask,
 }
 
 
