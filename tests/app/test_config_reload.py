@@ -118,11 +118,12 @@ async def test_what_another_process_pins_is_followed() -> None:
 async def test_a_look_that_is_asked_for_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.app.config_reload.LOOK_SECONDS", 3600.0)
     async with office() as (here, there):
-        task = asyncio.create_task(here.administration.run())
-        await until(lambda: here.administration._seen >= 0)
         await there.servers.add(record(), {}, ANA)
-        here.administration.wake()
+        task = asyncio.create_task(here.administration.run())
         await until(lambda: "tickets" in states(here))
+        await there.servers.add(record("orders", id="t2"), {}, ANA)
+        here.administration.wake()
+        await until(lambda: "orders" in states(here))
         task.cancel()
         await asyncio.wait({task})
 

@@ -76,9 +76,10 @@ async def test_a_place_whose_profile_is_just_being_made_is_never_without_one() -
 
 
 async def test_a_file_read_again_while_the_database_is_away_is_in_force_when_it_is_back(folder: Path) -> None:
-    async with office() as (here, _):
+    async with office() as (here, there):
+        await there.servers.add(record(), {}, ANA)
         task = asyncio.create_task(here.administration.run())
-        await until(lambda: here.administration._seen >= 0)
+        await until(lambda: "tickets" in states(here))
 
         async def away() -> None:
             raise DatabaseUnavailable("away")

@@ -59,7 +59,7 @@ async def test_what_ends_badly_is_released_all_the_same(way: str) -> None:
         if way == "fails":
             await background_tasks.wait_idle()
         else:
-            for task in set(background_tasks._tasks):
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
             await background_tasks.wait_idle()
 

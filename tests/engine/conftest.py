@@ -19,12 +19,17 @@ from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.parts import FakeToolbox, RecordingSurface, ScriptedModel
 from tests.migrated import migrated
 
-# The state that no port shows: what one process drives and delivers at this moment. Tests read it here alone.
+# The state that no port shows: what one process stores, drives and delivers at this moment. Tests read it here alone.
 
 
 def driven_turns(engine: Engine) -> list[str]:
     """Return the ids of the turns that this engine drives."""
     return list(engine._worker._held)
+
+
+def arriving_messages(log: SqlTurnLog) -> list[object]:
+    """Return what this process is storing."""
+    return list(log._arriving)
 
 
 def takes_messages(engine: Engine) -> bool:

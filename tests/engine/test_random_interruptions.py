@@ -14,7 +14,7 @@ import pytest
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import ModelStep, Receipt, TurnStatus
-from tests.engine.conftest import EngineHarness, driven_turns, free_slots
+from tests.engine.conftest import EngineHarness, arriving_messages, driven_turns, free_slots
 from tests.fakes.parts import ANA, BEN, ScriptedModel, message, running, say, words
 
 MESSAGES, CONVERSATIONS, EVENTS = 24, 5, 60
@@ -99,4 +99,4 @@ async def test_each_message_is_one_turn_that_is_driven_once_at_a_time_and_ends(
     assert all(task.cancelled() or task.exception() is None for task in tasks)
     assert driven_turns(engine) == []
     assert free_slots(engine) == most_turns
-    assert harness.log._arriving == set()
+    assert arriving_messages(harness.log) == []

@@ -18,7 +18,6 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.servers import CachedCapabilities, ConnectPolicy, DesiredServer, ServerStatus, SyncStatus
 from bot.domain.tools import Tool
 from bot.mcp.server.retry import BreakerSettings
-from bot.mcp.server.state import State
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, result
 from tests.mcp.toolboxes import (
@@ -204,9 +203,7 @@ async def test_a_call_that_comes_while_a_server_is_let_go_starts_it_again(tmp_pa
     async with started(raw(script=deaf), pacing=replace(FAST, idle_after=0.1, call_wait=0.1)) as box:
         await box.offer()
         tool = named(box, "pid")
-        [connection] = [kept.connection for kept in box._servers]
-        assert connection is not None
-        await until(lambda: connection.tracker.state is State.IDLE_CLOSING)
+        await until(lambda: status(box) is ServerStatus.IDLE)
         assert int(text(await call(tool, box))) == pids(tmp_path)[1]
 
 

@@ -8,9 +8,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.chat.rejection_messages import OUT_OF_DATE
-from bot.domain.approvals import Revision, fingerprint
-from bot.domain.conversations import Author
 from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
 from bot.engine.policy.rules import Approvers
 from bot.ports import CallContext
@@ -186,29 +183,6 @@ async def test_a_tool_that_has_changed_since_its_card_is_not_run_and_the_card_sa
     assert team.toolbox.calls == []
     assert team.buttons(card) == []
     assert any("has changed since it was approved" in text for text in words(team.model.requests[1]))
-
-
-async def test_arguments_that_have_changed_since_somebody_saw_the_card_are_not_signed_by_it(team: Team) -> None:
-    filing, other = tool(CREATE), {"summary": "Everything"}
-    team.toolbox.add(filing)
-    team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
-    async with team.at_work() as engine:
-        talk = team.ask("file it")
-        card = await team.card(talk)
-        before = team.screen(card)
-        (step,) = (await team.turn(engine, talk)).awaiting
-        assert step.approval is not None
-        by = Author(team.principal(team.sam).partition(":")[0], team.sam.id, "sam")
-        revision = Revision(step.approval.id, step.approval.revision, other, fingerprint(filing, other), by)
-        assert await engine.approvals._log.revise(revision)
-        engine._delivery.wake()
-        await team.until(lambda: "Everything" in team.words(card))
-        await team.press(team.sam, card, "Approve", old=before)
-        await team.hears(team.sam, OUT_OF_DATE)
-        assert team.toolbox.calls == []
-        await team.press(team.sam, card, "Approve")
-        await team.reads(talk, "Filed.")
-    assert [arguments for _, arguments, _ in team.toolbox.calls] == [other]
 
 
 async def test_a_call_of_unknown_outcome_is_checked_and_run_again_with_a_fresh_signature(team: Team) -> None:

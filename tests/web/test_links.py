@@ -7,8 +7,9 @@ import base64
 import hashlib
 import logging
 import re
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from html import unescape
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import Any
 
 import httpx2
 import pytest
-import sqlalchemy as sa
 
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Runtime, Stores, open_runtime
@@ -107,10 +107,6 @@ class Desk:
         for record in await servers.records():
             found.update(await servers.read_secrets(record))
         return found
-
-    async def execute(self, statement: str) -> None:
-        store = self.stores.servers
-        await store._database.run(lambda connection: connection.execute(sa.text(statement)))
 
     async def audit(self) -> list[tuple[str, str, dict[str, Any]]]:
         page, _ = await self.stores.archive.audit(AuditQuery(), 100, 0)
@@ -267,11 +263,14 @@ async def test_what_cannot_be_a_secret_is_asked_for_again_and_not_repeated(desk:
     assert await desk.secrets() == {AUTH_SECRET: longest}
 
 
-async def test_a_link_that_is_used_over_unknown_or_for_nothing_is_answered_in_the_same_words(desk: Desk) -> None:
+async def test_a_link_that_is_used_over_unknown_or_for_nothing_is_answered_in_the_same_words(
+    desk: Desk, folder: Path
+) -> None:
     used = await desk.add()
     assert (await desk.enter(used)).status_code == 200
     over = path_of(await desk.ask("mcp secret rotate tickets"))
-    await desk.execute("update one_time_links set expires_at = created_at")
+    with closing(sqlite3.connect(folder / "countersign.db")) as database, database:
+        database.execute("update one_time_links set expires_at = created_at")
     replaced = path_of(await desk.ask("mcp secret rotate tickets"))
     path_of(await desk.ask("mcp secret rotate tickets"))
     removed = path_of(await desk.ask("mcp secret set tickets header:X-Key"))
