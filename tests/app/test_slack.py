@@ -92,7 +92,7 @@ async def test_an_opinion_is_in_the_database_and_home_shows_what_was_asked() -> 
             assert "Servers (0)" in his
 
 
-async def test_a_user_group_that_only_a_profile_names_can_sign_where_the_profile_holds() -> None:
+async def test_a_user_group_that_only_a_profile_names_can_approve_where_the_profile_holds() -> None:
     async with FakeSlack() as slack:
         slack.pace.strict = False
         priya, sam = slack.user("Priya"), slack.user("Sam")

@@ -131,7 +131,7 @@ async def waiting(workspace: Workspace, member: Member) -> list[str]:
     return [call.step.approval.id for call in home.waiting if call.step.approval]
 
 
-async def test_what_waits_is_shown_to_whoever_may_sign_it_where_it_was_asked(workspace: Workspace) -> None:
+async def test_what_waits_is_shown_to_whoever_may_approve_it_where_it_was_asked(workspace: Workspace) -> None:
     await workspace.asks(PRIYA, at("INC"), "card-1")
     await workspace.asks(PRIYA, at("OPS"), "card-2")
     await workspace.asks(PRIYA, at("INC", team="T2"), "card-3")

@@ -40,7 +40,7 @@ BODY = {
 }
 
 
-def test_attacks_and_signatures_are_counted_under_each_rule() -> None:
+def test_attacks_and_approvals_are_counted_under_each_rule() -> None:
     (suite,) = suites_of(BODY)
     before, hinted, tuned = compared(suite)
     assert before.attacks == 4

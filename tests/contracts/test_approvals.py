@@ -88,7 +88,7 @@ async def test_the_terms_a_call_was_asked_on_are_kept_with_it(harness: Harness) 
     )
 
 
-async def test_signatures_are_counted_until_there_are_enough_over_a_restart(harness: Harness) -> None:
+async def test_approvals_are_counted_until_there_are_enough_over_a_restart(harness: Harness) -> None:
     claim = await waiting(harness, replace(TERMS, quorum=3))
     assert await harness.log.suspend(claim) is None
     assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben")) == MoreApprovalsNeeded(2)
@@ -141,7 +141,7 @@ async def test_what_the_engine_asks_for_now_changes_nothing_where_it_is_less(har
     assert await harness.log.decide(signed(BEN), ApproverEvidence("test:ben", quorum=1)) == MoreApprovalsNeeded(1)
 
 
-async def test_a_signature_that_counts_no_more_is_taken_out_and_may_be_given_anew(harness: Harness) -> None:
+async def test_an_approval_that_counts_no_more_is_taken_out_and_may_be_given_anew(harness: Harness) -> None:
     """Rules have become stricter since: Ana may not sign at all, and Ben only as one of the group."""
     await waiting(harness, ApprovalRequirements(quorum=3))
     assert await harness.log.decide(signed(ANA), ApproverEvidence("members")) == MoreApprovalsNeeded(2)
@@ -178,7 +178,7 @@ async def test_whoever_presses_again_does_not_bring_back_what_counts_no_more(har
     assert step.approval.decided_by == "Ben and Zoe"
 
 
-async def test_one_denial_settles_it_and_a_signature_can_be_taken_back_by_one(harness: Harness) -> None:
+async def test_one_denial_settles_it_and_an_approval_can_be_taken_back_by_one(harness: Harness) -> None:
     await waiting(harness, replace(TERMS, quorum=3))
     assert await harness.log.decide(signed(BEN)) == MoreApprovalsNeeded(2)
     assert await harness.log.decide(signed(BEN, verdict=DecisionType.DENY)) == Decided(DecisionType.DENY)
@@ -189,7 +189,7 @@ async def test_one_denial_settles_it_and_a_signature_can_be_taken_back_by_one(ha
     assert await rows(harness, "select principal, decision from decisions") == [("test:ben", "deny")]
 
 
-async def test_a_signature_is_on_the_arguments_as_they_were(harness: Harness) -> None:
+async def test_an_approval_is_on_the_arguments_as_they_were(harness: Harness) -> None:
     await waiting(harness)
     assert await harness.log.decide(signed(BEN)) == MoreApprovalsNeeded(1)
     assert await harness.log.revise(Revision("card-1", 1, {"a": 2}, "other print", KIM))
@@ -202,7 +202,7 @@ async def test_a_signature_is_on_the_arguments_as_they_were(harness: Harness) ->
     assert await harness.log.decide(signed(ANA, 3)) == Decided(DecisionType.APPROVE)
 
 
-async def test_a_signature_whose_commit_gave_no_answer_is_counted_once(harness: Harness) -> None:
+async def test_an_approval_whose_commit_gave_no_answer_is_counted_once(harness: Harness) -> None:
     await waiting(harness, replace(TERMS, quorum=3))
     run_once = harness.database.run_once
 

@@ -76,7 +76,7 @@ async def asked(
 # ---------------------------------------------------------------------- what it holds
 
 
-async def test_a_signed_call_is_followed_from_the_question_to_its_end_by_one_fingerprint(harness: Harness) -> None:
+async def test_an_approved_call_is_followed_from_the_question_to_its_end_by_one_fingerprint(harness: Harness) -> None:
     claim = await running(harness)
     step = called(2, StepStatus.AWAITING, "card-1")
     await harness.log.append(claim, wants(step), [step])
@@ -96,7 +96,7 @@ async def test_a_signed_call_is_followed_from_the_question_to_its_end_by_one_fin
     assert (ran["server"], ran["tool"], ran["status"], ran["seconds"]) == ("s", "write", "done", 1.5)
 
 
-async def test_a_call_that_needed_no_signature_is_there_with_how_long_it_took(harness: Harness) -> None:
+async def test_a_call_that_needed_no_approval_is_there_with_how_long_it_took(harness: Harness) -> None:
     claim = await running(harness)
     step = called(2, StepStatus.READY, repeatable=True)
     await harness.log.append(claim, wants(step), [step])

@@ -48,7 +48,7 @@ async def test_a_question_that_waits_behind_another_is_created_and_begins_once(h
 
 
 @pytest.mark.parametrize("verdict", list(DecisionType))
-async def test_a_turn_that_goes_on_after_a_signature_has_begun_long_since(
+async def test_a_turn_that_goes_on_after_an_approval_has_begun_long_since(
     harness: Harness, verdict: DecisionType
 ) -> None:
     await asks(harness, await running(harness))

@@ -137,7 +137,7 @@ async def entries(harness: Harness, *kinds: str) -> list[AuditEntry]:
 # ---------------------------------------------------------------------- what is covered
 
 
-async def test_the_call_that_was_signed_says_what_was_granted_with_it(harness: Harness) -> None:
+async def test_the_call_that_was_approved_says_what_was_granted_with_it(harness: Harness) -> None:
     for scope in (ThreadScope(), ArgumentsScope(), HoursScope(8), PermanentScope()):
         grant = await granted(harness, scope)
         approval = await harness.log.get_approval(grant.approval_id)
@@ -230,7 +230,7 @@ async def test_nobodys_own_grant_stands_in_for_four_eyes(harness: Harness) -> No
     assert not await runs(harness, wanted(2, "of-ben", BEN, terms=terms, a=1))
 
 
-async def test_a_call_that_is_run_once_more_takes_a_fresh_signature(harness: Harness) -> None:
+async def test_a_call_that_is_run_once_more_takes_a_fresh_approval(harness: Harness) -> None:
     await granted(harness, PermanentScope())
     call = wanted(1, a=1).call
     await harness.log.enqueue(InboundMessage(("again",), HALL, ANA, "again", call=call, again=True))
@@ -292,7 +292,7 @@ async def test_duplicates_that_wait_in_the_turn_follow_the_grant_and_others_do_n
     assert (row.facts["grant"], row.facts["scope"], row.facts["person"]) == (grant.id, "thread", "test:ana")
 
 
-async def test_a_duplicate_that_whoever_grants_may_not_sign_or_has_not_seen_so_does_not_follow(
+async def test_a_duplicate_that_whoever_grants_may_not_approve_or_has_not_seen_so_does_not_follow(
     harness: Harness,
 ) -> None:
     first, edited, another = wanted(2, a=1), wanted(3, "card-edited", a=2), wanted(4, a=3)

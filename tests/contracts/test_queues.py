@@ -45,7 +45,7 @@ async def behind(harness: Harness) -> list[str]:
     return list(await harness.log.stale_views("test:", 8))
 
 
-async def test_a_queued_turn_names_the_one_it_waits_for_and_says_whether_that_waits_for_a_signature(
+async def test_a_queued_turn_names_the_one_it_waits_for_and_says_whether_that_waits_for_an_approval(
     harness: Harness,
 ) -> None:
     first = await running(harness, "one")
@@ -68,7 +68,7 @@ async def test_a_turn_behind_one_that_awaits_approval_is_not_ahead_of_other_conv
     assert (await harness.log.get_view(other)).ahead == 0
 
 
-async def test_when_a_turn_begins_to_wait_for_a_signature_those_behind_it_are_to_be_drawn_again(
+async def test_when_a_turn_begins_to_wait_for_an_approval_those_behind_it_are_to_be_drawn_again(
     harness: Harness,
 ) -> None:
     claim = await running(harness, "one")
@@ -90,7 +90,7 @@ async def test_when_it_waits_no_longer_they_are_too(harness: Harness) -> None:
     assert (await harness.log.get_view(second)).blocker == BlockingTurn(claim.turn_id)
 
 
-async def test_when_the_time_to_sign_is_over_they_are_too(harness: Harness) -> None:
+async def test_when_the_time_to_approve_is_over_they_are_too(harness: Harness) -> None:
     claim = await running(harness, "one")
     second = await queued(harness, "two")
     await asks(harness, claim)
@@ -112,7 +112,7 @@ async def test_when_a_turn_ends_those_behind_it_move_up(harness: Harness) -> Non
     assert (await harness.log.get_view(second)).blocker is None
 
 
-async def test_stopping_what_waits_for_a_signature_lets_the_next_one_go_on(harness: Harness) -> None:
+async def test_stopping_what_waits_for_an_approval_lets_the_next_one_go_on(harness: Harness) -> None:
     claim = await running(harness, "one")
     second, third = await queued(harness, "two"), await queued(harness, "three")
     await asks(harness, claim)

@@ -115,7 +115,7 @@ async def test_calls_that_end_side_by_side_are_all_known_in_the_end(harness: Har
     assert await is_what_is_read(harness, await harness.log.append(claim, asked(9), []))
 
 
-async def test_a_call_that_waits_for_a_signature_is_read(harness: Harness) -> None:
+async def test_a_call_that_waits_for_an_approval_is_read(harness: Harness) -> None:
     claim = await claimed(harness)
     waiting = ToolStep(
         3,

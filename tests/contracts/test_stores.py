@@ -1273,7 +1273,7 @@ async def awaiting(harness: Harness, conversation: ConversationKey, *cards: str)
     return claim.turn_id
 
 
-async def test_what_waits_for_a_signature_is_found_by_reach_the_latest_first(harness: Harness) -> None:
+async def test_what_waits_for_an_approval_is_found_by_reach_the_latest_first(harness: Harness) -> None:
     archive = SqlReporting(harness.database)
     await awaiting(harness, at("hall"), "card-1", "card-2")
     await awaiting(harness, at("hall", "2"), "card-3")

@@ -583,7 +583,7 @@ async def test_the_time_that_a_platform_asked_for_outlasts_a_change(harness: Har
     assert await harness.log.stale_views("test:", 8) == [claim.turn_id]
 
 
-async def test_a_revised_call_is_signed_as_it_stands_and_old_cards_decide_nothing(harness: Harness) -> None:
+async def test_a_revised_call_is_approved_as_it_stands_and_old_cards_decide_nothing(harness: Harness) -> None:
     claim = await running(harness)
     await harness.log.append(claim, WANTS, [write(2, StepStatus.AWAITING, approval())])
     assert await harness.log.revise(Revision("card-1", 1, {"a": 2}, "other print", BEN))

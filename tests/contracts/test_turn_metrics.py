@@ -62,7 +62,7 @@ async def test_a_call_that_waits_for_nobody_is_measured_when_it_has_ended(harnes
     assert found == [CallEnded("s", "write", "failed", 0.25)]
 
 
-async def test_a_signed_call_is_an_approval_asked_one_ended_and_a_call(harness: Harness) -> None:
+async def test_an_approved_call_is_an_approval_asked_one_ended_and_a_call(harness: Harness) -> None:
     found = measured(harness)
     claim = await asking_for(harness, wanted(2, StepStatus.AWAITING, "card-1"))
     harness.time += 3

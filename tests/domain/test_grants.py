@@ -76,7 +76,7 @@ def test_what_is_covered_is_covered_by_the_widest_grant_for_it(grant: Grant, wan
 
 
 @given(WANTED)
-def test_the_widest_grant_covers_all_but_what_takes_more_than_one_signature(wanted: CallToCover) -> None:
+def test_the_widest_grant_covers_all_but_what_takes_more_than_one_approval(wanted: CallToCover) -> None:
     assert covers(meant_for(wanted), wanted) == (wanted.requirements.quorum == 1)
 
 

@@ -75,7 +75,7 @@ def test_whatever_a_server_says_differently_is_another_definition(change: dict[s
     assert fingerprint(changed, {}) != fingerprint(TOOL, {})
 
 
-def test_a_signature_is_bound_to_server_tool_and_exact_arguments() -> None:
+def test_an_approval_is_bound_to_server_tool_and_exact_arguments() -> None:
     signed = fingerprint(TOOL, {"to": "ana", "n": 1})
     assert fingerprint(TOOL, {"n": 1, "to": "ana"}) == signed
     for arguments in (
@@ -90,12 +90,12 @@ def test_a_signature_is_bound_to_server_tool_and_exact_arguments() -> None:
     assert fingerprint(replace(TOOL, server_id="other"), {"to": "ana", "n": 1}) != signed
 
 
-def test_what_the_model_calls_a_tool_is_no_part_of_its_signature() -> None:
+def test_what_the_model_calls_a_tool_is_no_part_of_its_fingerprint() -> None:
     assert fingerprint(replace(TOOL, name="s__t_2"), {}) == fingerprint(TOOL, {})
 
 
 @given(JSON)
-def test_arguments_that_were_stored_and_read_again_are_still_what_was_signed(value: Any) -> None:
+def test_arguments_that_were_stored_and_read_again_are_still_what_was_approved(value: Any) -> None:
     assert fingerprint(TOOL, {"x": json.loads(json.dumps(value))}) == fingerprint(TOOL, {"x": value})
 
 

@@ -43,16 +43,16 @@ def test_a_role_of_programs_counts_for_nobody_who_comes_from_a_chat() -> None:
         )
 
 
-def test_a_program_signs_by_its_token_where_no_rule_says_who_does() -> None:
+def test_a_program_approves_by_its_token_where_no_rule_says_who_does() -> None:
     assert [judged(each) for each in (CI, NIGHT, ROOT)] == ["", "api-role:approver", "api-role:admin"]
 
 
-def test_where_a_rule_says_who_signs_a_role_alone_does_not_do() -> None:
+def test_where_a_rule_says_who_approves_a_role_alone_does_not_do() -> None:
     for named in ("slack:UBEN", "slack-group:S1", "members", "asker", "api:other"):
         assert [judged(each, named) for each in (NIGHT, ROOT)] == ["", ""], named
 
 
-def test_a_rule_may_name_a_program_or_all_that_sign() -> None:
+def test_a_rule_may_name_a_program_or_all_that_approve() -> None:
     assert judged(NIGHT, "api:night") == "api:night"
     assert judged(CI, "api:night") == ""
     assert [judged(each, "api-role:approver") for each in (CI, NIGHT, ROOT)] == [
@@ -68,13 +68,13 @@ def test_settings_may_name_a_program_that_has_no_such_role() -> None:
     assert not named.administers(CI.member)
 
 
-def test_where_programs_talk_members_are_those_that_sign_and_four_eyes_are_kept() -> None:
+def test_where_programs_talk_members_are_those_that_approve_and_four_eyes_are_kept() -> None:
     assert [judged(each, "members", asker=CI.author) for each in (CI, NIGHT)] == ["", "members"]
     assert judged(CI, "asker", asker=CI.author) == "asker"
     assert judged(NIGHT, asker=NIGHT.author, four_eyes=True) == ""
 
 
-def test_where_a_profile_says_who_signs_a_role_alone_does_not_do_either() -> None:
+def test_where_a_profile_says_who_approves_a_role_alone_does_not_do_either() -> None:
     book = RuleBook(None, NAMED)
     profile = Profile("p", "ops", "slack:T1", approvers=frozenset({"slack:UZOE"}))
     book.amend((), (profile,), (Binding("slack:T1", "p"),))

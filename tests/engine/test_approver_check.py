@@ -94,12 +94,12 @@ def judged(
         (terms("test:ana", four_eyes=True), Member(ANA), None),
     ],
 )
-def test_who_may_sign(said: ApprovalRequirements, who: Member, counts: str | None) -> None:
+def test_who_may_approve(said: ApprovalRequirements, who: Member, counts: str | None) -> None:
     found = judged(said, who)
     assert found == ApproverEvidence(counts, 1) if counts else isinstance(found, NotAllowed)
 
 
-def test_whoever_asked_may_turn_it_down_on_any_terms_and_an_editor_too_who_could_sign() -> None:
+def test_whoever_asked_may_turn_it_down_on_any_terms_and_an_editor_too_who_could_approve() -> None:
     said = terms("test:zoe", "test:kim", four_eyes=True, quorum=2)
     assert judged(said, Member(ANA), DecisionType.DENY) == ApproverEvidence("asker", 2)
     assert judged(said, Member(KIM), DecisionType.DENY) == ApproverEvidence("test:kim", 2)
@@ -148,7 +148,7 @@ def prepared(harness: EngineHarness, said: ApprovalRequirements) -> Engine:
     return harness.engine()
 
 
-async def test_two_of_several_have_to_sign_and_each_counts_once(harness: EngineHarness) -> None:
+async def test_two_of_several_have_to_approve_and_each_counts_once(harness: EngineHarness) -> None:
     engine = prepared(harness, terms("members", quorum=2))
     async with running(engine):
         turn, approval = await asked(harness, engine)
@@ -172,7 +172,7 @@ async def test_two_of_several_have_to_sign_and_each_counts_once(harness: EngineH
     assert len(harness.toolbox.calls) == 1
 
 
-async def test_one_who_may_sign_is_enough_to_turn_it_down_also_after_having_signed(harness: EngineHarness) -> None:
+async def test_one_who_may_approve_is_enough_to_turn_it_down_also_after_having_approved(harness: EngineHarness) -> None:
     engine = prepared(harness, terms("members", quorum=3))
     async with running(engine):
         turn, approval = await asked(harness, engine)
@@ -188,7 +188,7 @@ async def test_one_who_may_sign_is_enough_to_turn_it_down_also_after_having_sign
     assert harness.toolbox.calls == []
 
 
-async def test_two_who_sign_at_once_are_both_counted(harness: EngineHarness) -> None:
+async def test_two_who_approve_at_once_are_both_counted(harness: EngineHarness) -> None:
     engine = prepared(harness, terms("members", quorum=2))
     async with running(engine):
         turn, approval = await asked(harness, engine)
@@ -223,7 +223,7 @@ async def test_a_rule_that_became_stricter_counts_for_a_card_that_is_out(harness
         await harness.surface.ended(turn)
 
 
-async def test_someone_who_left_the_group_a_moment_ago_may_not_sign(harness: EngineHarness) -> None:
+async def test_someone_who_left_the_group_a_moment_ago_may_not_approve(harness: EngineHarness) -> None:
     engine = prepared(harness, terms(OPS))
     async with running(engine):
         _, approval = await asked(harness, engine)
@@ -267,7 +267,7 @@ class Telling(RecordingSurface):
     ("approvers", "people"),
     [(("test:zoe", "test:ben", "other:kim", OPS), ["ben", "zoe"]), ((OPS,), [""]), (("members",), [""]), ((), ["ben"])],
 )
-async def test_those_who_may_sign_are_reminded_once_at_half_time(
+async def test_those_who_may_approve_are_reminded_once_at_half_time(
     harness: EngineHarness, approvers: tuple[str, ...], people: list[str]
 ) -> None:
     harness.surface = surface = Telling()

@@ -109,7 +109,7 @@ async def test_the_view_says_who_changed_it_and_what_was_asked_for(harness: Engi
     ],
     ids=["asker", "approver", "somebody", "guest", "outsider", "guest who asked"],
 )
-async def test_whoever_may_sign_and_whoever_asked_may_change_a_call(
+async def test_whoever_may_approve_and_whoever_asked_may_change_a_call(
     harness: EngineHarness, who: Member, may: bool
 ) -> None:
     engine = harness.engine()
@@ -121,7 +121,7 @@ async def test_whoever_may_sign_and_whoever_asked_may_change_a_call(
     assert [(entry.kind, entry.actor) for entry in entries] == [("revised" if may else "refused", who.author.principal)]
 
 
-async def test_who_has_asked_and_changed_it_does_not_sign_it_thereby(harness: EngineHarness) -> None:
+async def test_who_has_asked_and_changed_it_does_not_approve_it_thereby(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
         _, step = await asked(harness, engine)
@@ -147,7 +147,7 @@ async def test_four_eyes_count_whoever_has_changed_it(harness: EngineHarness) ->
     assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{"text": "butter"}]
 
 
-async def test_signatures_that_were_given_before_a_change_do_not_count_for_it(harness: EngineHarness) -> None:
+async def test_approvals_that_were_given_before_a_change_do_not_count_for_it(harness: EngineHarness) -> None:
     harness.rules = RuleBook(
         Policies(rules=(Rule(ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(quorum=2)),)), SIGNATORIES
     )

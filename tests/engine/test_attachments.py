@@ -96,7 +96,7 @@ async def test_files_are_fetched_once_for_all_rounds_of_a_turn_and_never_kept_on
     assert "tea,3" not in str(await harness.log.get_view(receipt.turn_id))
 
 
-async def test_whoever_goes_on_with_a_turn_after_a_signature_fetches_its_files_anew(harness: EngineHarness) -> None:
+async def test_whoever_goes_on_with_a_turn_after_an_approval_fetches_its_files_anew(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("s__write"))
     harness.model.script = [ask_for(call("s__write")), say("Done.")]
     harness.surface.files = {"F2": FIGURES}

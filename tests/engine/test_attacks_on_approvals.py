@@ -120,7 +120,7 @@ class Interrupted(FakeToolbox):
         return await super().offer(workspace)
 
 
-async def test_an_editor_does_not_sign_under_four_eyes_by_naming_the_revision_that_is_about_to_come(
+async def test_an_editor_does_not_approve_under_four_eyes_by_naming_the_revision_that_is_about_to_come(
     harness: EngineHarness,
 ) -> None:
     harness.toolbox = box = Interrupted()
@@ -150,7 +150,7 @@ class Changing(FakeToolbox):
 
 
 @pytest.mark.parametrize("look", [1, 2])
-async def test_no_edit_takes_a_signature_over_to_a_tool_that_changes_meanwhile(
+async def test_no_edit_takes_an_approval_over_to_a_tool_that_changes_meanwhile(
     harness: EngineHarness, look: int
 ) -> None:
     harness.toolbox = box = Changing()
@@ -167,7 +167,7 @@ async def test_no_edit_takes_a_signature_over_to_a_tool_that_changes_meanwhile(
         assert stands == replace(approval, expires_at=stands.expires_at)
 
 
-async def test_a_revision_that_nobody_was_shown_is_not_signed(harness: EngineHarness) -> None:
+async def test_a_revision_that_nobody_was_shown_is_not_approved(harness: EngineHarness) -> None:
     engine = prepared(harness, rule())
     async with running(engine):
         _, (approval,) = await asked(harness, engine)
@@ -176,7 +176,7 @@ async def test_a_revision_that_nobody_was_shown_is_not_signed(harness: EngineHar
     assert harness.toolbox.calls == []
 
 
-async def test_an_edit_after_the_first_of_two_signatures_takes_both_anew_and_counts_the_editor_out(
+async def test_an_edit_after_the_first_of_two_approvals_takes_both_anew_and_counts_the_editor_out(
     harness: EngineHarness,
 ) -> None:
     engine = prepared(harness, rule(ASK, "members", quorum=2, four_eyes=True))
@@ -214,7 +214,7 @@ async def test_who_is_a_full_member_or_an_admin_of_another_platform_is_nobody_he
 # ------------------------------------------------------------------ signatures of which fewer count by now
 
 
-async def test_of_two_signatures_the_askers_does_not_count_any_more_where_four_eyes_are_wanted_since(
+async def test_of_two_approvals_the_askers_does_not_count_any_more_where_four_eyes_are_wanted_since(
     harness: EngineHarness,
 ) -> None:
     engine = prepared(harness, rule(ASK, "members", quorum=2))
@@ -233,7 +233,7 @@ async def test_of_two_signatures_the_askers_does_not_count_any_more_where_four_e
     assert [row.facts.get("no_longer_count") for row in rows] == [None, ["test:ana"], None]
 
 
-async def test_whoever_signed_before_a_rule_named_others_signs_anew_if_it_is_for_them_to(
+async def test_whoever_approved_before_a_rule_named_others_approves_anew_if_it_is_for_them_to(
     harness: EngineHarness,
 ) -> None:
     engine = prepared(harness, rule(ASK, "members", quorum=2))
@@ -251,7 +251,7 @@ async def test_whoever_signed_before_a_rule_named_others_signs_anew_if_it_is_for
     assert len(harness.toolbox.calls) == 1
 
 
-async def test_an_approver_who_lost_the_role_between_two_signatures_gives_no_second_one(harness: EngineHarness) -> None:
+async def test_an_approver_who_lost_the_role_between_two_approvals_gives_no_second_one(harness: EngineHarness) -> None:
     engine = prepared(harness, rule(ASK, FINANCE, quorum=2))
     async with running(engine):
         turn, (approval,) = await asked(harness, engine)
@@ -264,7 +264,7 @@ async def test_an_approver_who_lost_the_role_between_two_signatures_gives_no_sec
     assert len(harness.toolbox.calls) == 1
 
 
-async def test_a_denial_between_two_of_three_signatures_ends_it(harness: EngineHarness) -> None:
+async def test_a_denial_between_two_of_three_approvals_ends_it(harness: EngineHarness) -> None:
     engine = prepared(harness, rule(ASK, FINANCE, quorum=2))
     async with running(engine):
         turn, (approval,) = await asked(harness, engine)
@@ -319,7 +319,7 @@ def test_a_time_that_one_rule_sets_is_not_lifted_by_another_that_waits_on() -> N
 # ------------------------------------------------------------------ grants
 
 
-async def test_no_duplicate_is_signed_with_a_grant_that_whoever_grants_may_not_sign_by_now(
+async def test_no_duplicate_is_approved_with_a_grant_that_whoever_grants_may_not_approve_by_now(
     harness: EngineHarness,
 ) -> None:
     engine = prepared(harness, rule(), sends=({"to": "sam"}, {"to": "mallory"}, {"to": "ben"}))
@@ -375,7 +375,7 @@ async def test_another_rule_that_has_come_to_stand_in_the_same_line_asks_whateve
     ],
     ids=["described anew", "another schema", "renamed", "removed and added again", "removed"],
 )
-async def test_what_is_not_the_tool_any_more_that_was_signed_is_not_called(
+async def test_what_is_not_the_tool_any_more_that_was_approved_is_not_called(
     harness: EngineHarness, now: Tool | None, said: str
 ) -> None:
     engine = prepared(harness, rule())
@@ -392,7 +392,7 @@ async def test_what_is_not_the_tool_any_more_that_was_signed_is_not_called(
     assert harness.toolbox.calls == []
 
 
-async def test_a_signature_given_to_one_process_is_good_in_another_and_no_second_time(harness: EngineHarness) -> None:
+async def test_an_approval_given_to_one_process_is_good_in_another_and_no_second_time(harness: EngineHarness) -> None:
     engine = prepared(harness, rule())
     async with running(engine):
         turn, (approval,) = await asked(harness, engine)

@@ -34,7 +34,7 @@ def only_call(view: TurnView) -> ToolStep:
     return step
 
 
-async def test_a_call_signed_for_one_server_is_not_sent_to_another_that_has_taken_its_name(
+async def test_a_call_approved_for_one_server_is_not_sent_to_another_that_has_taken_its_name(
     harness: EngineHarness,
 ) -> None:
     harness.toolbox.add(tool("pay__send", server_id="removed-since"), answers_ok)
@@ -83,7 +83,7 @@ async def test_what_was_allowed_of_one_server_is_not_run_on_another_where_it_wou
     assert harness.toolbox.calls == []
 
 
-async def test_a_call_signed_for_a_server_at_one_place_is_not_sent_to_where_an_admin_has_moved_it(
+async def test_a_call_approved_for_a_server_at_one_place_is_not_sent_to_where_an_admin_has_moved_it(
     harness: EngineHarness,
 ) -> None:
     harness.toolbox.add(tool("pay__send", place="here"), answers_ok)
@@ -117,7 +117,7 @@ class Withholding(FakeToolbox):
         return replace(offered, tools=tools, withheld=frozenset(self.withheld))
 
 
-async def test_a_call_that_was_signed_before_its_tool_changed_is_not_run_and_says_what_to_wait_for(
+async def test_a_call_that_was_approved_before_its_tool_changed_is_not_run_and_says_what_to_wait_for(
     harness: EngineHarness,
 ) -> None:
     toolbox = harness.toolbox = Withholding()

@@ -247,7 +247,7 @@ def test_of_several_rules_that_ask_alike_the_terms_of_all_count() -> None:
     )
 
 
-def test_where_the_operators_file_says_who_signs_nothing_from_elsewhere_beats_it() -> None:
+def test_where_the_operators_file_says_who_approves_nothing_from_elsewhere_beats_it() -> None:
     (asks, allows, loosens) = rules("ask jira", "allow jira.create_issue in=slack:T1:C-ops", "ask jira.create_issue")
     two = replace(asks, requirements=ApprovalRequirements(quorum=2), of_file=True)
     found = evaluate([two, allows], CALL, ASK)

@@ -130,7 +130,7 @@ async def test_calls_that_wait_in_the_same_turn_follow_at_once(harness: EngineHa
         (ADD, GrantRequest(HoursScope(169)), ADMIN, "That takes between one minute and 168 hours."),
     ],
 )
-async def test_whoever_may_sign_but_not_grant_that_is_told_and_nothing_is_signed(
+async def test_whoever_may_approve_but_not_grant_that_is_told_and_nothing_is_approved(
     harness: EngineHarness, rules: RuleBook, *, tool_wanted: Tool, permission: GrantRequest, by: Member, said: str
 ) -> None:
     harness.toolbox.add(tool_wanted)
@@ -160,7 +160,7 @@ async def test_an_admin_may_say_so_for_a_destructive_tool_and_for_always(
     assert [each.status for each in calls_of(view)] == [StepStatus.DONE]
 
 
-async def test_whoever_may_not_sign_may_not_grant_and_is_on_record_once(
+async def test_whoever_may_not_approve_may_not_grant_and_is_on_record_once(
     harness: EngineHarness, rules: RuleBook
 ) -> None:
     harness.toolbox.add(ADD)
@@ -270,7 +270,7 @@ async def test_what_was_revoked_asks_again(harness: EngineHarness, rules: RuleBo
     assert step.status is StepStatus.AWAITING
 
 
-async def test_a_call_that_takes_two_signatures_is_not_granted(harness: EngineHarness, rules: RuleBook) -> None:
+async def test_a_call_that_takes_two_approvals_is_not_granted(harness: EngineHarness, rules: RuleBook) -> None:
     rules.amend([Rule(ApprovalPolicy.ASK_USER, server_id="n1", requirements=ApprovalRequirements(quorum=2))], [], [])
     harness.toolbox.add(ADD)
     engine = harness.engine()
@@ -281,7 +281,7 @@ async def test_a_call_that_takes_two_signatures_is_not_granted(harness: EngineHa
     assert "2 approvals each time" in refused.reason
 
 
-async def test_a_rule_that_takes_two_signatures_by_now_keeps_a_grant_from_being_given(
+async def test_a_rule_that_takes_two_approvals_by_now_keeps_a_grant_from_being_given(
     harness: EngineHarness, rules: RuleBook
 ) -> None:
     harness.toolbox.add(ADD)

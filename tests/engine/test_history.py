@@ -301,7 +301,7 @@ async def gave(wanted: ToolCall, text: str) -> ToolOutcome:
     return returned(wanted, text)
 
 
-async def test_the_model_reads_on_in_a_result_of_an_earlier_turn_without_a_signature(harness: EngineHarness) -> None:
+async def test_the_model_reads_on_in_a_result_of_an_earlier_turn_without_an_approval(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("s__read", read_only=True), lambda wanted, _: gave(wanted, large()))
     harness.allow("s__read")
     reading = call("countersign__read_result", "c9", id="1.2", offset=8_000)

@@ -38,7 +38,7 @@ CARDS, CLICKS = 3, 10_000
 AT_ONCE = 50
 
 
-async def test_ten_thousand_hostile_clicks_sign_nothing_and_leave_a_bounded_audit(harness: EngineHarness) -> None:
+async def test_ten_thousand_hostile_clicks_approve_nothing_and_leave_a_bounded_audit(harness: EngineHarness) -> None:
     """People who may not, at everything; people who may, at what is made up or out of date; fifty at once."""
     harness.toolbox.add(SEND)
     asking = Rule(ApprovalPolicy.ASK_USER, server="bank", requirements=TERMS, id="policy.toml:1", of_file=True)

@@ -22,7 +22,7 @@ def asked(view: TurnView) -> ToolStep | None:
     return next(waiting, None)
 
 
-async def test_a_call_of_unknown_outcome_is_run_again_only_with_a_fresh_signature(harness: EngineHarness) -> None:
+async def test_a_call_of_unknown_outcome_is_run_again_only_with_a_fresh_approval(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("notes__add"), lost)
     harness.allow("notes__add")
     harness.model.script = [ask_for(call("notes__add", text="milk")), say("I do not know.")]

@@ -271,7 +271,7 @@ def test_a_long_value_does_not_fill_the_screen() -> None:
 # ---------------------------------------------------------------------- approvers
 
 
-def test_the_operator_administers_and_signs_whoever_else_is_named() -> None:
+def test_the_operator_administers_and_approves_whoever_else_is_named() -> None:
     approvers = Approvers(frozenset({"slack:U9"}), frozenset({"slack:U8"}), "console:root")
     operator = Member(OPERATOR)
     assert approvers.administers(operator)
@@ -285,7 +285,7 @@ def test_nobody_is_the_operator_where_there_is_none() -> None:
     assert not approvers.is_approver(stranger)
 
 
-def test_where_nobody_is_named_the_platforms_admins_administer_and_only_they_sign() -> None:
+def test_where_nobody_is_named_the_platforms_admins_administer_and_only_they_approve() -> None:
     approvers = Approvers()
     assert approvers.administers(Member(ANA, platform_admin=True))
     assert approvers.is_approver(Member(ANA, platform_admin=True))
@@ -301,7 +301,7 @@ def test_named_admins_take_the_place_of_the_platforms_own() -> None:
     assert not approvers.is_approver(Member(BEN, platform_admin=True))
 
 
-def test_approvers_sign_beside_the_admins_but_do_not_administer() -> None:
+def test_approvers_approve_beside_the_admins_but_do_not_administer() -> None:
     approvers = Approvers(frozenset({"slack:U1"}), frozenset({"slack:U2"}))
     assert approvers.is_approver(Member(BEN))
     assert not approvers.administers(Member(BEN))
@@ -333,7 +333,7 @@ def test_a_name_gives_no_rights() -> None:
 
 
 @pytest.mark.parametrize("outsider", [{"guest": True}, {"external": True}])
-def test_guests_and_people_from_outside_never_sign_not_even_by_name_or_as_admins(outsider: dict[str, bool]) -> None:
+def test_guests_and_people_from_outside_never_approve_not_even_by_name_or_as_admins(outsider: dict[str, bool]) -> None:
     member = Member(ANA, frozenset({"slack-group:S1"}), platform_admin=True, **outsider)
     for named in ("slack:U1", "slack-group:S1"):
         approvers = Approvers(frozenset({named}), frozenset({named}))
@@ -342,7 +342,7 @@ def test_guests_and_people_from_outside_never_sign_not_even_by_name_or_as_admins
     assert not Approvers().administers(member)
 
 
-def test_whoever_asked_may_deny_but_not_sign() -> None:
+def test_whoever_asked_may_deny_but_not_approve() -> None:
     approvers = Approvers(admins=frozenset({"slack:U1"}))
     assert objection(approvers, Member(BEN), BEN, DecisionType.DENY) == ""
     assert (
@@ -358,7 +358,7 @@ def test_whoever_asked_is_known_by_id_under_a_new_name_too() -> None:
 
 
 @pytest.mark.parametrize("verdict", list(DecisionType))
-def test_others_can_neither_sign_nor_deny_and_are_told_who_can(verdict: DecisionType) -> None:
+def test_others_can_neither_approve_nor_deny_and_are_told_who_can(verdict: DecisionType) -> None:
     approvers = Approvers(approvers=frozenset({"slack:U5", "slack-group:S1"}))
     assert objection(approvers, Member(BEN), ANA, verdict) == (
         "You may not approve this. It needs slack-group:S1, slack:U5."

@@ -40,7 +40,7 @@ async def test_it_says_so_although_it_came_first_and_stopping_that_turn_lets_it_
     assert harness.toolbox.calls == []
 
 
-async def test_when_the_call_is_signed_nothing_is_in_its_way_any_more(harness: EngineHarness) -> None:
+async def test_when_the_call_is_approved_nothing_is_in_its_way_any_more(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("notes__add"))
     harness.model.script = [ask_for(call("notes__add")), say("Saved."), say("Hello.")]
     engine = harness.engine()

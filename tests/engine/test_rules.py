@@ -148,7 +148,7 @@ async def test_a_call_that_the_profile_does_not_enable_is_refused_though_the_mod
     assert [each.name for each in harness.model.requests[0].tools] == ["notes__list"]
 
 
-async def test_a_call_signed_before_the_profile_lost_its_server_is_not_sent(harness: EngineHarness) -> None:
+async def test_a_call_approved_before_the_profile_lost_its_server_is_not_sent(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
     harness.rules = RuleBook(approvers=Approvers(admins=frozenset({ANA.principal})))
     harness.model.script = [ask_for(call("mail__send")), say("I may not.")]

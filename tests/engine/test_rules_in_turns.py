@@ -68,7 +68,7 @@ async def test_arguments_decide_and_what_decided_is_kept_with_the_call(harness: 
     ]
 
 
-async def test_a_denial_that_came_after_the_signature_wins(harness: EngineHarness) -> None:
+async def test_a_denial_that_came_after_the_approval_wins(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("mail__send", server_id="m1"), answers_ok)
     harness.rules = book()
     harness.model.script = [ask_for(call("mail__send", to="ben")), say("I may not.")]

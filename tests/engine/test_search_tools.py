@@ -135,7 +135,7 @@ def test_without_search_a_model_is_given_as_many_as_services_take(able: Capabili
 # ---------------------------------------------------------------------- searching
 
 
-async def test_a_search_needs_no_signature_and_says_all_that_a_call_takes(harness: EngineHarness) -> None:
+async def test_a_search_needs_no_approval_and_says_all_that_a_call_takes(harness: EngineHarness) -> None:
     view = await answered(harness, ask_for(searching("send a letter")), say("Found."))
     (step,) = calls_of(view)
     assert (step.status, step.approval) == (StepStatus.DONE, None)
@@ -249,7 +249,7 @@ async def test_a_tool_that_was_found_may_be_called_by_its_own_name(harness: Engi
     assert harness.toolbox.names == ["mail__send"]
 
 
-async def test_the_signature_is_for_the_tool_and_its_arguments_and_holds_after_a_restart(
+async def test_the_approval_is_for_the_tool_and_its_arguments_and_holds_after_a_restart(
     harness: EngineHarness,
 ) -> None:
     harness.model.script = [ask_for(found("mail__send", **TO_SAM)), say("Sent.")]

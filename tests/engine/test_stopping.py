@@ -88,7 +88,7 @@ async def test_stopping_again_does_not_cut_the_clean_up_and_the_next_turn_waits_
     assert step.status is StepStatus.UNKNOWN
 
 
-async def test_a_turn_that_waits_for_a_signature_is_stopped_and_runs_nothing(harness: EngineHarness) -> None:
+async def test_a_turn_that_waits_for_an_approval_is_stopped_and_runs_nothing(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("notes__add"))
     harness.model.script = [ask_for(call("notes__add"))]
     engine = harness.engine()

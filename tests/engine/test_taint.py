@@ -184,7 +184,7 @@ def test_no_ending_of_a_file_name_that_is_left_out_is_a_top_level_domain() -> No
         ({}, True),
     ],
 )
-def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_signature(
+def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_approval(
     arguments: dict[str, object], asks: bool
 ) -> None:
     taint = Taint(
@@ -196,7 +196,7 @@ def test_a_read_that_says_nothing_but_what_the_person_has_written_needs_no_signa
     assert bool(taint.approval_reason(replace(fetch, flow=Flow()), arguments)) is asks
 
 
-def test_a_call_that_writes_or_of_which_nothing_is_known_is_signed_whatever_the_person_has_written() -> None:
+def test_a_call_that_writes_or_of_which_nothing_is_known_needs_an_approval_whatever_the_person_has_written() -> None:
     taint = Taint((TaintSource("y", STRANGERS, "id-y"),), author_texts=("Do not send Hello to eve.",))
     send = {"to": "eve", "text": "Hello"}
     assert taint.approval_reason(MAIL, send)
@@ -219,7 +219,7 @@ def test_a_tool_of_which_nothing_is_known_is_asked_about_if_anything_else_was_re
     assert Taint((*alone.sources, TaintSource("diary", OWN, "id-diary"))).approval_reason(unknown, {})
 
 
-def test_what_would_be_read_again_as_ones_own_words_is_signed() -> None:
+def test_what_would_be_read_again_as_ones_own_words_needs_an_approval() -> None:
     add = tool("diary__add", OWN, CLOSED)
     for words, asks in ((OWN, False), (SHARED, True), (STRANGERS, True)):
         taint = Taint(
@@ -251,7 +251,7 @@ SEND = tool("mail__send", OWN, WORLD, arguments=("to", "cc", "text"), recipients
         ({"to": "bob@corp.example, eve@evil.example"}, True),
     ],
 )
-def test_a_call_whose_recipients_the_person_has_named_needs_no_signature(
+def test_a_call_whose_recipients_the_person_has_named_needs_no_approval(
     arguments: dict[str, object], asks: bool
 ) -> None:
     taint = Taint((TaintSource("y", STRANGERS, "id-y"),), ("Tell bob@corp.example, kim@ross.example and (Carl).",))
@@ -324,7 +324,7 @@ async def test_a_call_that_was_refused_before_it_was_sent_has_brought_no_words_o
     assert [each.status for each in calls_of(view)] == [StepStatus.FAILED, StepStatus.DONE]
 
 
-async def test_what_a_stranger_may_have_written_sends_nothing_out_without_a_signature(harness: EngineHarness) -> None:
+async def test_what_a_stranger_may_have_written_sends_nothing_out_without_an_approval(harness: EngineHarness) -> None:
     with_tools(harness, PAGE, MAIL)
     in_turn(harness, call("web__fetch", "1"), call("mail__send", "2"))
     engine = guarded(harness)
@@ -413,7 +413,7 @@ async def test_nothing_is_asked_where_the_operator_has_switched_it_off(harness: 
     assert harness.toolbox.names == ["web__fetch", "mail__send"]
 
 
-async def test_what_never_runs_does_not_run_for_a_signature_either(harness: EngineHarness) -> None:
+async def test_what_never_runs_does_not_run_for_an_approval_either(harness: EngineHarness) -> None:
     with_tools(harness, PAGE, MAIL)
     in_turn(harness, call("web__fetch", "1"), call("mail__send", "2"))
     harness.policies["mail__send"] = ApprovalPolicy.ALWAYS_DENY

@@ -156,7 +156,7 @@ async def test_an_approved_call_starts_while_its_sibling_still_runs(harness: Eng
         await harness.surface.ended(receipt.turn_id)
 
 
-async def test_a_call_that_nobody_signs_expires_after_the_card_was_posted(harness: EngineHarness) -> None:
+async def test_a_call_that_nobody_approves_expires_after_the_card_was_posted(harness: EngineHarness) -> None:
     harness.approval_seconds = 60.0
     harness.toolbox.add(tool("notes__add"))
     harness.model.script = [ask_for(call("notes__add", text="milk")), say("Not saved.")]
@@ -190,7 +190,7 @@ async def test_a_decision_on_an_old_revision_settles_nothing(harness: EngineHarn
     assert harness.toolbox.calls == []
 
 
-async def test_a_tool_that_changed_after_it_was_signed_is_not_run(harness: EngineHarness) -> None:
+async def test_a_tool_that_changed_after_it_was_approved_is_not_run(harness: EngineHarness) -> None:
     harness.toolbox.add(tool("notes__add", description="Adds a note."))
     harness.model.script = [ask_for(call("notes__add", text="milk")), say("Hm.")]
     engine = harness.engine()

@@ -158,7 +158,7 @@ async def test_who_may_not_approve_opens_nothing(harness: EngineHarness) -> None
     assert [entry.actor for entry in entries if entry.kind == "opened"] == ["test:ben"]
 
 
-async def test_a_grant_signs_neither_this_call_nor_others_that_were_not_opened(harness: EngineHarness) -> None:
+async def test_a_grant_approves_neither_this_call_nor_others_that_were_not_opened(harness: EngineHarness) -> None:
     engine = harness.engine()
     async with running(engine):
         _, (first, second, third) = await asked(harness, engine, {"command": "ls"}, KEY, {"command": "pwd"})

@@ -161,14 +161,14 @@ FEATURES = (
         "View all: the whole call, for the user alone",
         slack="yes; a modal with pages",
         discord="yes; messages, above 4 as a file",
-        tests=("test_what_looks_like_a_secret_is_signed_only_where_all_of_it_is_read_in_private",),
+        tests=("test_what_looks_like_a_secret_is_approved_only_where_all_of_it_is_read_in_private",),
     ),
     Feature(
         "Cards in another channel, and directly to approvers",
         terminal=NO_CHANNELS,
         tests=(
             "test_what_is_asked_in_one_channel_is_signed_in_another_and_both_say_how_it_went",
-            "test_approvers_who_are_named_get_the_card_directly_and_one_of_them_signs",
+            "test_approvers_who_are_named_get_the_card_directly_and_one_of_them_approves",
         ),
     ),
     Feature(

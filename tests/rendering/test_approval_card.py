@@ -35,7 +35,7 @@ def argument(value: Any, name: str = "text") -> CardArgument:
     return only
 
 
-def test_a_call_that_needed_no_signature_has_no_card() -> None:
+def test_a_call_that_needed_no_approval_has_no_card() -> None:
     assert approval_card(a_step(StepStatus.DONE, result="ok")) is None
 
 
@@ -185,11 +185,11 @@ SIGNERS = frozenset({"test-group:ops", "test:ben"})
         ),
     ],
 )
-def test_a_card_says_whose_signature_it_takes_where_a_rule_does(terms: ApprovalRequirements, needs: str) -> None:
+def test_a_card_says_whose_approval_it_takes_where_a_rule_does(terms: ApprovalRequirements, needs: str) -> None:
     assert drawn(an_approval(requirements=terms, revised_by="Sam")).needs == needs
 
 
-def test_a_card_says_who_has_signed_so_far_as_long_as_it_waits() -> None:
+def test_a_card_says_who_has_approved_so_far_as_long_as_it_waits() -> None:
     approval = an_approval(
         requirements=ApprovalRequirements(quorum=3), approver_names=("Ben", "Zoe"), decided_by="Ben and Zoe and Kim"
     )

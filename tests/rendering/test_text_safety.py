@@ -185,7 +185,7 @@ def test_the_beginning_of_a_text_gives_the_beginning_of_the_result(text: str, da
         ("e" + "\u0301" * 5, "e" + "\u0301" * 4 + "\\u{301}"),
     ],
 )
-def test_where_people_sign_the_hidden_is_spelled_out(given_text: str, seen: str) -> None:
+def test_where_people_approve_the_hidden_is_spelled_out(given_text: str, seen: str) -> None:
     assert show_invisible(given_text) == seen
 
 

@@ -47,12 +47,12 @@ def _outlined(part: TimelineSection | ApprovalEntry | ElicitationEntry) -> objec
             return f"{part.number} asks {', '.join(elicitation.id for elicitation in part.elicitations)}"
 
 
-def test_a_turn_without_questions_is_one_passage() -> None:
+def test_a_turn_without_questions_is_one_section() -> None:
     view = a_view(a_reply(0, "I look."), a_step(StepStatus.DONE, 1, result="ok"), a_reply(2, "Done."))
     assert outline(view) == [["ReplyText", "CallLine", "ReplyText"]]
 
 
-def test_a_turn_of_which_nothing_is_known_is_an_empty_passage() -> None:
+def test_a_turn_of_which_nothing_is_known_is_an_empty_section() -> None:
     assert only(a_view()) == TimelineSection(0)
 
 
@@ -71,7 +71,7 @@ def test_a_question_comes_behind_the_calls_of_its_reply_and_before_what_follows(
     assert [part.number for part in (first, last)] == [0, 1]
 
 
-def test_what_a_server_asks_back_stands_behind_the_passage_of_its_call_and_before_what_follows() -> None:
+def test_what_a_server_asks_back_stands_behind_the_section_of_its_call_and_before_what_follows() -> None:
     asked = a_step(StepStatus.ASKING, 1, elicitations=(a_form("e1"), a_form("e2")))
     waiting = a_view(a_reply(0, "I look."), asked)
     assert outline(waiting) == [["ReplyText", "CallLine"], "1 asks e1, e2"]
@@ -81,7 +81,7 @@ def test_what_a_server_asks_back_stands_behind_the_passage_of_its_call_and_befor
     assert outline(gone_on) == [["ReplyText", "CallLine"], "1 asks e1, e2", ["ReplyText", "ReplyText"]]
 
 
-def test_what_a_signed_call_asks_back_stands_behind_its_card_and_moves_no_other() -> None:
+def test_what_an_approved_call_asks_back_stands_behind_its_card_and_moves_no_other() -> None:
     view = a_view(
         a_reply(0, ""),
         a_step(StepStatus.ASKING, 1, approval=an_approval(), elicitations=(a_form("e1"),)),

@@ -119,7 +119,9 @@ async def test_what_waits_in_another_conversation_is_listed_and_denied_by_its_id
     assert place.notes == []
 
 
-async def test_what_two_have_to_sign_does_not_run_when_one_signs_twice_with_a_restart_between(tmp_path: Path) -> None:
+async def test_what_two_have_to_approve_does_not_run_when_one_approves_twice_with_a_restart_between(
+    tmp_path: Path,
+) -> None:
     place = Installation(tmp_path)
     place.rule(TWO_SIGN)
     async with place.terminal("--conversation", "shared", columns=160) as terminal:

@@ -59,7 +59,7 @@ def model(clerk: Clerk) -> Iterator[FakeLanguageModel]:
     assert model.refusals == []
 
 
-async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_sign(
+async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_approve(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with a_company(tmp_path, model) as company, company.bot(LOG_LEVEL="debug") as bot:

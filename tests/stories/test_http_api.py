@@ -56,7 +56,7 @@ async def signed(client: httpx2.AsyncClient, approval: dict[str, Any]) -> str:
     return str(answer.json()["outcome"])
 
 
-async def test_a_question_is_asked_signed_for_and_answered_and_outlives_the_process(place: CountingPlace) -> None:
+async def test_a_question_is_asked_approved_and_answered_and_outlives_the_process(place: CountingPlace) -> None:
     async with a_web(place) as (bot, client):
         async with asked(client, COUNT_IT, "orders", token=TOKEN) as stream:
             first = await stream.until("approval_required")
@@ -82,7 +82,7 @@ async def test_a_question_is_asked_signed_for_and_answered_and_outlives_the_proc
         assert await again.leaves() == 0
 
 
-async def test_another_web_process_follows_signs_and_gets_the_same_answer(
+async def test_another_web_process_follows_approves_and_gets_the_same_answer(
     tmp_path: Path, model: FakeLanguageModel, postgres: Server
 ) -> None:
     place = on_postgresql(tmp_path, model, postgres)

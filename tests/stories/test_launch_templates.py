@@ -52,7 +52,7 @@ title = "Team"
     return file
 
 
-async def test_in_slack_the_window_asks_for_template_slots_and_consent_to_the_exact_command(
+async def test_in_slack_the_modal_asks_for_template_slots_and_consent_to_the_exact_command(
     tmp_path: Path, model: FakeLanguageModel, template: Path
 ) -> None:
     settings = {"MCP_LAUNCH_TEMPLATES_FILE": str(template)}

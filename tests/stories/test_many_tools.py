@@ -29,9 +29,7 @@ def paying(request: Request) -> Say:
 
 
 @pytest.mark.parametrize("api", ["openai", "responses", "anthropic"])
-async def test_a_tool_that_was_found_is_signed_for_by_its_own_name_also_after_a_restart(
-    tmp_path: Path, api: Api
-) -> None:
+async def test_a_tool_that_was_found_is_approved_by_its_own_name_also_after_a_restart(tmp_path: Path, api: Api) -> None:
     others = (a_tool(f"report_{n}", reads=True, year="integer") for n in range(60))
     bank = scripted(tmp_path, "bank", *others, TRANSFER)
     with FakeLanguageModel(api, rule=paying) as model:
@@ -76,7 +74,7 @@ def test_the_demo_model_which_searches_nothing_still_finds_its_tool_among_many(t
     assert (said.code, bank.calls) == (0, [("ring_the_bell", {})]), said.err
 
 
-def test_the_tools_of_a_server_that_is_called_like_the_bot_are_signed_for_like_all_others(tmp_path: Path) -> None:
+def test_the_tools_of_a_server_that_is_called_like_the_bot_are_approved_like_all_others(tmp_path: Path) -> None:
     tools = (a_tool(name.partition("__")[2], query="string") for name in OWN)
     server = scripted(tmp_path, "countersign", *tools)
 

@@ -34,7 +34,7 @@ def answering(answers: Mapping[str, Reply]) -> Rule:
     return rule
 
 
-def test_one_question_gives_its_answer_alone_and_what_needs_a_signature_is_not_run(tmp_path: Path) -> None:
+def test_one_question_gives_its_answer_alone_and_what_needs_an_approval_is_not_run(tmp_path: Path) -> None:
     server = desk(tmp_path)
     with FakeLanguageModel("openai", rule=answering({})) as model:
         said = Installation(tmp_path, {"desk": server.entry}, model=model).chat("-m", "go")
@@ -99,7 +99,7 @@ def test_json_is_one_event_a_line_in_the_order_of_what_happens(tmp_path: Path) -
     ],
     ids=["somebody without rights", "nobody approves"],
 )
-def test_without_the_right_or_the_will_to_sign_nothing_runs(
+def test_without_the_right_or_the_will_to_approve_nothing_runs(
     tmp_path: Path, options: tuple[str, ...], told: str
 ) -> None:
     server = desk(tmp_path)

@@ -81,7 +81,7 @@ async def test_a_workspace_without_the_newest_features_gets_the_same_answers(
     assert team.toolbox.names == [CREATE]
 
 
-async def test_somebody_of_another_organisation_neither_asks_nor_signs(team: SlackTeam) -> None:
+async def test_somebody_of_another_organisation_neither_asks_nor_approves(team: SlackTeam) -> None:
     stella = team.slack.user("Stella", team=Organisation("T0OTHER001", "other"), stranger=True, admin=True)
     team.channel.members.append(stella.id)
     team.toolbox.add(tool(CREATE))

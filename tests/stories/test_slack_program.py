@@ -35,7 +35,7 @@ def model() -> Iterator[FakeLanguageModel]:
     assert model.refusals == []
 
 
-async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_sign(
+async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_approve(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with a_company(tmp_path, model, LOG_LEVEL="debug") as company, company.bot() as bot:
@@ -106,7 +106,7 @@ async def test_what_was_written_after_a_kill_is_answered_once_by_the_next_proces
             assert not slack.calls.refused()
 
 
-async def test_a_server_that_an_admin_adds_in_a_window_is_used_by_the_next_question_until_it_is_off(
+async def test_a_server_that_an_admin_adds_in_a_modal_is_used_by_the_next_question_until_it_is_off(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
     async with FakeEndpoint() as endpoint:

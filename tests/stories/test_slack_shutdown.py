@@ -145,7 +145,7 @@ def _forged_mention(company: Company, text: str) -> dict[str, str]:
     return mention | {"ts": FORGED_TS, "event_ts": FORGED_TS, "text": f"{slack.bot.mention} {text}"}
 
 
-async def test_one_process_receives_and_another_that_slack_never_calls_answers_signs_and_stops(
+async def test_one_process_receives_and_another_that_slack_never_calls_answers_approves_and_stops(
     tmp_path: Path, model: FakeLanguageModel, postgres: Server
 ) -> None:
     shared = {"DATABASE_URL": postgres.fresh(), "MCP_ENCRYPTION_KEY": KEY}

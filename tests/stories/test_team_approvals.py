@@ -20,7 +20,7 @@ STOPPED = "Stopped by "
 FINAL = "AI answer"
 
 
-async def test_nothing_is_done_before_somebody_who_may_has_signed(team: Team) -> None:
+async def test_nothing_is_done_before_somebody_who_may_has_approved(team: Team) -> None:
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="Checkout 502s")), say("Filed.")]
     async with team.at_work():
@@ -38,7 +38,7 @@ async def test_nothing_is_done_before_somebody_who_may_has_signed(team: Team) ->
     assert team.refused() == []
 
 
-async def test_a_group_of_approvers_signs_until_somebody_leaves_it(team: Team) -> None:
+async def test_a_group_of_approvers_approves_until_somebody_leaves_it(team: Team) -> None:
     lee, ada = team.person("Lee"), team.person("Ada")
     group = team.group("ops", lee, ada)
     team.approvers = Approvers(approvers=frozenset({group}))
@@ -55,7 +55,7 @@ async def test_a_group_of_approvers_signs_until_somebody_leaves_it(team: Team) -
         await team.reads(talk, "Filed.")
 
 
-async def test_who_does_not_belong_neither_asks_nor_signs(team: Team) -> None:
+async def test_who_does_not_belong_neither_asks_nor_approves(team: Team) -> None:
     stella = team.stranger("Stella")
     team.approvers = Approvers(approvers=frozenset({team.principal(stella)}))
     team.toolbox.add(tool(CREATE))
@@ -152,7 +152,7 @@ async def test_a_press_on_a_card_that_has_timed_out_runs_nothing(team: Team) -> 
     assert team.toolbox.calls == []
 
 
-async def test_stop_while_a_signature_is_waited_for_takes_the_question_back(team: Team) -> None:
+async def test_stop_while_an_approval_is_waited_for_takes_the_question_back(team: Team) -> None:
     team.toolbox.add(tool(CREATE))
     team.model.script = [ask_for(call(CREATE, summary="One"))]
     async with team.at_work():
@@ -185,7 +185,7 @@ async def test_a_tool_that_has_changed_since_its_card_is_not_run_and_the_card_sa
     assert any("has changed since it was approved" in text for text in words(team.model.requests[1]))
 
 
-async def test_a_call_of_unknown_outcome_is_checked_and_run_again_with_a_fresh_signature(team: Team) -> None:
+async def test_a_call_of_unknown_outcome_is_checked_and_run_again_with_a_fresh_approval(team: Team) -> None:
     async def lost(_asked: object, _context: CallContext) -> ToolOutcome:
         return CallOutcomeUnknown("The connection was lost.")
 

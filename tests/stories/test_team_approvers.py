@@ -23,7 +23,7 @@ def wanted(team: Team, *approvers: str, **more: object) -> None:
     team.model.script = [ask_for(call(SEND, to="Ben")), say("Sent.")]
 
 
-async def test_whoever_asked_does_not_sign_where_four_eyes_are_wanted(team: Team) -> None:
+async def test_whoever_asked_does_not_approve_where_four_eyes_are_wanted(team: Team) -> None:
     ada = team.person("Ada", admin=True)
     wanted(team, four_eyes=True)
     async with team.at_work():
@@ -37,7 +37,7 @@ async def test_whoever_asked_does_not_sign_where_four_eyes_are_wanted(team: Team
     assert team.toolbox.names == [SEND]
 
 
-async def test_two_of_three_have_to_sign_and_nobody_counts_twice(team: Team) -> None:
+async def test_two_of_three_have_to_approve_and_nobody_counts_twice(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     wanted(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
     async with team.at_work():
@@ -55,7 +55,7 @@ async def test_two_of_three_have_to_sign_and_nobody_counts_twice(team: Team) -> 
     assert team.toolbox.names == [SEND]
 
 
-async def test_one_of_three_who_denies_is_enough_whoever_has_signed(team: Team) -> None:
+async def test_one_of_three_who_denies_is_enough_whoever_has_approved(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     wanted(team, *(team.principal(each) for each in (team.sam, ada, lee)), quorum=2)
     async with team.at_work():
@@ -72,7 +72,7 @@ async def test_one_of_three_who_denies_is_enough_whoever_has_signed(team: Team) 
     assert team.toolbox.calls == []
 
 
-async def test_an_approver_who_has_left_the_group_after_signing_gives_no_second_signature(team: Team) -> None:
+async def test_an_approver_who_has_left_the_group_after_approving_gives_no_second_approval(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     group = team.group("finance", ada, lee)
     wanted(team, group, quorum=2)

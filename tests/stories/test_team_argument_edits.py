@@ -28,7 +28,7 @@ def filing(team: Team) -> None:
     team.toolbox.add(tool(CREATE, server_id="j1", destructive=False, input_schema=SCHEMA))
 
 
-async def test_a_call_that_is_changed_before_it_is_signed_runs_exactly_as_it_was_changed(team: Team) -> None:
+async def test_a_call_that_is_changed_before_it_is_approved_runs_exactly_as_it_was_changed(team: Team) -> None:
     filing(team)
     team.model.script = [ask_for(call(CREATE, summary="One")), say("Filed.")]
     async with team.at_work():
@@ -54,7 +54,7 @@ async def test_a_call_that_is_changed_before_it_is_signed_runs_exactly_as_it_was
     assert team.refused() == []
 
 
-async def test_under_four_eyes_whoever_has_changed_a_call_does_not_sign_it(team: Team) -> None:
+async def test_under_four_eyes_whoever_has_changed_a_call_does_not_approve_it(team: Team) -> None:
     filing(team)
     ada = team.person("Ada", admin=True)
     team.rules = (Rule(ApprovalPolicy.ASK_USER, requirements=ApprovalRequirements(four_eyes=True)),)
@@ -73,7 +73,7 @@ async def test_under_four_eyes_whoever_has_changed_a_call_does_not_sign_it(team:
     assert [arguments for _, arguments, _ in team.toolbox.calls] == [{"summary": "Two"}]
 
 
-async def test_who_may_not_sign_and_has_not_asked_changes_nothing(team: Team) -> None:
+async def test_who_may_not_approve_and_has_not_asked_changes_nothing(team: Team) -> None:
     filing(team)
     lee = team.person("Lee")
     team.model.script = [ask_for(call(CREATE, summary="One"))]

@@ -81,7 +81,7 @@ async def test_whoever_is_no_approver_signs_in_no_place(team: Team) -> None:
     assert team.toolbox.calls == []
 
 
-async def test_approvers_who_are_named_get_the_card_directly_and_one_of_them_signs(team: Team) -> None:
+async def test_approvers_who_are_named_get_the_card_directly_and_one_of_them_approves(team: Team) -> None:
     ada, lee = team.person("Ada"), team.person("Lee")
     prepared(team, APPROVERS, approvers=(frozenset({team.principal(ada), team.principal(lee)}),))
     async with team.at_work():
@@ -96,7 +96,7 @@ async def test_approvers_who_are_named_get_the_card_directly_and_one_of_them_sig
     assert team.refused() == []
 
 
-async def test_somebody_who_has_left_since_the_card_was_sent_to_them_signs_nothing(team: Team) -> None:
+async def test_somebody_who_has_left_since_the_card_was_sent_to_them_approves_nothing(team: Team) -> None:
     ada = team.person("Ada")
     prepared(team, APPROVERS, approvers=(frozenset({team.principal(ada)}),))
     async with team.at_work():
@@ -171,7 +171,7 @@ async def test_a_channel_of_another_place_is_none_for_this_conversation(team: Te
     assert team.messages_in(approvals) == []
 
 
-async def test_what_is_asked_in_the_channel_of_approvals_is_signed_where_it_is_asked(team: Team) -> None:
+async def test_what_is_asked_in_the_channel_of_approvals_is_approved_where_it_is_asked(team: Team) -> None:
     approvals = team.another_channel("approvals")
     prepared(team, team.place(approvals))
     async with team.at_work():

@@ -46,7 +46,7 @@ async def leaves(terminal: ProgramOnTerminal) -> None:
     assert await terminal.ended() == 0
 
 
-async def test_a_workflow_sends_an_email_once_it_is_signed(tmp_path: Path) -> None:
+async def test_a_workflow_sends_an_email_once_it_is_approved(tmp_path: Path) -> None:
     mail = {"to": "sam@example.org", "subject": "Lunch", "body": "Twelve o'clock?"}
     with (
         workflows(KEY) as n8n,
@@ -85,7 +85,7 @@ async def test_the_weather_is_looked_up_by_the_bundled_server(tmp_path: Path) ->
     assert jma.count("forecast/130000") == 1
 
 
-async def test_a_database_is_read_freely_and_written_with_a_signature_and_only_with_its_password(
+async def test_a_database_is_read_freely_and_written_with_an_approval_and_only_with_its_password(
     tmp_path: Path,
 ) -> None:
     secrets = tmp_path / "secrets"
@@ -137,7 +137,7 @@ async def test_a_database_is_read_freely_and_written_with_a_signature_and_only_w
     assert all(PASSWORD.encode() not in written for written in place.written().values())
 
 
-async def test_the_rules_of_a_business_are_asked_for_a_price_and_an_order_is_signed(tmp_path: Path) -> None:
+async def test_the_rules_of_a_business_are_asked_for_a_price_and_an_order_is_approved(tmp_path: Path) -> None:
     many = {"sku": "lamp", "quantity": 10}
     with (
         shop() as sold,
@@ -160,7 +160,7 @@ async def test_the_rules_of_a_business_are_asked_for_a_price_and_an_order_is_sig
     assert sold.orders == [("lamp", 10, "Priya")]
 
 
-async def test_files_an_api_and_an_issue_tracker_are_read_freely_and_changed_with_a_signature(tmp_path: Path) -> None:
+async def test_files_an_api_and_an_issue_tracker_are_read_freely_and_changed_with_an_approval(tmp_path: Path) -> None:
     shelf = tmp_path / "shelf"
     shelf.mkdir()
     (shelf / "plan.txt").write_text("paint the door")

@@ -83,7 +83,7 @@ async def becomes_done(api: Api, approval: dict[str, Any], status: str = "COMPLE
             await asyncio.sleep(0.02)
 
 
-async def test_one_signature_counts_and_the_next_hears_who_was_faster(folder: Path) -> None:
+async def test_one_approval_counts_and_the_next_hears_who_was_faster(folder: Path) -> None:
     async with an_api(folder, {"text": "hello"}) as api:
         one, two = await api.token("one", ApiRole.APPROVER), await api.token("two", ApiRole.APPROVER)
         approval = await wanted(api)
@@ -99,7 +99,7 @@ async def test_one_signature_counts_and_the_next_hears_who_was_faster(folder: Pa
         assert (await decided(api, approval, one, approved=False))[0] == 409
 
 
-async def test_what_was_changed_meanwhile_is_not_signed_under_its_old_revision(folder: Path) -> None:
+async def test_what_was_changed_meanwhile_is_not_approved_under_its_old_revision(folder: Path) -> None:
     async with an_api(folder, {"text": "hello", "api_key": "hunter2"}) as api:
         approver = await api.token("one", ApiRole.APPROVER)
         approval = await wanted(api)
@@ -158,7 +158,7 @@ async def test_names_and_characters_that_are_not_what_they_seem_are_pointed_out(
         assert shown["“path ”"][-1] == "1 invisible character (U+200B)."
 
 
-async def test_a_call_is_changed_and_signed_at_once(folder: Path) -> None:
+async def test_a_call_is_changed_and_approved_at_once(folder: Path) -> None:
     async with an_api(folder, {"text": "hello"}) as api:
         approver = await api.token("one", ApiRole.APPROVER)
         approval = await wanted(api)
@@ -168,7 +168,7 @@ async def test_a_call_is_changed_and_signed_at_once(folder: Path) -> None:
         assert written(api) == [{"text": "hi"}]
 
 
-async def test_under_four_eyes_whoever_changes_a_call_does_not_sign_it(folder: Path) -> None:
+async def test_under_four_eyes_whoever_changes_a_call_does_not_approve_it(folder: Path) -> None:
     async with an_api(folder, {"text": "hello"}, more="four_eyes = true") as api:
         one, two = await api.token("one", ApiRole.APPROVER), await api.token("two", ApiRole.APPROVER)
         approval = await wanted(api)
@@ -212,7 +212,7 @@ async def test_a_grant_lets_the_next_call_run_unasked(folder: Path) -> None:
         assert answer.json()["toolCalls"][0]["grantedBy"] == "one"
 
 
-async def test_what_may_not_be_granted_is_not_signed_either(folder: Path) -> None:
+async def test_what_may_not_be_granted_is_not_approved_either(folder: Path) -> None:
     async with an_api(folder, {"text": "hello"}) as api:
         approver = await api.token("one", ApiRole.APPROVER)
         approval = await wanted(api)
@@ -222,7 +222,7 @@ async def test_what_may_not_be_granted_is_not_signed_either(folder: Path) -> Non
         assert written(api) == []
 
 
-async def test_a_member_signs_nothing_and_may_turn_its_own_call_down(folder: Path) -> None:
+async def test_a_member_approves_nothing_and_may_turn_its_own_call_down(folder: Path) -> None:
     async with an_api(folder, {"text": "hello"}) as api:
         member, other = await api.token("me", ApiRole.MEMBER), await api.token("other", ApiRole.MEMBER)
         approval = await wanted(api, member)
@@ -237,7 +237,7 @@ async def test_a_member_signs_nothing_and_may_turn_its_own_call_down(folder: Pat
         assert written(api) == []
 
 
-async def test_a_program_that_a_rule_names_signs_whatever_its_role(folder: Path) -> None:
+async def test_a_program_that_a_rule_names_approves_whatever_its_role(folder: Path) -> None:
     async with an_api(folder, {"text": "hello"}, who="api:robot") as api:
         robot, approver = await api.token("robot", ApiRole.MEMBER), await api.token("one", ApiRole.APPROVER)
         approval = await wanted(api)
@@ -263,7 +263,7 @@ async def test_a_token_of_another_workspace_finds_no_call(folder: Path) -> None:
         assert (await decided(api, approval, here, approved=True))[1]["outcome"] == "approved"
 
 
-async def test_a_call_that_waits_in_a_chat_is_signed_by_a_token_of_its_workspace(folder: Path) -> None:
+async def test_a_call_that_waits_in_a_chat_is_approved_by_a_token_of_its_workspace(folder: Path) -> None:
     chat = ConversationKey("slack", "T1", "C2", "17.000100")
     model = scripted(ScriptedModel([ask_for(call(WRITE, text="hello")), say("Written.")]))
     surface = RecordingSurface(key_prefix="slack:")
@@ -288,7 +288,7 @@ async def test_a_call_that_waits_in_a_chat_is_signed_by_a_token_of_its_workspace
         assert call_made["decidedBy"] == "here"
 
 
-async def test_who_may_not_sign_by_the_rules_is_told_who_may(folder: Path) -> None:
+async def test_who_may_not_approve_by_the_rules_is_told_who_may(folder: Path) -> None:
     async with an_api(folder, {"text": "hello"}, more="four_eyes = true") as api:
         approver = await api.token("one", ApiRole.APPROVER)
         approval = await wanted(api, approver)
@@ -299,7 +299,7 @@ async def test_who_may_not_sign_by_the_rules_is_told_who_may(folder: Path) -> No
         assert own["approvalRequestId"] == approval["approvalRequestId"]
 
 
-async def test_a_token_that_was_revoked_signs_nothing(folder: Path) -> None:
+async def test_a_token_that_was_revoked_approves_nothing(folder: Path) -> None:
     async with an_api(folder, {"text": "hello"}) as api:
         approver = await api.token("one", ApiRole.APPROVER)
         approval = await wanted(api)

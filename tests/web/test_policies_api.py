@@ -127,7 +127,7 @@ async def test_images_and_files_of_a_tool_come_with_their_bytes(api: Api, jira: 
     ]
 
 
-async def test_a_tool_that_asks_first_is_signed_before_it_runs(api: Api, jira: FakeEndpoint) -> None:
+async def test_a_tool_that_asks_first_is_approved_before_it_runs(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira)
     answer = await api.post(EXECUTE, json={"serverId": "jira", "toolName": "create_issue"})
     assert answer.status_code == 202

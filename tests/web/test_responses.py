@@ -66,7 +66,7 @@ async def test_an_answer_comes_as_it_is_written_and_whole_at_the_end(api: Api, m
     assert [each["role"] for each in done["messages"]] == ["USER", "ASSISTANT"]
 
 
-async def test_tool_calls_are_told_as_they_go_and_what_waits_with_everything_that_is_signed(
+async def test_tool_calls_are_told_as_they_go_and_what_waits_with_everything_that_is_approved(
     api: Api, model: ScriptedModel
 ) -> None:
     model.script = [
@@ -241,7 +241,7 @@ async def test_without_a_stream_the_answer_comes_in_one_piece(api: Api, model: S
     assert (await api.get(f"/api/responses/{answer.json()['responseId']}")).json()["text"] == "In one piece."
 
 
-async def test_without_a_stream_what_waits_for_a_signature_is_told_at_once(api: Api, model: ScriptedModel) -> None:
+async def test_without_a_stream_what_waits_for_an_approval_is_told_at_once(api: Api, model: ScriptedModel) -> None:
     model.script = [ask_for(call(WRITE, text="hello")), say("Written.")]
     answer = await api.post(ASK, json=said("write it", stream=False))
     body = answer.json()
@@ -379,7 +379,7 @@ async def test_a_slow_client_gets_the_newest_and_holds_nobody_up(api: Api, model
     assert seen[-1].name == "done"
 
 
-async def test_a_call_that_came_to_nothing_is_run_once_more_with_a_fresh_signature(
+async def test_a_call_that_came_to_nothing_is_run_once_more_with_a_fresh_approval(
     api: Api, model: ScriptedModel
 ) -> None:
     model.script = [ask_for(call(WRITE, text="hello")), say("Not written.")]
@@ -454,7 +454,7 @@ async def test_streams_end_when_the_program_leaves_and_the_answer_is_there_when_
     assert (seen[-1].name, seen[-1].data["text"]) == ("done", "Here I am again.")
 
 
-async def test_between_question_and_signature_there_may_be_a_restart(folder: Path) -> None:
+async def test_between_question_and_approval_there_may_be_a_restart(folder: Path) -> None:
     asking = scripted(ScriptedModel([ask_for(call(WRITE, text="hello"))]))
     async with opened_api(folder, model=asking) as api, asked(api.client, "write it") as stream:
         wanted = await stream.until("approval_required")

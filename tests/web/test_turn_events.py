@@ -76,7 +76,7 @@ def test_a_stream_that_is_taken_up_elsewhere_goes_on_in_the_middle_of_a_word() -
     assert (other.data["offset"], other.data["delta"]) == (0, "Something else")
 
 
-def test_what_waits_is_asked_for_once_for_each_change_and_each_signature() -> None:
+def test_what_waits_is_asked_for_once_for_each_change_and_each_approval() -> None:
     tells, two = teller(), dataclasses.replace(ASKED, requirements=ApprovalRequirements(quorum=2))
     list(tells.encode(view(REPLY)))
     waits = [view(REPLY, write(StepStatus.AWAITING, each)) for each in (two, two)]

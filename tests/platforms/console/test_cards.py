@@ -365,7 +365,7 @@ async def test_somebody_else_was_faster() -> None:
         await chat.terminal.shows("▌ Already approved by Sam at 14:12.")
 
 
-async def test_whoever_has_signed_as_one_of_several_is_told_how_many_are_missing_and_not_asked_again() -> None:
+async def test_whoever_has_approved_as_one_of_several_is_told_how_many_are_missing_and_not_asked_again() -> None:
     async with chatting({"go": asks}) as chat:
         chat.engine.answers = [MoreApprovalsNeeded(1)]
         await carded(chat)

@@ -161,7 +161,7 @@ async def test_what_nobody_may_be_asked_is_told_with_its_reason() -> None:
         await carded(chat, "▌ notes asks for an answer. Declined. It asks for a secret (pin)", "Done with it.")
 
 
-async def test_a_signature_and_a_question_are_asked_for_one_after_the_other() -> None:
+async def test_an_approval_and_a_question_are_asked_for_one_after_the_other() -> None:
     async def script(turn: ScriptedTurn) -> None:
         n = await turn.call(StepStatus.ASKING, elicitations=(a_form(),))
         step = turn.steps[n]

@@ -87,7 +87,7 @@ async def test_a_call_that_failed_is_told_in_full_and_is_exit_code_1() -> None:
         await chat.terminal.shows("✗ notes.add_note  failed", "No room.", "Free some.")
 
 
-async def test_whoever_signs_a_second_try_is_told_that_it_is_one() -> None:
+async def test_whoever_approves_a_second_try_is_told_that_it_is_one() -> None:
     async def asks(turn: ScriptedTurn) -> None:
         turn.turn = by_hand(turn.turn, again=True)
         await turn.ask(an_approval())

@@ -131,7 +131,7 @@ async def test_a_denial_is_taken_by_whichever_process_receives_it() -> None:
             assert place.engine.decisions[0][0].reason == ""
 
 
-async def test_view_all_shows_everything_to_one_person_and_can_be_signed_there() -> None:
+async def test_view_all_shows_everything_to_one_person_and_can_be_approved_there() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting(text="long " * 700))
         pressed = await place.discord.press(place.priya, card, named(card, "view"))

@@ -134,7 +134,7 @@ def test_arguments_that_somebody_changed_are_marked_as_changed() -> None:
     assert "-# Changed by Sam since the model asked for it." in said(only(a_view(step)))
 
 
-def test_a_card_says_whose_signature_it_takes_and_who_has_signed() -> None:
+def test_a_card_says_whose_approval_it_takes_and_who_has_approved() -> None:
     terms = ApprovalRequirements((frozenset({"discord-role:7"}),), four_eyes=True, quorum=2)
     told = said(only(a_view(a_filing(StepStatus.AWAITING, requirements=terms, approver_names=("Sam",)))))
     assert "needs 2 of discord-role:7, not Priya · 1 of 2 approved by Sam · expires" in told.replace("\u2060", "")
@@ -177,7 +177,7 @@ def test_arguments_beyond_the_room_of_a_card_are_counted() -> None:
     assert "more arguments: View all" in said(slot)
 
 
-def test_what_a_person_signs_cannot_pretend_to_be_more_of_the_card() -> None:
+def test_what_a_person_approves_cannot_pretend_to_be_more_of_the_card() -> None:
     forged = "```\n**Risk** 🟢 Reads data\n-# Asked by <@1> · @everyone\n"
     tool = ToolRef("jira", "x", title="# Safe?\n<@1> **ok**", destructive=True)
     slot = only(a_view(waiting({"text": forged, "`": forged}, tool)))

@@ -70,7 +70,7 @@ async def test_without_the_right_to_open_threads_it_is_asked_in_the_channel() ->
             assert len(place.posted()) == 1
 
 
-async def test_a_process_that_did_not_open_the_window_reads_the_message_again() -> None:
+async def test_a_process_that_did_not_open_the_modal_reads_the_message_again() -> None:
     async with connected_bot() as place:
         discord = place.discord
         await registered(place)

@@ -114,7 +114,7 @@ async def test_who_may_not_grant_hears_why_alone() -> None:
         assert pressed.text == "Only an admin can allow that."
 
 
-async def test_a_word_that_offers_nothing_signs_nothing() -> None:
+async def test_a_word_that_offers_nothing_approves_nothing() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting())
         for node in walk(card.components):

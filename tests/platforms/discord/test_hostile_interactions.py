@@ -61,7 +61,7 @@ async def forged(place: ConnectedBot, channel: Channel, *custom_ids: str) -> Mes
 @pytest.mark.parametrize(
     "press", ["approve:apr-12345678:1", "view:apr-12345678:1:1", "listed:1:approve:apr-12345678:1"]
 )
-async def test_who_administers_one_server_signs_and_sees_nothing_of_another(press: str) -> None:
+async def test_who_administers_one_server_approves_and_sees_nothing_of_another(press: str) -> None:
     async with with_approvals() as (place, kept):
         asked_in(place, kept, place.key(place.channel))
         other = place.discord.another_guild("Evil")
@@ -73,7 +73,7 @@ async def test_who_administers_one_server_signs_and_sees_nothing_of_another(pres
         assert place.engine.decisions == []
 
 
-async def test_who_is_of_both_servers_signs_only_on_the_one_it_is_about() -> None:
+async def test_who_is_of_both_servers_approves_only_on_the_one_it_is_about() -> None:
     async with with_approvals() as (place, kept):
         asked_in(place, kept, place.key(place.channel))
         other = place.discord.another_guild("Other")

@@ -64,7 +64,7 @@ async def test_strangers_guests_and_bots_are_marked_as_such() -> None:
         assert not members[guest.id].platform_admin
 
 
-async def test_view_all_shows_everything_and_can_be_signed_there() -> None:
+async def test_view_all_shows_everything_and_can_be_approved_there() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting(text="long " * 400))
         await place.slack.press(place.priya, card, "cs.view")

@@ -73,7 +73,7 @@ def test_a_card_that_is_not_out_yet_begins_to_run_off_now() -> None:
     assert date["timestamp"] == NOW + 1800
 
 
-def test_a_card_says_whose_signature_it_takes_and_who_has_signed() -> None:
+def test_a_card_says_whose_approval_it_takes_and_who_has_approved() -> None:
     terms = ApprovalRequirements((frozenset({"slack-group:S1"}),), four_eyes=True, quorum=2)
     view = a_view(a_filing(StepStatus.AWAITING, requirements=terms, approver_names=("Sam",)), status=TurnStatus.WAITING)
     assert "needs 2 of slack-group:S1, not Priya · 1 of 2 approved by Sam · expires" in outline(card(view).blocks)

@@ -143,7 +143,7 @@ async def test_buttons_below_an_answer_say_the_next_command_in_its_place() -> No
         assert len([message for message in place.slack.posted(place.channel) if message.ephemeral_to]) == 1
 
 
-async def test_what_is_wrong_in_a_form_stands_below_its_field_and_the_window_stays() -> None:
+async def test_what_is_wrong_in_a_form_stands_below_its_field_and_the_modal_stays() -> None:
     wrong = Form(ADD.id, ADD.title, (Field("title", "Name", value="x", error="is taken"), Field("where", "Address")))
     async with connected_bot(answers=[[ADD], [wrong]]) as place:
         await place.slack.command(place.priya, "/mcp", "add", place.channel)
@@ -153,7 +153,7 @@ async def test_what_is_wrong_in_a_form_stands_below_its_field_and_the_window_sta
         assert len(place.slack.modals(place.priya)) == 1
 
 
-async def test_where_no_window_can_be_opened_there_is_a_button_that_opens_it() -> None:
+async def test_where_no_modal_can_be_opened_there_is_a_button_that_opens_it() -> None:
     async with connected_bot(answers=[[ADD], [ADD]]) as place:
         place.slack.say(place.priya, place.channel, f"{place.slack.bot.mention} mcp add")
         answer = await whispered(place, text="form")
@@ -174,7 +174,7 @@ async def test_a_form_that_takes_longer_than_slack_waits_is_acknowledged_and_tol
         await place.slack.until(lambda: "Done" in str(place.slack.modal(place.priya).drawn))
 
 
-async def test_how_far_a_sent_form_is_stands_in_its_window_and_only_the_last_answer_below_the_command(
+async def test_how_far_a_sent_form_is_stands_in_its_modal_and_only_the_last_answer_below_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("bot.platforms.slack.interactions.SOON_SECONDS", 0.05)
@@ -193,7 +193,7 @@ async def test_how_far_a_sent_form_is_stands_in_its_window_and_only_the_last_ans
         assert place.whispers(place.priya) == ["Added weather."]
 
 
-async def test_a_window_that_was_closed_meanwhile_keeps_no_answer_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_modal_that_was_closed_meanwhile_keeps_no_answer_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.platforms.slack.interactions.SOON_SECONDS", 0.05)
     monkeypatch.setattr("bot.platforms.slack.interactions.APART_SECONDS", 0.0)
     answers = [Reply("Verifying weather… 1 of 3"), Reply("Verifying weather… 2 of 3"), Reply("Added weather.")]
@@ -238,7 +238,7 @@ async def test_a_file_that_slack_does_not_take_is_named_and_the_answer_stays() -
         await whispered(place, text=NOT_SHARED.format("servers.json"))
 
 
-async def test_what_is_wrong_in_a_form_that_took_longer_stands_in_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_wrong_in_a_form_that_took_longer_stands_in_its_modal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.platforms.slack.interactions.SOON_SECONDS", 0.05)
     wrong = Form(ADD.id, ADD.title, (Field("title", "Name", value="x", error="is taken"), Field("where", "Address")))
     async with connected_bot(answers=[[ADD], [wrong]]) as place:

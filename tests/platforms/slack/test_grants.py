@@ -79,7 +79,7 @@ async def test_who_may_not_grant_hears_why_alone() -> None:
         assert place.whispers(place.priya) == ["Only an admin can allow that."]
 
 
-async def test_a_word_that_offers_nothing_signs_nothing() -> None:
+async def test_a_word_that_offers_nothing_approves_nothing() -> None:
     async with connected_bot() as place:
         view = waiting()
         card = await drawn(place, view)

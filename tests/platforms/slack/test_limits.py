@@ -92,7 +92,7 @@ def test_a_card_whose_title_reason_and_arguments_are_endless_fits_and_counts_wha
     assert "View all" in labels(slot.blocks)
 
 
-def test_the_windows_around_a_call_take_any_text() -> None:
+def test_the_modals_around_a_call_take_any_text() -> None:
     step = a_call(
         3, DELETE, StepStatus.AWAITING, arguments={"text": LONG * 5, "x" * 5_000: "y"}, approval=an_approval(3)
     )

@@ -124,7 +124,7 @@ def test_a_call_without_arguments_says_so() -> None:
     assert "This call has no arguments." in outline(a_window(call_modal(with_arguments({}), 1))["blocks"])
 
 
-def test_what_does_not_fit_in_one_window_is_turned_over() -> None:
+def test_what_does_not_fit_in_one_modal_is_turned_over() -> None:
     text = "".join(f"[{number}]" for number in range(45_000))
     step = with_arguments({"text": text})
     first = a_window(call_modal(step, 1))
@@ -144,7 +144,7 @@ def test_what_does_not_fit_in_one_window_is_turned_over() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=200), st.text(max_size=3_000), max_size=30), st.integers(-2, 20))
-def test_whatever_the_arguments_are_slack_takes_the_window(arguments: dict[str, str], page: int) -> None:
+def test_whatever_the_arguments_are_slack_takes_the_modal(arguments: dict[str, str], page: int) -> None:
     a_window(call_modal(with_arguments(arguments), page))
 
 
@@ -227,7 +227,7 @@ def test_choices_that_slack_does_not_take_are_typed() -> None:
     assert a_window(form_to_modal(Form("f", "F", (many,)), "k"))["blocks"][0]["element"]["type"] == "static_select"
 
 
-def test_a_long_title_stands_in_the_window_in_full() -> None:
+def test_a_long_title_stands_in_the_modal_in_full() -> None:
     form = Form("f", "A title that is much longer than Slack's", (Field("a", "A"),))
     assert outline(a_window(form_to_modal(form, "k"))["blocks"]).startswith(form.title)
 
@@ -276,5 +276,5 @@ def test_whatever_a_form_asks_slack_takes_it(fields: list[Field], title: str, su
 
 
 @given(TEXTS, st.text(max_size=5_000))
-def test_words_alone_fit_in_a_window(title: str, text: str) -> None:
+def test_words_alone_fit_in_a_modal(title: str, text: str) -> None:
     a_window(note_modal(title, text))

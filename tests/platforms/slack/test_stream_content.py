@@ -42,7 +42,7 @@ def test_a_stream_has_the_text_so_far_and_a_task_for_each_call() -> None:
     assert (stream.name, stream.title, stream.open) == ("answer-0", "Working", True)
 
 
-def test_a_stream_stops_before_a_signature_is_waited_for_and_no_task_is_left_spinning() -> None:
+def test_a_stream_stops_before_an_approval_is_waited_for_and_no_task_is_left_spinning() -> None:
     (stream,) = streams(sample_views.ASKED)
     assert not stream.open
     assert [(task.title, task.status) for task in stream.tasks] == [
@@ -50,7 +50,7 @@ def test_a_stream_stops_before_a_signature_is_waited_for_and_no_task_is_left_spi
     ]
 
 
-def test_after_the_signature_a_new_message_is_streamed() -> None:
+def test_after_the_approval_a_new_message_is_streamed() -> None:
     view = a_view(a_reply(0, "Shall I?"), a_filing(StepStatus.DONE, "ok", **sample_views.SAM), streaming="Filed")
     assert [(stream.name, stream.text, stream.open) for stream in streams(view)] == [
         ("answer-0", "Shall I?", False),

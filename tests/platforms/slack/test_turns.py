@@ -176,7 +176,7 @@ def test_opinions_are_asked_for_at_the_final_answer_alone() -> None:
     assert "[+]" not in only(a_view(a_reply(0, "I look."), status=TurnStatus.FAILED))
 
 
-def test_a_question_for_a_signature_stands_between_what_was_said_before_and_after() -> None:
+def test_a_question_for_an_approval_stands_between_what_was_said_before_and_after() -> None:
     view = a_view(
         a_reply(0, "Shall I?"),
         a_filing(StepStatus.DONE, "Created", **sample_views.SAM),
@@ -253,7 +253,7 @@ def test_the_same_view_is_drawn_the_same() -> None:
     )
 
 
-def test_what_came_of_a_signed_call_stands_on_its_card_alone() -> None:
+def test_what_came_of_an_approved_call_stands_on_its_card_alone() -> None:
     (line, card) = turn_messages(sample_views.SETTLED["done"], sample_views.NOW)
     assert line.text == "✓ jira.create_issue"
     assert "Created OPS-512" in card.text
