@@ -70,7 +70,7 @@ class PromptCommands:
         if name:
             servers = [(await self._directory.find_with(ToolKind.GET_PROMPT, name, request.conversation))[0]]
         else:
-            servers = await self._directory.all(request.conversation)
+            servers = await self._directory.all_synced(request.conversation)
         prompts = [
             (server, prompt)
             for server in servers

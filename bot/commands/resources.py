@@ -64,7 +64,7 @@ class ResourceCommands:
         name, words = request.arguments.get("server"), request.arguments.get_all("words")
         servers = await self._servers(name, request)
         if servers is None:  # the first word is one to search for
-            servers, words = await self._directory.all(request.conversation), (name, *words)
+            servers, words = await self._directory.all_synced(request.conversation), (name, *words)
             name = ""
         entries = [
             (server, entry)
@@ -92,7 +92,7 @@ class ResourceCommands:
     async def _servers(self, name: str, request: CommandContext) -> list[VisibleServer] | None:
         """Return the named server, or all without a name; None if there is none of that name, but a word to search."""
         if not name:
-            return await self._directory.all(request.conversation)
+            return await self._directory.all_synced(request.conversation)
         try:
             server, _ = await self._directory.find_with(ToolKind.READ_RESOURCE, name, request.conversation)
         except NotFoundRejection:

@@ -190,10 +190,8 @@ class ServerDirectory:
         or the profile of the place does not enable them.
         """
         server = await self.find_synced(name, conversation)
-        if self.request_tool(server, kind) is None and server.sync is not SyncStatus.SYNCED:
-            with suppress(NotFound, ServerTrouble):
-                await self._servers.sync(server.id)
-            server = await self.find(name, conversation)
+        await self.sync_unknown([server])
+        server = await self.find(name, conversation)
         tool, label = self.request_tool(server, kind), server_label(server.config)
         what = "prompts" if kind is ToolKind.GET_PROMPT else "resources"
         if tool is None and server.status is not ServerStatus.CONNECTED:
@@ -204,6 +202,25 @@ class ServerDirectory:
         if not self._dependencies.administration.enables(tool, conversation):
             raise ForbiddenRejection(f"{label} is not enabled in the profile of this place, so its {what} are not.")
         return server, tool
+
+    async def all_synced(self, conversation: ConversationKey) -> list[VisibleServer]:
+        """Return all visible servers, after those that are connected have listed what they have."""
+        await self.connect(await self.all(conversation))
+        await self.sync_unknown(await self.all(conversation))
+        return await self.all(conversation)
+
+    async def sync_unknown(self, servers: Sequence[VisibleServer]) -> None:
+        """Sync the connected servers whose resources and prompts were never listed. Failures are ignored."""
+        unknown = (
+            server
+            for server in servers
+            if server.status is ServerStatus.CONNECTED and server.sync in (SyncStatus.NEVER_SYNCED, SyncStatus.SYNCING)
+        )
+        await asyncio.gather(*(self._sync(server.id) for server in unknown))
+
+    async def _sync(self, server_id: str) -> None:
+        with suppress(NotFound, ServerTrouble):
+            await self._servers.sync(server_id)
 
     def request_tool(self, server: VisibleServer, kind: ToolKind) -> Tool | None:
         """Return the resources or prompts of a server as a tool, None if it has none."""

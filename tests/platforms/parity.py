@@ -215,6 +215,13 @@ FEATURES = (
         tests=("test_a_command_is_answered_to_the_user_alone_and_without_a_reply_it_is_done",),
     ),
     Feature(
+        "A resource or a prompt of a server, picked from a list and asked with",
+        tests=(
+            "test_a_person_picks_a_resource_from_the_list_and_asks_about_it",
+            "test_a_person_asks_with_a_prompt_whose_arguments_a_form_asks_for",
+        ),
+    ),
+    Feature(
         "Commands and *Ask about this* where the bot is not",
         slack="as far as Slack shows its commands there",
         discord="yes, with User Install",

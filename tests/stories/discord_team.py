@@ -107,6 +107,11 @@ class DiscordTeam(Team):
         (button,) = [each for each in _buttons(message) if each.get("emoji", {}).get("name") == wanted]
         await self.discord.press(person, message, button["custom_id"])
 
+    async def command(self, person: User, path: str, **values: str) -> None:
+        name = path.partition(" ")[0]
+        await self.until(lambda: name in [command["name"] for command in self.discord.app.commands.get("", [])])
+        await self.discord.command(person, path, self.channel, values)
+
     async def open_list(self, person: User) -> None:
         await self.until(lambda: "approvals" in [command["name"] for command in self.discord.app.commands.get("", [])])
         await self.discord.command(person, "approvals list", self.channel)

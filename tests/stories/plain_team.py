@@ -100,6 +100,9 @@ class PlainTeam(Team):
     async def rate(self, person: User, message: Message, *, good: bool) -> None:
         await self.press(person, message, "👍" if good else "👎")
 
+    async def command(self, person: User, path: str, **values: str) -> None:
+        self.ask(" ".join((path, *values.values())), by=person)
+
     async def open_list(self, person: User) -> None:
         self.ask("approvals", by=person)
 

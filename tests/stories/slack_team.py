@@ -104,6 +104,10 @@ class SlackTeam(Team):
     async def rate(self, person: User, message: Message, *, good: bool) -> None:
         await self.slack.press(person, message, "Good answer" if good else "Bad answer")
 
+    async def command(self, person: User, path: str, **values: str) -> None:
+        name, _, verb = path.partition(" ")
+        await self.slack.command(person, f"/{name}", " ".join((verb, *values.values())), self.channel)
+
     async def open_list(self, person: User) -> None:
         await self.slack.command(person, "/approvals", "", self.channel)
 

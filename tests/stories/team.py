@@ -233,6 +233,10 @@ class Team(ABC):
         """Say what somebody thinks of an answer."""
 
     @abstractmethod
+    async def command(self, person: Any, path: str, **values: str) -> None:
+        """Give a command in the channel: `command(priya, "mcp resource ask", server="files", uri="file:///x")`."""
+
+    @abstractmethod
     async def open_list(self, person: Any) -> None:
         """Ask for the calls that wait for this user, with a command in the channel."""
 
