@@ -94,7 +94,7 @@ async def administer(
                 continue
             if isinstance(last, Reply) and not as_json and (question := _question(last)) and sys.stdin.isatty():
                 if not _agrees(last, question):
-                    return FAILED
+                    return FAILED if last.failed else 0
                 request = Invocation(
                     question.words[0], question.words[1:], person.member, request.conversation, hidden_input=True
                 )
@@ -175,7 +175,8 @@ def _agrees(reply: Reply, question: ReplyAction) -> bool:
     """Ask a question of a reply. Anything but yes is a no, the end of the input too."""
     actions = tuple(action for action in reply.actions if action is not question)
     details = tuple((name, text) for name, text in reply.details if name != "fix")  # Yes is the fix.
-    _write(f"{_in_the_shell(reply_text(replace(reply, actions=actions, details=details)))}\n", sys.stderr)
+    text = _in_the_shell(reply_text(replace(reply, actions=actions, details=details)))
+    _write(f"{text}\n", sys.stderr if reply.failed else sys.stdout)
     sys.stderr.write(f"{single_line(question.question, 200)} [y/N] ")
     sys.stderr.flush()
     with _interruptible():
@@ -184,7 +185,8 @@ def _agrees(reply: Reply, question: ReplyAction) -> bool:
         sys.stderr.write("\n")
     if line.strip().lower() in ("y", "yes"):
         return True
-    _write("Nothing was changed.", sys.stderr)
+    if reply.failed:
+        _write("Nothing was changed.", sys.stderr)
     return False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -45,7 +45,7 @@ from bot.commands.server_fields import (
     read_words,
 )
 from bot.domain.flows import ServerFlows
-from bot.domain.secret_detection import is_plain_header, weakness
+from bot.domain.secret_detection import is_plain_header, is_plain_variable, weakness
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
@@ -203,7 +203,8 @@ class _DefinitionParser:
             self._errors.setdefault("command", "Which program? Its command line, such as: python -m my_server")
             return before
         cwd = self._parse("cwd", before.cwd or "", read_folder)
-        return StdioTransport(words[0], tuple(words[1:]), before.env, cwd or None)
+        env = _plain_variables(self._fields["env"]) if "env" in self._fields else before.env
+        return StdioTransport(words[0], tuple(words[1:]), env, cwd or None)
 
     def _http(self, present: Transport, kind: HttpKind) -> Transport:
         before = present if isinstance(present, HttpTransport) else HttpTransport("")
@@ -310,10 +311,18 @@ class _DefinitionParser:
                     check_header(name_in_slot)
                     if is_plain_header(name_in_slot, text.strip()):
                         continue
+                elif self._takes_plain_variables and is_plain_variable(name_in_slot, text.strip()):
+                    continue
                 references[slot] = self._parse_reference(slot, text.strip(), present)
             except ValueError as error:
                 self._errors[name] = str(error)
         return references
+
+    @property
+    def _takes_plain_variables(self) -> bool:
+        """True for a program that the operator has typed. A launch template has its own variables."""
+        transport = self._base.config.transport
+        return not (isinstance(transport, StdioTransport) and transport.launch is not None)
 
     def _parse_reference(self, slot: str, text: str, present: Mapping[str, SecretReference]) -> SecretReference:
         if text == KEEP and slot in self._values:
@@ -324,9 +333,17 @@ class _DefinitionParser:
 
 
 def _plain_headers(lines: str) -> dict[str, str]:
-    pairs = (line.partition("=") for line in lines.splitlines())
-    headers = {name.strip(): value.strip() for name, _, value in pairs}
-    return {name: value for name, value in headers.items() if is_plain_header(name, value)}
+    return {name: value for name, value in _pairs(lines) if is_plain_header(name, value)}
+
+
+def _plain_variables(lines: str) -> dict[str, str]:
+    return {name: value for name, value in _pairs(lines) if is_plain_variable(name, value)}
+
+
+def _pairs(lines: str) -> Iterator[tuple[str, str]]:
+    for line in lines.splitlines():
+        name, _, value = line.partition("=")
+        yield name.strip(), value.strip()
 
 
 KEEP = "***"
@@ -387,10 +404,13 @@ def differences(before: ServerRecord, after: ServerRecord) -> dict[str, str]:
     }
 
 
-def plain_headers_of(transport: Transport) -> list[tuple[str, str]]:
-    """Return the headers of a definition that may be shown, by name."""
-    headers = transport.headers if isinstance(transport, HttpTransport) else {}
-    return sorted((name, value) for name, value in headers.items() if is_plain_header(name, value))
+def plain_values_of(transport: Transport) -> list[tuple[str, str]]:
+    """Return the headers or variables of a definition that may be shown, by name."""
+    match transport:
+        case HttpTransport(headers=headers):
+            return sorted((name, value) for name, value in headers.items() if is_plain_header(name, value))
+        case StdioTransport(env=env):
+            return sorted((name, value) for name, value in env.items() if is_plain_variable(name, value))
 
 
 def fields_of(record: ServerRecord) -> dict[str, str]:
@@ -402,7 +422,7 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         for slot, reference in sorted(record.secrets.items())
         if slot not in (AUTH_SECRET, USER_SLOT)
     ]
-    lines = "\n".join((*(f"{name}={value}" for name, value in plain_headers_of(config.transport)), *references))
+    lines = "\n".join((*(f"{name}={value}" for name, value in plain_values_of(config.transport)), *references))
     secret, user = record.secrets.get(AUTH_SECRET), record.secrets.get(USER_SLOT)
     return {
         "name": config.name,

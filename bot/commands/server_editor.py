@@ -19,6 +19,7 @@ from bot.commands.server_definition import KEEP, NO, YES, ParsedDefinition, comm
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.server_fields import KINDS, SENDS, TRANSPORTS, WORDS, is_slug, slug_of
 from bot.commands.server_forms import SecretFieldMode, Step, form, steps_of_editing
+from bot.commands.server_import import IMPORTING, ServerImport
 from bot.commands.server_secrets import SecretLinks, missing_secrets_text, missing_slots, secret_form
 from bot.commands.server_sources import derived_name, place_words
 from bot.commands.server_templates import (
@@ -127,6 +128,7 @@ ADD = Verb(
         *_TUNING,
         Parameter("here", "for this workspace alone, where the operator adds it", ParameterKind.FLAG),
         ALLOW,
+        *IMPORTING,
     ),
     aliases=("new", "create", "register"),
     command_line=_COMMAND_LINE,
@@ -415,6 +417,7 @@ class ServerAdd:
         self._validator = validator
         self._service = service
         self._consent_to_program = ProgramConsent(dependencies)
+        self._import = ServerImport(dependencies, validator, service)
 
     @property
     def handler(self) -> VerbHandler:
@@ -425,6 +428,10 @@ class ServerAdd:
         arguments, member = request.arguments, request.member
         if not arguments:
             yield self._form({}, {}, 1, self._secret_mode(request))
+            return
+        if arguments.has("file"):
+            async for reply in self._import.run(request):
+                yield reply
             return
         everywhere = self._rights.administers_everywhere(member) and not arguments.has("here")
         server_request = _requested_server(request, everywhere=everywhere)

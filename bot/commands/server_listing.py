@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from bot.commands.argument_parser import A_SERVER, SERVER
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.server_definition import command_line, plain_headers_of
+from bot.commands.server_definition import command_line, plain_values_of
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps, oauth_text
 from bot.commands.text_format import POLICY_WORDS, format_ago, page_of, page_rows, server_label, shorten
@@ -56,9 +56,10 @@ def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
         )
         for slot, reference in sorted(record.secrets.items())
     ]
+    named = "variable" if isinstance(record.config.transport, StdioTransport) else "header"
     return [
         ("sign-in", signs_in),
-        *((f"header {name}", value) for name, value in plain_headers_of(record.config.transport)),
+        *((f"{named} {name}", value) for name, value in plain_values_of(record.config.transport)),
         *secrets,
         ("connects", "at the start" if record.config.auto_connect else "when needed"),
         ("for", "every workspace" if record.config.workspace == EVERYWHERE else "this workspace"),

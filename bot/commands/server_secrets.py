@@ -292,15 +292,22 @@ class ServerSecrets:
         self, record: ServerRecord, values: Mapping[str, str], by: Author, changes: Mapping[str, str], done: str
     ) -> AsyncIterator[Reply]:
         try:
-            await self._dependencies.server_store.change(record, values, by, changes=changes)
+            saved = await self._dependencies.server_store.change(record, values, by, changes=changes)
         except Conflict as conflict:
             yield replace(self._version_conflict(record), details=(("cause", str(conflict)),))
             return
         await self._dependencies.administration.refresh()
         count = pluralize(len(record.secrets), "secret")
+        verify = ReplyAction("Verify", ("mcp", "verify", record.config.name))
+        if saved.missing:
+            yield Reply(
+                f"The secret of {server_label(record.config)} is {done}; it waits for {missing_secrets_text(saved)}.",
+                actions=(enter_secret(saved, missing_slots(saved)[0]), verify),
+            )
+            return
         yield Reply(
             f"The secret of {server_label(record.config)} is {done}; it has {count} now, and connects again.",
-            actions=(ReplyAction("Verify", ("mcp", "verify", record.config.name)),),
+            actions=(verify,),
         )
 
     def _version_conflict(self, record: ServerRecord) -> Reply:
@@ -311,6 +318,16 @@ class ServerSecrets:
             failed=True,
             actions=(ReplyAction("Show", ("mcp", "show", record.config.name)),),
         )
+
+
+def enter_secret(record: ServerRecord, slot: str) -> ReplyAction:
+    """Return the action to enter a missing secret, which the operator's terminal offers."""
+    name = record.config.name
+    return ReplyAction(
+        f"Enter {slot} of {name}",
+        ("mcp", "secret", "set", name, slot),
+        question=f"Enter the secret {slot} of {name} now?",
+    )
 
 
 def secret_form(record: ServerRecord, slot: str, error: str = "", intro: str = "") -> Form:

@@ -26,6 +26,16 @@ def unpinned_package(command: str, args: Sequence[str]) -> str:
     return package if package and not _is_fixed(package, 2 if program in _OF_NPM else 0) else ""
 
 
+def fetched_package(command: str, args: Sequence[str]) -> str:
+    """Return the package that a command line fetches, with its version; empty if it fetches none."""
+    return _fetched(command, args)[1]
+
+
+def bare_package(package: str) -> str:
+    """Return a package without its version."""
+    return re.split(r"(?<=.)@|==|\[", package, maxsplit=1)[0]
+
+
 def server_name(command: str, args: Sequence[str]) -> str:
     """Return a short name for the server of a command line: `filesystem` for `npx -y @scope/server-filesystem`. It is
     not a slug yet.
@@ -74,8 +84,7 @@ def _package(arguments: list[str], naming: Sequence[str]) -> str:
 
 
 def _package_name(package: str) -> str:
-    bare = re.split(r"(?<=.)@|==|\[", package, maxsplit=1)[0]
-    scope, _, name = bare.rpartition("/")
+    scope, _, name = bare_package(package).rpartition("/")
     name = name.replace("_", "-")
     return scope.lstrip("@") if scope and name in _ONLY_GENERIC else _without_generic(name)
 

@@ -287,6 +287,22 @@ def is_plain_header(name: str, value: str) -> bool:
     return sendable and not value.startswith(_ELSEWHERE) and not looks_like_secret(value) and bool(weakness(value))
 
 
+_LONGEST_VARIABLE = 2000
+_ADDRESS_OR_PATH = re.compile(r"(?:https?://[^\s@?#/]+|~|\.{1,2})?(?P<path>/[^\s:;,=?#]*)?")
+"""An address without credentials and query, or a path: long, and no secret if each of its parts can be guessed."""
+
+
+def is_plain_variable(name: str, value: str) -> bool:
+    """Return True if a variable of a program is not secret, by the same rules as a header."""
+    if is_secret_name(name) or any(part in name.lower() for part in _CREDENTIAL_NAMES):
+        return False
+    usable = bool(value) and len(value) <= _LONGEST_VARIABLE and value.isprintable()
+    if not usable or value.startswith(_ELSEWHERE) or looks_like_secret(value):
+        return False
+    place = _ADDRESS_OR_PATH.fullmatch(value)
+    return all(map(weakness, filter(None, (place["path"] or "").split("/")))) if place else bool(weakness(value))
+
+
 NAMED = "its name is that of a secret"
 Path = tuple[int, ...]
 """Positions from the arguments to one text: of a key in its object, of an element in its list. Keys are not part of the

@@ -14,7 +14,7 @@ from fastapi import Depends, Query
 from pydantic import Field
 
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.server_definition import KEEP, command_line, plain_headers_of
+from bot.commands.server_definition import KEEP, command_line, plain_values_of
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import kind_of_sign_in
 from bot.domain.capabilities import ServerCapabilities
@@ -421,11 +421,12 @@ def _config(server: VisibleServer) -> dict[str, Any]:
         case StdioTransport(command, args, env, cwd):
             config: dict[str, Any] = {"command": command, "args": list(args)}
             config |= {"cwd": cwd} if cwd else {}
-            names = {**dict.fromkeys(env, KEEP), **_secret_slots(record, "env:")}
+            plain = plain_values_of(record.config.transport) if record else ()
+            names = {**dict.fromkeys(env, KEEP), **dict(plain), **_secret_slots(record, "env:")}
             return {**config, **({"env": names} if names else {})}
         case HttpTransport(url, headers):
             config = {"url": url}
-            plain = plain_headers_of(record.config.transport) if record else ()
+            plain = plain_values_of(record.config.transport) if record else ()
             names = {**dict.fromkeys(headers, KEEP), **dict(plain), **_secret_slots(record, "header:")}
             config |= {"headers": names} if names else {}
             return {**config, **(_authentication_fields(record) if record else {})}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shlex
 import socket
@@ -17,6 +18,10 @@ from tests.fakes.package_runners import PackageRunners
 PROJECT = Path(__file__).parents[2]
 GUIDES = (PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md")))
 LINE = re.compile(r"^ *(?:(?:\.venv/bin/)?countersign servers|/mcp) add (?!alone)(.+?)(?:   +#.*)?$", re.MULTILINE)
+OF_OTHER_PROGRAMS = {
+    "inputs": [{"id": "folder", "type": "promptString", "default": "/srv"}],
+    "mcpServers": {"github": {"command": "npx", "args": ["-y", "github-mcp@1.0.0", "${input:folder}"]}},
+}
 TEMPLATE = "template="
 """Lines with templates need files of the operator; `tests/commands/test_server_templates.py` runs such."""
 
@@ -53,8 +58,12 @@ def test_a_documented_line_adds_its_server(
     monkeypatch.setenv("MCP_ALLOWED_HOSTS", "127.0.0.1:8123")
     for variable in re.findall(r"env:(\w+)", line):
         monkeypatch.setenv(variable, "tk-5d0e2f19ab3c-documented")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in (".config/Claude/claude_desktop_config.json", ".vscode/mcp.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(json.dumps(OF_OTHER_PROGRAMS))
     monkeypatch.setattr(io, "StringIO", AtTerminal)
     added = countersign("servers", "add", *shlex.split(line), typed="y\n")
     assert added.code == 0, added.err
-    assert " is added" in added.out
+    assert re.search(r"(is|are) added", added.out)
     assert sys.stdin.isatty()

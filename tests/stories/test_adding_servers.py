@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.stories.installation import Installation, becomes
 
 ADDING = ("servers", "add", "files", "--", "npx", "-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "/srv")
 QUESTION = "Allow npx on this machine? [y/N]"
+SECRET, TYPED = "tk-9f8a7b6c5d4e3f2a1b0c9d8e7f", "tk-0c1d2e3f4a5b6c7d8e9f0a1b2c"
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 
@@ -111,3 +113,40 @@ async def test_a_running_chat_asks_too_and_follows_what_is_allowed_beside_it(
         await chat.asks("look")
         await chat.shows("Look (files)?")
     assert runners.starts("uvx")[0] == "mcp-server-time@2026.10.19"
+
+
+async def test_a_file_is_imported_after_its_preview_with_the_secrets_typed_unseen(
+    place: Installation, runners: PackageRunners
+) -> None:
+    inputs = [{"id": "key", "type": "promptString", "description": "Key of the desk", "password": True}]
+    desk = {"command": "npx", "args": ["-y", "desk@1.0.0"], "env": {"DESK_KEY": "${input:key}", "LOG_LEVEL": "debug"}}
+    files = {"command": "npx", "args": ["-y", "files@1.0.0"], "env": {"FILES_KEY": SECRET}}
+    (place.folder / "mcp.json").write_text(json.dumps({"inputs": inputs, "servers": {"desk": desk, "files": files}}))
+    line = ("servers", "add", "--file", "mcp.json")
+    async with at_terminal(place, *line) as program:
+        await program.shows("Add 2 servers and allow npx on this machine? [y/N]")
+        assert "env:DESK_KEY is to be entered: Key of the desk" in program.text
+        assert "FILES_KEY=***" in program.text
+        program.type("n")
+        assert await program.ended() == 1
+    assert "No servers yet." in place.countersign("servers", "list").out
+    async with at_terminal(place, *line) as program:
+        await program.shows("Add 2 servers and allow npx on this machine? [y/N]")
+        program.type("y")
+        await program.shows("Enter the secret env:DESK_KEY of desk now? [y/N]")
+        program.type("y")
+        await program.shows("Secret:")
+        program.type(TYPED)
+        assert await program.ended() == 0
+        assert TYPED not in program.text
+    assert runners.starts("npx") == ["-y files@1.0.0"]
+    assert runners.variable("FILES_KEY") == SECRET
+    verified = place.countersign("servers", "verify", "desk")
+    assert verified.code == 0, verified.err
+    assert (runners.variable("DESK_KEY"), runners.variable("LOG_LEVEL")) == (TYPED, "debug")
+    for name, content in place.written().items():
+        if name.startswith("data/"):
+            assert SECRET.encode() not in content
+            assert TYPED.encode() not in content
+    said = place.chat("-m", "look", "--approve", "all")
+    assert (said.code, said.out) == (0, "Let me see.\n\nIt was seen.\n")

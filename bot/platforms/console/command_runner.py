@@ -158,7 +158,10 @@ class CommandRunner:
                     return None
                 # Its name is asked for below: a line that has it already would say the same once more.
                 self._print(_without_action(last, action))
-                request = self._invocation(await self._confirmed_words(action))
+                words = await self._confirmed_words(action, last)
+                if not words:
+                    return None
+                request = self._invocation(words)
         except FormCancelled:
             self._transcript.notice(CANCELLED_TEXT)
             return None
@@ -188,14 +191,18 @@ class CommandRunner:
         self._transcript.busy = ""
         return last
 
-    async def _confirmed_words(self, action: ReplyAction) -> tuple[str, ...]:
-        """Return the words of an action once the user has agreed. Raises FormCancelled."""
+    async def _confirmed_words(self, action: ReplyAction, reply: Reply) -> tuple[str, ...]:
+        """Return the words of an action once the user has agreed. After a no there are none if the reply is about a
+        change that is made already. Raises FormCancelled.
+        """
         if not action.question:
             return (*action.words, "--confirm", await self._ask_name(action))
         answer = await self.form_prompt.line(single_line(action.question, 200), "y, or nothing")
-        if answer.lower() not in ("y", "yes"):
+        if answer.lower() in ("y", "yes"):
+            return action.words
+        if reply.failed:
             raise FormCancelled
-        return action.words
+        return ()
 
     async def _ask_name(self, action: ReplyAction) -> str:
         name = await self.form_prompt.line(

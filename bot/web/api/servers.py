@@ -26,7 +26,7 @@ from bot.commands.server_templates import MISSING_SECRET as UNNAMED_SECRET
 from bot.commands.server_templates import SLOT
 from bot.commands.text_format import POLICY_CHOICES, parse_policy
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.secret_detection import is_plain_header
+from bot.domain.secret_detection import is_plain_header, is_plain_variable
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
 from bot.web.problems import Problem
@@ -321,11 +321,14 @@ def _lines(parsed: ParsedServer, prefix: str, values: Mapping[str, SecretStr]) -
             parsed.errors["config.headers" if prefix == "header:" else "config.env"] = (
                 "One of the names cannot be used."
             )
-        elif value == KEEP or _is_reference(value) or (prefix == "header:" and is_plain_header(name, value)):
+        elif value == KEEP or _is_reference(value) or _PLAIN[prefix](name, value):
             yield f"{name}={value}"
         else:
             parsed.values[f"{prefix}{name}"] = value
             yield f"{name}={KEEP}"
+
+
+_PLAIN = {"header:": is_plain_header, "env:": is_plain_variable}
 
 
 def _is_reference(text: str) -> bool:

@@ -1,0 +1,271 @@
+"""`/mcp add --file PATH`: servers from a file of another program, with a preview.
+
+Only the operator may name a file of the bot's machine, at a terminal. Nothing is saved before the confirmation, which
+adds exactly what was shown: it names the file's digest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bot.commands.argument_parser import Arguments, CommandRejected
+from bot.commands.command import CommandContext
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.import_file import ImportedServer, parse_import_file
+from bot.commands.program_consent import version_warning
+from bot.commands.server_checks import ServerRequest, ServerValidator
+from bot.commands.server_control import InvalidServer, ServerService
+from bot.commands.server_definition import ParsedDefinition, command_line, deferred_secrets, plain_values_of
+from bot.commands.server_fields import is_slug
+from bot.commands.server_secrets import enter_secret, missing_slots
+from bot.commands.text_format import parse_policy, pluralize, server_label
+from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
+from bot.domain.secrets import SecretReference, SecretSource
+from bot.domain.servers import AUTH_SECRET, USER_SLOT, HttpTransport, ServerEnablement, ServerRecord, StdioTransport
+
+_OPTION = ParameterKind.OPTION
+IMPORTING = (
+    Parameter("file", "a file of Claude Desktop, VS Code or Cursor, whose servers are added", _OPTION, metavar="PATH"),
+    Parameter("only", "a server of that file, and no others", _OPTION, repeated=True, metavar="NAME"),
+    Parameter("input", "the value of an input of that file", _OPTION, repeated=True, metavar="ID=VALUE"),
+    Parameter("yes", "add them without a question", ParameterKind.FLAG),
+    Parameter("digest", "only if the file is still the one that was shown", _OPTION),
+)
+_LARGEST = 1024 * 1024
+_DIGEST_LENGTH = 12
+_MASK = "***"
+
+
+@dataclass
+class _Candidate:
+    """A server of the file, and its draft if it can be added."""
+
+    server: ImportedServer
+    draft: ParsedDefinition | None = None
+
+    @property
+    def program(self) -> str:
+        """The program that it starts; empty for none."""
+        transport = self.draft.record.config.transport if self.draft else None
+        return transport.command if isinstance(transport, StdioTransport) else ""
+
+
+class ServerImport:
+    """Preview and import."""
+
+    def __init__(self, dependencies: CommandDependencies, validator: ServerValidator, service: ServerService) -> None:
+        self._administration = dependencies.administration
+        self._rights = dependencies.rights
+        self._validator = validator
+        self._service = service
+
+    async def run(self, request: CommandContext) -> AsyncIterator[Reply]:
+        """Show what would be added, or add it. Raises CommandRejected."""
+        if not (request.hidden_input and self._rights.operates(request.member)):
+            raise CommandRejected(
+                "Only the operator may import a file, at a terminal of the bot's machine. Elsewhere servers are added "
+                "one by one: `/mcp add NAME URL`."
+            )
+        arguments = request.arguments
+        text = await asyncio.to_thread(_read, arguments.get("file"))
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
+        if arguments.get("digest", digest) != digest:
+            raise CommandRejected("The file is not what it was when it was shown. Nothing was added. Import it again.")
+        servers = _chosen(parse_import_file(text, _answers(arguments)), arguments)
+        candidates = [await self._candidate(server, request) for server in servers]
+        ready = [candidate for candidate in candidates if candidate.draft is not None]
+        programs = sorted({item.program for item in ready if item.program} - self._allowed(ready))
+        if arguments.has("yes") and programs and not arguments.has("allow"):
+            raise CommandRejected(
+                "They would run programs that are not allowed on this machine yet. Nothing was added. Leave out `--yes`"
+                " to see them, or add `--allow`."
+            )
+        if not arguments.has("yes") or not ready:
+            yield self._preview(candidates, programs, digest, request)
+            return
+        for program in programs:
+            await self._administration.allow_program(program)
+        async for reply in self._add(candidates, request):
+            yield reply
+
+    def _allowed(self, candidates: Sequence[_Candidate]) -> set[str]:
+        return {item.program for item in candidates if self._administration.allows_program(item.program)}
+
+    async def _candidate(self, server: ImportedServer, request: CommandContext) -> _Candidate:
+        if server.problem:
+            return _Candidate(server)
+        everywhere = not request.arguments.has("here")
+        draft = await self._validator.draft_new(
+            ServerRequest(
+                server.fields,
+                request.member,
+                request.conversation,
+                server.slug,
+                everywhere,
+                server.argv,
+                server.hidden,
+                server.values,
+            )
+        )
+        draft = _with_missing(draft, server.missing)
+        errors = {name: error for name, error in draft.errors.items() if not self._only_asks(name, draft)}
+        if errors:
+            server.problem = " ".join(errors.values())
+            return _Candidate(server)
+        if server.disabled:
+            draft.record = replace(draft.record, enablement=ServerEnablement.DISABLED)
+        return _Candidate(server, ParsedDefinition(draft.record, draft.secrets))
+
+    def _only_asks(self, name: str, draft: ParsedDefinition) -> bool:
+        """Return True for the error of a program that the operator has not allowed yet, but may."""
+        match draft.record.config.transport:
+            case StdioTransport(command=program, launch=None) if program and name == "command":
+                return not self._administration.allows_program(program)
+            case _:
+                return False
+
+    def _preview(
+        self, candidates: Sequence[_Candidate], programs: Sequence[str], digest: str, request: CommandContext
+    ) -> Reply:
+        ready = [candidate for candidate in candidates if candidate.draft is not None]
+        details = tuple(detail for candidate in candidates for detail in _told(candidate))
+        if not ready:
+            return Reply("None of the servers in this file can be added.", _table(candidates), details, failed=True)
+        count = pluralize(len(ready), "server")
+        allowing = f" and allow {', '.join(programs)} on this machine" if programs else ""
+        words = ("mcp", "add", "--yes", "--digest", digest, *(("--allow",) if programs else ()))
+        question = ReplyAction(
+            f"Add {count}", (*words, *request.words), ActionStyle.PRIMARY, question=f"Add {count}{allowing}?"
+        )
+        fix = (("fix", "run this in a terminal, which asks; or add --yes, and --allow for programs"),)
+        return Reply(
+            f"{count} of {len(candidates)} in this file can be added. Nothing was added yet.",
+            _table(candidates),
+            (*details, *fix),
+            failed=True,
+            actions=(question,),
+        )
+
+    async def _add(self, candidates: Sequence[_Candidate], request: CommandContext) -> AsyncIterator[Reply]:
+        policy = parse_policy(request.arguments.get("policy"))
+        rows: list[tuple[str, str]] = []
+        incomplete: list[ServerRecord] = []
+        for candidate in candidates:
+            if candidate.draft is None:
+                rows.append((candidate.server.name, f"not added: {candidate.server.problem}"))
+                continue
+            outcome = await self._service.add(candidate.draft, policy, request.author)
+            if isinstance(outcome, InvalidServer):
+                rows.append((candidate.server.name, f"not added: {' '.join(outcome.errors.values())}"))
+                continue
+            record = outcome.record
+            result = "added"
+            if record.missing:
+                incomplete.append(record)
+                result = f"added, and waits for {', '.join(missing_slots(record))}"
+            elif record.enablement is ServerEnablement.DISABLED:
+                result = "added, disabled"
+            elif not request.arguments.has("no-verify"):
+                async for reply in self._validator.reply_with_checks(record, "added", verify=True):
+                    yield Reply(reply.text)
+                    result = reply.text.removeprefix(f"{server_label(record.config)} is ")
+            rows.append((record.config.name, result))
+        added = sum(result.startswith("added") for _, result in rows)
+        actions = (enter_secret(record, missing_slots(record)[0]) for record in incomplete)
+        yield Reply(
+            f"{pluralize(added, 'server is', 'servers are')} added.",
+            Table(("server", "result"), tuple(rows)),
+            failed=not added,
+            actions=(*actions, ReplyAction("List them", ("mcp", "list"))),
+        )
+
+
+def _read(name: str) -> str:
+    """Return the text of the file. Raises CommandRejected."""
+    path = Path(name).expanduser()
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except (OSError, ValueError):
+        raise CommandRejected("The file cannot be read. Check its path and its permissions.") from None
+    if len(content) > _LARGEST:
+        raise CommandRejected("The file is larger than a megabyte, so it is no list of servers.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise CommandRejected("The file is not UTF-8 text.") from None
+
+
+def _answers(arguments: Arguments) -> dict[str, str]:
+    pairs = [text.partition("=") for text in arguments.get_all("input")]
+    if not all(name and assigned for name, assigned, _ in pairs):
+        raise CommandRejected("Each `--input` is `ID=VALUE`.")
+    return {name: value for name, _, value in pairs}
+
+
+def _chosen(servers: list[ImportedServer], arguments: Arguments) -> list[ImportedServer]:
+    """Return the servers that the options choose. A name in front of the options renames a single one."""
+    only = arguments.get_all("only")
+    chosen = [server for server in servers if not only or server.name in only or server.slug in only]
+    if len(chosen) < len(only) or not chosen:
+        names = ", ".join(f"`{server.slug}`" for server in servers if server.slug)
+        raise CommandRejected(f"There is no such server in this file. There are: {names or 'none'}.")
+    name = arguments.get("name")
+    if name and (len(chosen) != 1 or not is_slug(name)):
+        raise CommandRejected("A name is for one server: choose it with `--only`. It is a slug, such as `wiki-2`.")
+    if name:
+        chosen[0].slug = name
+    return chosen
+
+
+def _with_missing(draft: ParsedDefinition, slots: Sequence[str]) -> ParsedDefinition:
+    """Return the draft with placeholders for secrets that are entered later."""
+    if not slots:
+        return draft
+    later = dict.fromkeys((slot for slot in slots if slot != AUTH_SECRET), SecretReference(SecretSource.STORED))
+    draft = deferred_secrets(draft) if AUTH_SECRET in slots else draft
+    record = replace(draft.record, secrets={**draft.record.secrets, **later})
+    return ParsedDefinition(record, draft.secrets, draft.errors)
+
+
+def _table(candidates: Sequence[_Candidate]) -> Table:
+    return Table(("server", "add", "address or command", "sent with it"), tuple(map(_row, candidates)))
+
+
+def _row(candidate: _Candidate) -> tuple[str, ...]:
+    server, draft = candidate.server, candidate.draft
+    if draft is None:
+        return server.name, "no", "", ""
+    match draft.record.config.transport:
+        case HttpTransport(url):
+            place = url
+        case StdioTransport():
+            place = command_line(draft.record.config)
+    plain = (f"{name}={value}" for name, value in plain_values_of(draft.record.config.transport))
+    secrets = (
+        f"{slot.partition(':')[2] or slot}={_secret(slot, reference, draft)}"
+        for slot, reference in sorted(draft.record.secrets.items())
+        if slot != USER_SLOT
+    )
+    status = "disabled" if server.disabled else "yes"
+    return draft.record.config.name, status, place, ", ".join((*plain, *secrets))
+
+
+def _secret(slot: str, reference: SecretReference, draft: ParsedDefinition) -> str:
+    if reference.source is not SecretSource.STORED:
+        return str(reference)
+    return _MASK if slot in draft.secrets else "missing"
+
+
+def _told(candidate: _Candidate) -> list[tuple[str, str]]:
+    """Return what people should know about a server before they add it."""
+    server, draft = candidate.server, candidate.draft
+    if draft is None:
+        return [(server.name, f"cannot be added: {server.problem}")]
+    name = draft.record.config.name
+    warnings = (text for _, text in version_warning(draft.record.config))
+    return [(name, note) for note in (*server.notes, *warnings)]
