@@ -20,8 +20,8 @@ from bot.domain.tokenizer import terms
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
 from bot.engine.builtin_tools.search_tools import ToolIndex, format_search_result
 from bot.engine.builtin_tools.toolbox import select_builtin_tools
-from bot.engine.prompt.token_estimates import estimate_text, estimate_tools
 from bot.engine.prompt.tool_selection import within_limit
+from bot.engine.usage import estimate_text, estimate_tools
 
 _FOLDER = Path(__file__).parent
 _TOOL = re.compile(r"(\w+)\((.*?)\): (.*)")

@@ -12,8 +12,8 @@ from pydantic import SecretStr
 
 from bot.app.approver_checks import check_deliveries
 from bot.app.lease_holders import end_check
-from bot.chat.context import AudiencePolicy
 from bot.chat.listener_lease import ListenerLease
+from bot.chat.users import AudiencePolicy
 from bot.domain.approval_requirements import APPROVERS
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus

@@ -1,4 +1,4 @@
-"""Dependencies of the handlers of a chat platform: engine, commands, audience, lookups, background tasks."""
+"""Dependencies of the handlers of a chat platform: engine, commands, lookups, background tasks."""
 
 from __future__ import annotations
 
@@ -10,30 +10,10 @@ from bot.chat.approvals_command import ApprovalsCommand
 from bot.chat.argument_editing import ArgumentEditForms
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.elicitation_forms import ElicitationForms
-from bot.domain.conversations import Author, Member
+from bot.chat.users import AudiencePolicy
+from bot.domain.conversations import Author
 from bot.domain.turns import ToolStep, Turn
 from bot.ports import Commands, EngineApi
-
-NOT_FOR_GUESTS = "I may not answer guests of this workspace. Please ask a full member."
-NOT_FOR_STRANGERS = "I may not answer people from outside, only members."
-
-
-@dataclass(frozen=True, slots=True)
-class AudiencePolicy:
-    """Rules of response. Guests belong to the workspace, external users to another one (Slack Connect); neither gets
-    an answer unless the operator allows it. `follow_threads`: the bot also answers unmentioned messages in its
-    threads. Rights of approvers and admins are checked elsewhere.
-    """
-
-    follow_threads: bool = True
-    guests: bool = False
-    strangers: bool = False
-
-    def rejection(self, member: Member) -> str:
-        """Return why the bot does not answer this user, empty if it does."""
-        if member.external and not self.strangers:
-            return NOT_FOR_STRANGERS
-        return NOT_FOR_GUESTS if member.guest and not self.guests else ""
 
 
 @dataclass(frozen=True, slots=True)

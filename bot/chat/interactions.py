@@ -50,6 +50,7 @@ from bot.chat.command_runner import CommandRunner, Responder
 from bot.chat.context import ChatContext, Lookups
 from bot.chat.elicitation_forms import is_elicitation_form
 from bot.chat.forms import ConfirmationSubmitted, DenialSubmitted, FormSubmitted, Submission, read_submission
+from bot.chat.message_handler import UNREAD, format_lines
 from bot.chat.message_model import Message
 from bot.chat.rejection_messages import (
     BUTTON_EXPIRED,
@@ -62,7 +63,6 @@ from bot.chat.rejection_messages import (
     error_message,
     rejection_message,
 )
-from bot.chat.thread_context import UNREAD, format_lines
 from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
 from bot.domain.commands import FormSubmission, Invocation
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member

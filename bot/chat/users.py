@@ -1,4 +1,4 @@
-"""Parts of the platforms' user directories: a cache of lookups, and names of users in texts.
+"""Users of a chat platform: which of them the bot answers, a cache of lookups, and names in texts.
 
 `TtlCache` has an expiry, a maximum size, and one request for concurrent lookups. Principals in texts of the engine and
 the commands are replaced by names: `slack:U1` becomes `@sam`, and `slack-group:S1` becomes `@ops`. A name is plain text
@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 from bot.domain.commands import Reply
+from bot.domain.conversations import Member
 from bot.errors import DeliveryFailed
 from bot.rendering.text_safety import single_line
 
@@ -29,6 +30,8 @@ MOST = 20
 """Names that are looked up for one sentence."""
 LONGEST_NAME = 80
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+NOT_FOR_GUESTS = "I may not answer guests of this workspace. Please ask a full member."
+NOT_FOR_STRANGERS = "I may not answer people from outside, only members."
 
 
 class TtlCache(Generic[K, V]):
@@ -128,3 +131,21 @@ async def _name(names: PrincipalNames, principal: str) -> str:
 
 def _escape_markdown(name: str) -> str:
     return _PUNCTUATION.sub(r"\\\1", name)
+
+
+@dataclass(frozen=True, slots=True)
+class AudiencePolicy:
+    """Rules of response. Guests belong to the workspace, external users to another one (Slack Connect); neither gets
+    an answer unless the operator allows it. `follow_threads`: the bot also answers unmentioned messages in its
+    threads. Rights of approvers and admins are checked elsewhere.
+    """
+
+    follow_threads: bool = True
+    guests: bool = False
+    strangers: bool = False
+
+    def rejection(self, member: Member) -> str:
+        """Return why the bot does not answer this user, empty if it does."""
+        if member.external and not self.strangers:
+            return NOT_FOR_STRANGERS
+        return NOT_FOR_GUESTS if member.guest and not self.guests else ""

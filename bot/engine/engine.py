@@ -33,11 +33,10 @@ from bot.engine.policy.rules import RuleBook
 from bot.engine.possible_approvers import ApproverResolver
 from bot.engine.prompt.builder import NO_INSTRUCTIONS, PromptParts, SystemPrompt
 from bot.engine.prompt.history import USUAL_MEMORY, HistoryBudget
-from bot.engine.prompt.token_estimates import Estimates
 from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, Scheduler
 from bot.engine.turn_runner import EARLY_SECONDS, TurnParts, TurnRunner, check_question
-from bot.engine.usage import UsageMeters, no_limits
+from bot.engine.usage import Estimates, UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, surface_for
 from bot.engine.worker import MOST_TURNS, Capacity, Worker
 from bot.errors import NotFound

@@ -134,8 +134,7 @@ class TurnRunner:
         self._activity: str | ModelRetry = ""
         self._progress: dict[int, str] = {}
         self._early = True
-        self._elicitations = PendingElicitations(claim, parts.log, parts.approval_seconds, self._update)
-        self._elicitations.update(record)
+        self._elicitations: PendingElicitations | None = None
         fetch = partial(parts.fetch, record.turn.conversation)
         self._meter = UsageMeter(claim, parts.prompts.meters)
         self._prompts = PromptBuilder(
@@ -306,6 +305,9 @@ class TurnRunner:
             self._progress[step.n] = text
             self._send_view()
 
+        if self._elicitations is None:
+            self._elicitations = PendingElicitations(self._claim, self._log, self._parts.approval_seconds, self._update)
+            self._elicitations.update(self._record)
         await execute_call(
             step,
             self._claim,
@@ -440,7 +442,8 @@ class TurnRunner:
         """
         if record.revision >= self._record.revision:
             self._record = record
-            self._elicitations.update(record)
+            if self._elicitations is not None:
+                self._elicitations.update(record)
         self._send_view()
 
     def _stream(self, text: str) -> None:

@@ -40,8 +40,8 @@ from bot.storage.database import Database, note_approvals_ended, transaction
 from bot.storage.dialect import Json, Upsert, notify_turn, now
 from bot.storage.grants import add_grant, call_to_cover
 from bot.storage.tables import approval_views, approvals, decisions, steps, turns
-from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
 from bot.storage.turn_records import read_approval, read_record
+from bot.storage.turn_states import lock_turn, mark_view_stale, requeue
 
 _this_view = sa.and_(
     approval_views.c.approval_id == bindparam("a"),

@@ -39,7 +39,7 @@ from bot.storage.checkpoints import CheckpointCheck, CheckpointLines, SortedChec
 from bot.storage.database import Database, report
 from bot.storage.dialect import now
 from bot.storage.tables import approvals, audit, decisions, grants, steps, turns
-from bot.storage.turn_completion import lock_turn
+from bot.storage.turn_states import lock_turn
 
 BATCH_SIZE = 500
 """Rows read in one transaction."""

@@ -19,11 +19,10 @@ from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, TurnRecord
 from bot.storage import audit
 from bot.storage import elicitation_rows as rows
-from bot.storage.claims import check_claim
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import notify_turn
-from bot.storage.turn_completion import lock_turn, mark_view_stale, requeue
 from bot.storage.turn_records import read_record
+from bot.storage.turn_states import check_claim, lock_turn, mark_view_stale, requeue
 
 TOO_LATE = "It had expired."
 

@@ -30,23 +30,26 @@ from bot.domain.usage import PricedUsage, PriceList, UsageEntry, UsageKind
 from bot.errors import LostLease, TurnInterrupted
 from bot.storage import audit, elicitation_rows, files, turn_records, usage
 from bot.storage.audit_calls import record_finished, record_new, record_sent
-from bot.storage.claims import check_claim, own_to_the_end, release_claims, settle_leftovers
 from bot.storage.codec import converter, encode
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import Upsert, notify_all, now
 from bot.storage.grants import use_grants
 from bot.storage.history import HistoryCache
 from bot.storage.tables import approvals, deliveries, steps, turns
-from bot.storage.turn_completion import (
+from bot.storage.turn_records import RecordCache, read_record
+from bot.storage.turn_states import (
+    check_claim,
     end_settled,
     end_turn,
     expire_overdue,
     mark_queued_views_stale,
     mark_view_stale,
+    own_to_the_end,
     record_expired,
+    release_claims,
+    settle_leftovers,
     suspend_until_decided,
 )
-from bot.storage.turn_records import RecordCache, read_record
 
 _add_step = Upsert(
     lambda insert: (

@@ -19,12 +19,12 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import ConversationKey
 from bot.domain.flows import Sources
 from bot.domain.turns import Claim, History, HistorySummary, ToolStep, TurnRecord, truncate_results
-from bot.storage.claims import check_claim
 from bot.storage.codec import converter
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import Upsert, now
 from bot.storage.tables import approvals, conversations, deliveries, is_live, steps, summaries, turns
 from bot.storage.turn_records import UNREADABLE, approval_of_step, read_step, read_turn, step_columns
+from bot.storage.turn_states import check_claim
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 from bot.domain.turns import NO_TURN_LIMITS, TurnLimits, Wakeup
 from bot.domain.usage import NO_PRICES, PriceList
 from bot.storage.approvals import SqlApprovalLog
-from bot.storage.claims import SqlClaims
 from bot.storage.database import Database, transaction
 from bot.storage.deliveries import SqlDeliveryQueue
 from bot.storage.elicitations import SqlElicitations
@@ -22,9 +21,9 @@ from bot.storage.execution import SqlTurnExecution
 from bot.storage.files import read_file
 from bot.storage.history import HistoryCache, SqlTurnHistory
 from bot.storage.retention import SqlRetention
-from bot.storage.turn_completion import LEASE_SECONDS
 from bot.storage.turn_queue import SqlTurnQueue
 from bot.storage.turn_records import RecordCache
+from bot.storage.turn_states import LEASE_SECONDS, SqlClaims
 
 Listen = Callable[[Callable[[Wakeup], None]], Awaitable[None]]
 

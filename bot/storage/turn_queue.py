@@ -18,7 +18,6 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.turns import NO_LIMIT, Claim, EditedQuestion, EditEffect, Receipt, TurnInput, TurnLimits, TurnStatus
 from bot.errors import QueueFull
 from bot.storage import audit
-from bot.storage.claims import to_claim
 from bot.storage.codec import decode, encode
 from bot.storage.database import Database, transaction
 from bot.storage.dialect import Upsert, notify_all, notify_stop, now
@@ -30,7 +29,7 @@ from bot.storage.tables import (
     message_keys,
     turns,
 )
-from bot.storage.turn_completion import LEASE_SECONDS, end_turn, lock_turn, mark_view_stale
+from bot.storage.turn_states import LEASE_SECONDS, end_turn, lock_turn, mark_view_stale, to_claim
 
 EDIT_SECONDS = 300.0
 """Seconds after the end of a turn in which an edit of its message counts."""

@@ -11,10 +11,17 @@ import pytest
 from bot.chat import message_handler
 from bot.chat.backfill import CLOCKS_DIFFER, HOURS, Backfill, MissedPeriod
 from bot.chat.background_tasks import BackgroundTasks
-from bot.chat.context import AudiencePolicy, ChatContext, Lookups
-from bot.chat.message_handler import IncomingMessage, Location, MessageHandler, PlatformFacts
+from bot.chat.context import ChatContext, Lookups
+from bot.chat.message_handler import (
+    EarlierMessages,
+    IncomingMessage,
+    Location,
+    MessageHandler,
+    PlatformFacts,
+    ThreadMessage,
+)
 from bot.chat.message_model import Message
-from bot.chat.thread_context import EarlierMessages, ThreadMessage
+from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands

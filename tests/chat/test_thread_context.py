@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.chat.thread_context import format_lines
+from bot.chat.message_handler import format_lines
 
 
 def test_nobody_writes_a_line_in_anothers_name() -> None:

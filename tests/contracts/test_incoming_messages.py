@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from bot.chat import message_handler
-from bot.chat.context import NOT_FOR_STRANGERS, AudiencePolicy
-from bot.chat.message_handler import EDITED, NOTHING_SAID
+from bot.chat.message_handler import EDITED, NOTHING_SAID, UNREAD
 from bot.chat.rejection_messages import NOT_STORED
-from bot.chat.thread_context import UNREAD
+from bot.chat.users import NOT_FOR_STRANGERS, AudiencePolicy
 from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseUnavailable, DatabaseUnwritable, QueueFull
 from tests.fakes import discord as discord_fake

@@ -25,7 +25,6 @@ from bot.chat.actions import (
 )
 from bot.chat.argument_editing import DONE
 from bot.chat.background_tasks import MOST_PER_USER
-from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.elicitation_forms import REFUSED, SENT
 from bot.chat.interactions import ASKED, ELSEWHERE, ENDED, IN_HAND, NO_OUTSIDERS
 from bot.chat.rejection_messages import (
@@ -37,6 +36,7 @@ from bot.chat.rejection_messages import (
     TOO_SLOW,
     UNEXPECTED_ERROR,
 )
+from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalNotFound,

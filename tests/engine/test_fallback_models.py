@@ -9,7 +9,7 @@ from bot.domain.metrics import null_sink
 from bot.domain.turns import ModelStep, TurnStatus, TurnView
 from bot.engine.engine import Engine
 from bot.engine.prompt.history import HistoryBudget
-from bot.engine.prompt.token_estimates import estimate_messages
+from bot.engine.usage import estimate_messages
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable
 from bot.llm.models import REST_SECONDS, FallbackModel, InstrumentedModel
 from bot.ports import LanguageModel

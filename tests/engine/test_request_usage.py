@@ -11,8 +11,7 @@ from bot.domain.completions import ModelEvent, TextDelta, Usage, UsageReported
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Claim
 from bot.domain.usage import UsageKind
-from bot.engine.prompt.token_estimates import Estimates, estimate_text
-from bot.engine.usage import RequestAttempt, RequestInfo
+from bot.engine.usage import Estimates, RequestAttempt, RequestInfo, estimate_text
 
 CLAIM = Claim("t1", ConversationKey("test", "w", "hall", "1"), 1, 0)
 WORDS = "Words that nobody has counted yet. "

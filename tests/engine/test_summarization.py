@@ -15,7 +15,7 @@ from bot.domain.turns import TurnStatus
 from bot.engine.prompt import history
 from bot.engine.prompt.builder import SystemPrompt
 from bot.engine.prompt.history import HISTORY_EXCLUDED, HISTORY_OMITTED
-from bot.engine.prompt.token_estimates import estimate_messages, estimate_text, estimate_tools
+from bot.engine.usage import estimate_messages, estimate_text, estimate_tools
 from bot.errors import ContextTooLong
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_history import LONG, SHORT, asked, is_summary, notes, numbered, summary_of, talk

@@ -16,13 +16,7 @@ from bot.domain.messages import (
     assistant,
     user,
 )
-from bot.engine.prompt.token_estimates import (
-    Estimates,
-    estimate_messages,
-    estimate_text,
-    estimate_tools,
-    truncate_to_tokens,
-)
+from bot.engine.usage import Estimates, estimate_messages, estimate_text, estimate_tools, truncate_to_tokens
 from tests.fakes.parts import tool
 
 WINDOW = Capabilities(context_tokens=100_000)

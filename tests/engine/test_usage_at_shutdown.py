@@ -11,7 +11,7 @@ from bot.domain.completions import TextDelta
 from bot.domain.turns import Claim
 from bot.domain.usage import UsageEntry, UsageTotal
 from bot.engine import usage
-from bot.engine.prompt.token_estimates import estimate_text
+from bot.engine.usage import estimate_text
 from bot.errors import DatabaseUnavailable
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_usage_metering import CUT, HALF, Counting, Waits, asked, spent

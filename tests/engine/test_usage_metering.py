@@ -39,8 +39,7 @@ from bot.domain.usage import (
 from bot.engine.engine import Engine
 from bot.engine.prompt.builder import ATTEMPTS
 from bot.engine.prompt.history import HistoryBudget
-from bot.engine.prompt.token_estimates import Estimates, estimate_text
-from bot.engine.usage import NOTE_SECONDS, UsageLimiter, UsageMeter, UsageMeters
+from bot.engine.usage import NOTE_SECONDS, Estimates, UsageLimiter, UsageMeter, UsageMeters, estimate_text
 from bot.engine.usage import RequestInfo as Request
 from bot.errors import DatabaseError, DatabaseUnavailable, ModelRejected, ModelUnavailable
 from bot.llm.models import FallbackModel, InstrumentedModel

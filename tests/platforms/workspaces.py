@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from bot.chat.actions import Action, encode
-from bot.chat.context import AudiencePolicy, Lookups
+from bot.chat.context import Lookups
 from bot.chat.message_handler import ASK_AGAIN
+from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.turns import MessageRefs, ToolStep, Turn, TurnView
 from bot.platforms.discord.app import DiscordSurface

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.chat.context import AudiencePolicy
+from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.app import open_discord
 from bot.platforms.discord.channels import conversation

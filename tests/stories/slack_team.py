@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bot.chat.context import AudiencePolicy
+from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.engine.policy.rules import RuleBook
 from bot.platforms.slack.app import SlackSurface

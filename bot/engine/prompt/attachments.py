@@ -19,7 +19,7 @@ from bot.domain.envelopes import enclose
 from bot.domain.file_signatures import detect_image_type
 from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, user
 from bot.engine.prompt.text_format import single_line
-from bot.engine.prompt.token_estimates import reply_limits
+from bot.engine.usage import reply_limits
 from bot.errors import CountersignError
 
 log = logging.getLogger(__name__)
@@ -114,8 +114,6 @@ class _Unread:
 
 async def read_attachments(attachments: Sequence[Attachment], capabilities: Capabilities, fetch: Fetch) -> Attached:
     """Fetch the files that this model can use, concurrently and within FETCH_SECONDS. Files that fail become notes."""
-    if not attachments:
-        return Attached()
     deadline = asyncio.get_running_loop().time() + FETCH_SECONDS
     async with asyncio.TaskGroup() as group:
         fetching = [

@@ -50,9 +50,18 @@ from bot.engine.prompt.text_format import (
     is_large,
     label_message,
 )
-from bot.engine.prompt.token_estimates import Estimates, estimate_messages, estimate_tools, is_text, reply_limits
 from bot.engine.prompt.tool_selection import RefusedTools, add_builtin_tools, refused_note
-from bot.engine.usage import RequestAttempt, RequestInfo, UsageMeter, UsageMeters
+from bot.engine.usage import (
+    Estimates,
+    RequestAttempt,
+    RequestInfo,
+    UsageMeter,
+    UsageMeters,
+    estimate_messages,
+    estimate_tools,
+    is_text,
+    reply_limits,
+)
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
 from bot.ports import LanguageModel, TurnHistory
 
@@ -73,6 +82,7 @@ _MAX_MODEL_CHANGES = 3
 """Changes to models of other capabilities in one request, so that a loop over unavailable models ends."""
 Offer = Callable[[str, Capabilities], ToolSet]
 """Select the tools for a model, by its name and capabilities (`tool_selection.select_tools`)."""
+_NO_FILES = Attached()
 _THINKING = "Asking the model"
 _SHORTENING = "That was too long for the model: asking again with a shorter request"
 
@@ -599,8 +609,9 @@ class PromptBuilder:
         """Return the question's files, fetched before the first round in this process."""
         if self._attached is None:
             attachments = record.turn.question.attachments
-            if attachments:
-                self._on_activity("Reading the attached files")
+            if not attachments:
+                return _NO_FILES
+            self._on_activity("Reading the attached files")
             self._attached = await read_attachments(attachments, capabilities, self._fetch)
         return self._attached
 

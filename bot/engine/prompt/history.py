@@ -48,14 +48,16 @@ from bot.engine.policy.result_visibility import ResultVisibility
 from bot.engine.policy.taint import Known, known_calls, merge_sources, sources_of_summary, sources_of_turn
 from bot.engine.prompt.attachments import names
 from bot.engine.prompt.text_format import Address, ResultTruncator, is_large, label_message, single_line
-from bot.engine.prompt.token_estimates import (
+from bot.engine.usage import (
     Estimates,
+    RequestAttempt,
+    RequestInfo,
+    UsageMeter,
     estimate_messages,
     estimate_text,
     reply_limits,
     truncate_to_tokens,
 )
-from bot.engine.usage import RequestAttempt, RequestInfo, UsageMeter
 from bot.errors import ContextTooLong, ModelError, ModelRejected, SmallerWindow
 from bot.ports import LanguageModel, TurnHistory
 

@@ -17,7 +17,7 @@ from bot.domain.tools import Tool, ToolSearch, ToolSet
 from bot.engine.builtin_tools.resources import resource_definitions
 from bot.engine.builtin_tools.search_tools import MOST_HITS
 from bot.engine.builtin_tools.toolbox import select_builtin_tools
-from bot.engine.prompt.token_estimates import estimate_tools
+from bot.engine.usage import estimate_tools
 from bot.errors import ModelRejected
 
 log = logging.getLogger(__name__)

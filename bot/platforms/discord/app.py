@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from time import time
 
 from bot.chat.card_messages import NO_MEMBER, card_slots, remote_approvals
-from bot.chat.context import AudiencePolicy
 from bot.chat.delivery import ChannelMessages, ChannelSender, MessageSender, RemoteMessage, TurnDelivery
 from bot.chat.message_model import Message
-from bot.chat.users import TtlCache
+from bot.chat.users import AudiencePolicy, TtlCache
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink

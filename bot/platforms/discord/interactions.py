@@ -36,9 +36,9 @@ from bot.chat.approval_inbox import is_inbox_command
 from bot.chat.call_messages import PartLimits, join_parts, whole_call
 from bot.chat.command_runner import CommandRunner
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
+from bot.chat.message_handler import ThreadMessage
 from bot.chat.message_model import Block, Buttons, Message, Paragraph, Text
 from bot.chat.rejection_messages import InteractionRejected
-from bot.chat.thread_context import ThreadMessage
 from bot.domain.approvals import WHOLE, Portion
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import ConversationKey

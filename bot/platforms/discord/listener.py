@@ -18,10 +18,11 @@ import discord
 from bot.chat.actions import PendingActions
 from bot.chat.backfill import Backfill
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
-from bot.chat.context import AudiencePolicy, with_card_forms
+from bot.chat.context import with_card_forms
 from bot.chat.listener_lease import LEASE_SECONDS
 from bot.chat.message_handler import MessageHandler
 from bot.chat.shard_leases import Shard, ShardLeases
+from bot.chat.users import AudiencePolicy
 from bot.domain.health import ListenerStatus
 from bot.platforms.discord.app_commands import command_tree, try_register
 from bot.platforms.discord.backfill import DiscordMissedMessages

@@ -13,9 +13,18 @@ from typing import Any
 import discord
 
 from bot.chat.actions import PendingActions
-from bot.chat.message_handler import IncomingMessage, Location, PlatformFacts, RecentKeys, RepliedTo
+from bot.chat.message_handler import (
+    EarlierMessages,
+    IncomingMessage,
+    Location,
+    PlatformFacts,
+    RecentKeys,
+    RepliedTo,
+    ThreadMessage,
+    append_file_names,
+    prepend_title,
+)
 from bot.chat.message_model import Message
-from bot.chat.thread_context import EarlierMessages, ThreadMessage, append_file_names, prepend_title
 from bot.domain.commands import Invocation
 from bot.domain.conversations import Attachment, ConversationKey, Member
 from bot.errors import DeliveryFailed

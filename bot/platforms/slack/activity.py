@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from bot.chat.context import AudiencePolicy
+from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import Turn, TurnView
 from bot.errors import DeliveryFailed

@@ -12,22 +12,21 @@ from dataclasses import dataclass, replace
 from time import time
 
 from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, card_slots, remote_approvals
-from bot.chat.context import AudiencePolicy
 from bot.chat.delivery import ChannelMessages, ChannelSender, RemoteMessage, TurnDelivery
 from bot.chat.listener_lease import ListenerLease
 from bot.chat.message_model import Message
+from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, Turn, TurnStatus, TurnView
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.activity import SlackActivity
-from bot.platforms.slack.blocks import OutgoingMessage
+from bot.platforms.slack.blocks import OutgoingMessage, defuse_mentions, escape
 from bot.platforms.slack.channels import PLATFORM, MessageRef, direct_channel
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.files import fetch_file, share_file
 from bot.platforms.slack.listener import SlackListener
-from bot.platforms.slack.markup import defuse_mentions, escape
 from bot.platforms.slack.message_blocks import CALLS_A_CARD, SentCards, outgoing_message, remote_cards, turn_messages
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.sending import SlackMessages, Stream, Streaming, StreamManager, StreamSession, streams

@@ -20,7 +20,6 @@ from bot.chat.actions import (
     FeedbackValue,
     SendFeedback,
 )
-from bot.platforms.slack.markup import defuse_mentions
 from bot.rendering.text_safety import ELLIPSIS, safe_url, single_line, strip_control
 
 # -------------------- limits
@@ -61,6 +60,30 @@ TASK_TEXT = 256
 
 Block = dict[str, Any]
 """One Block Kit block as JSON."""
+_SILENT = ("actions", "context_actions", "divider")
+_LINES = (
+    "rich_text_section",
+    "rich_text_preformatted",
+    "rich_text_quote",
+    "section",
+    "context",
+    "header",
+    "plain_text",
+)
+PREFIX = "cs"
+PARAGRAPH = 1_000
+"""Texts that may be this long are paragraphs, shorter ones labels."""
+LINK_PRESSED = "cs.link"
+"""Action id of link buttons. Slack reports these clicks too; the bot ignores them."""
+COUNT_ROOM = 40
+"""Characters for the count of omitted characters."""
+Element = dict[str, Any]
+"""A part of a block as JSON."""
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+USER_ID = re.compile(r"[UW][A-Z0-9]{1,20}")
+GROUP_ID = re.compile(r"S[A-Z0-9]{1,20}")
+_AT = re.compile(r"(?<![\w.])@(?=\w)")
+_WORD_JOINER = "\N{WORD JOINER}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +110,6 @@ class CommandReply:
     blocks: tuple[Block, ...]
     text: str
     is_whole: bool = True
-
-
-_SILENT = ("actions", "context_actions", "divider")
-_LINES = (
-    "rich_text_section",
-    "rich_text_preformatted",
-    "rich_text_quote",
-    "section",
-    "context",
-    "header",
-    "plain_text",
-)
 
 
 def fallback_text(blocks: Iterable[Block]) -> str:
@@ -131,8 +142,6 @@ def _pieces(part: Any) -> Iterator[str]:
 
 # -------------------- actions of buttons
 
-PREFIX = "cs"
-
 
 def encode(action: Action) -> tuple[str, str] | None:
     """Return a button's `action_id` and `value`, or None if they exceed Slack's limits."""
@@ -156,17 +165,6 @@ def feedback_buttons(turn_id: str) -> Block:
     return {"type": "context_actions", "elements": [{"type": "feedback_buttons", "action_id": good[0], **sides}]}
 
 
-PARAGRAPH = 1_000
-"""Texts that may be this long are paragraphs, shorter ones labels."""
-LINK_PRESSED = "cs.link"
-"""Action id of link buttons. Slack reports these clicks too; the bot ignores them."""
-COUNT_ROOM = 40
-"""Characters for the count of omitted characters."""
-
-Element = dict[str, Any]
-"""A part of a block as JSON."""
-
-
 def fallback(text: str) -> str:
     """Return the `text` of a message: escaped, without mentions, and within the limit for edits."""
     pieces = [_ENTITIES.get(mention, mention) for mention in defuse_mentions(single_line(text, 2 * UPDATED_TEXT))]
@@ -174,9 +172,6 @@ def fallback(text: str) -> str:
     if not ends or ends[-1] <= UPDATED_TEXT:
         return "".join(pieces) or ELLIPSIS
     return "".join(pieces[: bisect_right(ends, UPDATED_TEXT - len(ELLIPSIS.encode()))]) + ELLIPSIS
-
-
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def plain_text(text: str, limit: int = PLAIN_TEXT) -> Element:
@@ -277,10 +272,6 @@ def link(address: str, text: str) -> Element:
     return {"type": "link", "url": address, "text": text}
 
 
-USER_ID = re.compile(r"[UW][A-Z0-9]{1,20}")
-GROUP_ID = re.compile(r"S[A-Z0-9]{1,20}")
-
-
 def moment(at: float, fmt: str, otherwise: str) -> Element:
     """Return a timestamp in the reader's time zone."""
     return {"type": "date", "timestamp": int(at), "format": fmt, "fallback": otherwise}
@@ -372,3 +363,13 @@ def table(rows: Sequence[Sequence[Sequence[Element]]], aligned: Sequence[str] = 
 
 def _cell(elements: Sequence[Element]) -> Element:
     return {"type": "rich_text_section", "elements": list(elements) or [{"type": "text", "text": " "}]}
+
+
+def escape(text: str) -> str:
+    """Escape text, so that Slack reads no mention, link or format in it."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def defuse_mentions(text: str) -> str:
+    """Return text in which `@here` notifies no user."""
+    return _AT.sub(f"@{_WORD_JOINER}", text)

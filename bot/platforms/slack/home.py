@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from time import monotonic, time
 
-from bot.chat.context import AudiencePolicy
 from bot.chat.home_message import Home, home_message
+from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Member
 from bot.errors import CountersignError
 from bot.platforms.slack.message_blocks import message_blocks

@@ -29,12 +29,22 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.activity import SuggestedPrompts, opened_pane
-from bot.platforms.slack.blocks import BUTTON_VALUE, LINK_PRESSED, PREFIX, CommandReply, decode, fallback, fallback_text
+from bot.platforms.slack.blocks import (
+    BUTTON_VALUE,
+    LINK_PRESSED,
+    PREFIX,
+    CommandReply,
+    decode,
+    defuse_mentions,
+    escape,
+    fallback,
+    fallback_text,
+)
 from bot.platforms.slack.channels import PLATFORM, ChannelRef, conversation, direct_channel, is_member
 from bot.platforms.slack.context import PlatformContext
 from bot.platforms.slack.home import HomeRefresher
-from bot.platforms.slack.markup import MentionResolver, defuse_mentions, escape, to_plain_text
 from bot.platforms.slack.message_blocks import command_reply, message_blocks
+from bot.platforms.slack.messages import MentionResolver, to_plain_text
 from bot.platforms.slack.modals import (
     View,
     call_modal,

@@ -24,9 +24,10 @@ from slack_sdk.signature import SignatureVerifier
 
 from bot.chat.backfill import Backfill
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
-from bot.chat.context import AudiencePolicy, with_card_forms
+from bot.chat.context import with_card_forms
 from bot.chat.listener_lease import ListenerLease
 from bot.chat.message_handler import MessageHandler
+from bot.chat.users import AudiencePolicy
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context

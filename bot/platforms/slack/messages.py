@@ -1,4 +1,8 @@
-"""Slack messages for the shared message handler: parsing of events, threads and names, notices, commands.
+"""Slack messages for the shared message handler: parsing of events and Slack's markup, threads and names, notices,
+commands.
+
+Markup becomes plain text: mentions, channels and links by name, entities unescaped. The syntax is "formatting text for
+app surfaces" at docs.slack.dev. The result is untrusted data.
 
 Slack sends an event again unless it is acknowledged after its handler returned. It waits for the acknowledgement
 meanwhile, so reading the context has a time limit.
@@ -7,33 +11,30 @@ meanwhile, so reading the context has a time limit.
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
-from bot.chat.message_handler import IncomingMessage, Location, PlatformFacts
+from bot.chat.message_handler import EarlierMessages, IncomingMessage, Location, PlatformFacts, ThreadMessage
 from bot.chat.message_model import Message
-from bot.chat.thread_context import EarlierMessages, ThreadMessage
 from bot.domain.conversations import Attachment, ConversationKey, Member
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import CommandReply, fallback, fallback_text
 from bot.platforms.slack.channels import ChannelRef, conversation, message_keys
-from bot.platforms.slack.markup import (
-    MentionResolver,
-    mentioned_groups,
-    mentioned_people,
-    strip_bot_mention,
-    to_plain_text,
-    unnamed_channels,
-)
 from bot.platforms.slack.message_blocks import message_blocks
 from bot.platforms.slack.responders import send_ephemeral, text_message
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import Identity, WebApi
 from bot.rendering.text_safety import single_line
 
+_TOKEN = re.compile(r"<([@#!][^<>\n\s][^<>\n]*|[a-z][a-z0-9+.-]*:[^<>\n]+)>")
+_USER = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
+_GROUP = re.compile(r"<!subteam\^(S[A-Z0-9]+)(?:\|[^<>]*)?>")
+_UNNAMED_CHANNEL = re.compile(r"<#([CGD][A-Z0-9]+)\|?>")
 FACTS = PlatformFacts("slack", redelivers=True, reading_seconds=0.8)
 LONGEST_TEXT = 40_000
 """Characters of a message; Slack's limit for users."""
@@ -45,6 +46,61 @@ MOST_NAMES = 20
 MOST_CHANNELS = 2_000
 _USER_SUBTYPES = frozenset({"", "file_share", "thread_broadcast"})
 MOST_FILES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class MentionResolver:
+    """Known names of users and channels, by id."""
+
+    people: Mapping[str, str] = field(default_factory=dict)
+    channels: Mapping[str, str] = field(default_factory=dict)
+
+
+def mentioned_people(text: str) -> tuple[str, ...]:
+    """Return the ids of the mentioned users, in order."""
+    return tuple(dict.fromkeys(_USER.findall(text)))
+
+
+def mentioned_groups(text: str) -> frozenset[str]:
+    """Return the ids of the mentioned user groups."""
+    return frozenset(_GROUP.findall(text))
+
+
+def unnamed_channels(text: str) -> tuple[str, ...]:
+    """Return the ids of channel references without a name."""
+    return tuple(dict.fromkeys(_UNNAMED_CHANNEL.findall(text)))
+
+
+def strip_bot_mention(text: str, bot: str) -> str:
+    """Return the text without a mention of the bot at its beginning or end."""
+    mention = rf"<@{re.escape(bot)}(?:\|[^<>]*)?>"
+    text = re.sub(rf"^(?:\s*{mention}[\s,:]*)+", "", text)
+    return re.sub(rf"(?:\s*{mention})+\s*$", "", text).strip()
+
+
+def to_plain_text(text: str, names: MentionResolver) -> str:
+    """Return the text as Slack displays it."""
+    return html.unescape(_TOKEN.sub(lambda match: _token(match[1], names), text))
+
+
+def _token(inner: str, names: MentionResolver) -> str:
+    target, _, label = inner.partition("|")
+    match target[:1]:
+        case "@":
+            return f"@{names.people.get(target[1:]) or label or target[1:]}"
+        case "#":
+            return f"#{label or names.channels.get(target[1:]) or target[1:]}"
+        case "!":
+            return _special(target[1:], label)
+        case _:
+            shown = target.removeprefix("mailto:")
+            return shown if not label or label in (shown, target) else f"{label} ({shown})"
+
+
+def _special(target: str, label: str) -> str:
+    name = target.partition("^")[0]
+    return label or f"@{name}"
+
 
 # -------------------- parsing
 # Skipped are messages of the bot and other bots, edits, deletions, and all subtypes except for a user's message with a

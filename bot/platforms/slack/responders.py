@@ -24,10 +24,9 @@ from bot.chat.reply_messages import form_offer
 from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import InboundMessage
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.blocks import CommandReply
+from bot.platforms.slack.blocks import CommandReply, defuse_mentions, escape
 from bot.platforms.slack.channels import ChannelRef
 from bot.platforms.slack.files import upload
-from bot.platforms.slack.markup import defuse_mentions, escape
 from bot.platforms.slack.message_blocks import command_reply
 from bot.platforms.slack.web_api import SlackWebApiError, WebApi
 

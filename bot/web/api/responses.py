@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.chat.thread_context import append_file_names, describe_files, format_lines
+from bot.chat.message_handler import append_file_names, describe_files, format_lines
 from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, TurnView

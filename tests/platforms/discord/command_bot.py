@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from bot.chat.context import AudiencePolicy
+from bot.chat.users import AudiencePolicy
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.listener import DiscordListener

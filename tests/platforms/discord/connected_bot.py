@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from bot.chat.context import AudiencePolicy
 from bot.chat.listener_lease import LEASE_SECONDS
+from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import TurnView
 from bot.platforms.discord.app import DiscordSurface

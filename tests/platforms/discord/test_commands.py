@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import UNEXPECTED_ERROR
+from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.commands import PageInfo, Reply, ReplyAction, ReplyFile, Table
 from bot.domain.conversations import Author, InboundMessage
 from bot.errors import DatabaseUnavailable

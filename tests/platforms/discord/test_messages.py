@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.message_handler import NOTHING_SAID, WITHOUT_WORDS
+from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.messages import CALL_ME
 from tests.fakes.discord import Channel, Fails, Permission, Slow

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.interactions import ASKED_DIRECTLY
-from bot.chat.thread_context import UNREAD
+from bot.chat.message_handler import UNREAD
+from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.commands import Field, Form, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey
 from bot.platforms.discord.interactions import ASK_ABOUT_THIS

@@ -21,13 +21,20 @@ from bot.chat.actions import Action, OpenConfirmation, OpenDenyForm, OpenForm, P
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.card_messages import NO_MEMBER, card_slots, decision_buttons, pending_call, remote_cards, without_address
 from bot.chat.command_runner import CommandRunner
-from bot.chat.context import AudiencePolicy, ChatContext, Lookups, with_card_forms
+from bot.chat.context import ChatContext, Lookups, with_card_forms
 from bot.chat.delivery import ChannelMessages, ChannelSender, MessageOwner, RemoteMessage, TurnDelivery
 from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
-from bot.chat.message_handler import IncomingMessage, Location, MessageHandler, PlatformFacts
+from bot.chat.message_handler import (
+    EarlierMessages,
+    IncomingMessage,
+    Location,
+    MessageHandler,
+    PlatformFacts,
+    ThreadMessage,
+)
 from bot.chat.message_model import ChannelLink, Message
 from bot.chat.rejection_messages import InteractionRejected
-from bot.chat.thread_context import EarlierMessages, ThreadMessage
+from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import WHOLE, ChannelTarget, DirectTarget, Portion
 from bot.domain.commands import Field, Form, Reply, ReplyFile
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from bot.chat.context import AudiencePolicy, Lookups
+from bot.chat.context import Lookups
+from bot.chat.users import AudiencePolicy
 from tests.fakes.plain import TOKEN, Channel, FakePlain, User
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands
 from tests.platforms.plain.api import PlainApi

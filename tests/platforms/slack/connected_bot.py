@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from bot.chat.context import AudiencePolicy
 from bot.chat.listener_lease import ListenerLease
+from bot.chat.users import AudiencePolicy
 from bot.domain.turns import TurnView
 from bot.platforms.slack.app import SlackSurface
 from bot.platforms.slack.context import SlackLookups

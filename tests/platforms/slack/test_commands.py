@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.rejection_messages import NOT_SHARED
+from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.commands import Field, Form, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from tests.fakes.slack import Message, Team

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.approval_inbox import PendingCall
-from bot.chat.context import AudiencePolicy
 from bot.chat.home_message import Home
+from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
 from bot.errors import DatabaseUnavailable

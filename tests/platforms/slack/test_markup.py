@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.message_handler import split_args
-from bot.chat.thread_context import LEFT_OUT, LONGEST_CONTEXT, MOST_LINES, format_lines
-from bot.platforms.slack.markup import (
-    MentionResolver,
-    defuse_mentions,
-    escape,
-    mentioned_people,
-    strip_bot_mention,
-    to_plain_text,
-)
+from bot.chat.message_handler import LEFT_OUT, LONGEST_CONTEXT, MOST_LINES, format_lines, split_args
+from bot.platforms.slack.blocks import defuse_mentions, escape
+from bot.platforms.slack.messages import MentionResolver, mentioned_people, strip_bot_mention, to_plain_text
 
 NAMES = MentionResolver({"U1": "Priya"}, {"C1": "incidents"})
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bot.chat.context import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, AudiencePolicy
-from bot.chat.thread_context import UNREAD
+from bot.chat.message_handler import UNREAD
+from bot.chat.users import NOT_FOR_GUESTS, NOT_FOR_STRANGERS, AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.errors import DatabaseUnavailable
 from tests.fakes.slack import Fails, Slow, Team

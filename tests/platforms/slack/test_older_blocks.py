@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from bot.chat.context import AudiencePolicy
 from bot.chat.interactions import ASKED_DIRECTLY
 from bot.chat.rejection_messages import UNEXPECTED_ERROR
+from bot.chat.users import AudiencePolicy
 from bot.domain.commands import Reply, Table
 from bot.domain.turns import TurnStatus
 from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot

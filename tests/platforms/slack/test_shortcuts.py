@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from bot.chat.approval_inbox import NOTHING_WAITS, PendingCall
-from bot.chat.context import NOT_FOR_STRANGERS
 from bot.chat.home_message import Home
 from bot.chat.rejection_messages import OUT_OF_DATE, UNEXPECTED_ERROR
+from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import NotFound

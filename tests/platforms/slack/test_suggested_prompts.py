@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.context import AudiencePolicy
+from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.platforms.slack.activity import METHOD, USUAL_PROMPTS
 from bot.platforms.slack.context import SlackLookups
