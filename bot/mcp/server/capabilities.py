@@ -19,7 +19,14 @@ from mcp import Client, MCPError, types
 from mcp.types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
-from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.capabilities import (
+    MOST_RESOURCES,
+    Prompt,
+    PromptArgument,
+    Resource,
+    ResourceTemplate,
+    ServerCapabilities,
+)
 from bot.domain.characters import visible
 from bot.domain.servers import HttpKind, ServerConfig, kind_of
 from bot.domain.tools import Annotations, Tool
@@ -33,7 +40,9 @@ log = logging.getLogger(__name__)
 
 _MOST_PAGES = 100
 _MOST = 5_000
-"""Maximum number of items of each kind."""
+"""Maximum number of items of each kind but resources."""
+_PAGE = 50
+"""Items of a page, if a server makes small ones."""
 _LARGEST = 4 * 1024 * 1024
 """Maximum size of the items of each kind, in characters of JSON, because they are stored, compared and sent to models.
 """
@@ -121,7 +130,7 @@ class CapabilityFetcher:
             Resource(
                 item.uri, clean(item.name), clean(item.title), clean(item.description), clean(item.mime_type), item.size
             )
-            for item in (await _all_pages(page))[0]
+            for item in (await _all_pages(page, MOST_RESOURCES))[0]
             if not self._holds_secret(item)
         )
 
@@ -274,19 +283,21 @@ def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
     )
 
 
-async def _all_pages(page: Callable[[str | None], Awaitable[_Page[_Item]]]) -> tuple[list[_Item], bool]:
-    """Return the items of all pages, and True if that is all. The listing ends at a repeated cursor, after a hundred
-    pages, at `_MOST` items, or at the first item above `_LARGEST`.
+async def _all_pages(
+    page: Callable[[str | None], Awaitable[_Page[_Item]]], most: int = _MOST
+) -> tuple[list[_Item], bool]:
+    """Return the items of all pages, and True if that is all. The listing ends at a repeated cursor, after
+    `_MOST_PAGES` pages or as many as `most` items need, at `most` items, or at the first item above `_LARGEST`.
     """
     collected: list[_Item] = []
     characters_left = _LARGEST
     cursors: set[str] = set()
     cursor: str | None = None
-    for _ in range(_MOST_PAGES):
+    for _ in range(max(_MOST_PAGES, most // _PAGE)):
         items, cursor = await page(cursor)
         for item in items:
             characters_left -= len(json.dumps(item.model_dump(), default=str))
-            if characters_left < 0 or len(collected) >= _MOST:
+            if characters_left < 0 or len(collected) >= most:
                 return collected, False
             collected.append(item)
         if cursor is None or cursor in cursors:

@@ -42,6 +42,7 @@ from bot.mcp.redaction import KnownSecrets, Redaction
 from bot.mcp.sdk import RequestContext
 from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule
 from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
+from bot.mcp.server.resource_cache import ResourceCache
 from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.state import Event, State, is_serving
 from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
@@ -305,6 +306,7 @@ class Session:
         self.is_retry = is_retry
         self.stderr = StderrTail(tracker.config.name, redact)
         self.listings = ListingSchedule(shared.timing.settle, shared.timing.apart, self.wake, shared.clock)
+        self.resources = ResourceCache()
         self._client: Client | None = None
         self._wakeup = asyncio.Event()
         self._report = report
@@ -450,6 +452,8 @@ class Session:
         async def on_message(message: types.ServerNotification | Exception) -> None:
             if isinstance(message, _CHANGES):
                 self.listings.mark_changed()
+            elif isinstance(message, types.ResourceUpdatedNotification):
+                self.resources.updated(message.params.uri)
             elif isinstance(message, StrayLine):
                 self._tracker.stray_lines.add(message, self._redact.clean)
 
@@ -509,6 +513,7 @@ class Session:
             if client.protocol_version in MODERN_PROTOCOL_VERSIONS and any(_change_notifications(client)):
                 watchers.start_soon(self._read_notifications, client)
             await self._others(client)
+            watchers.start_soon(self.resources.run, client)
             watchers.start_soon(monitor, client, self.report, self._activity, self._shared.timing, self._shared.clock)
             while is_serving(self._tracker.state) and not self._closing.is_set():
                 if self.listings.is_due or self._tracker.state is State.SUSPECT:
