@@ -227,7 +227,7 @@ class McpToolbox:
         """Run a tool. Invalid arguments are reported to the model and not sent."""
         managed = self._servers.get(tool.server_id)
         if managed is None:
-            return CallNotSent(f"There is no MCP server {tool.server}.")
+            return CallNotSent(f"MCP server {tool.server} not found.")
         if managed.sessions is None:
             return CallNotSent(managed.problem or f"Server {tool.server} is disabled.")
         if reason := self.argument_error(tool, call):
