@@ -17,16 +17,24 @@ from pathlib import Path
 from typing import Any
 
 from bot.commands.argument_parser import CommandRejected
-from bot.commands.server_definition import KEEP, secret_error
+from bot.commands.server_definition import KEEP, NO, YES, secret_error
 from bot.commands.server_fields import slug_of
 from bot.commands.token_detection import looks_like_token
 from bot.domain.packages import bare_package, fetched_package
 from bot.domain.secret_detection import is_plain_header, is_plain_variable
-from bot.domain.servers import USER_SLOT
+from bot.domain.servers import USER_SLOT, with_own_keys
 
 MOST_SERVERS = 100
 _SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
 """Keys that lead to the servers: of Claude Desktop and Cursor, of VS Code's `mcp.json` and settings, of Zed."""
+_SETTINGS = frozenset(
+    (
+        "connect_timeout", "list_timeout", "tool_timeout", "tool_timeout_max", "auto_connect", "reconnect",
+        "connect_retries", "output_limit", "fallback_group", "fallback_order", "tool_names", "protocol", "sessions",
+        "max_sessions", "session_idle_timeout",
+    )
+)  # fmt: skip
+"""Settings of servers, as in the operator's file."""
 _KNOWN = frozenset(
     (
         "command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type", "transport", "disabled",
@@ -132,6 +140,22 @@ def _inputs(document: Mapping[str, Any]) -> Iterator[tuple[str, _Input]]:
             yield entry["id"], _Input(entry.get("password") is True, description, default)
 
 
+def _settings(entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of an entry that are switches, numbers or words, as fields."""
+    values = {name: entry[name] for name in sorted(_SETTINGS) if isinstance(entry.get(name), bool | int | float | str)}
+    return {name: _field_text(value) for name, value in values.items()}
+
+
+def _field_text(value: bool | float | str) -> str:
+    match value:
+        case bool():
+            return YES if value else NO
+        case float() if value.is_integer():
+            return str(int(value))
+        case _:
+            return str(value)
+
+
 class _ServerReader:
     """Reads one entry into a server."""
 
@@ -144,11 +168,15 @@ class _ServerReader:
         """Read an entry. Raises _Unusable."""
         if not isinstance(entry, dict):
             raise _Unusable("It is not an object.")
+        entry = with_own_keys(entry)
         if not self._server.slug:
             raise _Unusable("Its name has no letter from a to z and no digit: rename it in the file.")
         self._server.disabled = entry.get("disabled") is True or entry.get("enabled") is False
         self._tell_ignored(entry)
         title = self._text(entry, "title") or (self._server.name if self._server.name != self._server.slug else "")
+        if settings := _settings(entry):
+            self._server.fields |= settings
+            self._server.notes.append(f"with {', '.join(f'{name} {value}' for name, value in settings.items())}")
         described = {"title": title, "description": self._text(entry, "description")}
         self._server.fields |= {name: text for name, text in described.items() if text}
         url = next((self._text(entry, key) for key in ("url", "serverUrl", "httpUrl") if entry.get(key)), "")
@@ -164,7 +192,7 @@ class _ServerReader:
             self._server.notes.append("its envFile is not read: set its variables as secrets")
         if _APPROVING & entry.keys():
             self._server.notes.append("approvals are not taken over: /mcp policy set")
-        if unknown := sorted(str(key)[:40] for key in entry.keys() - _KNOWN - _APPROVING - {"envFile"}):
+        if unknown := sorted(str(key)[:40] for key in entry.keys() - _KNOWN - _SETTINGS - _APPROVING - {"envFile"}):
             self._server.notes.append(f"ignored: {', '.join(unknown)}")
 
     def _kind(self, entry: Mapping[str, Any]) -> str:

@@ -23,9 +23,13 @@ from bot.commands.server_fields import (
     read_address,
     read_client_id,
     read_command_line,
+    read_connect_retries,
+    read_fallback_group,
+    read_fallback_order,
     read_folder,
     read_header,
     read_max_sessions,
+    read_output_limit,
     read_protocol,
     read_reference,
     read_scope,
@@ -36,8 +40,10 @@ from bot.commands.server_fields import (
     read_sign_in,
     read_slug,
     read_switch,
+    read_switch_or_none,
     read_text,
     read_times,
+    read_tool_naming,
     read_tool_recipients,
     read_tool_sends,
     read_tool_words,
@@ -67,6 +73,8 @@ from bot.domain.servers import (
 
 T = TypeVar("T")
 YES, NO = "yes", "no"
+DEFAULT = "default"
+"""Value of a field that follows a setting of the bot."""
 HEADER_PREFIX = "header:"
 LONGEST_INSTRUCTION = 4000
 LONGEST_SECRET = 4096
@@ -143,6 +151,12 @@ class _DefinitionParser:
             auto_connect=self._parse("auto_connect", self._base.config.auto_connect, read_switch),
             trusted=self._parse("trusted", self._base.config.trusted, read_switch),
             flows=self._flows(self._base.config.flows),
+            reconnect=self._parse("reconnect", self._base.config.reconnect, read_switch_or_none),
+            connect_retries=self._parse("connect_retries", self._base.config.connect_retries, read_connect_retries),
+            output_limit=self._parse("output_limit", self._base.config.output_limit, read_output_limit),
+            fallback_group=self._parse("fallback_group", self._base.config.fallback_group, read_fallback_group),
+            fallback_order=self._parse("fallback_order", self._base.config.fallback_order, read_fallback_order),
+            tool_names=self._parse("tool_names", self._base.config.tool_names, read_tool_naming),
             sessions=self._parse("sessions", self._base.config.sessions, read_sessions),
             max_sessions=self._parse("max_sessions", self._base.config.max_sessions, read_max_sessions),
             session_idle_timeout=self._parse(
@@ -445,6 +459,12 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "tool_timeout": f"{config.tool_timeout:g}",
         "tool_timeout_max": f"{config.tool_timeout_max:g}",
         "tool_timeouts": "\n".join(f"{tool}={seconds:g}" for tool, seconds in config.tool_timeouts.items()),
+        "reconnect": DEFAULT if config.reconnect is None else YES if config.reconnect else NO,
+        "connect_retries": str(config.connect_retries),
+        "output_limit": str(config.output_limit),
+        "fallback_group": config.fallback_group,
+        "fallback_order": str(config.fallback_order),
+        "tool_names": config.tool_names.value,
         "sessions": config.sessions.value,
         "max_sessions": str(config.max_sessions),
         "session_idle_timeout": "" if config.session_idle_timeout is None else f"{config.session_idle_timeout:g}",

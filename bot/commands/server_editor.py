@@ -15,7 +15,7 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.program_consent import ALLOW, ProgramConsent, version_warning
 from bot.commands.server_checks import ServerRequest, ServerValidator, start_warning
 from bot.commands.server_control import InvalidServer, ServerService, VersionConflict
-from bot.commands.server_definition import KEEP, NO, YES, ParsedDefinition, command_line, fields_of
+from bot.commands.server_definition import DEFAULT, KEEP, NO, YES, ParsedDefinition, command_line, fields_of
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.server_fields import KINDS, SENDS, TRANSPORTS, WORDS, is_slug, slug_of
 from bot.commands.server_forms import SecretFieldMode, Step, form, steps_of_editing
@@ -38,7 +38,7 @@ from bot.commands.server_templates import (
 )
 from bot.commands.text_format import error_reply, format_ago, parse_policy, server_label
 from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction, Verb
-from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord, SessionScope
+from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord, SessionScope, ToolNaming
 
 _OPTION = ParameterKind.OPTION
 _REFERENCE = "env:NAME or file:/path"
@@ -87,6 +87,14 @@ _TUNING = (
         repeated=True,
         metavar="TOOL=ARGUMENT,...",
     ),
+    Parameter("list-timeout", "seconds to list its tools again", _OPTION, metavar="SECONDS"),
+    Parameter("tool-timeout-max", "seconds of a call that reports progress", _OPTION, metavar="SECONDS"),
+    Parameter("reconnect", "connect again by itself after a loss", _OPTION, choices=(DEFAULT, YES, NO)),
+    Parameter("connect-retries", "further attempts within the time to connect", _OPTION, metavar="NUMBER"),
+    Parameter("output-limit", "characters of a result that the model gets", _OPTION, metavar="NUMBER"),
+    Parameter("fallback-group", "servers that stand in for each other, or none", _OPTION, metavar="GROUP"),
+    Parameter("fallback-order", "its place in the group, 1 is asked first", _OPTION, metavar="NUMBER"),
+    Parameter("tool-names", "what the model calls its tools", _OPTION, choices=tuple(ToolNaming)),
     Parameter("sessions", "who shares what the server keeps", _OPTION, choices=tuple(SessionScope)),
     Parameter("max-sessions", "how many sessions may be open, if not all share one", _OPTION, metavar="NUMBER"),
     Parameter("session-idle-timeout", "seconds until an unused one ends, or default", _OPTION, metavar="SECONDS"),

@@ -12,7 +12,17 @@ from urllib.parse import parse_qsl, urlsplit
 from bot.commands.token_detection import WARNING, known_token, looks_like_token
 from bot.domain.flows import Sends, Words
 from bot.domain.secrets import SecretReference
-from bot.domain.servers import MOST_SESSIONS, AuthenticationKind, Protocol, SessionScope, is_reserved_header
+from bot.domain.servers import (
+    LAST_FALLBACK,
+    MOST_CONNECT_RETRIES,
+    MOST_SESSIONS,
+    OUTPUT_LIMITS,
+    AuthenticationKind,
+    Protocol,
+    SessionScope,
+    ToolNaming,
+    is_reserved_header,
+)
 
 TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
 PROTOCOLS = tuple(protocol.value for protocol in Protocol)
@@ -23,6 +33,7 @@ WORDS = (BY_HINTS, *(word.value for word in Words))
 SENDS = (BY_HINTS, *(value.value for value in Sends))
 LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000, "client_id": 512, "scope": 1000}
 LONGEST_SECONDS = 3600.0
+LONGEST_GROUP = 40
 REFERENCE = "Write env:NAME or file:/absolute/path: where the secret is, never the secret itself."
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
@@ -160,6 +171,40 @@ def read_sessions(text: str) -> SessionScope:
 def read_max_sessions(text: str) -> int:
     """Parse a limit of open sessions."""
     return read_number(text, 1, MOST_SESSIONS)
+
+
+def read_connect_retries(text: str) -> int:
+    """Parse the number of further attempts to connect."""
+    return read_number(text, 0, MOST_CONNECT_RETRIES)
+
+
+def read_output_limit(text: str) -> int:
+    """Parse the longest text of a result."""
+    return read_number(text, *OUTPUT_LIMITS)
+
+
+def read_fallback_order(text: str) -> int:
+    """Parse a place among the servers of a group."""
+    return read_number(text, 1, LAST_FALLBACK)
+
+
+def read_fallback_group(text: str) -> str:
+    """Parse the name of a group of servers; empty or `none` is no group."""
+    if text.lower() in ("", "none"):
+        return ""
+    if len(text) > LONGEST_GROUP or not is_slug(text):
+        raise ValueError(f"Lower-case letters, digits and dashes, at most {LONGEST_GROUP}. Or: none.")
+    return text
+
+
+def read_tool_naming(text: str) -> ToolNaming:
+    """Parse the names that a model knows tools by."""
+    return _one_of(text or ToolNaming.PREFIXED, ToolNaming)
+
+
+def read_switch_or_none(text: str) -> bool | None:
+    """Parse a yes or no; empty or `default` is None."""
+    return None if text.lower() in ("", "default") else read_switch(text)
 
 
 def read_number(text: str, least: int, most: int) -> int:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from enum import Enum
 
 from bot.commands.command import SECRET_FIELD
-from bot.commands.server_definition import LONGEST_INSTRUCTION, NO, YES
-from bot.commands.server_fields import BY_HINTS, KINDS, LONGEST, PROTOCOLS, SENDS, TRANSPORTS, WORDS
+from bot.commands.server_definition import DEFAULT, LONGEST_INSTRUCTION, NO, YES
+from bot.commands.server_fields import BY_HINTS, KINDS, LONGEST, LONGEST_GROUP, PROTOCOLS, SENDS, TRANSPORTS, WORDS
 from bot.commands.text_format import POLICY_CHOICES
 from bot.domain.commands import Field, FieldKind, Form
-from bot.domain.servers import OAUTH_KINDS, SessionScope
+from bot.domain.servers import OAUTH_KINDS, SessionScope, ToolNaming
 
 Step = tuple[Field, ...]
 
@@ -149,6 +149,26 @@ _MAX_SESSIONS = Field("max_sessions", "Open sessions", hint="at most, if not all
 _SESSION_IDLE = Field(
     "session_idle_timeout", "Seconds until an unused session ends", hint="empty: the usual time", longest=10
 )
+_RETRIES = Field("connect_retries", "Further attempts", hint="within the time to connect", longest=10)
+_RECONNECT = Field(
+    "reconnect",
+    "Reconnect",
+    FieldKind.CHOICE,
+    "connect again by itself after a loss",
+    choices=(DEFAULT, YES, NO),
+    value=DEFAULT,
+)
+_OUTPUT = Field("output_limit", "Output limit", hint="characters of a result that the model gets", longest=10)
+_GROUP = Field("fallback_group", "Fallback group", hint="servers that stand in for each other", longest=LONGEST_GROUP)
+_ORDER = Field("fallback_order", "Place in the group", hint="1 is asked first", longest=10)
+_TOOL_NAMES = Field(
+    "tool_names",
+    "Names of tools",
+    FieldKind.CHOICE,
+    "what the model calls its tools",
+    choices=tuple(ToolNaming),
+    value=ToolNaming.PREFIXED,
+)
 _CALL_TIME = Field("tool_timeout", "Seconds a call may take", longest=10)
 
 
@@ -173,7 +193,8 @@ def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> li
             steps.append((_CLIENT, _SCOPE))
     steps.append((_SYSTEM, _RESPONSE, _CONTEXT, _CONNECT_TIME, _CALL_TIME))
     steps.append((_WORDS, _SENDS, _TOOL_WORDS, _TOOL_SENDS, _RECIPIENTS))
-    steps.append((_SESSIONS, _MAX_SESSIONS, _SESSION_IDLE, _PROTOCOL))
+    steps.append((_SESSIONS, _MAX_SESSIONS, _SESSION_IDLE, _RETRIES, _RECONNECT))
+    steps.append((_OUTPUT, _GROUP, _ORDER, _TOOL_NAMES, _PROTOCOL))
     if before.get("transport") == "stdio" and fields.get("where", before["command"]) != before["command"]:
         steps.append((confirmation(before["name"]),))
     return steps

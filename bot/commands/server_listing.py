@@ -78,6 +78,20 @@ def time_limits(config: ServerConfig) -> str:
     return f"{connecting:g} s to connect{at_first}, {config.tool_timeout:g} s a call{single}, {longest}"
 
 
+def connection_facts(config: ServerConfig) -> list[tuple[str, str]]:
+    """Return the settings of a server that are not the usual ones."""
+    usual = ServerConfig(config.name, config.transport)
+    retries = f"{config.connect_retries} within the time to connect" if config.connect_retries else ""
+    group = f"{config.fallback_group}, place {config.fallback_order}" if config.fallback_group else ""
+    return [
+        ("reconnects", "" if config.reconnect is None else "yes" if config.reconnect else "no"),
+        ("further attempts", retries),
+        ("output limit", f"{config.output_limit:,} characters" if config.output_limit != usual.output_limit else ""),
+        ("fallback group", group),
+        ("tool names", config.tool_names.value if config.tool_names != usual.tool_names else ""),
+    ]
+
+
 def sessions_text(config: ServerConfig, sessions: Sequence[SessionSnapshot], now: float) -> str:
     """Format the sessions of a server on one line: how many are open in this process, and since when they are idle.
     Whose they are is not for everyone. Empty if all share one.
@@ -99,6 +113,7 @@ def _secret_place(reference: str) -> str:
 
 
 _SHOWN_SESSIONS = 5
+_SHOWN_LEFT_OUT = 10
 MARKS = {
     ServerStatus.CONNECTED: "●",
     ServerStatus.CONNECTING: "◌",
@@ -304,7 +319,9 @@ class ServerListing:
             ("response instruction", config.response_instruction),
             ("auto context tool", config.auto_context_tool),
             ("protocol, as set", "" if config.protocol is Protocol.AUTO else config.protocol.value),
+            ("not offered", "; ".join((server.state.left_out if server.state else ())[:_SHOWN_LEFT_OUT])),
             ("time limits", time_limits(config)),
+            *connection_facts(config),
             ("id", config.id),
         ]
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from bot.domain.tools import Tool
 
-MOST_RESOURCES = 10_000
-"""Maximum number of resources of a server that are listed."""
 _EXPRESSION = re.compile(r"\{[+#./;?&]?([^{}]+)\}")
 _MODIFIER = re.compile(r"\*$|:[0-9]+$")
 

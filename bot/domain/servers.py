@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.flows import NO_FLOWS, ServerFlows
@@ -14,6 +15,11 @@ from bot.domain.secrets import SecretReference
 CONNECT_SECONDS, START_SECONDS, FIRST_START_SECONDS = 10.0, 30.0, 60.0
 MOST_SESSIONS = 100
 """Highest `max_sessions` of a server."""
+MOST_CONNECT_RETRIES = 10
+OUTPUT_LIMITS = (1_000, 200_000)
+"""Least and most `output_limit` of a server, in characters."""
+LAST_FALLBACK = 99
+"""Highest `fallback_order`."""
 EVERYWHERE = ""
 """Workspace of a server that all workspaces share."""
 
@@ -58,6 +64,13 @@ class SessionScope(StrEnum):
     SHARED = "shared"
     CONVERSATION = "conversation"
     PERSON = "person"
+
+
+class ToolNaming(StrEnum):
+    """Names that a model knows the tools of a server by: `server__tool`, or the server's own."""
+
+    PREFIXED = "prefixed"
+    PLAIN = "plain"
 
 
 class ConnectPolicy(StrEnum):
@@ -144,6 +157,10 @@ class ServerConfig:
     `sessions` says who shares one. If not all do, `max_sessions` is the limit of open ones in a process, and
     `session_idle_timeout` the seconds after which an unused one ends; None is the usual time.
 
+    `connect_retries` are further attempts within the time to connect. `reconnect` is None if the setting of all servers
+    applies. `output_limit` is the length of a result's text in characters. Of the servers of one `fallback_group` the
+    first by `fallback_order` that is up offers a tool that several have.
+
     `name` is its slug, the prefix of its tools' names. `title` is its name for users. `workspace` is
     `platform:workspace`, or EVERYWHERE.
     """
@@ -172,6 +189,12 @@ class ServerConfig:
     max_sessions: int = 10
     session_idle_timeout: float | None = None
     protocol: Protocol = Protocol.AUTO
+    reconnect: bool | None = None
+    connect_retries: int = 0
+    output_limit: int = 50_000
+    fallback_group: str = ""
+    fallback_order: int = 1
+    tool_names: ToolNaming = ToolNaming.PREFIXED
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -202,6 +225,28 @@ class ServerConfig:
     def max_read_timeout(self) -> float:
         """Longest time, in seconds, that any call waits without data from the server."""
         return max((self.tool_timeout, *self.tool_timeouts.values()))
+
+
+_OTHER_KEYS = {
+    "autoConnect": ("auto_connect", 1),
+    "connectionTimeoutMs": ("connect_timeout", 1_000),
+    "initializationTimeout": ("connect_timeout", 1),
+    "requestTimeout": ("tool_timeout", 1),
+}
+"""Keys of servers in files of other programs: the key here, and the units in one second for times."""
+
+
+def with_own_keys(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a server's entry of a file with keys of other programs under their names here. A key of this program
+    wins.
+    """
+    renamed = dict(entry)
+    for other, (own, units) in _OTHER_KEYS.items():
+        if other in renamed:
+            value = renamed.pop(other)
+            is_time = units > 1 and isinstance(value, int | float) and not isinstance(value, bool)
+            renamed.setdefault(own, value / units if is_time else value)
+    return renamed
 
 
 def kind_of(transport: Transport) -> str:

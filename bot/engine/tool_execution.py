@@ -25,6 +25,7 @@ from bot.ports import CallContext, Toolbox, TurnExecution
 
 program_log = logging.getLogger(__name__)
 
+_ANOTHER_SERVER = "the call was for server {}, which is away now. Server {} has {}, too. Call it again to use that one."
 _LONGEST_ERROR = 300
 
 
@@ -108,6 +109,8 @@ async def _check_again(
         rejection = WITHHELD.format(name)
     elif name in offered.excluded:
         rejection = BARRED.format(name)
+    elif other_server := _other_server(step, tool):
+        rejection, unconfirmed = other_server, ""
     elif unconfirmed:
         rejection = unconfirmed
     else:
@@ -116,6 +119,15 @@ async def _check_again(
         # The reason why a server cannot confirm its tools may hold text from the server.
         return replace(_error_result(step, f"Not run: {rejection}"), own=not unconfirmed)
     return tool
+
+
+def _other_server(step: ToolStep, tool: Tool | None) -> str:
+    """Return the reason why a call is not sent to another server that has the tool by now; empty if it is the same. The
+    decisions about the call were for the first.
+    """
+    if step.tool is None or tool is None or step.tool.server == tool.server or step.tool.server_id == tool.server_id:
+        return ""
+    return _ANOTHER_SERVER.format(step.tool.server, tool.server, step.call.name)
 
 
 async def _record_start(log: TurnExecution, claim: Claim, n: int) -> TurnRecord:

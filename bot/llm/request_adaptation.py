@@ -12,6 +12,7 @@ from itertools import groupby
 
 from bot.domain.characters import visible
 from bot.domain.completions import ModelRequest, ToolChoice
+from bot.domain.envelopes import closing_line, compute_mark, opening_line
 from bot.domain.messages import (
     FilePart,
     ImagePart,
@@ -23,9 +24,6 @@ from bot.domain.messages import (
     TextPart,
     ToolCall,
     ToolResult,
-    closing_line,
-    compute_mark,
-    opening_line,
 )
 from bot.llm.wire_values import encode_arguments, single_line
 

@@ -39,7 +39,7 @@ from bot.mcp import elicitation, sdk
 from bot.mcp.elicitation import UnsupportedElicitation, parse_request, result
 from bot.mcp.errors import TOO_LARGE, UNREADABLE, refused_status
 from bot.mcp.redaction import Redaction
-from bot.mcp.results import error_text, failed_result, tool_result
+from bot.mcp.results import TEXT_LIMIT, error_text, failed_result, tool_result
 from bot.mcp.sdk import RequestContext
 from bot.mcp.server_requests import request_of, result_of
 from bot.ports import CallContext
@@ -354,16 +354,20 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Timeouts of a call in seconds: `silence` after the server's last message, `whole` in all."""
+    """Timeouts of a call in seconds: `silence` after the server's last message, `whole` in all. `output` is the length
+    of the result's text in characters.
+    """
 
     silence: float
     whole: float
+    output: int = TEXT_LIMIT
 
     @classmethod
     def for_tool(cls, config: ServerConfig, tool: Tool, deadline: Deadline) -> CallLimits:
         """Return the limits of a tool, cut to a deadline."""
         silence = config.read_timeout(tool.original_name)
-        return cls(deadline.cut(silence), deadline.cut(max(silence, config.tool_timeout_max)))
+        whole = max(silence, config.tool_timeout_max)
+        return cls(deadline.cut(silence), deadline.cut(whole), config.output_limit)
 
 
 async def send_call(
@@ -402,7 +406,7 @@ async def send_call(
                 case text:
                     return CallReturned(failed_result(call.id, redact(text)))
         active_call.answered = True
-    return _outcome(answer, tool, call, redact)
+    return _outcome(answer, tool, call, redact, limits.output)
 
 
 def _request(tool: Tool, call: ToolCall, key: str, replies: ElicitationResults | None) -> _Request:
@@ -432,15 +436,15 @@ async def _answer(client: Client, request: _Request, answers: TypeAdapter[Any], 
         request = _with(request, None, answer.request_state)
 
 
-def _outcome(answer: _Answer, tool: Tool, call: ToolCall, redact: Redaction) -> ToolOutcome:
+def _outcome(answer: _Answer, tool: Tool, call: ToolCall, redact: Redaction, limit: int) -> ToolOutcome:
     try:
         match answer:
             case types.CallToolResult():
-                return CallReturned(tool_result(call.id, tool, answer, redact))
+                return CallReturned(tool_result(call.id, tool, answer, redact, limit))
             case types.InputRequiredResult():
                 return elicitation.parse_input_required(answer, redact)
             case _:
-                return CallReturned(result_of(call, tool, answer, redact))
+                return CallReturned(result_of(call, tool, answer, redact, limit))
     except UnsupportedElicitation as error:
         return CallReturned(failed_result(call.id, f"Server {tool.server} asks for {error}."))
 

@@ -75,6 +75,11 @@ class ManagedServer:
         return () if self.connection is None else self.connection.tracker.tools
 
     @property
+    def is_up(self) -> bool:
+        """True if its tools may be called and nothing has failed since the last connection."""
+        return self.connection is not None and self.connection.tracker.is_up
+
+    @property
     def withheld(self) -> frozenset[str]:
         """Names of tools that wait for an admin's review."""
         return frozenset() if self.connection is None else self.connection.tracker.withheld

@@ -173,12 +173,14 @@ def _ending_in(name: str, mime_type: str) -> str:
     return f"{name}{mimetypes.guess_extension(mime_type) or ''}"
 
 
-def tool_result(call_id: str, tool: Tool, answer: types.CallToolResult, redact: Redaction) -> ToolResult:
+def tool_result(
+    call_id: str, tool: Tool, answer: types.CallToolResult, redact: Redaction, limit: int = TEXT_LIMIT
+) -> ToolResult:
     """Return the result of a call, redacted: a text, an image or a file for each content block.
 
-    Structured content is dropped if it alone exceeds `TEXT_LIMIT`. Its JSON is added as a text unless the texts
-    hold the same value. Content that does not match the tool's output schema is kept with a note. Texts above
-    `TEXT_LIMIT` are truncated to one text, and users get the full text as a file.
+    Structured content is dropped if it alone exceeds `limit` characters. Its JSON is added as a text unless the texts
+    hold the same value. Content that does not match the tool's output schema is kept with a note. Texts above `limit`
+    are truncated to one text, and users get the full text as a file.
     """
     parts = list(limit_files(part for block in answer.content for part in to_parts(block, redact)))
     structured = redact.json(storable_json(answer.structured_content))
@@ -186,12 +188,12 @@ def tool_result(call_id: str, tool: Tool, answer: types.CallToolResult, redact: 
         spelled = json.dumps(structured, ensure_ascii=False)
         if not _texts_contain(_texts(parts), structured):
             parts.append(TextPart(spelled))
-        structured = structured if len(spelled) <= TEXT_LIMIT else None
+        structured = structured if len(spelled) <= limit else None
     if answer.is_error:
         parts = parts if any(_texts(parts)) or _files(parts) else [TextPart(_NO_WORDS)]
     elif objection := _schema_mismatch(tool, structured):
         parts.append(TextPart(redact(objection)))
-    return ToolResult(call_id, tuple(truncate_parts(parts)), is_error=answer.is_error, structured=structured)
+    return ToolResult(call_id, tuple(truncate_parts(parts, limit)), is_error=answer.is_error, structured=structured)
 
 
 def failed_result(call_id: str, text: str) -> ToolResult:
@@ -217,15 +219,15 @@ def _describe(data: Any) -> str:
     return visible(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False))
 
 
-def truncate(texts: Iterable[str], note: str = _LEFT_OUT) -> tuple[str, ...]:
-    """Truncate the texts to one of `TEXT_LIMIT` characters if they are longer: three quarters from the beginning,
+def truncate(texts: Iterable[str], note: str = _LEFT_OUT, limit: int = TEXT_LIMIT) -> tuple[str, ...]:
+    """Truncate the texts to one of `limit` characters if they are longer: three quarters from the beginning,
     the rest from the end, `note` between them.
     """
     parts = tuple(texts)
     joined = "\n".join(parts)
-    if len(joined) <= TEXT_LIMIT:
+    if len(joined) <= limit:
         return parts
-    length = TEXT_LIMIT - _ROOM_FOR_NOTE
+    length = limit - _ROOM_FOR_NOTE
     head = int(length * _HEAD_SHARE)
     return (joined[:head] + f"\n... {len(joined) - length} {note} ...\n" + joined[len(joined) - (length - head) :],)
 
@@ -249,10 +251,10 @@ def limit_files(parts: Iterable[ResultPart]) -> Iterator[ResultPart]:
         yield TextPart(f"({files - MOST_FILES} more files were left out.)")
 
 
-def truncate_parts(parts: Sequence[ResultPart]) -> Sequence[ResultPart]:
+def truncate_parts(parts: Sequence[ResultPart], limit: int = TEXT_LIMIT) -> Sequence[ResultPart]:
     """Return the parts; if the texts are too long, one truncated text, and the full text as a file."""
     texts = _texts(parts)
-    truncated = truncate(texts, _IN_A_FILE)
+    truncated = truncate(texts, _IN_A_FILE, limit)
     if len(truncated) == len(texts) and list(truncated) == texts:
         return parts
     return (*map(TextPart, truncated), *_files(parts), FilePart("\n".join(texts).encode(), "text/plain", ""))

@@ -4,7 +4,7 @@ A tool is offered if its definition equals its pin. Pins come from the stores. U
 listing is taken as pinned. A suspicious definition is shown to the admin who reviews it.
 
 Models accept `^[a-zA-Z0-9_-]{1,64}$`. MCP tools may have other names, and two servers may use the same one. An offered
-name depends only on server and tool, so it does not change with other servers.
+name depends only on the server's definition and the tool, so it does not change with other servers.
 """
 
 from __future__ import annotations
@@ -237,6 +237,15 @@ def offered_name(server: str, tool: str) -> str:
     """
     unclear = "__" in server or server.endswith("_")
     return _valid(f"{server}__{tool}", [server, tool], clear=not unclear and server != OWN_SERVER)
+
+
+def plain_name(server: str, tool: str) -> str:
+    """Return the tool's own name if a model accepts it and it cannot be taken for another kind of name; else
+    `offered_name`.
+    """
+    is_other_kind = "__" in tool or tool.startswith(("mcp_", OWN_SERVER)) or _LOOKS_MARKED.search(tool)
+    fits = 0 < len(tool) <= _LONGEST_NAME and not _UNFIT.search(tool) and not is_other_kind
+    return tool if fits else offered_name(server, tool)
 
 
 def generic_name(server: str) -> str:

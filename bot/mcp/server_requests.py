@@ -14,14 +14,14 @@ from typing import Any
 from mcp import types
 from mcp.shared.uri_template import UriTemplate
 
-from bot.domain.capabilities import MOST_RESOURCES, Resource, ResourceTemplate, ServerCapabilities, find_resources
+from bot.domain.capabilities import Resource, ResourceTemplate, ServerCapabilities, find_resources
 from bot.domain.flows import Sends
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import Annotations, Tool, ToolKind
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.redaction import Redaction
-from bot.mcp.results import failed_result, limit_files, to_parts, truncate_parts
+from bot.mcp.results import TEXT_LIMIT, failed_result, limit_files, to_parts, truncate_parts
 from bot.mcp.review import offered_name
 
 PAGE = 50
@@ -105,7 +105,7 @@ def request_of(tool: Tool, call: ToolCall) -> types.ReadResourceRequest | types.
         arguments = {name: str(value) for name, value in call.arguments.get("arguments", {}).items()}
         params = types.GetPromptRequestParams(name=call.arguments["name"], arguments=arguments)
         return types.GetPromptRequest(params=params)
-    return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri_of(call)))
+    return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=_uri(call)))
 
 
 def template_error(tool: Tool, call: ToolCall) -> str:
@@ -113,13 +113,13 @@ def template_error(tool: Tool, call: ToolCall) -> str:
     if tool.kind is not ToolKind.READ_RESOURCE:
         return ""
     try:
-        uri_of(call)
+        _uri(call)
     except ValueError as error:
         return f"The address cannot be filled in: {error}"
     return ""
 
 
-def uri_of(call: ToolCall) -> str:
+def _uri(call: ToolCall) -> str:
     """Return the address, with the values filled in if it is a template. Raises ValueError."""
     uri, values = call.arguments["uri"], call.arguments.get("values") or {}
     if not values:
@@ -131,25 +131,31 @@ def uri_of(call: ToolCall) -> str:
 
 
 def result_of(
-    call: ToolCall, tool: Tool, answer: types.ReadResourceResult | types.GetPromptResult, redact: Redaction
+    call: ToolCall,
+    tool: Tool,
+    answer: types.ReadResourceResult | types.GetPromptResult,
+    redact: Redaction,
+    limit: int = TEXT_LIMIT,
 ) -> ToolResult:
-    """Return the contents of a resource, or the messages of a prompt, bounded like the result of a tool. That of a
-    prompt has the role of each part as structured content.
+    """Return the contents of a resource, or the messages of a prompt, bounded like the result of a tool to `limit`
+    characters. That of a prompt has the role of each part as structured content.
     """
     if isinstance(answer, types.GetPromptResult):
-        return _prompt_result(call, tool, answer, redact)
+        return _prompt_result(call, tool, answer, redact, limit)
     if not answer.contents:
         return failed_result(call.id, f"Server {tool.server} has nothing at that address.")
     blocks = (types.EmbeddedResource(type="resource", resource=contents) for contents in answer.contents)
     parts = limit_files(part for block in blocks for part in to_parts(block, redact))
-    return ToolResult(call.id, tuple(truncate_parts(tuple(parts))))
+    return ToolResult(call.id, tuple(truncate_parts(tuple(parts), limit)))
 
 
-def _prompt_result(call: ToolCall, tool: Tool, answer: types.GetPromptResult, redact: Redaction) -> ToolResult:
+def _prompt_result(
+    call: ToolCall, tool: Tool, answer: types.GetPromptResult, redact: Redaction, limit: int
+) -> ToolResult:
     pairs = [(str(message.role), part) for message in answer.messages for part in to_parts(message.content, redact)]
     if not pairs:
         return failed_result(call.id, f"Server {tool.server} wrote nothing for this prompt.")
-    parts = tuple(truncate_parts(tuple(limit_files(part for _, part in pairs))))
+    parts = tuple(truncate_parts(tuple(limit_files(part for _, part in pairs)), limit))
     is_whole = len(parts) == len(pairs)
     return ToolResult(call.id, parts, structured={"roles": [role for role, _ in pairs]} if is_whole else None)
 
@@ -168,8 +174,6 @@ def list_resources(call: ToolCall, tool: Tool, capabilities: ServerCapabilities,
     lines = [f"{len(matches)} of {tool.server}, from {offset + 1}:", *(_line(entry) for entry in page)]
     if (rest := len(matches) - offset - len(page)) > 0:
         lines.append(f"[{rest} more: offset {offset + len(page)} lists on; words in query find one.]")
-    if len(capabilities.resources) >= MOST_RESOURCES:
-        lines.append(f"[The server may have more than these {MOST_RESOURCES}, which can be read, too.]")
     return ToolResult(call.id, (TextPart(redact("\n".join(lines))),))
 
 

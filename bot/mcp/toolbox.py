@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from bot.domain.capabilities import Piece, ServerCapabilities
@@ -53,11 +54,13 @@ from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.session import ConnectionDependencies
 from bot.mcp.server.status import OnSynced, OnSyncFailed, SyncNotifier
 from bot.mcp.server_requests import request_tools, template_error
+from bot.mcp.tool_choice import choose_tools, stand_in
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
 
 _TARGET = logging.getLogger(f"{__name__}.mcp")
+_HAS_IT_TOO = "Server {} has the same tool. Call it again to use that one."
 _AT_ONCE = 4
 """Maximum number of servers that start at the same time."""
 _GENTLE_SECONDS = 15.0
@@ -199,17 +202,17 @@ class McpToolbox:
         before its tools were known.
         """
         await self.wait_ready()
-        servers = [managed for managed in self._servers if managed.config.workspace in (EVERYWHERE, workspace)]
+        servers = self._in_workspace(workspace)
         connections = [managed.connection for managed in servers if managed.connection is not None]
         if unseen := [connection for connection in connections if connection.is_unseen]:
             await asyncio.gather(*(connection.look_again() for connection in unseen))
-        tools = _by_name(servers)
-        names = {tool.name for tool in tools}
+        chosen = choose_tools(servers)
+        names = {tool.name for tool in chosen.tools}
         self._count_use(servers)
         return ToolSet(
-            tools=tools,
-            guidance=tuple(_guidance(servers)),
-            absent=tuple(self._absent(servers)),
+            tools=chosen.tools,
+            guidance=tuple(_guidance(servers, chosen.tools)),
+            absent=(*self._absent(servers), *_collision_texts(servers, chosen.collisions)),
             unavailable=frozenset(managed.config.name for managed in servers if self._is_unavailable(managed)),
             withheld=frozenset(name for managed in servers for name in managed.withheld) - names,
             excluded=frozenset(tool.name for managed in servers if managed.excluded for tool in managed.known) - names,
@@ -227,12 +230,18 @@ class McpToolbox:
         """Run a tool. Invalid arguments are reported to the model and not sent."""
         managed = self._servers.get(tool.server_id)
         if managed is None:
-            return CallNotSent(f"MCP server {tool.server} not found.")
+            return CallNotSent(f"There is no MCP server {tool.server}.")
         if managed.sessions is None:
             return CallNotSent(managed.problem or f"Server {tool.server} is disabled.")
         if reason := self.argument_error(tool, call):
             return CallReturned(failed_result(call.id, reason))
-        return await managed.sessions.call(tool, call, context)
+        outcome = await managed.sessions.call(tool, call, context)
+        if isinstance(outcome, CallNotSent) and (other := stand_in(self._in_workspace(managed.config.workspace), tool)):
+            # It is not sent there: policies and approvals are for one server.
+            return CallNotSent(
+                f"{outcome.reason} Server {other.server} has the same tool. Call it again to use that one."
+            )
+        return outcome
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:
         """Return the error for invalid arguments, redacted; empty if they are valid or cannot be checked."""
@@ -324,6 +333,9 @@ class McpToolbox:
         """Get a prompt. Raises NotFound and ServerTrouble."""
         return await self._connection(server).get_prompt(name, arguments)
 
+    def _in_workspace(self, workspace: str) -> list[ManagedServer]:
+        return [managed for managed in self._servers if managed.config.workspace in (EVERYWHERE, workspace)]
+
     def _names_beside(self, config: ServerConfig) -> frozenset[str]:
         """Return the distinctive tool names of other servers in the same workspace."""
         return frozenset(
@@ -336,7 +348,9 @@ class McpToolbox:
         )
 
     def _redact_snapshot(self, managed: ManagedServer) -> ServerSnapshot:
-        return redacted_snapshot(managed.snapshot, managed.redact)
+        snapshot = managed.snapshot
+        collisions = choose_tools(self._in_workspace(managed.config.workspace)).collisions.get(managed.config.id, ())
+        return redacted_snapshot(replace(snapshot, left_out=(*snapshot.left_out, *collisions)), managed.redact)
 
     def _find(self, server: str) -> ManagedServer:
         managed = self._servers.get(server)
@@ -397,22 +411,6 @@ async def _sync(connection: Connection) -> None:
         await connection.sync()
 
 
-def _by_name(servers: Iterable[ManagedServer]) -> tuple[Tool, ...]:
-    """Return all tools sorted by name, so that equal tools give equal prompts. Of two with one name the first
-    server's is used.
-    """
-    offered: dict[str, Tool] = {}
-    for managed in servers:
-        for tool in managed.tools:
-            if offered.setdefault(tool.name, tool) is not tool:
-                log.debug(
-                    "tools of MCP servers %s and %s have the same name, the first is used",
-                    offered[tool.name].server,
-                    tool.server,
-                )
-    return tuple(offered[name] for name in sorted(offered))
-
-
 def _requests(servers: Iterable[ManagedServer], names: Collection[str]) -> tuple[Tool, ...]:
     """Return the resources and prompts of all servers that can be used now. A tool of that name comes first."""
     offered: dict[str, Tool] = {}
@@ -423,14 +421,24 @@ def _requests(servers: Iterable[ManagedServer], names: Collection[str]) -> tuple
     return tuple(offered[name] for name in sorted(offered.keys() - set(names)))
 
 
-def _guidance(servers: Iterable[ManagedServer]) -> Iterable[ServerGuidance]:
+def _collision_texts(servers: Iterable[ManagedServer], collisions: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    """Return the number of tools that are not offered, without their names: those are text of the server."""
+    for managed in servers:
+        if count := len(collisions.get(managed.config.id, ())):
+            name, what = managed.config.name, "A tool" if count == 1 else f"{count} tools"
+            has = "has the name" if count == 1 else "have names"
+            yield f"{what} of server {name} {has} of another server's. Fix: /mcp show {name}, or tool_names = prefixed"
+
+
+def _guidance(servers: Iterable[ManagedServer], offered: Iterable[Tool]) -> Iterable[ServerGuidance]:
+    names = {(tool.server_id, tool.original_name): tool.name for tool in offered}
     for managed in servers:
         config = managed.config
         if managed.connection is None or not managed.connection.tracker.is_callable:
             continue
-        wanted = (tool.name for tool in managed.tools if tool.original_name == config.auto_context_tool)
+        context_tool = names.get((config.id, config.auto_context_tool), "")
         guidance = ServerGuidance(
-            config.name, config.system_instruction, config.response_instruction, next(wanted, ""), config.description
+            config.name, config.system_instruction, config.response_instruction, context_tool, config.description
         )
         if guidance != ServerGuidance(config.name):
             yield guidance

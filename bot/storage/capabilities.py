@@ -21,7 +21,7 @@ from bot.domain.tools import Tool, canonical_json
 from bot.errors import NotFound
 from bot.storage import audit
 from bot.storage.codec import decode, encode, omit_fields
-from bot.storage.coordination import bump_config_version, lock_config
+from bot.storage.config_version import bump, lock
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.dialect import Upsert, now
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
@@ -135,7 +135,7 @@ class SqlPinStore:
     @transaction
     def pin(self, connection: sa.Connection, server_id: str, tools: Sequence[Tool], by: Author) -> None:
         """Pin these definitions, replacing earlier pins of these tools. Raises NotFound."""
-        lock_config(connection)
+        lock(connection)
         slug = connection.execute(_slug, {"s": server_id}).scalar()
         if slug is None and not server_id.startswith(FILE):
             raise NotFound("That server does not exist.", "list the servers")
@@ -150,7 +150,7 @@ class SqlPinStore:
         }
         name = slug or server_id.removeprefix(FILE)
         audit.record(connection, "pinned tools", by.principal, subject=server_id, server=name, changes=changes)
-        bump_config_version(connection)
+        bump(connection)
 
 
 def read_rows(connection: sa.Connection) -> Iterable[Any]:
@@ -171,7 +171,7 @@ def save_capabilities(connection: sa.Connection, server_id: str, capabilities: S
     before = connection.execute(_select_capabilities, {"i": server_id}).scalar()
     is_pinned = connection.execute(_mark_of_server, {"s": server_id}).first() is not None
     if not (same_offer(before, text) and (is_pinned or not capabilities.tools)):
-        bump_config_version(connection)
+        bump(connection)
     if _is_removed(connection, server_id):
         return
     if not is_pinned and capabilities.tools and _mark_as_pinned(connection, server_id, FIRST_SYNC):

@@ -195,6 +195,12 @@ class ServerDetails(ServerAnswer):
     tool_words: dict[str, str]
     tool_sends: dict[str, str]
     tool_recipients: dict[str, list[str]]
+    reconnect: bool | None = Field(description="Whether it is connected again after a loss; null as for all.")
+    connect_retries: int
+    output_limit: int
+    fallback_group: str | None
+    fallback_order: int
+    tool_names: str = Field(description="`prefixed` or `plain`.")
     sessions: str = Field(description="Who shares a session: `shared`, `conversation` or `person`.")
     max_sessions: int
     session_idle_timeout: float | None = Field(description="Seconds; null for the usual time.")
@@ -304,6 +310,12 @@ class ServerSerializer:
             tool_words=dict(config.flows.tool_words),
             tool_sends=dict(config.flows.tool_sends),
             tool_recipients={tool: list(names) for tool, names in config.flows.tool_recipients.items()},
+            reconnect=config.reconnect,
+            connect_retries=config.connect_retries,
+            output_limit=config.output_limit,
+            fallback_group=config.fallback_group or None,
+            fallback_order=config.fallback_order,
+            tool_names=config.tool_names.value,
             sessions=config.sessions.value,
             max_sessions=config.max_sessions,
             session_idle_timeout=config.session_idle_timeout,

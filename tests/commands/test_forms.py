@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 
 from bot.commands.server_definition import fields_of
+from bot.commands.server_listing import sessions_text
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import FIELDS_A_STEP, LONGEST_FORM_ID, FieldKind, Form, Reply
 from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.health import Check, CheckStatus
-from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerStatus, StdioTransport
+from bot.domain.servers import (
+    HttpKind,
+    HttpTransport,
+    Protocol,
+    ServerConfig,
+    ServerStatus,
+    SessionScope,
+    SessionSnapshot,
+    StdioTransport,
+)
 from tests.commands.servers import ADMIN, OPERATOR, command_harness, config_of, with_jira
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -298,7 +308,7 @@ async def test_editing_alone_shows_what_there_is_in_steps_a_platform_can_draw() 
             assert values(form)["secret"] == "env:JIRA_TOKEN"
         form = await held.submit(form, {"description": "Tickets"} if steps == 0 else {})
         steps += 1
-    assert steps == 5
+    assert steps == 6
     assert not form.failed
     assert config_of(held, "jira").description == "Tickets"
     assert held.store.changes == [{"description": "nothing → Tickets"}]
@@ -345,6 +355,55 @@ async def test_the_protocol_of_a_server_is_set_and_its_values_are_named() -> Non
     assert "does not speak MCP: set it to auto" in str(refused)
     await held.ask("mcp set jira --transport jsonrpc_http --protocol auto")
     assert config_of(held, "jira").protocol is Protocol.AUTO
+
+
+async def test_connections_sessions_and_groups_are_set_in_the_chat_and_shown() -> None:
+    held = await with_jira()
+    reply = await held.ask(
+        "mcp set jira --reconnect no --connect-retries 2 --output-limit 9000 --list-timeout 20 --tool-timeout-max 60"
+        " --fallback-group tickets --fallback-order 2 --tool-names plain --sessions conversation --max-sessions 3"
+        " --session-idle-timeout 120"
+    )
+    assert ("changed sessions", "shared → conversation") in reply.details
+    config = config_of(held, "jira")
+    assert (config.reconnect, config.connect_retries, config.output_limit, config.list_timeout) == (False, 2, 9_000, 20)
+    assert (config.fallback_group, config.fallback_order, config.tool_timeout_max) == ("tickets", 2, 60)
+    assert (config.max_sessions, config.session_idle_timeout) == (3, 120)
+    shown = dict((await held.ask("mcp show jira")).details)
+    assert shown["sessions"] == "one per conversation, 0 of 3 open in this process"
+    assert (shown["reconnects"], shown["fallback group"], shown["tool names"]) == ("no", "tickets, place 2", "plain")
+    await held.ask("mcp set jira --reconnect default --fallback-group none --session-idle-timeout default")
+    config = config_of(held, "jira")
+    assert (config.reconnect, config.fallback_group, config.session_idle_timeout) == (None, "", None)
+
+
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [
+        ("--max-sessions 0", "A whole number from 1 to 100."),
+        ("--connect-retries 11", "A whole number from 0 to 10."),
+        ("--output-limit many", "A whole number from 1000 to 200000."),
+        ("--fallback-group My_Group", "Or: none."),
+        ("--fallback-order 0", "A whole number from 1 to 99."),
+        ("--list-timeout 4000", "at most 3600"),
+    ],
+)
+async def test_a_value_out_of_bounds_is_named_with_the_bounds(option: str, named: str) -> None:
+    held = await with_jira()
+    refused = await held.ask(f"mcp set jira {option}")
+    assert refused.failed
+    assert named in str(refused.details)
+    assert held.store.changes == []
+
+
+def test_sessions_are_counted_without_whose_they_are() -> None:
+    config = ServerConfig("s", StdioTransport("x"), sessions=SessionScope.PERSON, max_sessions=9)
+    open_now = [SessionSnapshot(0.0, None), SessionSnapshot(0.0, 400.0), SessionSnapshot(0.0, 995.0)]
+    assert sessions_text(config, open_now, 1_000.0) == (
+        "one per person, 3 of 9 open in this process, 1 running a call, idle ones last used 10 min ago, just now"
+    )
+    many = [SessionSnapshot(0.0, 995.0)] * 7
+    assert sessions_text(config, many, 1_000.0).endswith("just now and 2 later")
 
 
 async def test_single_tools_are_given_times_of_their_own_and_lose_them() -> None:

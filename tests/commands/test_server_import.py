@@ -287,3 +287,11 @@ async def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: by
     if content is not None:
         path.write_bytes(content)
     assert (await importing(command_harness(), "--file", str(path))).failed
+
+
+def test_settings_are_taken_over_under_their_names_here_and_told() -> None:
+    entry = {"command": "npx", "connectionTimeoutMs": 20_000, "autoConnect": False, "sessions": "person"}
+    server = one(entry)
+    assert server.fields["connect_timeout"] == "20"
+    assert (server.fields["auto_connect"], server.fields["sessions"]) == ("no", "person")
+    assert server.notes == ["with auto_connect no, connect_timeout 20, sessions person"]

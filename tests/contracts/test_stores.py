@@ -40,6 +40,7 @@ from bot.domain.servers import (
     SessionScope,
     StdioTransport,
     SyncStatus,
+    ToolNaming,
 )
 from bot.domain.tools import Annotations, Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
@@ -191,6 +192,12 @@ async def test_a_server_is_kept_with_every_field(harness: Harness, servers: SqlS
                 {"send": Sends.WORLD},
                 {"send": ("to", "cc")},
             ),
+            reconnect=False,
+            connect_retries=2,
+            output_limit=9_000,
+            fallback_group="web",
+            fallback_order=2,
+            tool_names=ToolNaming.PLAIN,
             sessions=SessionScope.PERSON,
             max_sessions=3,
             session_idle_timeout=60.5,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Attachment
+from bot.domain.envelopes import enclose
 from bot.domain.messages import (
     ImageAudience,
     Message,
@@ -21,7 +22,6 @@ from bot.domain.messages import (
     ToolCall,
     ToolResult,
     assistant,
-    enclose,
 )
 from bot.domain.tools import ServerGuidance, ToolSet
 from bot.domain.turns import (

@@ -18,7 +18,9 @@ from bot.domain.servers import (
     Protocol,
     ServerConfig,
     ServerEnablement,
+    SessionScope,
     StdioTransport,
+    ToolNaming,
 )
 from bot.errors import SettingsError
 from bot.mcp.config.file import ServersFile, load_servers
@@ -66,6 +68,15 @@ def test_every_key_of_a_stdio_server_is_read(tmp_path: Path) -> None:
         "tool_timeout_max": 70,
         "tool_timeouts": {"export": 20},
         "protocol": "2025-06-18",
+        "reconnect": False,
+        "connect_retries": 3,
+        "output_limit": 20_000,
+        "fallback_group": "weather-eu",
+        "fallback_order": 2,
+        "tool_names": "plain",
+        "sessions": "person",
+        "max_sessions": 4,
+        "session_idle_timeout": 90,
     }
     expected = ServerConfig(
         "weather",
@@ -80,8 +91,25 @@ def test_every_key_of_a_stdio_server_is_read(tmp_path: Path) -> None:
         tool_timeout_max=70.0,
         tool_timeouts={"export": 20.0},
         protocol=Protocol.V2025_06_18,
+        reconnect=False,
+        connect_retries=3,
+        output_limit=20_000,
+        fallback_group="weather-eu",
+        fallback_order=2,
+        tool_names=ToolNaming.PLAIN,
+        sessions=SessionScope.PERSON,
+        max_sessions=4,
+        session_idle_timeout=90.0,
     )
     assert read(tmp_path, {"weather": entry}) == ServersFile((DesiredServer(expected),))
+
+
+def test_keys_of_other_programs_are_read_and_give_way_to_those_of_this_one(tmp_path: Path) -> None:
+    others = {"command": "x", "autoConnect": False, "connectionTimeoutMs": 30_000, "requestTimeout": 14}
+    [kept] = read(tmp_path, {"a": others}).entries
+    assert (kept.config.auto_connect, kept.config.connect_timeout, kept.config.tool_timeout) == (False, 30.0, 14.0)
+    [kept] = read(tmp_path, {"a": {**others, "connect_timeout": 5, "initializationTimeout": 2}}).entries
+    assert kept.config.connect_timeout == 5.0
 
 
 @pytest.mark.parametrize("transport", ["streamable_http", "http", None])
@@ -163,6 +191,16 @@ def test_a_variable_that_is_not_set_costs_that_server_alone(tmp_path: Path) -> N
         ({"command": "x", "tool_timeouts": 60}, "'tool_timeouts'"),
         ({"command": "x", "tool_timeouts": {"export": "long"}}, "'tool_timeouts.export'"),
         ({"command": "x", "connect_timeout": "5"}, "'connect_timeout'"),
+        ({"command": "x", "sessions": "each"}, "'sessions'"),
+        ({"command": "x", "max_sessions": 0}, "a whole number from 1 to 100"),
+        ({"command": "x", "max_sessions": 2.5}, "'max_sessions'"),
+        ({"command": "x", "connect_retries": 11}, "a whole number from 0 to 10"),
+        ({"command": "x", "connect_retries": True}, "'connect_retries'"),
+        ({"command": "x", "output_limit": 999}, "a whole number from 1000 to 200000"),
+        ({"command": "x", "reconnect": "no"}, "'reconnect'"),
+        ({"command": "x", "fallback_group": "My Group"}, "'fallback_group'"),
+        ({"command": "x", "fallback_order": 100}, "a whole number from 1 to 99"),
+        ({"command": "x", "tool_names": "short"}, "'tool_names'"),
     ],
 )
 def test_a_wrong_entry_is_a_problem_that_names_server_and_key(tmp_path: Path, entry: Any, named: str) -> None:

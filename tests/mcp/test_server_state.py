@@ -19,7 +19,7 @@ from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
 
 EVENTS = (
     Event.ATTEMPT_STARTED,
-    Event.OTHER_TRANSPORT_CHOSEN,
+    Event.ATTEMPT_REPEATED,
     Event.CONNECTED,
     Event.TOOLS_LISTED,
     Event.REQUEST_FAILED,

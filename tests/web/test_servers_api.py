@@ -147,6 +147,28 @@ async def test_the_protocol_of_a_server_can_be_set(api: Api, jira: FakeEndpoint)
     assert (await api.put(f"{SERVERS}/jira", json={"protocol": "auto"})).json()["protocol"] == "auto"
 
 
+async def test_sessions_groups_and_connections_are_set_and_their_bounds_are_named(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira)
+    wanted = {
+        "reconnect": False,
+        "connectRetries": 2,
+        "outputLimit": 9_000,
+        "fallbackGroup": "tickets",
+        "fallbackOrder": 2,
+        "toolNames": "plain",
+        "sessions": "conversation",
+        "maxSessions": 3,
+        "sessionIdleTimeout": 120,
+    }
+    changed = (await api.put(f"{SERVERS}/jira", json=wanted)).json()
+    assert {name: changed[name] for name in wanted} == wanted
+    assert changed["openSessions"] == []
+    refused = await api.put(f"{SERVERS}/jira", json={"maxSessions": 101, "connectRetries": 11, "outputLimit": 5})
+    assert refused.status_code == 422
+    for bounds in ("from 1 to 100", "from 0 to 10", "from 1000 to 200000"):
+        assert bounds in refused.text
+
+
 async def test_a_change_leaves_everything_that_it_does_not_name(api: Api, jira: FakeEndpoint) -> None:
     await added(api, jira, apiKey=SECRET, description="Tickets", systemInstruction="Be brief.")
     answer = await api.put(f"{SERVERS}/jira", json={"name": "Jira", "toolTimeout": 12, "toolTimeouts": {"export": 60}})

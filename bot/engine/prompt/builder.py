@@ -29,8 +29,9 @@ from bot.domain.completions import (
     UsageReported,
 )
 from bot.domain.conversations import Attachment, Author, ConversationKey
+from bot.domain.envelopes import enclose
 from bot.domain.flows import Sources
-from bot.domain.messages import ImageAudience, Message, StoredFile, ToolResult, enclose, system, tool_results, user
+from bot.domain.messages import ImageAudience, Message, StoredFile, ToolResult, system, tool_results, user
 from bot.domain.profiles import Profile
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, Claim, ModelRetry, StepStatus, ToolStep, TurnRecord

@@ -17,8 +17,11 @@ from typing import Any, TypeVar
 
 from bot.domain.flows import Sends, ServerFlows, Words
 from bot.domain.servers import (
+    LAST_FALLBACK,
+    MOST_CONNECT_RETRIES,
     MOST_SESSIONS,
     OAUTH_KINDS,
+    OUTPUT_LIMITS,
     AuthenticationKind,
     DesiredServer,
     HttpKind,
@@ -29,8 +32,10 @@ from bot.domain.servers import (
     ServerEnablement,
     SessionScope,
     StdioTransport,
+    ToolNaming,
     Transport,
     kind_of,
+    with_own_keys,
 )
 from bot.errors import SettingsError
 from bot.mcp.config.checks import is_address
@@ -45,7 +50,8 @@ KNOWN_KEYS = frozenset(
         "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
         "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
         "auth", "protocol", "words", "sends", "tool_words", "tool_sends", "tool_recipients", "sessions",
-        "max_sessions", "session_idle_timeout",
+        "max_sessions", "session_idle_timeout", "reconnect", "connect_retries", "output_limit", "fallback_group",
+        "fallback_order", "tool_names",
     )
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -58,6 +64,7 @@ _TRANSPORTS = "use stdio, streamable_http, sse, auto or jsonrpc_http"
 _LONGEST_TIMEOUT = 3600.0
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_GROUP = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _SECTIONS = ("mcpServers", "servers")
 
 
@@ -144,6 +151,13 @@ class ConfigEntry:
         """Return a time in seconds, above 0 and at most an hour."""
         value = self._values.get(key)
         return default if value is None else self._seconds(key, value)
+
+    def group(self, key: str) -> str:
+        """Return the name of a group of servers; empty if it is missing."""
+        name = self.text(key)
+        if name and not _GROUP.fullmatch(name):
+            raise self._wrong(key, "1 to 40 lower-case letters, digits and dashes")
+        return name
 
     def number(self, key: str, default: int, least: int, most: int) -> int:
         """Return a whole number from `least` to `most`."""
@@ -251,6 +265,12 @@ def server_config(entry: ConfigEntry) -> ServerConfig:
         title=entry.text("title"),
         description=entry.text("description"),
         auto_connect=entry.flag("auto_connect", defaults.auto_connect),
+        reconnect=entry.flag("reconnect") if entry.has("reconnect") else None,
+        connect_retries=entry.number("connect_retries", defaults.connect_retries, 0, MOST_CONNECT_RETRIES),
+        output_limit=entry.number("output_limit", defaults.output_limit, *OUTPUT_LIMITS),
+        fallback_group=entry.group("fallback_group"),
+        fallback_order=entry.number("fallback_order", defaults.fallback_order, 1, LAST_FALLBACK),
+        tool_names=entry.choice("tool_names", ToolNaming) or defaults.tool_names,
         sessions=entry.choice("sessions", SessionScope) or defaults.sessions,
         max_sessions=entry.number("max_sessions", defaults.max_sessions, 1, MOST_SESSIONS),
         session_idle_timeout=entry.seconds("session_idle_timeout", 1.0) if entry.has("session_idle_timeout") else None,
@@ -471,4 +491,5 @@ def _entry(name: str, value: Any, environment: Mapping[str, str]) -> ConfigEntry
         raise InvalidDefinition(
             f"Server {name!r} is not an object.", 'write {"command": "..."} or {"url": "https://..."}'
         )
+    value = with_own_keys(value)
     return ConfigEntry(name, value, environment, unknown=tuple(key for key in value if key not in KNOWN_KEYS))

@@ -19,30 +19,21 @@ from mcp import Client, MCPError, types
 from mcp.types import METHOD_NOT_FOUND
 from pydantic import BaseModel
 
-from bot.domain.capabilities import (
-    MOST_RESOURCES,
-    Prompt,
-    PromptArgument,
-    Resource,
-    ResourceTemplate,
-    ServerCapabilities,
-)
+from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
 from bot.domain.characters import visible
-from bot.domain.servers import HttpKind, ServerConfig, kind_of
+from bot.domain.servers import HttpKind, ServerConfig, ToolNaming, kind_of
 from bot.domain.tools import Annotations, Tool
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import clean_schema
-from bot.mcp.review import generic_name, offered_name, scan_definition
+from bot.mcp.review import generic_name, offered_name, plain_name, scan_definition
 from bot.mcp.transports.open import LEFT_OUT
 
 log = logging.getLogger(__name__)
 
 _MOST_PAGES = 100
 _MOST = 5_000
-"""Maximum number of items of each kind but resources."""
-_PAGE = 50
-"""Items of a page, if a server makes small ones."""
+"""Maximum number of items of each kind."""
 _LARGEST = 4 * 1024 * 1024
 """Maximum size of the items of each kind, in characters of JSON, because they are stored, compared and sent to models.
 """
@@ -130,7 +121,7 @@ class CapabilityFetcher:
             Resource(
                 item.uri, clean(item.name), clean(item.title), clean(item.description), clean(item.mime_type), item.size
             )
-            for item in (await _all_pages(page, MOST_RESOURCES))[0]
+            for item in (await _all_pages(page))[0]
             if not self._holds_secret(item)
         )
 
@@ -268,10 +259,16 @@ class ListingSchedule:
             self._start_timer()
 
 
+def model_name(config: ServerConfig, tool: str) -> str:
+    """Return the name that a model knows a tool by. Servers of one fallback group have the same for the same tool."""
+    prefix = config.fallback_group or config.name
+    return plain_name(prefix, tool) if config.tool_names is ToolNaming.PLAIN else offered_name(prefix, tool)
+
+
 def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
     """Return a tool as this definition of its server offers it. The stored tool may be of an older definition."""
     generic = kind_of(config.transport) == HttpKind.JSONRPC
-    name = generic_name(config.name) if generic else offered_name(config.name, tool.original_name)
+    name = generic_name(config.name) if generic else model_name(config, tool.original_name)
     return replace(
         tool,
         name=name,
@@ -283,21 +280,19 @@ def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
     )
 
 
-async def _all_pages(
-    page: Callable[[str | None], Awaitable[_Page[_Item]]], most: int = _MOST
-) -> tuple[list[_Item], bool]:
-    """Return the items of all pages, and True if that is all. The listing ends at a repeated cursor, after
-    `_MOST_PAGES` pages or as many as `most` items need, at `most` items, or at the first item above `_LARGEST`.
+async def _all_pages(page: Callable[[str | None], Awaitable[_Page[_Item]]]) -> tuple[list[_Item], bool]:
+    """Return the items of all pages, and True if that is all. The listing ends at a repeated cursor, after a hundred
+    pages, at `_MOST` items, or at the first item above `_LARGEST`.
     """
     collected: list[_Item] = []
     characters_left = _LARGEST
     cursors: set[str] = set()
     cursor: str | None = None
-    for _ in range(max(_MOST_PAGES, most // _PAGE)):
+    for _ in range(_MOST_PAGES):
         items, cursor = await page(cursor)
         for item in items:
             characters_left -= len(json.dumps(item.model_dump(), default=str))
-            if characters_left < 0 or len(collected) >= most:
+            if characters_left < 0 or len(collected) >= _MOST:
                 return collected, False
             collected.append(item)
         if cursor is None or cursor in cursors:

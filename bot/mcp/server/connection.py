@@ -45,7 +45,7 @@ from bot.mcp.server.state import (
     was_lost,
 )
 from bot.mcp.server.status import ServerStatusTracker, SyncListener
-from bot.mcp.server_requests import list_resources, uri_of
+from bot.mcp.server_requests import list_resources
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,8 @@ _REFUSED = frozenset((401, 403))
 _FORCED_SECONDS = 8.0
 """The library needs up to six seconds to end a process that ignores a closed input and SIGTERM."""
 _REMEMBERED_CALLS = 200
+_FIRST_RETRY_PAUSE = 0.1
+"""Seconds before the first of `connect_retries`; each further pause is twice as long."""
 _LONGEST_WAIT = 10.0
 """Seconds that a call waits before it is sent again to a server that asks for a pause."""
 _LONGEST_RETRY_AFTER = 900.0
@@ -150,6 +152,7 @@ class Connection:
         listener: SyncListener | None = None,
     ) -> None:
         self.config = config
+        shared = replace(shared, timing=shared.timing.for_server(config.reconnect))
         breaker: CircuitBreaker = CircuitBreaker(shared.timing.tripping, shared.clock)
         server_log, stray_lines = ServerLog(shared.clock), StrayLineCounter(config.name, shared.clock)
         self.durations: deque[float] = deque(maxlen=_REMEMBERED_CALLS)
@@ -371,22 +374,13 @@ class Connection:
     async def _send_patiently(
         self, session: Session, tool: Tool, call: ToolCall, active_call: ActiveCall, limits: calls.CallLimits
     ) -> ToolOutcome | calls.RequestNotSent | calls.NoResponse:
-        """Send a call; once more after the pause that the server asks for, if it is short. A resource that the server
-        would tell about is not read again.
-        """
-        keep, uri = None, _resource_uri(tool, call)
-        if uri:
-            if (known := session.resources.get(uri)) is not None:
-                return CallReturned(replace(known, call_id=call.id))
-            keep = session.resources.reading(uri)
+        """Send a call; once more after the pause that the server asks for, if it is short."""
         outcome = await calls.send_call(session.client, tool, call, active_call, limits=limits, redact=self._redact)
         if isinstance(outcome, calls.RetryLater) and outcome.seconds < min(_LONGEST_WAIT, limits.whole):
             await asyncio.sleep(outcome.seconds)
             outcome = await calls.send_call(session.client, tool, call, active_call, limits=limits, redact=self._redact)
         if isinstance(outcome, calls.RetryLater):
             return CallReturned(results.failed_result(call.id, outcome.reason))
-        if keep is not None and isinstance(outcome, CallReturned):
-            keep(outcome.result)
         return outcome
 
     async def sync(self) -> ServerCapabilities:
@@ -570,7 +564,32 @@ class Connection:
             self.tracker.report(event)
 
     async def _connect_and_serve(self, *, is_retry: bool) -> Ended | None:
-        """Run one session. Return the reason of its end, None if it was idle."""
+        """Run one session, in several attempts to connect if the server has `connect_retries` and there is time left to
+        connect. Return the reason of its end, None if it was idle.
+        """
+        ends = asyncio.get_running_loop().time() + self.tracker.connect_limit
+        pause = _FIRST_RETRY_PAUSE
+        for retries_left in range(self.config.connect_retries, -1, -1):
+            ending = await self._run_session(ends - asyncio.get_running_loop().time(), is_retry=is_retry)
+            if not (retries_left and self._may_try_again(ending, ends - pause)):
+                break
+            self.tracker.apply(Event.ATTEMPT_REPEATED)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause * (0.5 + self._shared.chance())):
+                    await self._closing.wait()
+            pause *= 2
+        return ending
+
+    def _may_try_again(self, ending: Ended | None, before: float) -> bool:
+        """Return True if an attempt to connect has failed in a way that another one at once may not."""
+        if ending is None or ending.worked or ending.retry_after or ending.status is ServerStatus.AUTH_REQUIRED:
+            return False
+        return asyncio.get_running_loop().time() < before and not self._closing.is_set()
+
+    async def _run_session(self, connect_seconds: float, *, is_retry: bool) -> Ended | None:
+        """Run one session that has to connect within these seconds. Return the reason of its end, None if it was
+        idle.
+        """
         self._retry_now.clear()
         session = self._session = Session(
             self.tracker,
@@ -582,6 +601,7 @@ class Connection:
             is_retry=is_retry,
             redact=self._redact,
             calls=self._calls,
+            connect_seconds=connect_seconds,
         )
         error: BaseException | None = None
         limit = self.tracker.connect_limit
@@ -601,17 +621,12 @@ class Connection:
             return None
         worked, lost = state in ESTABLISHED, was_lost(state)
         if not worked and self._negotiation.on_failed(error, attempt, hung_up=lost) and not self._closing.is_set():
-            self.tracker.apply(Event.OTHER_TRANSPORT_CHOSEN)
-            return await self._connect_and_serve(is_retry=is_retry)
+            self.tracker.apply(Event.ATTEMPT_REPEATED)
+            return await self._run_session(self.tracker.connect_limit, is_retry=is_retry)
         reason = DisconnectReason(error, attempt, session.stderr.lines, limit, worked, lost)
         ending = reason.classify(self.config, self._token_provider, self._redact)
         text, own = map(self._redact.clean, (ending.problem.text, ending.problem.own))
         return replace(ending, problem=Problem(text, own))
-
-
-def _resource_uri(tool: Tool, call: ToolCall) -> str:
-    """Return the address of the resource that a call reads; empty for all others."""
-    return uri_of(call) if tool.kind is ToolKind.READ_RESOURCE else ""
 
 
 def _failure_event(status: ServerStatus, pause: float | None) -> Event:

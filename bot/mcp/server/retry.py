@@ -110,6 +110,10 @@ class SessionBreaker(CircuitBreaker):
         """Record a failed attempt to connect."""
         self._server.record_failure()
 
+    def hold(self, seconds: float) -> None:
+        """Leave the server alone for this time."""
+        self._server.hold(seconds)
+
     def record_loss(self) -> None:
         """Do nothing."""
 
@@ -144,7 +148,7 @@ class ConnectionTiming:
     `look_limit`: how long it waits for it.
     `longest_ttl`: upper limit for a server's cache lifetime of its tools. `quiet_after`, `quiet_limit`: an unused
     server is pinged after the first, with the second as timeout; None means no pings. `tripping`: settings of the
-    circuit breaker.
+    circuit breaker. `reconnecting` are the times of servers that reconnect although the others do not.
     """
 
     first_pause: float = 5.0
@@ -169,10 +173,17 @@ class ConnectionTiming:
     quiet_after: float | None = 60.0
     quiet_limit: float = 15.0
     tripping: BreakerSettings = BreakerSettings()
+    reconnecting: ConnectionTiming | None = None
 
     def without_reconnecting(self) -> ConnectionTiming:
         """Return the same times without reconnects: after a failure an admin has to connect the server."""
-        return replace(self, tries=0, tripping=AT_ONCE)
+        return self if self.reconnecting else replace(self, tries=0, tripping=AT_ONCE, reconnecting=self)
+
+    def for_server(self, reconnect: bool | None) -> ConnectionTiming:
+        """Return the times of a server that is to reconnect, or not; None if it does as all others."""
+        if reconnect is None:
+            return self
+        return (self.reconnecting or self) if reconnect else self.without_reconnecting()
 
     def pause(self, failures: int, chance: float) -> float:
         """Return the pause after `failures` failures in a row, at least 1. `chance` is a random number in [0, 1)."""

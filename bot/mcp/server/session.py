@@ -42,7 +42,6 @@ from bot.mcp.redaction import KnownSecrets, Redaction
 from bot.mcp.sdk import RequestContext
 from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule
 from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
-from bot.mcp.server.resource_cache import ResourceCache
 from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.state import Event, State, is_serving
 from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
@@ -287,7 +286,8 @@ class Session:
     """One session, to be run once. It ends when its state or `closing` says so and it is woken.
 
     `negotiation` chooses the transport and the protocol. `report` takes the session's events, from any task.
-    `is_retry`: the attempt was planned after a failure, so calls wait less for it.
+    `is_retry`: the attempt was planned after a failure, so calls wait less for it. It has to connect within
+    `connect_seconds`.
     """
 
     def __init__(
@@ -302,11 +302,11 @@ class Session:
         is_retry: bool,
         redact: Redaction,
         calls: ActiveCalls,
+        connect_seconds: float,
     ) -> None:
         self.is_retry = is_retry
         self.stderr = StderrTail(tracker.config.name, redact)
         self.listings = ListingSchedule(shared.timing.settle, shared.timing.apart, self.wake, shared.clock)
-        self.resources = ResourceCache()
         self._client: Client | None = None
         self._wakeup = asyncio.Event()
         self._report = report
@@ -319,6 +319,7 @@ class Session:
         self._negotiation = negotiation
         self._activity = activity
         self._calls = calls
+        self._connect_seconds = connect_seconds
         calls.reset_elicitations()
         self._known = tracker.synced.capabilities
         self._fetcher = CapabilityFetcher(tracker.config, redact, shared.names_beside)
@@ -353,7 +354,7 @@ class Session:
             self._tracker.apply(Event.ATTEMPT_STARTED)
             if self._token_provider is not None:
                 self._token_provider.reset_rejection()
-            scope.deadline = anyio.current_time() + self._tracker.connect_limit
+            scope.deadline = anyio.current_time() + self._connect_seconds
             async with self._new_client() as client:
                 self._check_protocol(client.protocol_version)
                 tools = await self._tools(client)
@@ -452,8 +453,6 @@ class Session:
         async def on_message(message: types.ServerNotification | Exception) -> None:
             if isinstance(message, _CHANGES):
                 self.listings.mark_changed()
-            elif isinstance(message, types.ResourceUpdatedNotification):
-                self.resources.updated(message.params.uri)
             elif isinstance(message, StrayLine):
                 self._tracker.stray_lines.add(message, self._redact.clean)
 
@@ -513,7 +512,6 @@ class Session:
             if client.protocol_version in MODERN_PROTOCOL_VERSIONS and any(_change_notifications(client)):
                 watchers.start_soon(self._read_notifications, client)
             await self._others(client)
-            watchers.start_soon(self.resources.run, client)
             watchers.start_soon(monitor, client, self.report, self._activity, self._shared.timing, self._shared.clock)
             while is_serving(self._tracker.state) and not self._closing.is_set():
                 if self.listings.is_due or self._tracker.state is State.SUSPECT:

@@ -93,7 +93,7 @@ class SessionPool:
         self._clock = shared.clock
         self._wait_seconds = shared.timing.call_wait
         idle_after = config.session_idle_timeout or shared.timing.idle_after
-        self._shared = replace(shared, timing=replace(shared.timing, tries=0, idle_after=idle_after))
+        self._shared = replace(shared, timing=replace(shared.timing, tries=0, idle_after=idle_after, reconnecting=None))
         self._sessions: dict[str, _UserSession] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._ending: set[asyncio.Task[None]] = set()

@@ -49,8 +49,8 @@ class Event(Enum):
     """Event in the life of one server."""
 
     ATTEMPT_STARTED = auto()
-    OTHER_TRANSPORT_CHOSEN = auto()
-    """The attempt has failed, and the same attempt goes on with the older transport."""
+    ATTEMPT_REPEATED = auto()
+    """The attempt has failed, and goes on: with the older transport, or once more."""
     CONNECTED = auto()
     """The server has answered, and its tools are listed."""
     TOOLS_LISTED = auto()
@@ -86,7 +86,7 @@ _WAITING = (
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
     **{(state, Event.ATTEMPT_STARTED): State.CONNECTING for state in (*_WAITING, State.CONNECTING)},
-    **{(state, Event.OTHER_TRANSPORT_CHOSEN): State.CONNECTING for state in _ATTEMPTING},
+    **{(state, Event.ATTEMPT_REPEATED): State.CONNECTING for state in _ATTEMPTING},
     (State.CONNECTING, Event.TOOLS_LISTED): State.CONNECTING,
     (State.CONNECTING, Event.REQUEST_FAILED): State.CONNECTING,
     (State.CONNECTING, Event.CONNECTION_LOST): State.DROPPED,
@@ -192,6 +192,11 @@ def is_serving(state: State) -> bool:
 def is_session_over(state: State) -> bool:
     """Return True if the session has ended, or is about to."""
     return state in (State.DROPPED, State.IDLE_CLOSING, State.LOST, State.ENDING)
+
+
+def is_doubtful(state: State) -> bool:
+    """Return True if an established session has failed, or may have."""
+    return state in (State.SUSPECT, State.LOST, State.ENDING)
 
 
 def was_lost(state: State) -> bool:

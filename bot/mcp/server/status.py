@@ -32,6 +32,7 @@ from bot.mcp.server.state import (
     Event,
     State,
     hides_tools,
+    is_doubtful,
     next_state,
     status_of,
 )
@@ -225,6 +226,11 @@ class ServerStatusTracker:
         return self.known and self._hidden_by is None and not self.breaker.left
 
     @property
+    def is_up(self) -> bool:
+        """True if its tools may be called and nothing has failed since the last connection."""
+        return self.is_callable and not self._problem.text and not is_doubtful(self._state)
+
+    @property
     def tools(self) -> tuple[Tool, ...]:
         """Tools that may be called, in the server's order, without those that wait for a review."""
         return self.pinning.offered if self.is_callable else ()
@@ -297,7 +303,7 @@ class ServerStatusTracker:
 
     def apply(self, event: Event, problem: Problem = NO_PROBLEM) -> None:
         """Record an event of an attempt, or the end of a connection. `problem` is the reason of a failure."""
-        if event in (Event.ATTEMPT_STARTED, Event.OTHER_TRANSPORT_CHOSEN):
+        if event in (Event.ATTEMPT_STARTED, Event.ATTEMPT_REPEATED):
             # Users see the last problem until the attempt has ended.
             problem = self._problem
         before = self._shown

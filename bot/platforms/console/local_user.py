@@ -12,8 +12,9 @@ import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bot.domain.conversations import CONSOLE, Author, ConversationKey, InboundMessage, Member
+from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 
+PLATFORM = "console"
 WORKSPACE = "local"
 
 
@@ -32,7 +33,7 @@ class LocalUser:
     @property
     def author(self) -> Author:
         """User as an author."""
-        return Author(CONSOLE, self.name, self.name)
+        return Author(PLATFORM, self.name, self.name)
 
     @property
     def member(self) -> Member:
@@ -46,7 +47,7 @@ class LocalUser:
 
     def key(self, conversation: str) -> ConversationKey:
         """Return the key of a conversation."""
-        return ConversationKey(CONSOLE, WORKSPACE, self.name, conversation)
+        return ConversationKey(PLATFORM, WORKSPACE, self.name, conversation)
 
     def says(self, text: str, conversation: str) -> InboundMessage:
         """Return a new message with a unique id."""

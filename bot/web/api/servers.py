@@ -140,6 +140,12 @@ class ServerBody(RequestModel):
     tool_recipients: dict[str, list[str]] | None = Field(
         default=None, description="The arguments of single tools that name who gets what a call carries."
     )
+    reconnect: bool | None = Field(default=None, description="Whether it is connected again after a loss.")
+    connect_retries: int | None = Field(default=None, description="Further attempts within the time to connect.")
+    output_limit: int | None = Field(default=None, description="Characters of a result's text.")
+    fallback_group: str | None = Field(default=None, description="Servers that stand in for each other.")
+    fallback_order: int | None = Field(default=None, description="Its place in the group; 1 is asked first.")
+    tool_names: str | None = Field(default=None, description="`prefixed` or `plain`.")
     sessions: str | None = Field(
         default=None, description="Who shares a session: `shared` (all), `conversation` or `person`."
     )
@@ -200,6 +206,11 @@ _FIELD_NAMES = {
     "tool_sends": "toolSends",
     "tool_recipients": "toolRecipients",
     "auto_connect": "autoConnect",
+    "connect_retries": "connectRetries",
+    "output_limit": "outputLimit",
+    "fallback_group": "fallbackGroup",
+    "fallback_order": "fallbackOrder",
+    "tool_names": "toolNames",
     "max_sessions": "maxSessions",
     "session_idle_timeout": "sessionIdleTimeout",
 }
@@ -240,6 +251,12 @@ def parse_server(body: ServerBody) -> ParsedServer:
         "tool_timeouts": None
         if body.tool_timeouts is None
         else "\n".join(f"{tool}={seconds:g}" for tool, seconds in body.tool_timeouts.items()),
+        "reconnect": body.reconnect,
+        "connect_retries": body.connect_retries,
+        "output_limit": body.output_limit,
+        "fallback_group": body.fallback_group,
+        "fallback_order": body.fallback_order,
+        "tool_names": body.tool_names,
         "sessions": body.sessions,
         "max_sessions": body.max_sessions,
         "session_idle_timeout": body.session_idle_timeout,

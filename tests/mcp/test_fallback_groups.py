@@ -1,0 +1,126 @@
+"""Servers that stand in for each other, tools without a prefix, and tools of different servers with one name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bot.domain.messages import ToolCall
+from bot.domain.servers import ServerConfig, ToolNaming
+from bot.domain.tools import Tool, ToolOutcome, ToolSet
+from bot.mcp.toolbox import McpToolbox
+from bot.ports import CallContext
+from tests.fakes.mcp.endpoint import FakeEndpoint, result
+from tests.mcp.toolboxes import ANA, raw, remote, started, text, unsent, until
+
+PLAIN = ToolNaming.PLAIN
+
+
+def server(name: str, *tools: str, answers: str = "", **fields: Any) -> ServerConfig:
+    listing = {"tools": [{"name": each, "inputSchema": {"type": "object"}} for each in tools]}
+    answer = {"result": {"content": [{"type": "text", "text": answers or name}]}}
+    return raw(name, script={"listings": [[listing]], "calls": dict.fromkeys(tools, answer)}, **fields)
+
+
+async def offered(box: McpToolbox, workspace: str = "") -> dict[str, str]:
+    """The servers of the offered tools, by the names that the model knows."""
+    return {each.name: each.server for each in (await box.offer(workspace)).tools}
+
+
+def find(offer: ToolSet, name: str) -> Tool:
+    found = offer.find(name)
+    assert found is not None
+    return found
+
+
+# fallback groups
+
+
+async def test_a_tool_of_several_servers_in_a_group_is_offered_once_by_the_first() -> None:
+    async with started(
+        server("one", "find", "count", fallback_group="web", fallback_order=2),
+        server("two", "find", "look", fallback_group="web", fallback_order=1),
+        server("other", "find"),
+    ) as box:
+        assert await offered(box) == {
+            "other__find": "other",
+            "web__count": "one",
+            "web__find": "two",
+            "web__look": "two",
+        }
+        assert all(not snapshot.left_out for snapshot in box.servers()), "standing in is no collision"
+
+
+async def test_the_next_server_of_a_group_answers_while_the_first_is_away() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("find")
+        endpoint.on["tools/call"] = lambda message: result(message, {"content": [{"type": "text", "text": "first"}]})
+        first = remote("first", endpoint.url, fallback_group="web", connect_timeout=2.0)
+        async with started(first, server("second", "find", fallback_group="web", fallback_order=2)) as box:
+            await box.offer()
+            await until(lambda: all(snapshot.tool_count for snapshot in box.servers()))
+            of_first = find(await box.offer(), "web__find")
+            assert text(await run(box, of_first)) == "first"
+            await endpoint.stop()
+            reason = unsent(await run(box, of_first))
+            assert reason.endswith("Server second has the same tool. Call it again to use that one.")
+            of_second = find(await box.offer(), "web__find")
+            assert of_second.server == "second"
+            assert text(await run(box, of_second)) == "second"
+            await endpoint.listen()
+            await box.connect("file:first")
+            assert (await offered(box))["web__find"] == "first"
+
+
+async def test_a_group_whose_servers_are_all_away_says_so_of_the_first() -> None:
+    async with started(
+        server("one", "find", fallback_group="web"), server("two", "find", fallback_group="web"), first_wait=30.0
+    ) as box:
+        tool_of_one = find(await box.offer(), "web__find")
+        await box.reconcile([])
+        assert "no MCP server one" in unsent(await run(box, tool_of_one))
+
+
+# names without a prefix
+
+
+async def test_tools_keep_their_own_names_where_that_is_wanted_and_possible() -> None:
+    names = ("find", "look__up", "mcp_x", "a.b", "countersign_help")
+    async with started(server("s", *names, tool_names=PLAIN)) as box:
+        seen = await offered(box)
+    assert "find" in seen
+    assert "s__find" not in seen
+    assert len(seen) == len(names)
+    assert all(name.startswith("s__") for name in seen if name != "find"), seen
+
+
+async def test_a_plain_name_that_another_server_has_is_refused_with_the_reason() -> None:
+    async with started(
+        server("a", "find", "count", tool_names=PLAIN), server("b", "find", "look", tool_names=PLAIN)
+    ) as box:
+        offer = await box.offer()
+        assert {each.name: each.server for each in offer.tools} == {"count": "a", "find": "a", "look": "b"}
+        assert offer.absent == (
+            "A tool of server b has the name of another server's. Fix: /mcp show b, or tool_names = prefixed",
+        )
+        [a, b] = box.servers()
+        assert a.left_out == ()
+        assert b.left_out == ("find: server a has a tool that the model knows as find",)
+
+
+async def test_a_group_cannot_take_the_names_of_a_server() -> None:
+    async with started(server("web", "find"), server("other", "find", fallback_group="web")) as box:
+        offer = await box.offer()
+        assert [(each.name, each.server) for each in offer.tools] == [("web__find", "other")]
+        assert "A tool of server web has the name" in offer.absent[0]
+
+
+async def test_a_server_of_a_workspace_cannot_take_a_name_of_a_shared_one() -> None:
+    home = server("a", "find", tool_names=PLAIN, workspace="slack:T1", id="1")
+    async with started(home, server("b", "find", tool_names=PLAIN)) as box:
+        await box.offer("slack:T1")
+        assert await offered(box, "slack:T1") == {"find": "b"}
+        assert box.servers()[1].left_out == ()
+
+
+async def run(box: McpToolbox, tool: Tool) -> ToolOutcome:
+    return await box.call(tool, ToolCall("c1", tool.name), CallContext(ANA, "turn:1"))
