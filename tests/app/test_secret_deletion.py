@@ -121,4 +121,4 @@ async def until_said(office: AppServices, wanted: str) -> None:
     """Wait until a call of this process comes back like this."""
     async with asyncio.timeout(20):
         while await said(office) != wanted:
-            pass
+            await asyncio.sleep(0.05)

@@ -199,7 +199,7 @@ async def test_what_an_admin_approves_in_one_process_is_offered_in_the_other(
         # It asks its own connection again as soon as it follows: what it knew is not what is pinned now.
         async with asyncio.timeout(PATIENCE):
             while "runs" not in await told_of_tools(other):
-                pass
+                await asyncio.sleep(0.2)
         await looks_up(other)
         for terminal in (one, other):
             await ended(terminal)

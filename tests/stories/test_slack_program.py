@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
+from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.stories.installation import KEY
+from tests.stories.program import PATIENCE
 from tests.stories.slack_program import a_company
 
 KEEP_IT = "note that the deploy is at noon"
@@ -58,10 +59,12 @@ async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_ap
         )
 
         dm = slack.dm(priya)
+        model.script(Hold(Say("You said: hello again."), gate := Gate()))
         private = slack.say(priya, dm, "hello again")
+        await slack.until(lambda: slack.calls.of("chat.startStream"), PATIENCE)
+        gate.open()
         await company.reads(private.ts, "AI answer", dm, seconds=30)
         assert len(company.said(private.ts, dm)) == 1
-        assert slack.calls.of("chat.startStream")
 
         await slack.command(priya, "/conversations", "list", company.incidents)
         await company.hears(priya, "Conversations", "hello")

@@ -64,18 +64,19 @@ async def test_what_is_read_can_be_sent_back_and_a_slot_can_be_changed(api: Api)
     assert other.json()["commandLine"].endswith("--team=red")
 
 
-@pytest.mark.parametrize(
-    ("config", "field"),
-    [
-        ({"template": "nope"}, "config.template"),
-        ({"template": "scripted", "slots": {"team": "A"}, "env": {"A_KEY": KEY}}, "config.slots.team"),
-        ({"template": "scripted", "slots": {"team": "a"}}, "config.env"),
-        ({"template": "scripted", "slots": {"team": "a"}, "env": {"A_KEY": KEY, "PATH": "/x"}}, "config.env"),
-        ({"template": "scripted", "slots": {"team": "a"}, "env": {"A_KEY": KEY}, "command": "sh"}, "config.command"),
-    ],
-)
-async def test_what_is_wrong_is_named_by_its_field(api: Api, config: dict[str, object], field: str) -> None:
-    answer = await api.post(SERVERS, json={"name": "docs", "config": config})
-    assert answer.status_code == 422
-    assert field in answer.json()["error"]["fields"], answer.json()
-    assert (await api.get(SERVERS)).json()[0]["serverId"] == "fake"
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({"template": "nope"}, "config.template"),
+    ({"template": "scripted", "slots": {"team": "A"}, "env": {"A_KEY": KEY}}, "config.slots.team"),
+    ({"template": "scripted", "slots": {"team": "a"}}, "config.env"),
+    ({"template": "scripted", "slots": {"team": "a"}, "env": {"A_KEY": KEY, "PATH": "/x"}}, "config.env"),
+    ({"template": "scripted", "slots": {"team": "a"}, "env": {"A_KEY": KEY}, "command": "sh"}, "config.command"),
+]
+
+
+async def test_what_is_wrong_is_named_by_its_field(api: Api, subtests: pytest.Subtests) -> None:
+    for config, field in WRONG:
+        with subtests.test(field, config=config):
+            answer = await api.post(SERVERS, json={"name": "docs", "config": config})
+            assert answer.status_code == 422
+            assert field in answer.json()["error"]["fields"], answer.json()
+            assert (await api.get(SERVERS)).json()[0]["serverId"] == "fake"

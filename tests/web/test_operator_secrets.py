@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -71,17 +72,19 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 async def test_an_admin_cannot_have_the_operators_secret_sent_to_a_server_of_their_own(
-    folder: Path, evil: FakeEndpoint, way: str
+    folder: Path, evil: FakeEndpoint, subtests: pytest.Subtests
 ) -> None:
     async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        answer = await api.post(THERE, json={"name": "own", "url": evil.url, **WAYS[way]}, token=await admin(api))
-        assert answer.status_code == 422, answer.text
-        (said,) = answer.json()["error"]["fields"].values()
-        assert "is the operator's, and is not granted" in said
-        assert "config/secret_grants.toml" in said
-        assert "enter the secret itself" in said
+        token = await admin(api)
+        for way, fields in WAYS.items():
+            with subtests.test(way):
+                answer = await api.post(THERE, json={"name": "own", "url": evil.url, **fields}, token=token)
+                assert answer.status_code == 422, answer.text
+                (said,) = answer.json()["error"]["fields"].values()
+                assert "is the operator's, and is not granted" in said
+                assert "config/secret_grants.toml" in said
+                assert "enter the secret itself" in said
     assert OPERATORS not in heard(evil)
 
 
@@ -185,41 +188,34 @@ async def test_a_redirect_of_the_server_does_not_carry_the_secret_away(
     folder: Path, jira: FakeEndpoint, evil: FakeEndpoint
 ) -> None:
     mine = "s3cret-that-was-typed"
-    for transport in ("STREAMABLE_HTTP", "AUTO", "SSE", "JSONRPC_HTTP"):
-        for status in (301, 302, 303, 307, 308):
+    async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
+        for transport, status in product(("STREAMABLE_HTTP", "AUTO", "SSE", "JSONRPC_HTTP"), (301, 302, 303, 307, 308)):
+            jira.seen.clear()
             jira.on.clear()
             for method in ("server/discover", "initialize", "GET", "POST", "tools/list", "look", "ping"):
                 jira.on[method] = Answer(status, headers={"location": evil.url})
-            async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-                body = {
-                    "name": "jira",
-                    "url": jira.url,
-                    "transportType": transport,
-                    "apiKey": mine,
-                    "connectTimeout": 5,
-                }
-                await api.post(SERVERS, json=body)
-                run = {"serverId": "jira", "toolName": "call_mcp_jira", "arguments": {"method": "look"}}
-                await api.post("/api/mcp/tools/execute", json=run)
-                await api.post(f"{SERVERS}/jira/verify")
-                await api.delete(f"{SERVERS}/jira")
-    assert mine in heard(jira)
+            body = {"name": "jira", "url": jira.url, "transportType": transport, "apiKey": mine, "connectTimeout": 5}
+            await api.post(SERVERS, json=body)
+            run = {"serverId": "jira", "toolName": "call_mcp_jira", "arguments": {"method": "look"}}
+            await api.post("/api/mcp/tools/execute", json=run)
+            await api.post(f"{SERVERS}/jira/verify")
+            await api.delete(f"{SERVERS}/jira")
+            assert mine in heard(jira), (transport, status)
     assert evil.seen == []
 
 
-@pytest.mark.parametrize("header", ["Host", "X-Forwarded-Host", "Forwarded", "X-Original-URL", "Proxy-Authorization"])
-async def test_a_header_that_names_a_host_is_refused(folder: Path, jira: FakeEndpoint, header: str) -> None:
+async def test_a_header_that_names_a_host_is_refused(
+    folder: Path, jira: FakeEndpoint, subtests: pytest.Subtests
+) -> None:
     async with opened_api(folder, mcp_allowed_hosts=ON_THIS_MACHINE) as api:
-        for more, field in (
-            ({"config": {"headers": {header: "evil.example"}}}, "config.headers"),
-            (
-                {"authType": "header", "config": {"headerName": header, "headerValue": "evil.example"}},
-                "config.headerName",
-            ),
-        ):
-            answer = await api.post(SERVERS, json={"name": "jira", "url": jira.url, **more})
-            assert answer.status_code == 422
-            assert "names a host" in answer.json()["error"]["fields"][field]
+        for header in ("Host", "X-Forwarded-Host", "Forwarded", "X-Original-URL", "Proxy-Authorization"):
+            further = {"config": {"headers": {header: "evil.example"}}}
+            secret = {"authType": "header", "config": {"headerName": header, "headerValue": "evil.example"}}
+            for fields, field in ((further, "config.headers"), (secret, "config.headerName")):
+                with subtests.test(header, field=field):
+                    answer = await api.post(SERVERS, json={"name": "jira", "url": jira.url, **fields})
+                    assert answer.status_code == 422
+                    assert "names a host" in answer.json()["error"]["fields"][field]
 
 
 async def test_doctor_explains_the_grants_and_names_the_server_that_is_kept_from_a_reference(

@@ -39,22 +39,16 @@ def sent(endpoint: FakeEndpoint) -> str:
     return endpoint.seen[-1][0].get("authorization", "")
 
 
-@pytest.mark.parametrize(
-    ("sent", "kept"),
-    [
-        (None, "STREAMABLE_HTTP"),
-        ("HTTP", "STREAMABLE_HTTP"),
-        ("STREAMABLE_HTTP", "STREAMABLE_HTTP"),
-        ("AUTO", "AUTO"),
-        ("SSE", "SSE"),
-        ("JSONRPC_HTTP", "JSONRPC_HTTP"),
-    ],
-)
-async def test_every_way_over_http_is_kept_and_told(api: Api, jira: FakeEndpoint, sent: str | None, kept: str) -> None:
-    body = {"name": "Jira", "url": jira.url, "autoConnect": False, **({"transportType": sent} if sent else {})}
-    added = (await api.post(SERVERS, json=body)).json()
-    found = (await api.get(f"{SERVERS}/{added['id']}")).json()
-    assert (added["transportType"], found["transportType"]) == (kept, kept)
+async def test_every_way_over_http_is_kept_and_told(api: Api, jira: FakeEndpoint, subtests: pytest.Subtests) -> None:
+    default = "STREAMABLE_HTTP"
+    for sent in (None, "HTTP", "STREAMABLE_HTTP", "AUTO", "SSE", "JSONRPC_HTTP"):
+        with subtests.test(sent or "none"):
+            more = {"transportType": sent} if sent else {}
+            body = {"name": f"Jira {sent}", "url": jira.url, "autoConnect": False, **more}
+            added = (await api.post(SERVERS, json=body)).json()
+            found = (await api.get(f"{SERVERS}/{added['id']}")).json()
+            kept = default if sent in (None, "HTTP") else sent
+            assert (added["transportType"], found["transportType"]) == (kept, kept)
 
 
 async def test_a_server_is_added_connected_to_and_found_by_id_slug_and_name(api: Api, jira: FakeEndpoint) -> None:
@@ -221,14 +215,15 @@ async def test_a_header_that_is_no_secret_is_sent_and_shown(api: Api, jira: Fake
     assert not any(OTHER_SECRET.encode() in content for content in stored(folder))
 
 
-@pytest.mark.parametrize("name", ["X-Api-Key", "Cookie", "X-Team-Token"])
 async def test_a_header_with_the_name_of_a_credential_must_be_hard_to_guess(
-    api: Api, jira: FakeEndpoint, name: str
+    api: Api, jira: FakeEndpoint, subtests: pytest.Subtests
 ) -> None:
-    body = {"name": "Jira", "url": jira.url, "config": {"headers": {name: "red"}}}
-    answer = await api.post(SERVERS, json=body)
-    assert answer.status_code == 422
-    assert "could be guessed" in answer.json()["error"]["fields"]["config.headers"]
+    for name in ("X-Api-Key", "Cookie", "X-Team-Token"):
+        with subtests.test(name):
+            body = {"name": "Jira", "url": jira.url, "config": {"headers": {name: "red"}}}
+            answer = await api.post(SERVERS, json=body)
+            assert answer.status_code == 422
+            assert "could be guessed" in answer.json()["error"]["fields"]["config.headers"]
 
 
 async def test_a_new_value_of_a_secret_is_used_from_the_next_request_on(api: Api, jira: FakeEndpoint) -> None:

@@ -96,21 +96,22 @@ async def test_nobody_sees_more_than_is_theirs(api: Api) -> None:
     assert (await api.get("/api/usage", token=None)).status_code == 401
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "since=yesterday",
-        "since=0001-01-01T00:00%2B14:00",
-        "since=9999-12-31T23:59-14:00",
-        "of=others",
-        "by=moon",
-        "workspace=nowhere",
-    ],
-)
-async def test_what_cannot_be_asked_is_refused_with_its_field(api: Api, query: str) -> None:
-    answer = await api.get(f"/api/usage?{query}")
-    assert answer.status_code == 422
-    assert query.partition("=")[0] in answer.json()["error"]["fields"]
+UNUSABLE = [
+    "since=yesterday",
+    "since=0001-01-01T00:00%2B14:00",
+    "since=9999-12-31T23:59-14:00",
+    "of=others",
+    "by=moon",
+    "workspace=nowhere",
+]
+
+
+async def test_what_cannot_be_asked_is_refused_with_its_field(api: Api, subtests: pytest.Subtests) -> None:
+    for query in UNUSABLE:
+        with subtests.test(query):
+            answer = await api.get(f"/api/usage?{query}")
+            assert answer.status_code == 422
+            assert query.partition("=")[0] in answer.json()["error"]["fields"]
 
 
 async def test_a_question_past_the_limit_fails_with_the_reason(api: Api) -> None:

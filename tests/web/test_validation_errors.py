@@ -31,77 +31,79 @@ def fields(answer: httpx2.Response) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "wrong"),
-    [
-        ("/api/conversations", [], {"body": "It must be a JSON object."}),
-        ("/api/conversations", {"title": 4711}, {"title": "It must be text."}),
-        ("/api/conversations", {"title": SENT * 40}, {"title": "It must be at most 255 characters long."}),
-        ("/api/conversations", {"titel": SENT}, {"titel": "It is not known here. Did you mean `title`?"}),
-        ("/api/conversations", {"xyzzy": SENT}, {"xyzzy": "It is not known here."}),
-        ("/api/conversations", {"conversation_id": 4.5}, {"conversation_id": "It must be text or a whole number."}),
-        ("/api/responses/stream", {}, {"payload": "It is missing."}),
-        ("/api/responses/stream", {"payload": SENT}, {"payload": "It must be a JSON object."}),
-        (
-            "/api/responses/stream",
-            {"payload": {"input": "hello", "stream": SENT}},
-            {"payload.stream": "It must be true or false."},
-        ),
-        (
-            "/api/responses/stream",
-            {"payload": {"messages": [{"role": SENT, "content": "hello"}]}},
-            {"payload.messages.0.role": "It must be one of: user, assistant, system, developer, tool."},
-        ),
-        (
-            "/api/responses/stream",
-            {"payload": {"input": [{"role": "user", "content": [{"text": SENT}]}]}},
-            {"payload.input.0.content.0.type": "It is missing."},
-        ),
-        ("/api/responses/stream", {"payload": {"input": 4711}}, {"payload.input": "It must be text or a list."}),
-        (
-            "/api/mcp/servers",
-            {"name": "Jira", "config": {"headers": {"X-Key": [SENT]}, "heders": {}, "args": SENT}, "version": -1},
-            {
-                "config.headers.X-Key": "It must be text.",
-                "config.heders": "It is not known here. Did you mean `headers`?",
-                "config.args": "It must be a list.",
-                "version": "It must be at least 0.",
-            },
-        ),
-        (
-            "/api/mcp/servers",
-            {"name": "Jira", "connectTimeout": SENT, "baseURL": SENT},
-            {"connectTimeout": "It must be a number.", "baseURL": "It is not known here. Did you mean `baseUrl`?"},
-        ),
-        (
-            "/api/mcp/servers?connect=perhaps",
-            {"trusted": SENT},
-            {"connect": "It must be true or false.", "trusted": "It must be true or false."},
-        ),
-    ],
-)
+BODIES: list[tuple[str, Any, dict[str, str]]] = [
+    ("/api/conversations", [], {"body": "It must be a JSON object."}),
+    ("/api/conversations", {"title": 4711}, {"title": "It must be text."}),
+    ("/api/conversations", {"title": SENT * 40}, {"title": "It must be at most 255 characters long."}),
+    ("/api/conversations", {"titel": SENT}, {"titel": "It is not known here. Did you mean `title`?"}),
+    ("/api/conversations", {"xyzzy": SENT}, {"xyzzy": "It is not known here."}),
+    ("/api/conversations", {"conversation_id": 4.5}, {"conversation_id": "It must be text or a whole number."}),
+    ("/api/responses/stream", {}, {"payload": "It is missing."}),
+    ("/api/responses/stream", {"payload": SENT}, {"payload": "It must be a JSON object."}),
+    (
+        "/api/responses/stream",
+        {"payload": {"input": "hello", "stream": SENT}},
+        {"payload.stream": "It must be true or false."},
+    ),
+    (
+        "/api/responses/stream",
+        {"payload": {"messages": [{"role": SENT, "content": "hello"}]}},
+        {"payload.messages.0.role": "It must be one of: user, assistant, system, developer, tool."},
+    ),
+    (
+        "/api/responses/stream",
+        {"payload": {"input": [{"role": "user", "content": [{"text": SENT}]}]}},
+        {"payload.input.0.content.0.type": "It is missing."},
+    ),
+    ("/api/responses/stream", {"payload": {"input": 4711}}, {"payload.input": "It must be text or a list."}),
+    (
+        "/api/mcp/servers",
+        {"name": "Jira", "config": {"headers": {"X-Key": [SENT]}, "heders": {}, "args": SENT}, "version": -1},
+        {
+            "config.headers.X-Key": "It must be text.",
+            "config.heders": "It is not known here. Did you mean `headers`?",
+            "config.args": "It must be a list.",
+            "version": "It must be at least 0.",
+        },
+    ),
+    (
+        "/api/mcp/servers",
+        {"name": "Jira", "connectTimeout": SENT, "baseURL": SENT},
+        {"connectTimeout": "It must be a number.", "baseURL": "It is not known here. Did you mean `baseUrl`?"},
+    ),
+    (
+        "/api/mcp/servers?connect=perhaps",
+        {"trusted": SENT},
+        {"connect": "It must be true or false.", "trusted": "It must be true or false."},
+    ),
+]
+
+
 async def test_a_body_that_does_not_fit_is_told_field_by_field_in_plain_words(
-    api: Api, path: str, body: Any, wrong: dict[str, str]
+    api: Api, subtests: pytest.Subtests
 ) -> None:
-    assert fields(await api.post(path, json=body)) == wrong
+    for path, body, wrong in BODIES:
+        with subtests.test(path, body=body):
+            assert fields(await api.post(path, json=body)) == wrong
 
 
-@pytest.mark.parametrize(
-    ("path", "wrong"),
-    [
-        (f"/api/conversations?page={SENT}", {"page": "It must be a whole number."}),
-        ("/api/conversations?page=0&size=101", {"page": "It must be at least 1.", "size": "It must be at most 100."}),
-        (f"/api/conversations?own={SENT}", {"own": "It must be true or false."}),
-        (f"/api/usage?of={SENT}", {"of": "It must be one of: me, workspace, all."}),
-        (f"/api/conversations/{SENT * 80}", {"conversationId": "It must be at most 500 characters long."}),
-        (
-            f"/api/workspaces/{SENT}/mcp-servers",
-            {"workspace": "A workspace is PLATFORM:ID, for example slack:T1."},
-        ),
-    ],
-)
-async def test_the_same_is_told_of_queries_and_paths(api: Api, path: str, wrong: dict[str, str]) -> None:
-    assert fields(await api.get(path)) == wrong
+PATHS: list[tuple[str, dict[str, str]]] = [
+    (f"/api/conversations?page={SENT}", {"page": "It must be a whole number."}),
+    ("/api/conversations?page=0&size=101", {"page": "It must be at least 1.", "size": "It must be at most 100."}),
+    (f"/api/conversations?own={SENT}", {"own": "It must be true or false."}),
+    (f"/api/usage?of={SENT}", {"of": "It must be one of: me, workspace, all."}),
+    (f"/api/conversations/{SENT * 80}", {"conversationId": "It must be at most 500 characters long."}),
+    (
+        f"/api/workspaces/{SENT}/mcp-servers",
+        {"workspace": "A workspace is PLATFORM:ID, for example slack:T1."},
+    ),
+]
+
+
+async def test_the_same_is_told_of_queries_and_paths(api: Api, subtests: pytest.Subtests) -> None:
+    for path, wrong in PATHS:
+        with subtests.test(path):
+            assert fields(await api.get(path)) == wrong
 
 
 # ---------------------------------------------------------------------- what no request of the API's can have wrong
