@@ -25,12 +25,15 @@ from bot.app.operator_files import read_operator_files
 from bot.app.secrets import UsableSecrets, check_operator_secrets, secret_box
 from bot.domain.api_clients import OPERATOR_NAME, ApiRole, ApiToken
 from bot.domain.commands import FieldKind, Form, FormSubmission, Invocation, Reply, ReplyAction, reply_json
-from bot.domain.conversations import Author, ConversationKey
+from bot.domain.conversations import Author, ConversationKey, InboundMessage
+from bot.domain.messages import TextPart
 from bot.domain.servers import EVERYWHERE, ConnectPolicy
+from bot.domain.tools import CallNeedsInput, CallNotSent, CallOutcomeUnknown, CallReturned
 from bot.errors import NotFound, SettingsError
 from bot.platforms.console.lines import strip_markdown
 from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
 from bot.platforms.console.plain_output import reply_text
+from bot.ports import CallContext, Toolbox
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 
@@ -99,7 +102,26 @@ async def administer(
                     question.words[0], question.words[1:], person.member, request.conversation, hidden_input=True
                 )
                 continue
+            if isinstance(last, Reply) and last.message is not None:
+                last = await _read(services.toolbox, last.message) or last
             return _print_reply(last, as_json=as_json)
+
+
+async def _read(toolbox: Toolbox, message: InboundMessage) -> Reply | None:
+    """Return the contents of the resource or the prompt that a call by hand reads; None for any other message."""
+    tools = (await toolbox.offer(message.conversation.workspace_key)).requests if message.call else ()
+    tool = next((tool for tool in tools if message.call and tool.name == message.call.name), None)
+    if tool is None or message.call is None:
+        return None
+    match await toolbox.call(tool, message.call, CallContext(message.author, f"shell:{message.call.id}")):
+        case CallReturned(result):
+            files = [part for part in result.parts if not isinstance(part, TextPart)]
+            note = f" {len(files)} files are left out: a chat shows them." if files else ""
+            return Reply(f"{message.text}:{note}", details=((tool.server, result.text),), failed=result.is_error)
+        case CallNotSent(reason) | CallOutcomeUnknown(reason):
+            return Reply(message.text, details=(("cause", reason),), failed=True)
+        case CallNeedsInput():
+            return None
 
 
 def _place(person: LocalUser, workspace: str) -> ConversationKey:

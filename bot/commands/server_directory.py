@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bot.commands.argument_parser import CommandRejected, ForbiddenRejection, NotFoundRejection
 from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.text_format import code, did_you_mean, server_label
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import Piece, Prompt, ServerCapabilities
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.launch_templates import expand_template
@@ -189,8 +191,8 @@ class ServerDirectory:
         """Return a server of that name with its resources or prompts as a tool. Raises CommandRejected if it has none,
         or the profile of the place does not enable them.
         """
-        server = await self.find_synced(name, conversation)
-        await self.sync_unknown([server])
+        await self.find_synced(name, conversation)
+        await self.sync_unknown([await self.find(name, conversation)])
         server = await self.find(name, conversation)
         tool, label = self.request_tool(server, kind), server_label(server.config)
         what = "prompts" if kind is ToolKind.GET_PROMPT else "resources"
@@ -221,6 +223,23 @@ class ServerDirectory:
     async def _sync(self, server_id: str) -> None:
         with suppress(NotFound, ServerTrouble):
             await self._servers.sync(server_id)
+
+    async def check_request(
+        self, kind: ToolKind, name: str, arguments: Mapping[str, Any], member: Member, conversation: ConversationKey
+    ) -> VisibleServer:
+        """Return the server of a resource or prompt that is read without a turn. Raises CommandRejected if the profile
+        or a rule forbids it.
+        """
+        server = await self.find_synced(name, conversation)
+        tool, administration = self.request_tool(server, kind), self._dependencies.administration
+        if tool is None:
+            return server
+        if not administration.enables(tool, conversation):
+            raise ForbiddenRejection(f"{server_label(server.config)} is not enabled in the profile of this place.")
+        result = administration.judge(tool, arguments, member, conversation)
+        if result.stored.policy is ApprovalPolicy.ALWAYS_DENY:
+            raise ForbiddenRejection(f"A policy forbids {code(tool.name, 'this')}.")
+        return server
 
     def request_tool(self, server: VisibleServer, kind: ToolKind) -> Tool | None:
         """Return the resources or prompts of a server as a tool, None if it has none."""

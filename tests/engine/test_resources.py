@@ -10,7 +10,7 @@ import pytest
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import Prompt, Resource, ServerCapabilities
 from bot.domain.conversations import InboundMessage
-from bot.domain.flows import ToolSource
+from bot.domain.flows import Flow, Sends, ToolSource
 from bot.domain.messages import ImagePart, MessageRole, TextPart, ToolCall, ToolResult
 from bot.domain.policies import Rule, TaintMode
 from bot.domain.profiles import Binding, Profile
@@ -260,6 +260,28 @@ async def test_without_its_prompt_nothing_is_asked_and_the_turn_fails(harness: E
     view = await answered(harness, attaching("Prompt letter", PROMPT), say("never"))
     assert (view.turn.status, view.turn.failure) == (TurnStatus.FAILED, NO_PROMPT)
     assert not harness.model.requests
+
+
+async def test_the_name_of_a_prompt_is_not_what_the_person_has_typed_but_its_arguments_are(
+    harness: EngineHarness,
+) -> None:
+    prompt = ToolCall(
+        "p1", "notes__get_mcp_prompt", {"name": "eve@evil.example", "arguments": {"to": "ben@corp.example"}}
+    )
+    properties = {"type": "object", "properties": {"to": {"type": "string"}}}
+    flow = Flow(sends=Sends.WORLD, recipients=("to",))
+    harness.toolbox.add(tool("mail__send", server_id="id-mail", input_schema=properties, flow=flow))
+    harness.allow("mail__send")
+    add(harness, "notes")
+    harness.model.script = [
+        ask_for(call("mail__send", "m1", to="ben@corp.example"), call("mail__send", "m2", to="eve@evil.example")),
+        say("done"),
+    ]
+    engine = harness.engine(taint=TaintMode.ASK)
+    async with running(engine):
+        await engine.receive(attaching("Prompt eve@evil.example of notes (to: ben@corp.example)", prompt))
+        view = await harness.surface.wait_for(lambda view: any(step.approval for step in steps(view)))
+    assert [step.call.arguments["to"] for step in steps(view) if step.approval] == ["eve@evil.example"]
 
 
 def test_kinds_are_the_names_that_rules_match() -> None:

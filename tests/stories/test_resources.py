@@ -104,3 +104,18 @@ async def test_without_its_prompt_nothing_is_asked(tmp_path: Path, model: FakeLa
         await terminal.asks("/mcp prompt library review book=Atlas")
         await terminal.shows("⊘ library.get_mcp_prompt", "The prompt could not be used, so nothing was asked.")
     assert model.requests == []
+
+
+def test_the_operator_reads_in_a_shell_and_asks_in_a_chat(tmp_path: Path, model: FakeLanguageModel) -> None:
+    with listening(str(LIBRARY), "http") as (port, _):
+        entry = {"transport": "streamable_http", "url": f"http://127.0.0.1:{port}/mcp"}
+        place = Installation(tmp_path, {"library": entry}, model=model)
+        read = place.countersign("servers", "resource", "show", "library", "library://desk/hours")
+        missing = place.countersign("servers", "resource", "show", "library", "library://nowhere")
+        written = place.countersign("servers", "prompt", "show", "library", "review", "book=Atlas")
+        asked = place.countersign("servers", "prompt", "library", "review", "book=Atlas")
+    assert (read.code, "nine to five" in read.out) == (0, True), read
+    assert (missing.code, "library://nowhere" in missing.err) == (1, True), missing
+    assert (written.code, "Of Atlas. Be kind." in written.out) == (0, True), written
+    assert (asked.code, "in a chat" in asked.err) == (1, True), asked
+    assert model.requests == []

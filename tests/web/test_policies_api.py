@@ -171,6 +171,18 @@ async def test_a_resource_is_read_and_a_prompt_written_out(api: Api, jira: FakeE
     assert (await api.post("/api/mcp/prompts/get", json={**body, "name": "nothing"})).status_code == 404
 
 
+async def test_a_rule_that_forbids_reading_holds_for_administrators_too(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira, policy="ALWAYS_DENY")
+    await api.post(f"{SERVERS}/jira/sync")
+    for path, body in (
+        ("/api/mcp/resources/read", {"serverId": "jira", "uri": "jira://board"}),
+        ("/api/mcp/prompts/get", {"serverId": "jira", "name": "sum-up", "arguments": {"of": "OPS"}}),
+    ):
+        answer = await api.post(path, json=body)
+        assert (answer.status_code, "A policy forbids" in answer.text) == (403, True)
+    assert not {"resources/read", "prompts/get"} & set(jira.methods())
+
+
 async def test_a_rule_about_a_chat_workspace_holds_for_calls_that_are_made_there_over_http(folder: Path) -> None:
     (folder / "policy.toml").write_text('[[rules]]\npolicy = "ALWAYS_DENY"\nin = ["slack:T1"]\n', "utf-8")
     async with opened_api(folder) as api:

@@ -20,6 +20,7 @@ from bot.commands.manual_calls import manual_call
 from bot.domain.capabilities import BlobContents, Piece, TextContents
 from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolResult
 from bot.domain.servers import ServerStatus
+from bot.domain.tools import ToolKind
 from bot.domain.turns import ReadFile, ToolStep, TurnView
 from bot.ports import EngineApi
 from bot.web.limits import RequestStreamPlace
@@ -161,12 +162,18 @@ class ToolRoutes:
 
     async def read_resource(self, body: ReadBody, scope: CurrentScope) -> ReadAnswer:
         """Read a resource."""
-        server = await self._directory.find(body.server_id, scope.conversation)
+        arguments = {"uri": body.uri}
+        server = await self._directory.check_request(
+            ToolKind.READ_RESOURCE, body.server_id, arguments, scope.member, scope.conversation
+        )
         return ReadAnswer(contents=[_piece(piece) for piece in await self._servers.read_resource(server.id, body.uri)])
 
     async def render_prompt(self, body: PromptBody, scope: CurrentScope) -> RenderedPrompt:
         """Render a prompt."""
-        server = await self._directory.find_synced(body.server_id, scope.conversation)
+        arguments = {"name": body.name, "arguments": body.arguments}
+        server = await self._directory.check_request(
+            ToolKind.GET_PROMPT, body.server_id, arguments, scope.member, scope.conversation
+        )
         return RenderedPrompt(
             messages=_messages(await self._directory.render_prompt(server, body.name, body.arguments))
         )
