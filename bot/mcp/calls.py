@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -61,6 +62,7 @@ _ANSWERS: Mapping[ToolKind, TypeAdapter[Any]] = {
 }
 _LONGEST_PROGRESS = 200
 _LONGEST_QUOTE = 500
+_MOST_VALUES = 20_000
 _MAY_HAVE_RUN = frozenset((408, 500, 502, 504, *range(520, 530)))
 """HTTP statuses without a JSON-RPC error that do not tell whether the call ran."""
 _NOT_RUN_FOR_NOW = frozenset((429, 503))
@@ -406,7 +408,25 @@ async def send_call(
                 case text:
                     return CallReturned(failed_result(call.id, redact(text)))
         active_call.answered = True
-    return _outcome(answer, tool, call, redact, limits.output)
+    convert = partial(_outcome, answer, tool, call, redact, limits.output)
+    is_large = isinstance(answer, types.CallToolResult) and _is_large(answer.structured_content)
+    return await asyncio.to_thread(convert) if is_large else convert()
+
+
+def _is_large(value: Any) -> bool:
+    """Return True if the conversion of this JSON value would block the event loop."""
+    left = [value]
+    for _ in range(_MOST_VALUES):
+        if not left:
+            return False
+        match left.pop():
+            case dict() as pairs:
+                left.extend(pairs.values())
+            case list() as items:
+                left.extend(items)
+            case _:
+                pass
+    return True
 
 
 def _request(tool: Tool, call: ToolCall, key: str, replies: ElicitationResults | None) -> _Request:

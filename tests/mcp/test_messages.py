@@ -16,7 +16,7 @@ from mcp.types import JSONRPCError, JSONRPCResponse
 from bot.mcp.server.output import StrayLine
 from bot.mcp.transports.messages import DEEPEST, read_messages
 from bot.ports import CallContext
-from tests.fakes.mcp.endpoint import FakeEndpoint, Message, Reaction, Silence, result
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, result
 from tests.mcp.faulty_servers import BOTH, DONE, SOUND, listed
 from tests.mcp.toolboxes import ANA, call, call_with, named, raw, remote, started, text, tools_of, unknown, until
 
@@ -85,6 +85,27 @@ async def test_an_answer_to_a_request_that_was_never_sent_is_logged_once(caplog:
         for name in ("badly", "badly", "well"):
             assert text(await call(named(box, name), box)) == DONE
     assert caplog.text.count("MCP server s answered a request that was never sent") == 1
+
+
+async def test_the_content_of_an_answer_is_bounded_in_pieces() -> None:
+    line = '{"jsonrpc":"2.0","id":ID,"result":{"content":[' + '"a",' * 10_004 + '"b"]}}'
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda message: Answer(200, line.replace("ID", str(message["id"])).encode())
+        async with started(remote("s", endpoint.url)) as box:
+            await until(lambda: tools_of(box, "s"))
+            words = text(await call(named(box, "t"), box)).splitlines()
+    assert words == [*"a" * 10_000, "(5 more pieces of content were left out.)"]
+
+
+async def test_a_large_structure_is_converted_beside_the_other_calls() -> None:
+    items = [{"n": n} for n in range(30_000)]
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda message: result(message, {"content": [], "structuredContent": {"a": items}})
+        async with started(remote("s", endpoint.url)) as box:
+            await until(lambda: tools_of(box, "s"))
+            assert text(await call(named(box, "t"), box)).startswith('{"a": [{"n": 0}, {"n": 1}')
 
 
 def read(line: str | bytes, request_id: int | None = None) -> list[Any]:

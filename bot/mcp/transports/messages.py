@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from mcp.shared.message import SessionMessage
@@ -40,10 +41,15 @@ _THREAD_BYTES = 64 * 1024
 """Size above which a faulty message is read in a thread."""
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{}]', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_DECODER = json.JSONDecoder(strict=False)
-_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
-_ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
-_BODY = rb'"(?:result|error)"\s*:'
+_LONGEST_NUMBER = 4000
+"""Digits of an integer that Python reads. A longer one becomes a text."""
+_DECODER = json.JSONDecoder(
+    strict=False, parse_int=lambda digits: int(digits) if len(digits) <= _LONGEST_NUMBER else digits
+)
+# With either quote, because a program may print what it should dump.
+_VERSION = rb"""["']jsonrpc["']\s*:\s*["']2\.0["']"""
+_ID = rb"""["']id["']\s*:\s*(\d{1,18}|"[^"\\]{1,200}")"""
+_BODY = rb"""["'](?:result|error)["']\s*:"""
 _ID_FIRST = re.compile(
     rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _ID + rb"\s*,\s*(?:" + _VERSION + rb"\s*,\s*)?" + _BODY
 )
@@ -51,7 +57,7 @@ _BODY_FIRST = re.compile(rb"\s*\{\s*(?:" + _VERSION + rb"\s*,\s*)?" + _BODY)
 # A quote inside a string is escaped, so an unescaped one belongs to the message itself.
 _ID_LAST = re.compile(_ID + rb"\s*(?:,\s*" + _VERSION + rb"\s*)?\}\s*\Z")
 _END = 512
-_BLANKS = re.compile(r"[\ufeff\s]*")
+_BLANKS = re.compile(r"[\ufeff\0\s]*")
 _MOST_MESSAGES = 1000
 """Maximum number of messages in one line. Others are dropped."""
 
@@ -67,6 +73,19 @@ def answered_id(head: bytes, tail: bytes) -> RequestId | None:
         return None
     known: RequestId = json.loads(match[1])
     return known
+
+
+def is_same_id(answered: RequestId | None, request_id: RequestId) -> bool:
+    """Compare ids as the library does: a number may come back as a text."""
+    return canonical_id(answered) == canonical_id(request_id)
+
+
+def canonical_id(request_id: RequestId | None) -> RequestId | None:
+    """Return the number of an id that is a number in a text, other ids unchanged."""
+    try:
+        return int(request_id) if isinstance(request_id, str) else request_id
+    except ValueError:
+        return request_id
 
 
 def unreadable(request_id: RequestId | None, why: str) -> SessionMessage:
@@ -106,19 +125,36 @@ def _repaired(text: str, request_id: RequestId | None) -> list[Incoming]:
     shallow = _without_depths(text)
     is_cut = shallow is not text
     messages: list[Incoming] = []
-    position = _after_blanks(shallow, 0)
+    start = position = _after_blanks(shallow, 0)
     # Two messages without a line end between them are two messages.
-    while shallow.startswith(("{", "["), position) and len(messages) < _MOST_MESSAGES:
+    while shallow.startswith(("{", "[", '"'), position) and len(messages) < _MOST_MESSAGES:
         try:
             value, end = _DECODER.raw_decode(shallow, position)
         except (ValueError, RecursionError):
             break
         position = _after_blanks(shallow, end)
-        values = value[:_MOST_MESSAGES] if isinstance(value, list) else [value]
+        values = islice(_items(value), _MOST_MESSAGES)
         messages += [_message(_without_surrogates(item), request_id, is_cut=is_cut) for item in values]
-    if not messages:
+    if position == start:
         return [_no_json(text, request_id)]
-    return messages if position == len(shallow) else [*messages, _stray(shallow[position:])]
+    if position < len(shallow) or not messages:
+        messages.append(_stray(shallow[position:]))
+    return messages
+
+
+def _items(value: Any) -> Iterator[Any]:
+    """Yield the messages in a value: the items of a batch, and what is in a text that was dumped twice."""
+    match value:
+        case list():
+            for item in value:
+                yield from _items(item)
+        case str() if value.lstrip().startswith("{"):
+            try:
+                yield _DECODER.decode(value)
+            except (ValueError, RecursionError):
+                yield value
+        case _:
+            yield value
 
 
 def _after_blanks(text: str, position: int) -> int:
@@ -170,12 +206,19 @@ def _message(value: Any, request_id: RequestId | None, *, is_cut: bool) -> Incom
         return _stray(value)
     if "result" in value or "error" in value or ("id" in value and "method" not in value):
         if "jsonrpc" not in value:
-            return _stray(value) if request_id is None else unreadable(request_id, NOT_RPC)
+            return _without_version(value, request_id)
         return _answer(value, request_id, is_cut=is_cut)
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
     except ValueError:
         return _stray(value)
+
+
+def _without_version(value: dict[str, Any], request_id: RequestId | None) -> Incoming:
+    """Return the error of the request that this seems to answer. It may be a line of a log in JSON."""
+    is_like_answer = isinstance(value.get("result"), dict) or isinstance(value.get("error"), dict)
+    answered = _id(value.get("id")) if request_id is None and is_like_answer else request_id
+    return _stray(value) if answered is None else unreadable(answered, NOT_RPC)
 
 
 def _answer(value: dict[str, Any], request_id: RequestId | None, *, is_cut: bool) -> SessionMessage:

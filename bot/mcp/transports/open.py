@@ -43,7 +43,7 @@ from bot.mcp.sdk import ReadStream, TransportStreams, WriteStream
 from bot.mcp.server.output import StderrTail, StrayLine
 from bot.mcp.transports.http import GuardedTransport, http_client, pool
 from bot.mcp.transports.json_rpc import json_rpc_client
-from bot.mcp.transports.messages import CUT, unreadable
+from bot.mcp.transports.messages import CUT, canonical_id, unreadable
 from bot.mcp.transports.sse import sse_client
 from bot.mcp.transports.stdio import child_process
 from bot.mcp.transports.streamable import AnswerReader, streamable_client
@@ -60,6 +60,8 @@ _DEEPEST_SCHEMA = 100
 """Levels of nesting of a tool's arguments, objects and lists alike. Deeper ones are more than models and validators
 read.
 """
+_MOST_BLOCKS = 10_000
+"""Maximum number of content blocks of a result: each is validated in the event loop."""
 _LONGEST_NAME = 128
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 _TEXTS = ("title", "description", "mimeType")
@@ -203,8 +205,8 @@ def _object_schema(given: Any) -> dict[str, Any]:
 
 
 def _outcome(result: dict[str, Any]) -> dict[str, Any]:
-    match result.get("resultType", "complete"):
-        case "complete":
+    match result.get("resultType"):
+        case "complete" | None:
             pass
         case "input_required":
             return result
@@ -219,6 +221,8 @@ def _outcome(result: dict[str, Any]) -> dict[str, Any]:
         "content": [_block(raw) for raw in _content(result.get("content"))],
         "isError": result.get("isError") is True,
     }
+    if not isinstance(result.get("_meta", {}), dict):
+        del fixed["_meta"]
     structured = result.get("structuredContent")
     if structured is not None and not isinstance(structured, dict):
         # Only the newest protocol version accepts other values; all accept an object.
@@ -231,6 +235,9 @@ def _outcome(result: dict[str, Any]) -> dict[str, Any]:
 def _content(given: Any) -> list[Any]:
     """Return the content as a list. One block or one text alone is taken for its only item."""
     match given:
+        case list() if len(given) > _MOST_BLOCKS:
+            note = {"type": "text", "text": f"({len(given) - _MOST_BLOCKS} more pieces of content were left out.)"}
+            return [*given[:_MOST_BLOCKS], note]
         case list():
             return given
         case None | "":
@@ -272,19 +279,19 @@ class _Requests:
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._waiting: dict[str, str] = {}
+        self._waiting: dict[RequestId | None, str] = {}
         self._last_id = 0
         self._has_foreign = False
 
     def start(self, request_id: RequestId, method: str) -> None:
         """Record a request."""
-        self._waiting[str(request_id)] = method
+        self._waiting[canonical_id(request_id)] = method
         if isinstance(request_id, int):
             self._last_id = max(self._last_id, request_id)
 
     def end(self, request_id: RequestId | None) -> str:
         """Record the end of a request. Return its method; empty if it is none that waits for an answer."""
-        method = self._waiting.pop(str(request_id), "")
+        method = self._waiting.pop(canonical_id(request_id), "")
         if not method and not self._was_sent(request_id):
             level = logging.DEBUG if self._has_foreign else logging.WARNING
             log.log(level, "MCP server %s answered a request that was never sent, answer dropped", self._server)
@@ -298,8 +305,8 @@ class _Requests:
         return waiting[0] if len(waiting) == 1 else None
 
     def _was_sent(self, request_id: RequestId | None) -> bool:
-        number = str(request_id)
-        return number.isdecimal() and int(number) <= self._last_id
+        number = canonical_id(request_id)
+        return isinstance(number, int) and 0 < number <= self._last_id
 
 
 @asynccontextmanager

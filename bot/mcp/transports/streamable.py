@@ -20,7 +20,7 @@ from mcp.types.jsonrpc import RequestId
 
 from bot.mcp.errors import FOREIGN_ID, LARGEST_ANSWER, NOT_RPC, UNREADABLE
 from bot.mcp.sdk import TransportStreams
-from bot.mcp.transports.messages import read_messages, unreadable, well_formed
+from bot.mcp.transports.messages import is_same_id, read_messages, unreadable, well_formed
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class _Answers:
             return True
         if message.id is None:
             message.id = self.request_id
-        if str(message.id) == str(self.request_id):
+        if is_same_id(message.id, self.request_id):
             return True
         level = logging.DEBUG if self.has_foreign else logging.WARNING
         log.log(level, "MCP server %s answered another request than the one that was sent, dropped", self._server)
