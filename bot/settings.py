@@ -40,6 +40,7 @@ from bot.setting_errors import format_error, format_value
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST_DAYS = 366
+_LONGEST_MODEL_TIMEOUT = 3600
 _LARGEST_FILE = 64 * 1024
 """Most bytes that are read of a file in SETTINGS_FOLDER."""
 _SHORTEST_USAGE = 32
@@ -77,6 +78,14 @@ def _parse_duration(value: Any) -> Any:
 def _parse_duration_or_never(value: Any) -> Any:
     """Parse a duration; `0` means never, too."""
     return None if re.fullmatch(r"0+\s*[smhd]?", str(value).lower()) else _parse_duration(value)
+
+
+def _parse_model_timeout(value: Any) -> Any:
+    """Parse a time limit of a model's reply, at most an hour."""
+    seconds = _parse_duration(value)
+    if seconds is None or not 1 <= seconds <= _LONGEST_MODEL_TIMEOUT:
+        raise ValueError("write a time from 1s to 1h, such as 90s or 10m")
+    return seconds
 
 
 def _check_usage_days(days: float) -> float:
@@ -207,6 +216,7 @@ def _upper(value: Any) -> Any:
 
 Duration = Annotated[float | None, BeforeValidator(_parse_duration)]
 DurationOrNever = Annotated[float | None, BeforeValidator(_parse_duration_or_never)]
+ModelTimeout = Annotated[float, BeforeValidator(_parse_model_timeout)]
 Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_principals)]
 Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_split_list)]
 Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_parse_windows)]
@@ -303,6 +313,9 @@ class Settings(BaseSettings):
     policy_file: Path = Path("config/policy.toml")
     system_prompt_file: Path = Path("config/system_prompt.md")
     context_tokens: Windows = ()
+    model_first_timeout: ModelTimeout = 120.0
+    model_idle_timeout: ModelTimeout = 60.0
+    model_total_timeout: ModelTimeout = 300.0
     history_tokens: Annotated[int, Field(ge=1_000, le=1_000_000)] = 16_000
     history_tool_steps: Annotated[ToolReplay, AnyCase] = ToolReplay.NAMES
     prices_file: Path = Path("config/prices.toml")

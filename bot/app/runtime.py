@@ -41,6 +41,7 @@ from bot.chat.delivery import ChannelMessages
 from bot.commands.dependencies import CommandDependencies, Rights
 from bot.commands.registry import CommandRegistry
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
+from bot.domain.completions import ModelLimits
 from bot.domain.conversations import HTTP, Member
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.secret_binding import FindGrants, no_grants
@@ -314,7 +315,7 @@ async def open_runtime(
             )
         )
         services.health.watch_checkpoints(lambda: checkpoints.is_failing)
-        models = Models(model, lambda name: select_model(settings, name), observe)
+        models = Models(model, lambda name: select_model(settings, name), observe, model_limits(settings))
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is reported before the first message.
         await models.get("")
@@ -420,6 +421,15 @@ def build_stores(settings: Settings, database: Database, grants: FindGrants = no
         SqlSignInStore(database, box),
         SqlUsageStore(database),
         SqlFaultStore(database),
+    )
+
+
+def model_limits(settings: Settings) -> ModelLimits:
+    """Return the time limits of models' replies."""
+    return ModelLimits(
+        first_seconds=settings.model_first_timeout,
+        idle_seconds=settings.model_idle_timeout,
+        total_seconds=settings.model_total_timeout,
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, Protocol, runtime_checkable
 
-from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, Usage, UsageReported
+from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelLimits, ModelRequest, Usage, UsageReported
 from bot.domain.metrics import MetricSink, ModelAnswered, ModelOutcome, null_sink
 from bot.errors import (
     ContextTooLong,
@@ -163,15 +163,28 @@ class DiscoveredWindow:
                     self._lookups = MAX_LOOKUPS
 
 
+USUAL_LIMITS = ModelLimits()
+_TIMES = ("first_seconds", "idle_seconds", "total_seconds")
+
+
 class InstrumentedModel:
     """A model with metrics: duration, time to the first token, outcome, tokens. Its events carry `label` as the model.
 
-    `clock` is in seconds and never jumps.
+    `clock` is in seconds and never jumps. Times of `limits` that are not the usual ones hold for all requests.
     """
 
     def __init__(
-        self, model: LanguageModel, label: str, observe: MetricSink, *, clock: Callable[[], float] = monotonic
+        self,
+        model: LanguageModel,
+        label: str,
+        observe: MetricSink,
+        *,
+        clock: Callable[[], float] = monotonic,
+        limits: ModelLimits = USUAL_LIMITS,
     ) -> None:
+        self._times = {
+            name: seconds for name in _TIMES if (seconds := getattr(limits, name)) != getattr(USUAL_LIMITS, name)
+        }
         self._model = model
         self._label = label
         self._observe = observe
@@ -189,6 +202,8 @@ class InstrumentedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the model's events. The answer is measured when the stream ends or is closed."""
+        if self._times:
+            request = replace(request, limits=replace(request.limits, **self._times))
         began = self._clock()
         first: float | None = None
         named, usage = False, Usage()
@@ -371,10 +386,17 @@ class ModelChoice:
 
 class Models:
     """All models of the process, each built on first use. `own` is the bot's model; `observe` receives metrics of
-    requests.
+    requests. `limits` are the time limits of replies.
     """
 
-    def __init__(self, own: ModelChoice, choose: Callable[[str], ModelChoice], observe: MetricSink = null_sink) -> None:
+    def __init__(
+        self,
+        own: ModelChoice,
+        choose: Callable[[str], ModelChoice],
+        observe: MetricSink = null_sink,
+        limits: ModelLimits = USUAL_LIMITS,
+    ) -> None:
+        self._limits = limits
         self._own = own
         self._choose = choose
         self._observe = observe
@@ -398,7 +420,7 @@ class Models:
             model = await asyncio.to_thread(candidate.create)
             if candidate.window is None and isinstance(model, ListsModels) and model.tells_window:
                 model = DiscoveredWindow(model, candidate.name)
-            models[candidate.name] = InstrumentedModel(model, candidate.name, self._observe)
+            models[candidate.name] = InstrumentedModel(model, candidate.name, self._observe, limits=self._limits)
         return FallbackModel(models) if choice.others else models[choice.name]
 
     async def close(self) -> None:

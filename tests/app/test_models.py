@@ -9,14 +9,15 @@ from dataclasses import replace
 import pytest
 
 from bot.app.models import select_model
-from bot.domain.completions import Completion, ModelRequest
+from bot.app.runtime import model_limits
+from bot.domain.completions import Completion, ModelLimits, ModelRequest
 from bot.domain.messages import user
 from bot.errors import ModelUnavailable, SettingsError
 from bot.llm.demo import DemoModel
 from bot.llm.models import Models
 from bot.llm.providers import PROVIDERS, Provider, always
 from bot.settings import read_settings
-from tests.fakes.llm import FakeLanguageModel, Say, Status
+from tests.fakes.llm import FakeLanguageModel, Say, Silence, Status
 from tests.fakes.llm import Models as Listing
 from tests.fakes.parts import ScriptedModel, say
 from tests.llm.conversation import complete
@@ -201,6 +202,23 @@ async def test_the_window_is_that_of_the_model_asked_next() -> None:
         assert (model.capabilities.model, model.capabilities.context_tokens) == ("ollama:second", 9_000)
         await models.close()
         assert service.lookups == []
+
+
+async def test_a_reply_may_take_as_long_as_the_settings_say() -> None:
+    settings = read_settings(model_first_timeout="1s", model_total_timeout="20m", bot_model="ollama:first")
+    assert model_limits(settings) == ModelLimits(first_seconds=1.0, total_seconds=1_200.0)
+    with FakeLanguageModel("openai", Silence()) as service, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OLLAMA_BASE_URL", service.base_url)
+        models = Models(select_model(settings), pytest.fail, limits=model_limits(settings))
+        with pytest.raises(ModelUnavailable, match="sent nothing for 1 seconds"):
+            await complete(await models.get(""))
+        await models.close()
+
+
+@pytest.mark.parametrize("value", ["never", "0", "0.5s", "2h", "soon"])
+def test_a_time_limit_of_a_reply_that_makes_no_sense_is_named(value: str) -> None:
+    with pytest.raises(SettingsError, match="MODEL_TOTAL_TIMEOUT"):
+        read_settings(model_total_timeout=value)
 
 
 async def test_a_window_that_the_settings_do_not_say_is_the_services() -> None:

@@ -83,6 +83,39 @@ async def test_what_was_allowed_of_one_server_is_not_run_on_another_where_it_wou
     assert harness.toolbox.calls == []
 
 
+@dataclass
+class StandsIn(ReplacedMeanwhile):
+    """Another server of the group has the tool as soon as the model has been asked."""
+
+    async def offer(self, workspace: str = EVERYWHERE) -> ToolSet:
+        if self.model.requests:
+            self.add(replace(tool("pay__send", server_id="2"), server="spare"), answers_ok)
+        return await FakeToolbox.offer(self, workspace)
+
+
+async def test_an_allowed_call_is_not_sent_to_a_server_that_stands_in_though_all_may_be_called_there(
+    harness: EngineHarness,
+) -> None:
+    harness.toolbox = StandsIn(model=harness.model)
+    harness.toolbox.add(replace(tool("pay__send", server_id="1"), server="main"), answers_ok)
+    harness.rules = RuleBook(Policies(ALLOW), Approvers(admins=frozenset({ANA.principal})))
+    harness.model.script = [ask_for(call("pay__send", to="ben")), ask_for(call("pay__send", to="ben")), say("Sent.")]
+    engine = harness.engine()
+    async with running(engine):
+        view = await harness.surface.ended((await engine.receive(message("send it"))).turn_id)
+    refused, sent = (step for step in view.steps if isinstance(step, ToolStep))
+    assert refused.result is not None
+    assert refused.result.text == (
+        "Not run: the call was for server main, which is away now. Server spare has pay__send, too. Call it again "
+        "to use that one."
+    )
+    assert sent.tool is not None
+    assert (sent.tool.server, sent.status) == ("spare", StepStatus.DONE), (
+        "the record names the server that got the call"
+    )
+    assert harness.toolbox.names == ["pay__send"]
+
+
 async def test_a_call_approved_for_a_server_at_one_place_is_not_sent_to_where_an_admin_has_moved_it(
     harness: EngineHarness,
 ) -> None:

@@ -13,6 +13,7 @@ from bot.domain.completions import (
     Capabilities,
     Completion,
     ModelEvent,
+    ModelLimits,
     ModelRequest,
     StopReason,
     TextDelta,
@@ -20,7 +21,7 @@ from bot.domain.completions import (
     UsageReported,
 )
 from bot.domain.messages import assistant, user
-from bot.domain.metrics import MetricEvent, ModelAnswered
+from bot.domain.metrics import MetricEvent, ModelAnswered, null_sink
 from bot.errors import ModelRejected, ModelUnavailable
 from bot.llm.models import InstrumentedModel
 
@@ -32,12 +33,14 @@ class Slow:
     """Says its script, one second before each piece."""
 
     def __init__(self, *script: ModelEvent | Exception) -> None:
+        self.requests: list[ModelRequest] = []
         self.script = script
         self.time = 0.0
         self.capabilities = Capabilities()
         self.closed = False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.requests.append(request)
         for event in self.script:
             self.time += 1.0
             if isinstance(event, Exception):
@@ -53,8 +56,8 @@ def measured(model: Slow) -> tuple[InstrumentedModel, list[MetricEvent]]:
     return InstrumentedModel(model, "small", found.append, clock=lambda: model.time), found
 
 
-async def everything(model: InstrumentedModel) -> list[ModelEvent]:
-    return [event async for event in model.stream(REQUEST)]
+async def everything(model: InstrumentedModel, request: ModelRequest = REQUEST) -> list[ModelEvent]:
+    return [event async for event in model.stream(request)]
 
 
 async def test_an_answer_is_handed_on_with_its_models_name_and_measured_once() -> None:
@@ -134,3 +137,12 @@ async def test_what_it_can_do_and_its_end_are_the_models_own() -> None:
     assert model.capabilities == replace(inner.capabilities, model="small")
     await model.close()
     assert inner.closed
+
+
+async def test_only_times_that_are_set_replace_those_of_a_request() -> None:
+    inner = Slow(ANSWER)
+    short = ModelLimits(max_tokens=7, first_seconds=90.0, idle_seconds=30.0, total_seconds=150.0)
+    await everything(InstrumentedModel(inner, "small", null_sink), replace(REQUEST, limits=short))
+    slow = InstrumentedModel(inner, "small", null_sink, limits=ModelLimits(total_seconds=900.0))
+    await everything(slow, replace(REQUEST, limits=short))
+    assert [request.limits for request in inner.requests] == [short, replace(short, total_seconds=900.0)]
