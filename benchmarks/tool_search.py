@@ -18,7 +18,8 @@ from statistics import mean
 
 from bot.domain.tokenizer import terms
 from bot.domain.tools import ServerGuidance, Tool, ToolSet
-from bot.engine.builtin_tools.search_tools import ToolIndex, format_search_result
+from bot.engine.builtin_tools.search_tools import format_search_result
+from bot.engine.builtin_tools.tool_index import ToolIndex
 from bot.engine.builtin_tools.toolbox import select_builtin_tools
 from bot.engine.prompt.tool_selection import within_limit
 from bot.engine.usage import estimate_text, estimate_tools

@@ -307,6 +307,8 @@ class Settings(BaseSettings):
     mcp_review: Annotated[ReviewPolicy, AnyCase] = ReviewPolicy.CHANGED
     taint_mode: Annotated[TaintMode, AnyCase] = TaintMode.ASK
     tool_search: Annotated[ToolSearch, AnyCase] = ToolSearch.AUTO
+    tool_names_tokens: Annotated[int, Field(ge=0, le=50_000)] = 2_500
+    tool_search_embeddings: Path | None = None
     mcp_approval_default_policy: Annotated[ApprovalPolicy | None, BeforeValidator(_upper)] = None
     mcp_approval_timeout: Duration = 1800.0
     approval_notice: Annotated[ApprovalNotice, AnyCase] = ApprovalNotice.MENTION

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.app.config_reload import ConfigReloader
@@ -58,6 +59,7 @@ from bot.engine.scheduler import Job, quota_cleanup, retention, usage_retention
 from bot.engine.usage import UsageLimiter
 from bot.errors import CountersignError
 from bot.llm.models import ModelChoice, Models
+from bot.llm.static_embeddings import load_embedder
 from bot.logs import redact_logs
 from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.config.programs import AllowedPrograms
@@ -67,6 +69,7 @@ from bot.mcp.redaction import KnownSecrets
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import Listener, Surface, TurnLog
+from bot.ports.embeddings import TextEmbedder
 from bot.settings import Settings, read_environment
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.api_tokens import SqlTokenStore
@@ -319,6 +322,7 @@ async def open_runtime(
         stack.push_async_callback(models.close)
         # Built now, so that a mistake is reported before the first message.
         await models.get("")
+        embedder = await _load_embedder(settings.tool_search_embeddings)
         if isinstance(read_address(settings.database_url), SqliteFile):
             await services.turn_log.adopt_orphans()
         turn_log = watch_log(services.turn_log)
@@ -342,6 +346,8 @@ async def open_runtime(
             taint=settings.taint_mode,
             refused=services.refused,
             tool_search=settings.tool_search,
+            tool_names_tokens=settings.tool_names_tokens,
+            embedder=embedder,
             jobs=jobs,
             on_change=services.administration.wake,
             observe=observe,
@@ -431,6 +437,12 @@ def model_limits(settings: Settings) -> ModelLimits:
         idle_seconds=settings.model_idle_timeout,
         total_seconds=settings.model_total_timeout,
     )
+
+
+async def _load_embedder(folder: Path | None) -> TextEmbedder | None:
+    if folder is None:
+        return None
+    return await asyncio.to_thread(load_embedder, folder, "TOOL_SEARCH_EMBEDDINGS")
 
 
 def connection_timing(settings: Settings) -> ConnectionTiming:

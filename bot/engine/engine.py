@@ -27,6 +27,8 @@ from bot.domain.turns import (
     can_continue,
 )
 from bot.engine.approvals import ApprovalService, ApproverNotices
+from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS
+from bot.engine.builtin_tools.tool_index import ToolIndexes
 from bot.engine.elicitation import ElicitationService
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.rules import RuleBook
@@ -41,6 +43,7 @@ from bot.engine.view_delivery import MemberLookup, ViewDelivery, surface_for
 from bot.engine.worker import MOST_TURNS, Capacity, Worker
 from bot.errors import NotFound
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog, TurnQueue, TurnViews
+from bot.ports.embeddings import TextEmbedder
 
 APPROVAL_SECONDS = 1800.0
 CONTINUE_QUESTION = "Go on where you were stopped. Do not repeat what you have written."
@@ -56,7 +59,8 @@ class Engine:
     `instructions` is the system prompt, `memory` the history budget. `approval_seconds` is None if approvals never
     expire; `approval_notice` is how approvers learn of a call. `on_change` runs when another process may have changed
     servers, policies or profiles. `taint` is the mode for calls that could send one server's data to another. `refused`
-    holds the tools that model services rejected. `tool_search` sets when models search for tools. `observe` takes
+    holds the tools that model services rejected. `tool_search` sets when models search for tools, `tool_names_tokens`
+    how many names they see; `embedder` improves the search. `observe` takes
     metrics. `allow` runs before a turn's first model request and raises LimitReached to reject it. `most_turns` run at
     the same time. `clock` is monotonic, in seconds.
     """
@@ -76,6 +80,8 @@ class Engine:
         approval_notice: ApprovalNotice = ApprovalNotice.MENTION,
         refused: RefusedTools | None = None,
         tool_search: ToolSearch = ToolSearch.AUTO,
+        tool_names_tokens: int = TOOL_NAMES_TOKENS,
+        embedder: TextEmbedder | None = None,
         on_change: Callable[[], None] = lambda: None,
         jobs: Sequence[Job] = (),
         observe: MetricSink = null_sink,
@@ -110,6 +116,8 @@ class Engine:
             taint,
             allow=allow,
             tool_search=tool_search,
+            tool_names_tokens=tool_names_tokens,
+            tool_indexes=ToolIndexes(embedder),
             early_seconds=early_seconds,
         )
         self._worker = Worker(

@@ -34,7 +34,8 @@ from bot.domain.turns import (
     TurnView,
 )
 from bot.engine.builtin_tools.read_result import ReadResult, RejectionReason
-from bot.engine.builtin_tools.search_tools import SearchTools, ToolIndexes
+from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS, SearchTools
+from bot.engine.builtin_tools.tool_index import ToolIndexes
 from bot.engine.builtin_tools.toolbox import TurnToolbox
 from bot.engine.elicitation import PendingElicitations
 from bot.engine.policy.authorization import CallAuthorizer
@@ -116,6 +117,7 @@ class TurnParts:
     taint: TaintMode = TaintMode.OFF
     allow: Callable[[Turn], Awaitable[None]] = no_limits
     tool_search: ToolSearch = ToolSearch.AUTO
+    tool_names_tokens: int = TOOL_NAMES_TOKENS
     tool_indexes: ToolIndexes = field(default_factory=ToolIndexes)
     early_seconds: float = EARLY_SECONDS
 
@@ -367,7 +369,8 @@ class TurnRunner:
         offered = await self._offer()
         model = await self._parts.models.get(profile.model)
         refused = self._parts.prompts.refused
-        tools = partial(select_tools, self._rules.enabled(offered), self._parts.tool_search, refused)
+        enabled, names_tokens = self._rules.enabled(offered), self._parts.tool_names_tokens
+        tools = partial(select_tools, enabled, self._parts.tool_search, refused, names_tokens=names_tokens)
         last_round = len(self._record.replies) >= MAX_ROUNDS or exceeds_invalid_calls(self._record)
         completion = await self._prompts.reply(self._record, profile, tools, model, last_round=last_round)
         await self._record_reply(completion, offered, last_round=last_round)

@@ -37,7 +37,7 @@ from bot.llm.hosted_model import HostedModel, ModelListPaths, WireFormat
 from bot.llm.provider_service import Sdk, Service, VendorClient, http_settings
 from bot.llm.request_adaptation import describe_file, describe_image, fit_to_read
 from bot.llm.streaming import Delta
-from bot.llm.tool_schemas import tool_description, tool_schema
+from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_values import (
     CallIds,
     distinct_ids,
@@ -94,7 +94,7 @@ def request_body(
             {
                 "name": tool.name,
                 "description": tool_description(tool),
-                "input_schema": tool_schema(tool.input_schema, _KEYS),
+                "input_schema": tool_arguments(tool, _KEYS),
             }
             for tool in request.tools
         ]

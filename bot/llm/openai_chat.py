@@ -33,7 +33,7 @@ from bot.llm.openai_client import HOME, WINDOW, model_list_paths, openai_client
 from bot.llm.provider_service import Service
 from bot.llm.request_adaptation import describe_file, describe_image, fit_to_read
 from bot.llm.streaming import Delta
-from bot.llm.tool_schemas import tool_description, tool_schema
+from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_values import (
     CallIds,
     distinct_ids,
@@ -147,7 +147,7 @@ def request_body(
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
-    parameters = tool_schema(tool.input_schema, _KEYS)
+    parameters = tool_arguments(tool, _KEYS)
     function = {"name": tool.name, "description": tool_description(tool), "parameters": parameters}
     return {"type": "function", "function": function}
 

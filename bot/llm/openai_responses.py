@@ -35,7 +35,7 @@ from bot.llm.openai_client import HOME, WINDOW, model_list_paths, openai_client
 from bot.llm.provider_service import Service
 from bot.llm.request_adaptation import describe_file, describe_image, fit_to_read
 from bot.llm.streaming import Delta
-from bot.llm.tool_schemas import tool_description, tool_schema
+from bot.llm.tool_schemas import tool_arguments, tool_description
 from bot.llm.wire_values import (
     CallIds,
     distinct_ids,
@@ -114,7 +114,7 @@ def _cache_key(instructions: str, tools: Sequence[Tool]) -> str:
 
 
 def _tool(tool: Tool) -> Item:
-    parameters = tool_schema(tool.input_schema, _KEYS)
+    parameters = tool_arguments(tool, _KEYS)
     # Strict is the default here, and takes no argument that is not required.
     described = {"description": tool_description(tool), "parameters": parameters, "strict": False}
     return {"type": "function", "name": tool.name, **described}

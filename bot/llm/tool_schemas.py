@@ -29,6 +29,8 @@ LARGEST_SCHEMA = 16_384
 """Limit in characters of JSON. A larger schema loses descriptions first, then depth."""
 _LIMITS = ((12, 1024), (12, 200), (6, 100), (3, 0), (1, 0), (0, 0))
 """Levels below the root, and characters of each description there: the first that make the schema fit are used."""
+_LONGEST_OWN = 250_000
+"""Characters of a description that the bot itself wrote: it may list the names of many tools."""
 _MAX_NODES = 1000
 _MAX_REFERENCES = 8  # in a chain
 _MAX_LISTED = 200  # properties of an object, values of an enumeration
@@ -75,27 +77,35 @@ def tool_description(tool: Tool) -> str:
     return _truncate(visible(tool.description), LONGEST_DESCRIPTION)
 
 
-def tool_schema(schema: Mapping[str, Any], keys: re.Pattern[str]) -> Schema:
+def tool_arguments(tool: Tool, keys: re.Pattern[str]) -> Schema:
+    """Return the schema of the tool's arguments (`tool_schema`). Descriptions that the bot wrote are not cut."""
+    return tool_schema(tool.input_schema, keys, _LONGEST_OWN if tool.is_builtin else LONGEST_DESCRIPTION)
+
+
+def tool_schema(
+    schema: Mapping[str, Any], keys: re.Pattern[str], longest_description: int = LONGEST_DESCRIPTION
+) -> Schema:
     """Return the schema for a service that accepts property names which match `keys` as a whole.
 
     It is an object without references, unions at its root, or keywords that services treat differently, of at most
     16,384 characters. The result is deterministic, and a schema that this function has returned is returned unchanged.
     """
     try:
-        return _simplify(json.dumps(schema, ensure_ascii=False, default=dict), keys)
+        return _simplify(json.dumps(schema, ensure_ascii=False, default=dict), keys, longest_description)
     except (ValueError, RecursionError):
         return {"type": "object", "properties": {}}
 
 
 @lru_cache(maxsize=512)
-def _simplify(text: str, keys: re.Pattern[str]) -> Schema:
+def _simplify(text: str, keys: re.Pattern[str], longest_description: int) -> Schema:
     document = json.loads(replace_surrogates(text), parse_constant=lambda _: None)  # NaN, as JavaScript writes it
-    for max_depth, max_description in _LIMITS:
+    largest = LARGEST_SCHEMA + longest_description - LONGEST_DESCRIPTION
+    for max_depth, max_description in ((_LIMITS[0][0], longest_description), *_LIMITS[1:]):
         with suppress(_SchemaTooLarge):
             schema = _root(_Reader(document, keys, max_depth, max_description).read(document))
             sent = _to_json(schema)
             # Every schema is closed, so that the result can be parsed again.
-            if len(sent) <= LARGEST_SCHEMA and sent.count("{") <= _MAX_NODES:
+            if len(sent) <= largest and sent.count("{") <= _MAX_NODES:
                 return schema
     raise ValueError("no part of the schema is small enough")
 

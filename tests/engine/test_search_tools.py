@@ -20,7 +20,9 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
 from bot.domain.turns import StepStatus, ToolReplay, ToolStep, TurnStatus, TurnView
-from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS
+from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS, SearchTools
+from bot.engine.builtin_tools.tool_index import ToolIndexes
+from bot.engine.policy.authorization import AWAY, BARRED, WITHHELD
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import FEW_TOOLS, RefusedTools, select_tools
@@ -164,9 +166,138 @@ async def test_a_search_that_finds_nothing_or_asks_for_nothing_says_so(harness: 
     view = await answered(harness, asked, say("Nothing."))
     assert [step.status for step in calls_of(view)] == [StepStatus.DONE, StepStatus.FAILED, StepStatus.FAILED]
     nothing, empty, none = results(harness.model.requests[-1])
-    assert nothing.text == 'No tool fits "zebra". Other words may find one.'
+    assert nothing.text.splitlines() == [
+        (
+            'No tool fits "zebra". Search again in other English words: what the tool should do, and with what,'
+            " such as: list calendar events."
+        ),
+        "Servers with their number of tools:",
+        "lab (40): lab__probe_000, lab__probe_001, lab__probe_002, lab__probe_003, lab__probe_004 …",
+        "mail (1): mail__send",
+    ]
     assert empty.is_error
     assert none.is_error
+
+
+async def test_where_nothing_fits_the_closest_server_and_what_it_is_for_come_first(harness: EngineHarness) -> None:
+    harness.toolbox.guidance = (ServerGuidance("mail", description="Letters of the company"),)
+    await answered(harness, ask_for(searching("mammoth")), say("Nothing."))
+    (result,) = results(harness.model.requests[-1])
+    assert result.text.splitlines()[1:3] == [
+        "Servers with their number of tools, the closest first:",
+        "mail (1): Letters of the company",
+    ]
+
+
+async def test_matches_beyond_five_are_told_by_name(harness: EngineHarness) -> None:
+    await answered(harness, ask_for(searching("measures")), say("Found."))
+    (result,) = results(harness.model.requests[-1])
+    _, second, *hits = result.text.splitlines()
+    assert len(hits) == 5
+    assert 'whose arguments "names" gets: lab__probe_005, lab__probe_006, lab__probe_007,' in second
+
+
+async def test_several_tools_are_fetched_by_their_exact_names_without_a_search(harness: EngineHarness) -> None:
+    wanted = call(SEARCH_TOOLS, "s1", names=["mail__send", "lab__probe_003", "mail__sent"])
+    view = await answered(harness, ask_for(wanted), say("Found."))
+    (step,) = calls_of(view)
+    assert (step.status, step.approval) == (StepStatus.DONE, None)
+    (result,) = results(harness.model.requests[-1])
+    first, missing, _, *hits = result.text.splitlines()
+    assert first == "Tools by name: mail__send, lab__probe_003"
+    assert missing == "There is no tool called 'mail__sent'. Did you mean mail__send?"
+    assert [json.loads(hit)["name"] for hit in hits] == ["mail__send", "lab__probe_003"]
+    assert json.loads(hits[0])["arguments"] == SEND.input_schema
+
+
+@pytest.mark.parametrize(
+    ("names", "first"),
+    [
+        ("mail__send", "Tools by name: mail__send"),
+        ("mail__send, lab__probe_001", "Tools by name: mail__send, lab__probe_001"),
+        ('["mail__send"]', "Tools by name: mail__send"),
+        (["send"], "Tools by name: mail__send"),
+        (["mail__send", "mail__send", 7, None, ""], "Tools by name: mail__send"),
+        (
+            [f"lab__probe_{n:03}" for n in range(40)],
+            "Tools by name: " + ", ".join(f"lab__probe_{n:03}" for n in range(10)),
+        ),
+        ([CALL_TOOL], "No tool has one of these names."),
+    ],
+)
+async def test_names_count_as_they_are_meant(harness: EngineHarness, names: object, first: str) -> None:
+    await answered(harness, ask_for(call(SEARCH_TOOLS, "s1", names=names)), say("Found."))
+    assert results(harness.model.requests[-1])[0].text.splitlines()[0] == first
+
+
+async def test_a_name_whose_server_is_away_or_whose_definition_waits_is_told_so() -> None:
+    offered = ToolSet(
+        (SEND, tool("staging__deploy")),
+        unavailable=frozenset({"prod"}),
+        withheld=frozenset({"mail__burn"}),
+        excluded=frozenset({"mail__bar"}),
+    )
+
+    async def enabled() -> ToolSet:
+        return offered
+
+    wanted = call(SEARCH_TOOLS, "s1", names=["prod__deploy", "mail__burn", "mail__bar"], query="send")
+    told = (await SearchTools(enabled, ToolIndexes()).call(wanted)).text.splitlines()
+    assert told[:4] == [
+        "No tool has one of these names.",
+        AWAY.format("prod"),
+        WITHHELD.format("mail__burn"),
+        BARRED.format("mail__bar"),
+    ]
+    assert told[4] == 'Tools for "send": mail__send'
+    assert told[-1] == "Away now, with all of their tools: prod."
+
+
+async def test_a_name_that_the_profile_does_not_enable_is_neither_listed_nor_fetched(harness: EngineHarness) -> None:
+    harness.rules = RuleBook(Policies(ALLOW), Approvers())
+    harness.rules.amend([], [Profile("p", "lab", servers=frozenset({"id-lab"}))], [Binding(EVERYWHERE, "p")])
+    await answered(harness, ask_for(call(SEARCH_TOOLS, "s1", names=["mail__send"])), say("No."))
+    (result,) = results(harness.model.requests[-1])
+    assert result.text.splitlines() == ["No tool has one of these names.", "There is no tool called 'mail__send'."]
+    assert "mail" not in json.dumps(harness.model.requests[0].tools[0].input_schema).replace("email", "")
+
+
+# ---------------------------------------------------------------------- the list of names
+
+
+def listed(tools: tuple[Tool, ...], names_tokens: int, window: int = 128_000) -> str:
+    capabilities = Capabilities(context_tokens=window)
+    got = select_tools(
+        ToolSet(tools), ToolSearch.AUTO, RefusedTools(), "m", capabilities, names_tokens=names_tokens
+    ).tools
+    assert [each.name for each in got] == OWN
+    description: str = got[0].input_schema["properties"]["names"]["description"]
+    return description.partition("\n")[2]
+
+
+MANY = tuple(tool(f"{server}__tool_{n:02}") for server, count in (("b", 40), ("a", 3), ("c", 5)) for n in range(count))
+
+
+def test_a_model_that_searches_sees_the_names_of_all_tools_by_server_in_an_order_that_stays() -> None:
+    names = listed(MANY, 2_500)
+    assert [line.partition(": ")[0] for line in names.splitlines()] == ["a", "b", "c"]
+    assert names.splitlines()[0] == "a: tool_00, tool_01, tool_02"
+    assert names == listed(MANY[::-1], 2_500)
+
+
+@pytest.mark.parametrize(("tokens", "servers"), [(0, []), (12, ["a"]), (40, ["a", "c"]), (2_500, ["a", "b", "c"])])
+def test_names_are_listed_for_as_many_servers_as_the_budget_has_room_for(tokens: int, servers: list[str]) -> None:
+    assert [line.partition(": ")[0] for line in listed(MANY, tokens).splitlines()] == servers
+
+
+def test_a_small_window_lists_fewer_names() -> None:
+    many = tuple(tool(f"s__a_tool_with_a_long_name_{n:03}") for n in range(100))
+    assert listed(many, 50_000, window=8_000) == ""
+    assert listed(many, 50_000).startswith("s: a_tool_with_a_long_name_000, ")
+
+
+def test_a_tool_without_the_prefix_of_its_server_is_listed_by_its_whole_name() -> None:
+    assert listed((*MANY, tool("ping")), 2_500).splitlines()[0] == "ping"
 
 
 async def test_what_is_too_large_to_be_told_is_told_in_outline(harness: EngineHarness) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from benchmarks.tool_search import index_of, labelled_queries, recall, searches, shared_words, synthetic_tools
 from bot.domain.tools import ToolSet
-from bot.engine.builtin_tools.search_tools import MOST_HITS, ToolIndex, ToolIndexes
+from bot.engine.builtin_tools.tool_index import MOST_HITS, ToolIndex, ToolIndexes
 from tests.fakes.parts import tool
 
 PATIENCE = 60.0
@@ -148,3 +149,55 @@ async def test_nobody_waits_while_tools_that_were_listed_again_are_compared() ->
     finally:
         slow.let.set()
         assert await again is first
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Rechnung erstellen",
+        "Kundenrechnungen",
+        "crear una factura",
+        "créer une facture",
+        "請求書を作成して",
+        "creat invioce",
+    ],
+)
+def test_words_of_other_languages_and_misspelt_ones_find_english_tools(words: str) -> None:
+    wanted = tool("billing__create_invoice", description="Creates an invoice for a customer.")
+    others = [tool("mail__send", description="Sends a letter."), tool("room__book", description="Reserves a room.")]
+    assert ToolIndex([*others, wanted], {}).search(words)[:1] == (wanted,)
+
+
+@pytest.mark.parametrize("words", ["Rechnungen", "rechnüng", "領収書"])
+def test_tools_that_are_described_in_another_language_are_found_by_it(words: str) -> None:
+    wanted = tool("a__t1", description="Rechnung schreiben. 領収書の発行")
+    assert ToolIndex([tool("a__t2", description="Brief senden. 手紙"), wanted], {}).search(words)[:1] == (wanted,)
+
+
+def test_words_of_an_argument_s_description_count() -> None:
+    wanted = tool("a__t1", input_schema={"properties": {"x": {"description": "The assignee of the record."}}})
+    assert ToolIndex([tool("a__t2"), wanted], {}).search("assignee") == (wanted,)
+
+
+class ByLength:
+    """An embedder to which texts of similar length mean the same."""
+
+    def embed(self, texts: Sequence[str]) -> ByLength:
+        self.texts = texts
+        return self
+
+    def rank(self, query: str, most: int) -> Sequence[int]:
+        return sorted(range(len(self.texts)), key=lambda n: -len(self.texts[n]))[:most]
+
+
+def test_a_ranking_by_meaning_is_merged_with_that_by_words() -> None:
+    both, by_words, by_meaning = (
+        tool("a__both", description=f"Sings. {'la ' * 50}"),
+        tool("a__sing", description="Sings."),
+        tool("a__dance", description="Dances. " * 40),
+    )
+    tools = [by_words, by_meaning, both, tool("a__sleep")]
+    assert ToolIndex(tools, {}).search("sings") == (by_words, both)
+    merged = ToolIndex(tools, {}, ByLength()).search("sings", 3)
+    assert sorted(each.name for each in merged) == ["a__both", "a__dance", "a__sing"]
+    assert ToolIndex(tools, {}, ByLength()).search("quixotic", 1) == (by_meaning,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 from typing import Any
 
@@ -12,8 +13,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from bot.domain.completions import ModelRequest
 from bot.domain.messages import user
-from bot.domain.tools import Tool
-from bot.llm import anthropic, openai_chat
+from bot.domain.tools import OWN_SERVER, Tool
+from bot.llm import anthropic, openai_chat, openai_responses
 from bot.llm.tool_schemas import LARGEST_SCHEMA, LONGEST_DESCRIPTION
 from bot.mcp.argument_validation import validate
 from tests.fakes.llm_schemas import anthropic_complaint, openai_complaint
@@ -246,3 +247,17 @@ def test_a_long_description_of_a_tool_is_cut_to_what_services_take() -> None:
     ):
         assert len(described["description"]) == LONGEST_DESCRIPTION
         assert described["description"].endswith("x…")
+
+
+def test_the_bot_s_own_descriptions_are_sent_whole_and_those_of_servers_are_cut() -> None:
+    names = ", ".join(f"tool_{n}" for n in range(3_000))
+    schema = {"type": "object", "properties": {"names": {"type": "string", "description": names}}}
+    own = Tool("countersign__search_tools", OWN_SERVER, "search_tools", input_schema=schema)
+    request = ModelRequest((user("?"),), (own, dataclasses.replace(own, server="other", server_id="id-other")))
+    for mine, theirs in (
+        [each["function"]["parameters"] for each in openai_chat.request_body("m", request, own_address=True)["tools"]],
+        [each["input_schema"] for each in anthropic.request_body("m", request, own_address=True)["tools"]],
+        [each["parameters"] for each in openai_responses.request_body("m", request, own_address=True)["tools"]],
+    ):
+        assert mine["properties"]["names"]["description"] == names
+        assert len(theirs["properties"]["names"]["description"]) == LONGEST_DESCRIPTION

@@ -17,20 +17,24 @@ from bot.domain.tools import CallReturned, Tool, ToolOutcome, ToolSet
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.engine.builtin_tools.read_result import TOOL as READ_RESULT_TOOL
 from bot.engine.builtin_tools.resources import resolve_resource_call
-from bot.engine.builtin_tools.search_tools import InvalidCall, resolve_call, search_definitions
+from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS, InvalidCall, resolve_call, search_definitions
 from bot.ports import CallContext, Toolbox, ToolCaller
 
 
 def select_builtin_tools(
-    server_tools: tuple[Tool, ...], *, searches: bool = False, has_excerpts: bool = False
+    server_tools: tuple[Tool, ...],
+    *,
+    searches: bool = False,
+    has_excerpts: bool = False,
+    names_tokens: float = TOOL_NAMES_TOKENS,
 ) -> tuple[Tool, ...]:
     """Return the built-in tools of a model request. `searches` is True if they replace `server_tools`, `has_excerpts`
-    if the request holds truncated results.
+    if the request holds truncated results, `names_tokens` is the budget for the names of `server_tools`.
 
     A model that searches has the same tools in each round, because services cache prefixes: so recently used tools are
     not included, and `read_result` is from the first round.
     """
-    search = search_definitions(server_tools) if searches else ()
+    search = search_definitions(server_tools, names_tokens) if searches else ()
     return (*search, READ_RESULT_TOOL) if searches or has_excerpts else ()
 
 

@@ -70,7 +70,7 @@ def closest_names(written: str, tools: Sequence[Tool]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for spelling in close for name in names_by_spelling[spelling]))[:_MAX_SUGGESTIONS]
 
 
-def _unknown_tool(written: str, unavailable: frozenset[str], tools: Sequence[Tool]) -> str:
+def explain_unknown_tool(written: str, unavailable: frozenset[str], tools: Sequence[Tool]) -> str:
     """Return the text for the model about a tool that is not offered. A tool of another server is no substitute for one
     of a named server, such as that of a test system for that of production.
     """
@@ -133,7 +133,7 @@ class CallAuthorizer:
                 return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {WITHHELD.format(call.name)}")
             if call.name in offered.excluded:
                 return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {BARRED.format(call.name)}")
-            reason = _unknown_tool(call.name, offered.unavailable, self.rules.enabled(offered).tools)
+            reason = explain_unknown_tool(call.name, offered.unavailable, self.rules.enabled(offered).tools)
             return _rejected_step(n, call, None, StepStatus.FAILED, reason)
         if call.unreadable:
             shown = call.unreadable[:_SHOWN_OF_UNREADABLE]

@@ -15,7 +15,8 @@ from itertools import chain, zip_longest
 from bot.domain.completions import Capabilities
 from bot.domain.tools import Tool, ToolSearch, ToolSet
 from bot.engine.builtin_tools.resources import resource_definitions
-from bot.engine.builtin_tools.search_tools import MOST_HITS
+from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS
+from bot.engine.builtin_tools.tool_index import MOST_HITS
 from bot.engine.builtin_tools.toolbox import select_builtin_tools
 from bot.engine.usage import estimate_tools
 from bot.errors import ModelRejected
@@ -36,14 +37,22 @@ SOMETHING_MISSING = "A server is missing now, and its tools with it. Fix: ask an
 
 
 def select_tools(
-    enabled: ToolSet, search: ToolSearch, refused: RefusedTools, model: str, capabilities: Capabilities
+    enabled: ToolSet,
+    search: ToolSearch,
+    refused: RefusedTools,
+    model: str,
+    capabilities: Capabilities,
+    *,
+    names_tokens: int = TOOL_NAMES_TOKENS,
 ) -> ToolSet:
-    """Return the tools for the model of this name and these capabilities."""
+    """Return the tools for the model of this name and these capabilities. `names_tokens` is the budget for the list of
+    names in the search, of which a small window takes less.
+    """
     if search is ToolSearch.AUTO and capabilities.searches and needs_search(enabled.tools, capabilities):
         # Tools that the service rejects are found by searching and are in no request.
-        search_tools = dataclasses.replace(
-            enabled, tools=(*select_builtin_tools(enabled.tools, searches=True), *resource_definitions(enabled))
-        )
+        budget = min(names_tokens, capabilities.context_tokens * SHARE_OF_WINDOW)
+        builtin_tools = select_builtin_tools(enabled.tools, searches=True, names_tokens=budget)
+        search_tools = dataclasses.replace(enabled, tools=(*builtin_tools, *resource_definitions(enabled)))
         if refused.without(model, search_tools) is search_tools:
             return search_tools
     resources = resource_definitions(enabled)

@@ -1,0 +1,60 @@
+"""Static embeddings of texts with model2vec, of the extra `countersign[embeddings]`. The model is a folder on this
+machine; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bot.errors import SettingsError
+from bot.ports.embeddings import TextEmbedder
+
+_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+def load_embedder(folder: Path, variable: str) -> TextEmbedder:
+    """Load the model of a folder, which takes seconds if it is large. `variable` is the setting that names the folder,
+    for errors. Raises SettingsError.
+    """
+    # The library takes a name that is no folder for one on a hub.
+    if missing := [name for name in _FILES if not (folder / name).is_file()]:
+        raise SettingsError(
+            f"{variable}: {folder} has no {missing[0]}.", "name the folder of a model2vec model on this machine"
+        )
+    try:
+        from model2vec import StaticModel  # noqa: PLC0415 - an optional extra
+    except ImportError as error:
+        raise SettingsError(
+            f"{variable} needs the library model2vec, which is not installed.",
+            "pip install 'countersign[embeddings]', or leave the variable empty",
+        ) from error
+    try:
+        model = StaticModel.from_pretrained(folder, force_download=False)
+        model.encode([""])
+    except Exception as error:  # the libraries for weights and tokens have errors of their own
+        raise SettingsError(
+            f"{variable}: the model in {folder} cannot be read.", "copy the whole folder of the model again"
+        ) from error
+    return _StaticEmbedder(model)
+
+
+@dataclass(frozen=True, slots=True)
+class _StaticEmbedder:
+    model: Any
+
+    def embed(self, texts: Sequence[str]) -> _Vectors:
+        return _Vectors(self.model, self.model.encode(list(texts), normalize=True, use_multiprocessing=False))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Vectors:
+    model: Any
+    vectors: Any
+
+    def rank(self, query: str, most: int) -> Sequence[int]:
+        scores = self.vectors @ self.model.encode([query], normalize=True)[0]
+        ranked = (-scores).argsort(kind="stable")[:most]
+        return [int(n) for n in ranked if scores[n] > 0]
