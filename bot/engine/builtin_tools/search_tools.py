@@ -27,7 +27,7 @@ from bot.domain.turns import ToolRef
 from bot.engine.builtin_tools.tool_index import MOST_HITS, ToolIndex, ToolIndexes
 from bot.engine.policy.authorization import BARRED, WITHHELD, explain_unknown_tool
 from bot.engine.prompt.text_format import READ_RESULT
-from bot.engine.prompt.token_estimates import estimate_text
+from bot.engine.usage import estimate_text
 
 SEARCH_TOOLS = "countersign__search_tools"
 CALL_TOOL = "countersign__call_tool"
