@@ -6,8 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bot.storage.audit_chain import ChainCheck, Findings
-from bot.storage.audit_keys import AuditKeys
+from bot.storage.audit_chain import AuditKeys, ChainCheck, Findings
 from bot.storage.audit_verification import SqlAuditTrail, compare_turns, page_of_turns
 from bot.storage.database import Database
 from bot.storage.tables import audit

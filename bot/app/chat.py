@@ -188,7 +188,7 @@ async def _with_approvals(runtime: Runtime) -> Commands:
     command, pending_calls = await asyncio.gather(
         *(
             asyncio.to_thread(importlib.import_module, name)
-            for name in ("bot.chat.approvals_command", "bot.app.pending_calls")
+            for name in ("bot.chat.approval_inbox", "bot.app.pending_calls")
         )
     )
     services = runtime.services

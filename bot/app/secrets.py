@@ -19,7 +19,7 @@ from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
 from bot.errors import SecretUnavailable, SettingsError
 from bot.settings import Settings, setting_name
 from bot.storage.address import PostgresServer, SqliteFile, read_address
-from bot.storage.audit_keys import AuditKeys, stretch
+from bot.storage.audit_chain import AuditKeys, stretch
 from bot.storage.encryption import KEY_VARIABLE, SecretBox, key_path, load_or_create_key, make_box, read_keys
 from bot.storage.secret_sources import open_regular_file
 

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from bot.app.approver_checks import check_deliveries
 from bot.app.lease_holders import end_check
-from bot.chat.listener_lease import ListenerLease
+from bot.chat.listener_leases import ListenerLease
 from bot.chat.users import AudiencePolicy
 from bot.domain.approval_requirements import APPROVERS
 from bot.domain.conversations import ConversationKey

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bot.chat.approval_inbox import ReadPendingCalls
-from bot.chat.approvals_command import ApprovalsCommand
-from bot.chat.argument_editing import ArgumentEditForms
+from bot.chat.approval_inbox import ApprovalsCommand, ReadPendingCalls
 from bot.chat.background_tasks import BackgroundTasks
-from bot.chat.elicitation_forms import ElicitationForms
+from bot.chat.forms import ArgumentEditForms, ElicitationForms
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Author
 from bot.domain.turns import ToolStep, Turn

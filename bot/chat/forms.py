@@ -1,6 +1,8 @@
-"""Forms, on every platform: submissions, forms in steps, and forms that are opened from cards.
+"""Forms, on every platform: submissions, forms in steps, and those that are opened from cards.
 
-A form with more fields than a window takes comes in steps. The answers of earlier steps are carried along.
+A form with more fields than a window takes comes in steps. The answers of earlier steps are carried along. Forms of
+cards are commands: `edit_command` opens the one for a call's arguments, and an elicitation has one for its fields. The
+engine checks the user's rights when a form is opened and when it is submitted.
 """
 
 from __future__ import annotations
@@ -11,14 +13,65 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, OpenForm
-from bot.domain.commands import Field, FieldKind, Form, FormSubmission, Invocation, Reply, Verb
-from bot.domain.conversations import ConversationKey
+from bot.chat.rejection_messages import GONE, rejection_message
+from bot.domain.approvals import ApprovalNotFound
+from bot.domain.argument_edits import EditableCall, InvalidArguments, NotEditable, RevisionAccepted
+from bot.domain.commands import (
+    FIELDS_A_STEP,
+    ActionStyle,
+    Field,
+    FieldKind,
+    Form,
+    FormSubmission,
+    Invocation,
+    Reply,
+    ReplyAction,
+    Verb,
+)
+from bot.domain.conversations import ConversationKey, Member
+from bot.domain.elicitation_answers import (
+    AnswerRejected,
+    AnswerResult,
+    ElicitationAnswered,
+    InvalidAnswer,
+    OpenElicitation,
+)
+from bot.domain.elicitations import DECLINED, ElicitationResult, FormMode, UrlMode
+from bot.domain.elicitations import ElicitationAction as Answer
+from bot.domain.secret_detection import lookalikes
+from bot.domain.tools import ArgumentError
 from bot.ports import Commands, EngineApi
-from bot.rendering.text_safety import single_line
+from bot.rendering import elicitation_card as cards
+from bot.rendering.approval_card import call_title
+from bot.rendering.argument_fields import ArgumentForm, argument_form, read_arguments
+from bot.rendering.elicitation_card import ElicitationForm, domain_of, elicitation_form, server_name, warning_text
+from bot.rendering.text_safety import single_line, strip_control
 
 REASON, TYPED = "reason", "typed"
 """Fields of the deny form and of a confirmation."""
 _STEP = re.compile(r"[0-9]{1,3}")
+COMMAND = "edit-call"
+"""Internal command that opens the form. Users never type it."""
+DONE = "Changed. The card asks for an approval of the new version."
+NOTHING_TO_EDIT = "There is nothing in this call that a form could change."
+TYPE_AGAIN = "Type it again."
+DOES_NOT_FIT = "It does not fit the tool."
+INTRO = "Nothing runs yet: the call waits for an approval of what you send here."
+_NUMBER = re.compile(r"[0-9]{1,9}")
+COMMANDS = (cards.ANSWER, cards.DECLINE, cards.VISIT, cards.VISITED, cards.CONFIRM)
+SENT = "Sent. The call goes on."
+REFUSED = "Declined. The server learns that you declined."
+FINISHED = "Thank you. The server learns that you opened the page."
+QUESTION_GONE = "This question no longer exists."
+ONLY_TO_IT = "Your answers are sent to this server only."
+LEAVING = "You leave this chat: nothing that you type there passes through the bot."
+WANTS_SOMETHING_ELSE = "The server wants something else."
+SOMETHING_ELSE = "That is not what the server asks for. Its card says what is."
+MESSAGE_LIMIT = 1_200
+STEP_FIELDS = FIELDS_A_STEP - 1
+"""Fields of one step. The server's message takes the place of one field."""
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*:)(?=/)", re.IGNORECASE)
+_CODE = {"`": "%60", "<": "%3C", ">": "%3E", "|": "%7C"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +204,300 @@ class FormSteps:
         if field.name in self.concealed and answer:
             return replace(field, error=error or self.again)
         return replace(field, value=answer, error=error)
+
+
+def edit_command(card: ApprovalRef) -> tuple[str, ...]:
+    """Return the command that opens the form of a call."""
+    return (COMMAND, card.approval_id, str(card.revision))
+
+
+def is_edit_form(form: str) -> bool:
+    """Return True if a form id is one of this module. Such a form was opened from a card."""
+    return form.startswith(f"{COMMAND}:")
+
+
+class ArgumentEditForms(CommandMiddleware):
+    """Commands, and the forms of calls beside them: a call is changed from its card."""
+
+    async def _answer(self, request: Invocation | FormSubmission) -> Reply | Form | None:
+        match request:
+            case Invocation(command, (approval_id, revision)) if command == COMMAND and _NUMBER.fullmatch(revision):
+                return await self._open(ApprovalRef(approval_id, int(revision)), request)
+            case FormSubmission(form) if is_edit_form(form):
+                return await self._submit(request)
+            case _:
+                return None
+
+    async def _open(self, card: ApprovalRef, request: Invocation) -> Reply | Form:
+        call = await self._editable_call(card, request.member, request.conversation)
+        if not isinstance(call, EditableCall):
+            return Reply(_rejection(call), failed=True)
+        form = _argument_form(call)
+        return _argument_steps(card, call, form, {}).step(0) if form.fields else Reply(NOTHING_TO_EDIT, failed=True)
+
+    async def _submit(self, submission: FormSubmission) -> Reply | Form:
+        card, step = _parse_id(submission.form)
+        call = await self._editable_call(card, submission.member, submission.conversation)
+        if not isinstance(call, EditableCall):
+            return Reply(_rejection(call), failed=True)
+        form = _argument_form(call)
+        steps = _argument_steps(card, call, form, submission.fields)
+        arguments, errors = read_arguments(form, call.step.call.arguments, submission.fields)
+        if errors:
+            return steps.with_errors(errors.items())
+        if further := steps.after(step):
+            return further
+        match await self._engine.approvals.revise(card.approval_id, card.revision, arguments, submission.member):
+            case RevisionAccepted():
+                return Reply(DONE)
+            case InvalidArguments(problems):
+                return steps.with_errors(_field_error(form, problem) for problem in problems)
+            case rejection:
+                return Reply(rejection_message(rejection), failed=True)
+
+    async def _editable_call(
+        self, card: ApprovalRef, member: Member, conversation: ConversationKey
+    ) -> EditableCall | NotEditable | None:
+        """Return the call, if it belongs to the workspace in which its form is used."""
+        call = await self._engine.approvals.get_editable_call(card.approval_id, card.revision, member)
+        if isinstance(call, EditableCall) and call.turn.conversation.workspace_key != conversation.workspace_key:
+            return None
+        return call
+
+
+def _argument_steps(card: ApprovalRef, call: EditableCall, form: ArgumentForm, answers: Mapping[str, str]) -> FormSteps:
+    def intro(step: int, fields: int) -> str:
+        """With a full form only left-out arguments are mentioned, because some platforms have no room for more."""
+        left = ", ".join(single_line(name, 60) for name in form.left[:10])
+        if step:
+            return ""
+        if left:
+            return f"{INTRO} What is too long or too much for a form stays as it is: {left}."
+        return INTRO if fields < FIELDS_A_STEP else ""
+
+    return FormSteps(
+        id=f"{COMMAND}:{card.approval_id}:{card.revision}",
+        title=f"Edit: {single_line(call_title(call.step), 40)}",
+        fields=[argument.field for argument in form.fields],
+        size=FIELDS_A_STEP,
+        submit="Save",
+        intro=intro,
+        answers=answers,
+        concealed=frozenset(argument.field.name for argument in form.fields if argument.withheld),
+        again=TYPE_AGAIN,
+    )
+
+
+def _field_error(form: ArgumentForm, error: ArgumentError) -> tuple[str, str]:
+    """Return the field of an error and its text. One without an argument is shown at the first field."""
+    fields = (argument for argument in form.fields if argument.argument == error.argument)
+    argument = next(fields, form.fields[0])
+    withheld = argument.withheld and argument.argument == error.argument
+    return argument.field.name, DOES_NOT_FIT if withheld else error.problem
+
+
+def _argument_form(call: EditableCall) -> ArgumentForm:
+    """Return the form of a call, without the values of stored secrets. For a user who may not approve the call, parts
+    that look like a secret are left out too.
+    """
+    arguments = call.step.call.arguments
+    stored = call.step.approval.secrets if call.step.approval is not None else ()
+    positions = {secret.path[0] for secret in stored}
+    if not call.whole:
+        positions |= {lookalike.path[0] for lookalike in lookalikes(arguments, stored)}
+    withheld = {name for position, name in enumerate(arguments) if position in positions}
+    return argument_form(call.schema, arguments, withheld=withheld)
+
+
+def _parse_id(form: str) -> tuple[ApprovalRef, int]:
+    """Return the approval and the step of a form id; an empty approval for a foreign id."""
+    match parse_step(form):
+        case [_, approval_id, revision], step if _NUMBER.fullmatch(revision):
+            return ApprovalRef(approval_id, int(revision)), step
+        case _:
+            return ApprovalRef("", 0), 0
+
+
+def _rejection(rejection: NotEditable | None) -> str:
+    return GONE if rejection is None else rejection_message(rejection)
+
+
+def is_elicitation_form(form: str) -> bool:
+    """Return True if a form id is one of this module. Such a form was opened from a card."""
+    return form.startswith(f"{cards.ANSWER}:")
+
+
+class ElicitationForms(CommandMiddleware):
+    """Command handler with elicitations: a server is answered from its card."""
+
+    async def _answer(self, request: Invocation | FormSubmission) -> Reply | Form | None:
+        match request:
+            case Invocation(command, (elicitation_id,)) if command in COMMANDS:
+                return await self._run(command, elicitation_id, request)
+            case FormSubmission(form) if is_elicitation_form(form):
+                return await self._submit(request)
+            case _:
+                return None
+
+    async def _run(self, command: str, elicitation_id: str, request: Invocation) -> Reply | Form:
+        inquiry = await self._inquiry(elicitation_id, request.member, request.conversation)
+        if not isinstance(inquiry, OpenElicitation):
+            return _failed_reply(_answer_rejection(inquiry))
+        match _result_of(command, inquiry):
+            case (result, user_message):
+                return _answer_reply(
+                    await self._engine.elicitations.answer(elicitation_id, result, request.member), user_message
+                )
+            case reply:
+                return reply
+
+    async def _submit(self, submission: FormSubmission) -> Reply | Form:
+        elicitation_id, step = _parse_elicitation_id(submission.form)
+        inquiry = await self._inquiry(elicitation_id, submission.member, submission.conversation)
+        if not isinstance(inquiry, OpenElicitation):
+            return _failed_reply(_answer_rejection(inquiry))
+        mode = inquiry.elicitation.question.ask
+        if not isinstance(mode, FormMode):
+            return _failed_reply(SOMETHING_ELSE)
+        form = elicitation_form(mode.schema)
+        steps = _answer_steps(inquiry, form, submission.fields)
+        content, errors = form.read(submission.fields)
+        if errors:
+            return steps.with_errors(errors.items())
+        if further := steps.after(step):
+            return further
+        result = await self._engine.elicitations.answer(
+            elicitation_id, ElicitationResult(Answer.ACCEPT, content), submission.member
+        )
+        if isinstance(result, InvalidAnswer) and form.fields:
+            problems = [(form.field_of(error.argument), error.problem) for error in result.problems]
+            return steps.with_errors(problems or [(form.fields[0].name, WANTS_SOMETHING_ELSE)])
+        return _answer_reply(result, SENT)
+
+    async def _inquiry(
+        self, elicitation_id: str, member: Member, conversation: ConversationKey
+    ) -> OpenElicitation | AnswerRejected:
+        """Return the elicitation, if it belongs to the workspace in which it is answered."""
+        inquiry = await self._engine.elicitations.get(elicitation_id, member)
+        if (
+            isinstance(inquiry, OpenElicitation)
+            and inquiry.turn.conversation.workspace_key != conversation.workspace_key
+        ):
+            return ApprovalNotFound()
+        return inquiry
+
+
+def _answer_steps(inquiry: OpenElicitation, form: ElicitationForm, answers: Mapping[str, str]) -> FormSteps:
+    def intro(step: int, _fields: int) -> str:
+        """The server, its message and the receiver of the answers. The message is marked line by line, so that it
+        cannot pass for text of the bot.
+        """
+        warning = warning_text(inquiry.elicitation.question)
+        note = f"⚠ {warning} {ONLY_TO_IT}" if warning else ONLY_TO_IT
+        if step:
+            return f"{server_name(inquiry.step)} asks for more. {note}"
+        left = ", ".join(single_line(title, 60) for title in form.left[:10])
+        more = f" There is no room here for: {left}." if left else ""
+        quote = "\n".join(f"> {line}" for line in _message(inquiry).split("\n"))
+        return f"{server_name(inquiry.step)} asks:\n{quote}\n\n{note}{more}"
+
+    return FormSteps(
+        id=f"{cards.ANSWER}:{inquiry.elicitation.id}",
+        title=f"Answer {single_line(server_name(inquiry.step), 40)}",
+        fields=form.fields,
+        size=STEP_FIELDS,
+        submit="Send",
+        intro=intro,
+        answers=answers,
+    )
+
+
+def _result_of(command: str, inquiry: OpenElicitation) -> Reply | Form | tuple[ElicitationResult, str]:
+    """Return the reply or form to show, or the elicitation's result with the text that confirms it to the user."""
+    match command, inquiry.elicitation.question.ask:
+        case cards.ANSWER, FormMode(schema):
+            form = elicitation_form(schema)
+            return _answer_steps(inquiry, form, {}).step(0) if form.fields else _without_fields(inquiry)
+        case cards.VISIT, UrlMode(url):
+            return _link_reply(inquiry, url)
+        case cards.DECLINE, _:
+            return DECLINED, REFUSED
+        case cards.VISITED, UrlMode():
+            return ElicitationResult(Answer.ACCEPT), FINISHED
+        case cards.CONFIRM, FormMode():
+            return ElicitationResult(Answer.ACCEPT, {}), SENT
+        case _:
+            return _failed_reply(SOMETHING_ELSE)
+
+
+def _without_fields(inquiry: OpenElicitation) -> Reply:
+    """Return the reply for a form without fields, which can only be confirmed or declined. Addresses in the server's
+    message are not clickable, because a page to visit has its own elicitation, which shows the destination.
+    """
+    elicitation_id = inquiry.elicitation.id
+    warning = warning_text(inquiry.elicitation.question)
+    return Reply(
+        f"The server wants a yes before it goes on.{f' ⚠ {warning}' if warning else ''}",
+        details=((f"{server_name(inquiry.step)} asks", _SCHEME.sub(r"\1 ", _message(inquiry))),),
+        actions=(
+            ReplyAction("Yes, go on", (cards.CONFIRM, elicitation_id), ActionStyle.PRIMARY),
+            ReplyAction("Decline", (cards.DECLINE, elicitation_id)),
+        ),
+    )
+
+
+def _link_reply(inquiry: OpenElicitation, url: str) -> Reply:
+    """Return the reply with the complete address, after the domain that it leads to."""
+    question, elicitation_id = inquiry.elicitation.question, inquiry.elicitation.id
+    warning = warning_text(question)
+    parts = (
+        f"The link leads to {_code(domain_of(question.ask))}. {LEAVING}",
+        f"⚠ {warning}" if warning else "",
+        _code(url),
+    )
+    return Reply(
+        "\n\n".join(filter(None, parts)),
+        details=((f"{server_name(inquiry.step)} says", _message(inquiry)),),
+        actions=(
+            ReplyAction("I have finished", (cards.VISITED, elicitation_id), ActionStyle.PRIMARY),
+            ReplyAction("Decline", (cards.DECLINE, elicitation_id)),
+        ),
+        link=url,
+    )
+
+
+def _code(address: str) -> str:
+    """An address as code, which it cannot end by itself."""
+    return f"`{''.join(_CODE.get(character, character) for character in address)}`"
+
+
+def _message(inquiry: OpenElicitation) -> str:
+    text = strip_control(inquiry.elicitation.question.message).strip()
+    return text if len(text) <= MESSAGE_LIMIT else f"{text[:MESSAGE_LIMIT].rstrip()}…"
+
+
+def _parse_elicitation_id(form: str) -> tuple[str, int]:
+    """Return the elicitation's id and the step of a form id; an empty id for a foreign one."""
+    match parse_step(form):
+        case [_, elicitation_id], step:
+            return elicitation_id, step
+        case _:
+            return "", 0
+
+
+def _answer_reply(result: AnswerResult, user_message: str) -> Reply:
+    match result:
+        case ElicitationAnswered():
+            return Reply(user_message)
+        case InvalidAnswer(problems):
+            return _failed_reply(single_line("; ".join(error.problem for error in problems) or "It does not fit.", 300))
+        case rejection:
+            return _failed_reply(_answer_rejection(rejection))
+
+
+def _answer_rejection(rejection: AnswerRejected) -> str:
+    return QUESTION_GONE if isinstance(rejection, ApprovalNotFound) else rejection_message(rejection)
+
+
+def _failed_reply(text: str) -> Reply:
+    return Reply(text, failed=True)

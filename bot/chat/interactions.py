@@ -44,12 +44,19 @@ from bot.chat.approval_inbox import (
     is_inbox_command,
     page_count,
 )
-from bot.chat.argument_editing import edit_command, is_edit_form
 from bot.chat.card_messages import confirmation_message
 from bot.chat.command_runner import CommandRunner, Responder
 from bot.chat.context import ChatContext, Lookups
-from bot.chat.elicitation_forms import is_elicitation_form
-from bot.chat.forms import ConfirmationSubmitted, DenialSubmitted, FormSubmitted, Submission, read_submission
+from bot.chat.forms import (
+    ConfirmationSubmitted,
+    DenialSubmitted,
+    FormSubmitted,
+    Submission,
+    edit_command,
+    is_edit_form,
+    is_elicitation_form,
+    read_submission,
+)
 from bot.chat.message_handler import UNREAD, format_lines
 from bot.chat.message_model import Message
 from bot.chat.rejection_messages import (

@@ -11,10 +11,12 @@ from typing import Any
 from bot.commands.argument_parser import CommandRejected, ForbiddenRejection, NotFoundRejection
 from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies
+from bot.commands.server_fields import is_slug
 from bot.commands.text_format import code, did_you_mean, server_label
+from bot.commands.token_detection import looks_like_token
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import Piece, Prompt, ServerCapabilities
-from bot.domain.conversations import ConversationKey, Member
+from bot.domain.conversations import CONSOLE, ConversationKey, Member
 from bot.domain.launch_templates import expand_template
 from bot.domain.servers import (
     EVERYWHERE,
@@ -109,7 +111,9 @@ class ServerDirectory:
         return {state.config.id: state for state in self._servers.servers()}
 
     async def find(self, name: str, conversation: ConversationKey) -> VisibleServer:
-        """Return the server by its slug, id or title. The workspace's own come first. Raises NotFoundRejection."""
+        """Return the server by its slug, id or title. The workspace's own come first. Raises NotFoundRejection, which
+        names servers of other workspaces to the operator only.
+        """
         servers = await self.all(conversation)
         wanted = name.strip().lower()
         for fits in (_is_id, _is_slug, _is_title):
@@ -119,8 +123,21 @@ class ServerDirectory:
                 return min(
                     matches, key=lambda match: (not match.config.from_file, match.config.workspace == EVERYWHERE)
                 )
-        hint = did_you_mean(name, (server.name for server in servers))
-        raise NotFoundRejection(f"There is no server of that name.{hint} `/mcp list` lists them.")
+        raise NotFoundRejection(await self._not_found_text(wanted, servers, conversation))
+
+    async def _not_found_text(
+        self, wanted: str, servers: Sequence[VisibleServer], conversation: ConversationKey
+    ) -> str:
+        hint = did_you_mean(wanted, (server.name for server in servers))
+        if not is_slug(wanted) or looks_like_token(wanted):
+            return f"There is no server of that name.{hint} `/mcp list` lists them."
+        if conversation.platform == CONSOLE:
+            elsewhere = [record.config for record in await self._dependencies.server_store.records()]
+            for config in elsewhere:
+                if wanted in (config.name.lower(), config.id.lower()):
+                    where = f"`countersign servers --workspace {config.workspace}`"
+                    return f"MCP server {code(wanted)} does not belong to this workspace. Use {where}."
+        return f"MCP server {code(wanted)} not found.{hint} `/mcp list` lists them."
 
     async def get_editable(self, name: str, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
         """Return a server that the user may change, and its record. Raises NotFoundRejection, or ForbiddenRejection

@@ -18,7 +18,7 @@ from bot.commands.dependencies import CommandDependencies, UserMessenger
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import code, format_ago, pluralize, server_label
 from bot.domain.commands import ActionStyle, Reply, ReplyAction
-from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.conversations import CONSOLE, Author, ConversationKey, Member
 from bot.domain.servers import AuthenticationKind, OAuthTerms, ServerConfig, ServerStatus
 from bot.domain.sign_ins import SIGN_IN_SECONDS
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed, NotFound
@@ -42,8 +42,6 @@ _UNESCAPED = "%/?#:@!$&*+,;=-._~"
 _MEMBER_SECONDS = 10.0
 _MESSAGE_SECONDS = 3.0
 """Seconds that the page waits for the message to be sent."""
-_SHELL = "console"
-"""The operator's shell: no platform to ask for rights, and no other users."""
 
 
 class SignInSteps:
@@ -268,7 +266,7 @@ class OAuthCallback:
         server = await self._find(sign_in)
         if server is None:
             raise _NotAllowed("The server is not there any more, or not for you.")
-        if sign_in.by.platform == _SHELL:
+        if sign_in.by.platform == CONSOLE:
             return
         try:
             async with asyncio.timeout(_MEMBER_SECONDS):

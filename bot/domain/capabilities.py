@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from bot.domain.tools import Tool
 
+MOST_RESOURCES = 10_000
+"""Maximum number of resources of a server that are listed."""
 _EXPRESSION = re.compile(r"\{[+#./;?&]?([^{}]+)\}")
 _MODIFIER = re.compile(r"\*$|:[0-9]+$")
 
@@ -78,9 +80,7 @@ class Handshake:
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """Everything one server offers, with its protocol version. `instructions` (`ToolKind.INSTRUCTIONS`) is None if the
-    server has none, or if they are not to be used.
-    """
+    """Everything one server offers, with its protocol version."""
 
     tools: tuple[Tool, ...] = ()
     resources: tuple[Resource, ...] = ()
@@ -89,12 +89,6 @@ class ServerCapabilities:
     server_version: str = ""
     protocol: str = ""
     handshake: Handshake | None = None
-    instructions: Tool | None = None
-
-    @property
-    def definitions(self) -> tuple[Tool, ...]:
-        """The definitions that are pinned and reviewed: the tools and the instructions."""
-        return self.tools if self.instructions is None else (*self.tools, self.instructions)
 
 
 @dataclass(frozen=True, slots=True)

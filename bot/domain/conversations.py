@@ -10,6 +10,8 @@ from bot.domain.messages import ToolCall
 
 HTTP = "api"
 """Platform of conversations over the HTTP API."""
+CONSOLE = "console"
+"""Platform of conversations in the operator's terminal: no platform to ask for rights, and no other users."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from itertools import groupby
 
 from bot.domain.characters import visible
 from bot.domain.completions import ModelRequest, ToolChoice
-from bot.domain.envelopes import closing_line, compute_mark, opening_line
 from bot.domain.messages import (
     FilePart,
     ImagePart,
@@ -24,6 +23,9 @@ from bot.domain.messages import (
     TextPart,
     ToolCall,
     ToolResult,
+    closing_line,
+    compute_mark,
+    opening_line,
 )
 from bot.llm.wire_values import encode_arguments, single_line
 

@@ -14,7 +14,7 @@ from typing import Any
 from mcp import types
 from mcp.shared.uri_template import UriTemplate
 
-from bot.domain.capabilities import Resource, ResourceTemplate, ServerCapabilities, find_resources
+from bot.domain.capabilities import MOST_RESOURCES, Resource, ResourceTemplate, ServerCapabilities, find_resources
 from bot.domain.flows import Sends
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.servers import ServerConfig
@@ -105,7 +105,7 @@ def request_of(tool: Tool, call: ToolCall) -> types.ReadResourceRequest | types.
         arguments = {name: str(value) for name, value in call.arguments.get("arguments", {}).items()}
         params = types.GetPromptRequestParams(name=call.arguments["name"], arguments=arguments)
         return types.GetPromptRequest(params=params)
-    return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=_uri(call)))
+    return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri_of(call)))
 
 
 def template_error(tool: Tool, call: ToolCall) -> str:
@@ -113,13 +113,13 @@ def template_error(tool: Tool, call: ToolCall) -> str:
     if tool.kind is not ToolKind.READ_RESOURCE:
         return ""
     try:
-        _uri(call)
+        uri_of(call)
     except ValueError as error:
         return f"The address cannot be filled in: {error}"
     return ""
 
 
-def _uri(call: ToolCall) -> str:
+def uri_of(call: ToolCall) -> str:
     """Return the address, with the values filled in if it is a template. Raises ValueError."""
     uri, values = call.arguments["uri"], call.arguments.get("values") or {}
     if not values:
@@ -174,6 +174,8 @@ def list_resources(call: ToolCall, tool: Tool, capabilities: ServerCapabilities,
     lines = [f"{len(matches)} of {tool.server}, from {offset + 1}:", *(_line(entry) for entry in page)]
     if (rest := len(matches) - offset - len(page)) > 0:
         lines.append(f"[{rest} more: offset {offset + len(page)} lists on; words in query find one.]")
+    if len(capabilities.resources) >= MOST_RESOURCES:
+        lines.append(f"[The server may have more than these {MOST_RESOURCES}, which can be read, too.]")
     return ToolResult(call.id, (TextPart(redact("\n".join(lines))),))
 
 

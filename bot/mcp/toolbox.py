@@ -18,7 +18,7 @@ from bot.domain.capabilities import Piece, ServerCapabilities
 from bot.domain.health import Check
 from bot.domain.messages import ToolCall
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
-from bot.domain.pins import ReviewPolicy, count_definitions
+from bot.domain.pins import ReviewPolicy
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import (
     EVERYWHERE,
@@ -230,7 +230,7 @@ class McpToolbox:
         """Run a tool. Invalid arguments are reported to the model and not sent."""
         managed = self._servers.get(tool.server_id)
         if managed is None:
-            return CallNotSent(f"There is no MCP server {tool.server}.")
+            return CallNotSent(f"MCP server {tool.server} not found.")
         if managed.sessions is None:
             return CallNotSent(managed.problem or f"Server {tool.server} is disabled.")
         if reason := self.argument_error(tool, call):
@@ -379,8 +379,8 @@ class McpToolbox:
     def _absent(self, servers: Iterable[ManagedServer]) -> Iterable[str]:
         for managed in servers:
             name, status = managed.config.name, managed.snapshot.status
-            if managed.withheld_definitions:
-                yield _withheld_text(name, managed.withheld_definitions)
+            if managed.withheld:
+                yield _withheld_text(name, len(managed.withheld))
             if not self._is_unavailable(managed):
                 continue
             match status:
@@ -397,14 +397,11 @@ class McpToolbox:
                     )
 
 
-def _withheld_text(server: str, withheld: Sequence[Tool]) -> str:
+def _withheld_text(server: str, count: int) -> str:
     """Return the number of withheld tools, without their names: those are unreviewed text of the server."""
-    text = count_definitions(withheld)
-    what = "A tool" if text == "1 tool" else f"{text[0].upper()}{text[1:]}"
+    what = "A tool" if count == 1 else f"{count} tools"
     wait = (
-        "waits for an admin's review, because it is"
-        if text == "1 tool"
-        else "wait for an admin's review, because they are"
+        "waits for an admin's review, because it is" if count == 1 else "wait for an admin's review, because they are"
     )
     return f"{what} of server {server} {wait} new or changed. Fix: /mcp review {server}"
 
@@ -441,12 +438,7 @@ def _guidance(servers: Iterable[ManagedServer], offered: Iterable[Tool]) -> Iter
             continue
         context_tool = names.get((config.id, config.auto_context_tool), "")
         guidance = ServerGuidance(
-            config.name,
-            config.system_instruction,
-            config.response_instruction,
-            context_tool,
-            config.description,
-            managed.connection.tracker.pinning.instructions,
+            config.name, config.system_instruction, config.response_instruction, context_tool, config.description
         )
         if guidance != ServerGuidance(config.name):
             yield guidance

@@ -15,8 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.audit import NO_HASH, AuditEntry, AuditHead, AuditQuery, AuditScope
-from bot.storage.audit_chain import row_hash
-from bot.storage.audit_keys import CONNECTION_KEY, AuditKeys
+from bot.storage.audit_chain import CONNECTION_KEY, AuditKeys, row_hash
 from bot.storage.dialect import StorableText, has_prefix, now, prefix_bounds
 from bot.storage.tables import audit, turns
 

@@ -1,7 +1,7 @@
 """Capabilities of servers: the cache of each server's last sync, and the pinned definitions of its tools.
 
-Instructions are pinned like a tool. Both also for servers of the operator's file. An unreadable body counts as
-missing; the next sync replaces it. A pin for no tool says that a server's tools were pinned at its first sync.
+Both also for servers of the operator's file. An unreadable body counts as missing; the next sync replaces it. A pin for
+no tool says that a server's tools were pinned at its first sync.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from bot.domain.tools import Tool, canonical_json
 from bot.errors import NotFound
 from bot.storage import audit
 from bot.storage.codec import decode, encode, omit_fields
-from bot.storage.config_version import bump, lock
+from bot.storage.coordination import bump_config_version, lock_config
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.dialect import Upsert, now
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
 from bot.storage.turn_records import UNREADABLE
 
-OFFERED = ("tools", "resources", "templates", "prompts", "instructions")
+OFFERED = ("tools", "resources", "templates", "prompts")
 NO_TOOL = ""
 
 # Both depend on the settings of the server now.
@@ -135,7 +135,7 @@ class SqlPinStore:
     @transaction
     def pin(self, connection: sa.Connection, server_id: str, tools: Sequence[Tool], by: Author) -> None:
         """Pin these definitions, replacing earlier pins of these tools. Raises NotFound."""
-        lock(connection)
+        lock_config(connection)
         slug = connection.execute(_slug, {"s": server_id}).scalar()
         if slug is None and not server_id.startswith(FILE):
             raise NotFound("That server does not exist.", "list the servers")
@@ -150,7 +150,7 @@ class SqlPinStore:
         }
         name = slug or server_id.removeprefix(FILE)
         audit.record(connection, "pinned tools", by.principal, subject=server_id, server=name, changes=changes)
-        bump(connection)
+        bump_config_version(connection)
 
 
 def read_rows(connection: sa.Connection) -> Iterable[Any]:
@@ -170,14 +170,15 @@ def save_capabilities(connection: sa.Connection, server_id: str, capabilities: S
     # Read before the locks, because most syncs change nothing and must not wait for each other.
     before = connection.execute(_select_capabilities, {"i": server_id}).scalar()
     is_pinned = connection.execute(_mark_of_server, {"s": server_id}).first() is not None
-    if not (same_offer(before, text) and (is_pinned or not capabilities.definitions)):
-        bump(connection)
+    if not (same_offer(before, text) and (is_pinned or not capabilities.tools)):
+        bump_config_version(connection)
     if _is_removed(connection, server_id):
         return
-    if not is_pinned and capabilities.definitions and _mark_as_pinned(connection, server_id, FIRST_SYNC):
-        plain = first_pins(capabilities.definitions)
-        accepted = (tool for tool in capabilities.definitions if tool.original_name in plain)
-        _replace_pins(connection, server_id, accepted, FIRST_SYNC)
+    if not is_pinned and capabilities.tools and _mark_as_pinned(connection, server_id, FIRST_SYNC):
+        plain = first_pins(capabilities.tools)
+        _replace_pins(
+            connection, server_id, (tool for tool in capabilities.tools if tool.original_name in plain), FIRST_SYNC
+        )
     connection.execute(
         _save_capabilities.on(connection),
         {
@@ -247,7 +248,7 @@ def decode_capabilities(text: str | None) -> ServerCapabilities:
 
 def definitions_text(capabilities: ServerCapabilities) -> str:
     """Return the fingerprints of all tool definitions as JSON text, by original name."""
-    return json_text({tool.original_name: tool.definition for tool in capabilities.definitions})
+    return json_text({tool.original_name: tool.definition for tool in capabilities.tools})
 
 
 def same_offer(before: str | None, after: str) -> bool:
@@ -260,8 +261,4 @@ def same_offer(before: str | None, after: str) -> bool:
 
 def _offer(text: str | None) -> Mapping[str, list[str]]:
     body = {} if text is None else json.loads(text)
-    return {kind: sorted(map(canonical_json, _items(body.get(kind)))) for kind in OFFERED}
-
-
-def _items(offered: Any) -> list[Any]:
-    return offered if isinstance(offered, list) else [offered] if offered else []
+    return {kind: sorted(canonical_json(item) for item in body.get(kind, ())) for kind in OFFERED}

@@ -1,8 +1,13 @@
-"""Rate limits and exclusive leases shared by all processes. See `bot.ports.Quotas` and `bot.ports.Leases`.
+"""Rate limits and exclusive leases shared by all processes (see `bot.ports.Quotas` and `bot.ports.Leases`), and the
+version of the configuration.
 
 Rate limits use virtual scheduling (the generic cell rate algorithm, ITU-T I.371): a row holds the due time of the next
 call at the regular rate. Each call moves it by one interval. A call that is early by no more than the burst is allowed
 at once.
+
+The row with the version of the configuration (servers, policies, profiles) is also its lock. Every transaction that
+changes the configuration bumps the version first, so that later reads stay true until it commits. The order of locks
+is: version, server or profile, their dependent rows, audit.
 """
 
 from __future__ import annotations
@@ -14,8 +19,8 @@ from sqlalchemy import bindparam
 
 from bot.ports import Quota, QuotaExceeded, QuotaGranted
 from bot.storage.database import RETRY_SECONDS, Database, transaction
-from bot.storage.dialect import Upsert, now
-from bot.storage.tables import leases, quotas
+from bot.storage.dialect import Upsert, notify_config_changed, now
+from bot.storage.tables import config_version, leases, quotas
 
 _due = quotas.c.due_at
 _interval: sa.BindParameter[float] = bindparam("interval", type_=sa.Double())
@@ -46,6 +51,41 @@ _select_ahead = sa.select(_ahead).where(quotas.c.name == bindparam("quota"))
 # A quota that is being acquired at this moment is skipped.
 _idle = sa.select(quotas.c.name).where(_due <= now()).limit(bindparam("limit")).with_for_update(skip_locked=True)
 _delete_idle = quotas.delete().where(quotas.c.name.in_(_idle))
+_until = now() + bindparam("seconds", type_=sa.Double())
+# One statement, so that the row decides between concurrent processes.
+_hold = Upsert(
+    lambda insert: (
+        insert(leases)
+        .values(name=bindparam("lease"), holder=bindparam("me"), expires_at=_until)
+        .on_conflict_do_update(
+            index_elements=["name"],
+            set_={"holder": bindparam("me"), "expires_at": _until},
+            where=sa.or_(leases.c.holder == bindparam("me"), leases.c.expires_at <= now()),
+        )
+        .returning(leases.c.name)
+    )
+)
+_holders = sa.select(leases.c.name, leases.c.holder).where(
+    sa.func.substr(leases.c.name, 1, sa.func.length(bindparam("prefix", type_=sa.Text()))) == bindparam("prefix"),
+    leases.c.expires_at > now(),
+)
+_release = leases.delete().where(leases.c.name == bindparam("lease"), leases.c.holder == bindparam("me"))
+_read = sa.select(config_version.c.version)
+# An upsert locks the row until the end of the transaction, also for the very first change.
+_lock = Upsert(
+    lambda insert: (
+        insert(config_version)
+        .values(id=1, version=0)
+        .on_conflict_do_update(index_elements=["id"], set_={"version": config_version.c.version})
+    )
+)
+_bump = Upsert(
+    lambda insert: (
+        insert(config_version)
+        .values(id=1, version=1)
+        .on_conflict_do_update(index_elements=["id"], set_={"version": config_version.c.version + 1})
+    )
+)
 
 
 class SqlQuotas:
@@ -85,27 +125,6 @@ def _earliness(quota: Quota) -> float:
     return (quota.at_once - 1) * quota.interval
 
 
-_until = now() + bindparam("seconds", type_=sa.Double())
-# One statement, so that the row decides between concurrent processes.
-_hold = Upsert(
-    lambda insert: (
-        insert(leases)
-        .values(name=bindparam("lease"), holder=bindparam("me"), expires_at=_until)
-        .on_conflict_do_update(
-            index_elements=["name"],
-            set_={"holder": bindparam("me"), "expires_at": _until},
-            where=sa.or_(leases.c.holder == bindparam("me"), leases.c.expires_at <= now()),
-        )
-        .returning(leases.c.name)
-    )
-)
-_holders = sa.select(leases.c.name, leases.c.holder).where(
-    sa.func.substr(leases.c.name, 1, sa.func.length(bindparam("prefix", type_=sa.Text()))) == bindparam("prefix"),
-    leases.c.expires_at > now(),
-)
-_release = leases.delete().where(leases.c.name == bindparam("lease"), leases.c.holder == bindparam("me"))
-
-
 class SqlLeases:
     """Leases by name. Their transactions are urgent, because a late renewal loses the lease."""
 
@@ -130,3 +149,19 @@ class SqlLeases:
     def release(self, connection: sa.Connection, name: str, holder: str) -> None:
         """Release a lease."""
         connection.execute(_release, {"lease": name, "me": holder})
+
+
+def read_version(connection: sa.Connection) -> int:
+    """Return the current version."""
+    return int(connection.execute(_read).scalar() or 0)
+
+
+def lock_config(connection: sa.Connection) -> None:
+    """Wait for the transactions of other configuration changes and lock them out."""
+    connection.execute(_lock.on(connection))
+
+
+def bump_config_version(connection: sa.Connection) -> None:
+    """Increase the version and notify other processes."""
+    connection.execute(_bump.on(connection))
+    notify_config_changed(connection)

@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from bot.domain.conversations import ConversationKey
 from bot.domain.metrics import ApprovalEnded, ApprovalOutcome, MetricEvent, MetricSink, null_sink
 from bot.errors import DatabaseError, DatabaseUnavailable, DatabaseUnwritable
-from bot.storage.audit_keys import CONNECTION_KEY, AuditKeys
+from bot.storage.audit_chain import CONNECTION_KEY, AuditKeys
 from bot.storage.dialect import now
 from bot.storage.tables import approvals, steps, turns
 

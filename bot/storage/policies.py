@@ -20,7 +20,7 @@ from bot.domain.servers import FILE
 from bot.domain.turns import ToolStep
 from bot.errors import NotFound
 from bot.storage import audit
-from bot.storage.config_version import bump, lock
+from bot.storage.coordination import bump_config_version, lock_config
 from bot.storage.database import Database, change_once, json_text, transaction
 from bot.storage.dialect import now
 from bot.storage.tables import approvals, mcp_servers, policy_rules, steps, turns
@@ -82,7 +82,7 @@ class SqlPolicyStore:
 
     @transaction
     def _set_rule(self, connection: sa.Connection, rule: Rule, new_id: str, by: Author) -> Rule:
-        lock(connection)
+        lock_config(connection)
         # A server that was removed meanwhile gets no rules.
         is_admins = bool(rule.server_id) and not rule.server_id.startswith(FILE)
         if is_admins and connection.execute(_slug, {"i": rule.server_id}).first() is None:
@@ -98,19 +98,19 @@ class SqlPolicyStore:
         else:
             connection.execute(_add, {"id": rule.id, **columns, "set_by": by.principal})
         _record(connection, "set policy", by, before=before, after=rule)
-        bump(connection)
+        bump_config_version(connection)
         return read_rule_row(connection.execute(_by_id, {"i": rule.id}).one())
 
     @change_once
     def clear_rule(self, connection: sa.Connection, rule_id: str, by: Author) -> bool:
         """Delete a rule. Return False if it does not exist."""
-        lock(connection)
+        lock_config(connection)
         row = connection.execute(_by_id, {"i": rule_id}).first()
         if row is None:
             return False
         connection.execute(_delete, {"i": rule_id})
         _record(connection, "cleared policy", by, before=self._read(row), after=None)
-        bump(connection)
+        bump_config_version(connection)
         return True
 
     @transaction

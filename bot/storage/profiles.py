@@ -19,7 +19,7 @@ from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict, NotFound
 from bot.storage import audit
 from bot.storage.codec import converter, decode, encode, omit_fields
-from bot.storage.config_version import bump, lock
+from bot.storage.coordination import bump_config_version, lock_config
 from bot.storage.database import Database, change_once, json_text, transaction
 from bot.storage.dialect import Upsert, now
 from bot.storage.servers import changed_meanwhile, name_key
@@ -79,7 +79,7 @@ class SqlProfileStore:
     @transaction
     def save(self, connection: sa.Connection, profile: Profile, by: Author) -> Profile:
         """Add a profile or replace one of the same version. Raises Conflict, NotFound."""
-        lock(connection)
+        lock_config(connection)
         row = connection.execute(_by_id, {"i": profile.id}).first()
         columns = {**_columns(profile), "updated_by": by.principal}
         if row is not None and row.version == profile.version + 1 and _is_equal(row, columns):
@@ -98,20 +98,20 @@ class SqlProfileStore:
             connection.execute(_change.values(**columns, updated_at=now()), {"i": profile.id})
             kind, facts = "changed profile", {"changes": _differences(row, columns)}
         audit.record(connection, kind, by.principal, subject=profile.id, profile=profile.name, **facts)
-        bump(connection)
+        bump_config_version(connection)
         return _read(connection.execute(_by_id, {"i": profile.id}).one())
 
     @change_once
     def delete(self, connection: sa.Connection, profile_id: str, by: Author) -> bool:
         """Delete a profile and its bindings. Return False if it does not exist."""
-        lock(connection)
+        lock_config(connection)
         row = connection.execute(_by_id, {"i": profile_id}).first()
         if row is None:
             return False
         connection.execute(_delete, {"i": profile_id})
         facts = {"profile": row.name, "workspace": row.workspace}
         audit.record(connection, "deleted profile", by.principal, subject=profile_id, **facts)
-        bump(connection)
+        bump_config_version(connection)
         return True
 
     @transaction
@@ -122,7 +122,7 @@ class SqlProfileStore:
     @transaction
     def bind(self, connection: sa.Connection, place: str, profile_id: str, by: Author) -> None:
         """Bind a profile to a place. Raises NotFound."""
-        lock(connection)
+        lock_config(connection)
         row = connection.execute(_by_id, {"i": profile_id}).first()
         if row is None:
             raise NotFound("That profile does not exist.", "list the profiles")
@@ -130,19 +130,19 @@ class SqlProfileStore:
             return
         connection.execute(_bind.on(connection), {"p": place, "i": profile_id, "who": by.principal})
         audit.record(connection, "bound profile", by.principal, subject=profile_id, profile=row.name, place=place)
-        bump(connection)
+        bump_config_version(connection)
 
     @change_once
     def unbind(self, connection: sa.Connection, place: str, by: Author) -> bool:
         """Remove a place's binding. Return False if there was none."""
-        lock(connection)
+        lock_config(connection)
         profile_id = connection.execute(_bound, {"p": place}).scalar()
         if profile_id is None:
             return False
         connection.execute(_unbind, {"p": place})
         name = connection.execute(_by_id, {"i": profile_id}).one().name
         audit.record(connection, "unbound profile", by.principal, subject=profile_id, profile=name, place=place)
-        bump(connection)
+        bump_config_version(connection)
         return True
 
     def _read(self, row: Any) -> Profile:

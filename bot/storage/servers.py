@@ -42,7 +42,7 @@ from bot.domain.servers import (
 from bot.errors import Conflict, NotFound
 from bot.storage import audit, capabilities
 from bot.storage.codec import decode, encode, omit_fields
-from bot.storage.config_version import bump, lock, read_version
+from bot.storage.coordination import bump_config_version, lock_config, read_version
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.dialect import now
 from bot.storage.encryption import SecretBox
@@ -167,7 +167,7 @@ class SqlServerStore:
         by: Author,
         policy: ApprovalPolicy | None,
     ) -> ServerRecord:
-        lock(connection)
+        lock_config(connection)
         if connection.execute(_by_id, {"i": record.id}).first() is not None:
             # The same transaction, repeated after a lost COMMIT response: the id is unique to this record.
             return _read_server(connection, record.id)
@@ -181,7 +181,7 @@ class SqlServerStore:
             connection.execute(_add_rule, {"id": f"rule_{record.id}", **rule_row(rule), "set_by": by.principal})
             facts["policy"] = policy.value
         audit.record(connection, "added server", by.principal, subject=record.id, **facts)
-        bump(connection)
+        bump_config_version(connection)
         return _read_server(connection, record.id)
 
     async def change(
@@ -205,7 +205,7 @@ class SqlServerStore:
         by: Author,
         changes: Mapping[str, str],
     ) -> ServerRecord:
-        lock(connection)
+        lock_config(connection)
         before = _row(connection, record.id)
         if _is_changed(connection, before, record, ciphertexts, by):
             return _read_server(connection, record.id)
@@ -222,7 +222,7 @@ class SqlServerStore:
         if ciphertexts:
             facts["secrets_set"] = sorted(ciphertexts)
         audit.record(connection, "changed server", by.principal, subject=record.id, **facts)
-        bump(connection)
+        bump_config_version(connection)
         return _read_server(connection, record.id)
 
     @transaction
@@ -230,13 +230,13 @@ class SqlServerStore:
         self, connection: sa.Connection, server_id: str, enablement: ServerEnablement, by: Author
     ) -> ServerRecord:
         """Change a server's enablement. Raises NotFound."""
-        lock(connection)
+        lock_config(connection)
         before = _row(connection, server_id)
         if before.enablement != enablement:
             connection.execute(_change.values(enablement=enablement.value), {"i": server_id, "who": by.principal})
             facts = {"server": before.slug, "changes": {"standing": f"{before.enablement} → {enablement}"}}
             audit.record(connection, _ENABLEMENT_KINDS[enablement], by.principal, subject=server_id, **facts)
-            bump(connection)
+            bump_config_version(connection)
         return _read_server(connection, server_id)
 
     async def remove(self, server_id: str, version: int, by: Author) -> None:
@@ -309,7 +309,7 @@ class SqlServerStore:
         unopened: int,
         by: Author,
     ) -> int:
-        lock(connection)
+        lock_config(connection)
         count = replace_encrypted_secrets(connection, secrets) + replace_encrypted_sign_ins(connection, sign_ins)
         audit.record(connection, "re-encrypted secrets", by.principal, count=count, unopened=unopened)
         return count
@@ -331,7 +331,7 @@ def changed_meanwhile(what: str, row: Any) -> Conflict:
 
 
 def _remove(connection: sa.Connection, server_id: str, version: int, by: Author) -> None:
-    lock(connection)
+    lock_config(connection)
     before = _row(connection, server_id)
     _check_version(before, version)
     connection.execute(_delete, {"i": server_id})
@@ -342,7 +342,7 @@ def _remove(connection: sa.Connection, server_id: str, version: int, by: Author)
     revoke_grants_of_server(connection, server_id, by)
     facts = {"server": before.slug, "workspace": before.workspace}
     audit.record(connection, "removed server", by.principal, subject=server_id, **facts)
-    bump(connection)
+    bump_config_version(connection)
 
 
 def _row(connection: sa.Connection, server_id: str) -> Any:

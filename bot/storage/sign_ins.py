@@ -23,7 +23,7 @@ from bot.domain.conversations import Author
 from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, SignIn, SignInKey
 from bot.storage import audit
 from bot.storage.codec import VERSION, decode, encode
-from bot.storage.config_version import bump, lock, read_version
+from bot.storage.coordination import bump_config_version, lock_config, read_version
 from bot.storage.database import Database, json_text, transaction
 from bot.storage.dialect import now
 from bot.storage.encryption import SecretBox, hash_token
@@ -140,7 +140,7 @@ class SqlSignInStore:
     @transaction
     def _replace(self, connection: sa.Connection, sign_in: EncryptedSignIn, audit_kind: str) -> int | None:
         """Replace the sign-in of this version (0: a new row). Return the next version, `None` after a conflict."""
-        lock(connection)
+        lock_config(connection)
         row = _row(connection, sign_in.key)
         if row is not None and row.body == sign_in.ciphertext:
             # The same transaction, repeated after a lost COMMIT response: no two ciphertexts are alike.
@@ -159,7 +159,7 @@ class SqlSignInStore:
 
     @transaction
     def _signed_in(self, connection: sa.Connection, sign_in: EncryptedSignIn, by: Author) -> int:
-        lock(connection)
+        lock_config(connection)
         row = _row(connection, sign_in.key)
         if row is not None and row.body == sign_in.ciphertext:
             return int(row.version)
@@ -170,11 +170,11 @@ class SqlSignInStore:
     @transaction
     def forget(self, connection: sa.Connection, key: SignInKey, by: Author) -> bool:
         """Delete a sign-in. Return False if there was none."""
-        lock(connection)
+        lock_config(connection)
         if not connection.execute(_delete, _params(key)).rowcount:
             return False
         _record(connection, "signed out", by.principal, key)
-        bump(connection)
+        bump_config_version(connection)
         return True
 
     async def begin(self, pending: PendingSignIn) -> str:
@@ -244,7 +244,7 @@ def _write(connection: sa.Connection, sign_in: EncryptedSignIn, by: str) -> int:
     """Write over the version that the caller has checked, and return the new version: the configuration version, which
     is never used twice.
     """
-    bump(connection)
+    bump_config_version(connection)
     version = read_version(connection)
     values = {"body": sign_in.ciphertext, "version": version, "updated_by": by}
     if sign_in.version:

@@ -22,9 +22,9 @@ from photographs import photograph  # noqa: E402
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm  # noqa: E402
 from bot.chat.approval_inbox import PendingCall  # noqa: E402
-from bot.chat.elicitation_forms import ElicitationForms  # noqa: E402
+from bot.chat.command_runner import reply_message  # noqa: E402
+from bot.chat.forms import ElicitationForms  # noqa: E402
 from bot.chat.home_message import Home  # noqa: E402
-from bot.chat.reply_messages import reply_message  # noqa: E402
 from bot.domain.approvals import ApprovalNotice, Approver  # noqa: E402
 from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402

@@ -13,7 +13,7 @@ from bot.app.database import CheckpointWriter, checkpoint_file
 from bot.domain.audit import Checkpoint
 from bot.settings import read_settings
 from bot.storage import audit
-from bot.storage.audit_keys import AuditKeys
+from bot.storage.audit_chain import AuditKeys
 from bot.storage.checkpoints import read_checkpoints
 from bot.storage.database import Database
 from bot.storage.sqlite import open_sqlite

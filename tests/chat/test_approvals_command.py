@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.chat.approval_inbox import NOTHING_WAITS, PendingCall, PendingCalls
-from bot.chat.approvals_command import ApprovalsCommand
+from bot.chat.approval_inbox import NOTHING_WAITS, ApprovalsCommand, PendingCall, PendingCalls
 from bot.domain.approvals import AlreadyDecided, DecisionType
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import ConversationKey, Member

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bot.chat.actions import ApprovalRef
-from bot.chat.argument_editing import COMMAND, DONE, NOTHING_TO_EDIT, TYPE_AGAIN, ArgumentEditForms, edit_command
+from bot.chat.forms import COMMAND, DONE, NOTHING_TO_EDIT, TYPE_AGAIN, ArgumentEditForms, edit_command
 from bot.chat.rejection_messages import GONE, OUT_OF_DATE
 from bot.domain.argument_edits import InvalidArguments
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply

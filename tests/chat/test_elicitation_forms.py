@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.chat.elicitation_forms import FINISHED, GONE, ONLY_TO_IT, REFUSED, SENT, SOMETHING_ELSE, ElicitationForms
+from bot.chat.forms import FINISHED, ONLY_TO_IT, QUESTION_GONE, REFUSED, SENT, SOMETHING_ELSE, ElicitationForms
 from bot.domain.approvals import AlreadyDecided, NotAllowed
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -200,8 +200,8 @@ async def test_whoever_may_not_answer_hears_why_and_sees_nothing(word: str) -> N
 async def test_a_question_of_another_workspace_does_not_exist_here(word: str) -> None:
     place = Place(a_form())
     elsewhere = ConversationKey("slack", "T2", "C1", "1")
-    assert await place.press(word, elsewhere) == Reply(GONE, failed=True)
-    assert await place.send(f"{ANSWER}:{place.id}:0", elsewhere, a0="x") == Reply(GONE, failed=True)
+    assert await place.press(word, elsewhere) == Reply(QUESTION_GONE, failed=True)
+    assert await place.send(f"{ANSWER}:{place.id}:0", elsewhere, a0="x") == Reply(QUESTION_GONE, failed=True)
     assert place.engine.replied == []
 
 
@@ -210,7 +210,7 @@ async def test_a_question_of_another_workspace_does_not_exist_here(word: str) ->
 )
 async def test_a_forged_form_answers_nothing(form: str) -> None:
     place = Place(a_form())
-    assert await place.send(f"{ANSWER}:{form.removeprefix(':')}", a0="x") == Reply(GONE, failed=True)
+    assert await place.send(f"{ANSWER}:{form.removeprefix(':')}", a0="x") == Reply(QUESTION_GONE, failed=True)
     assert place.engine.replied == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.chat.shard_leases import share_of
+from bot.chat.listener_leases import share_of
 
 NAMES = "abcde"
 

@@ -52,7 +52,7 @@ def test_a_server_is_added_listed_shown_changed_and_removed(countersign: Counter
     assert (removed.code, removed.err) == (0, "")
     gone = countersign("servers", "show", "tickets")
     assert (gone.code, gone.out) == (1, "")
-    assert gone.err.startswith("There is no server of that name.")
+    assert gone.err.startswith("MCP server `tickets` not found.")
 
 
 def test_a_shell_cannot_have_a_bot_read_its_file_again(countersign: Countersign) -> None:

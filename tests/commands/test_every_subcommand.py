@@ -311,7 +311,7 @@ async def test_everybody_else_sees_no_address_no_reference_and_no_buttons(held: 
 async def test_a_server_of_another_workspace_does_not_exist(held: CommandHarness) -> None:
     reply = await held.ask("mcp show jira", where=HALL.parse("test:other:hall:1"))
     assert reply.failed
-    assert reply.text.startswith("There is no server of that name.")
+    assert reply.text.startswith("MCP server `jira` not found.")
     listed = await held.ask("mcp list", where=HALL.parse("test:other:hall:1"))
     assert "jira" not in everything_said(listed)
 

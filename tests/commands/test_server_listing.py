@@ -7,7 +7,18 @@ import pytest
 from bot.domain.commands import Reply, Table
 from bot.domain.servers import HttpTransport, ServerConfig, ServerSnapshot, ServerStatus, StdioTransport
 from tests.commands.memory_stores import NOW
-from tests.commands.servers import ADMIN, GUEST, NOTES, WEB, CommandHarness, Servers, command_harness, tool
+from tests.commands.servers import (
+    ADMIN,
+    GUEST,
+    NOTES,
+    WEB,
+    CommandHarness,
+    Servers,
+    command_harness,
+    tool,
+    with_jira,
+)
+from tests.fakes.parts import HALL
 
 
 async def test_list_shows_state_transport_tools_policy_and_problem_and_who_manages_what() -> None:
@@ -156,3 +167,11 @@ async def test_tools_nobody_has_asked_for_yet_are_asked_for_and_shown_then() -> 
     ]
     held = CommandHarness(Sleeping([ServerSnapshot(NOTES, ServerStatus.IDLE)]))
     assert (await held.ask("mcp run notes add")).message is not None
+
+
+async def test_the_operator_is_told_which_workspace_a_server_belongs_to() -> None:
+    held = await with_jira()
+    reply = await held.ask("mcp show jira", where=HALL.parse("console:local:chat:1"))
+    assert reply.failed
+    assert reply.text.startswith("MCP server `jira` does not belong to this workspace.")
+    assert "--workspace test:w" in reply.text

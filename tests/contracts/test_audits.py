@@ -17,7 +17,7 @@ from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.tools import Tool
 from bot.domain.turns import ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.storage import audit, audit_verification
-from bot.storage.audit_keys import AuditKeys
+from bot.storage.audit_chain import AuditKeys
 from bot.storage.audit_verification import ExternalRecords, SqlAuditTrail
 from bot.storage.checkpoints import CheckpointLines
 from bot.storage.reporting import SqlReporting

@@ -23,9 +23,8 @@ from bot.chat.actions import (
     ViewCall,
     encode,
 )
-from bot.chat.argument_editing import DONE
 from bot.chat.background_tasks import MOST_PER_USER
-from bot.chat.elicitation_forms import REFUSED, SENT
+from bot.chat.forms import DONE, REFUSED, SENT
 from bot.chat.interactions import ASKED, ELSEWHERE, ENDED, IN_HAND, NO_OUTSIDERS
 from bot.chat.rejection_messages import (
     BUTTON_EXPIRED,

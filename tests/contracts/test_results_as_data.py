@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from bot.domain.envelopes import enclose
-from bot.domain.messages import OwnWords, TextPart, ToolCall, ToolResult, assistant, tool_results, user
+from bot.domain.messages import OwnWords, TextPart, ToolCall, ToolResult, assistant, enclose, tool_results, user
 from tests.fakes.llm import Say
 from tests.llm.conversation import PROVIDERS, Provider, asking, complete, talking
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from bot.domain.servers import HttpTransport, ServerConfig, ServerRecord
 from bot.domain.sign_ins import SIGN_IN_SECONDS, PendingSignIn, Registration, SignIn, SignInKey
 from bot.errors import SecretUnavailable
-from bot.storage.config_version import read_version
+from bot.storage.coordination import read_version
 from bot.storage.encryption import SecretBox
 from bot.storage.servers import SqlServerStore
 from bot.storage.sign_ins import SqlSignInStore

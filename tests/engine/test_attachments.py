@@ -10,8 +10,7 @@ import pytest
 from bot.domain.approvals import Decision, DecisionType
 from bot.domain.completions import Capabilities, ModelRequest
 from bot.domain.conversations import Attachment, ConversationKey
-from bot.domain.envelopes import enclose
-from bot.domain.messages import FilePart, ImagePart, MessageRole, TextPart
+from bot.domain.messages import FilePart, ImagePart, MessageRole, TextPart, enclose
 from bot.domain.turns import ModelStep, TurnStatus, TurnView
 from bot.engine.prompt import attachments
 from bot.engine.prompt.attachments import read_attachments

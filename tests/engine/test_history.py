@@ -10,8 +10,7 @@ import sqlalchemy as sa
 
 from bot.domain.completions import Capabilities, Completion, ModelRequest, StopReason, Usage
 from bot.domain.conversations import ConversationKey
-from bot.domain.envelopes import enclose
-from bot.domain.messages import Message, MessageRole, ToolCall, assistant
+from bot.domain.messages import Message, MessageRole, ToolCall, assistant, enclose
 from bot.domain.policies import TaintMode
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import HistorySummary, ModelStep, ToolReplay, TurnStatus, TurnView

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bot.domain.approvals import Decision, DecisionType
-from bot.domain.envelopes import enclose
-from bot.domain.messages import ToolCall
+from bot.domain.messages import ToolCall, enclose
 from bot.domain.tools import CallOutcomeUnknown, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.errors import NotFound

@@ -7,8 +7,7 @@ import pytest
 from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType
 from bot.domain.completions import Completion, StopReason, ToolChoice
 from bot.domain.conversations import ConversationKey
-from bot.domain.envelopes import enclose
-from bot.domain.messages import ToolCall, assistant
+from bot.domain.messages import ToolCall, assistant, enclose
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, ServerGuidance, ToolOutcome
 from bot.domain.turns import ModelRetry, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.prompt.tool_selection import SOMETHING_MISSING

@@ -12,7 +12,7 @@ from bot.domain.capabilities import Resource, ServerCapabilities
 from bot.domain.flows import Sends, Words
 from bot.domain.messages import FilePart, ImagePart, ToolCall
 from bot.domain.servers import EVERYWHERE, ServerConfig, StdioTransport
-from bot.domain.tools import CallNotSent, CallReturned, Tool, ToolKind, ToolOutcome
+from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolKind, ToolOutcome
 from bot.mcp.redaction import Redaction
 from bot.mcp.server_requests import PAGE, list_resources, request_tools
 from bot.mcp.toolbox import McpToolbox
@@ -187,9 +187,41 @@ def test_ten_thousand_resources_are_paged_and_found_by_words() -> None:
 
     first = listed()
     assert first[0] == "10000 of s, from 1:"
-    assert len(first) == PAGE + 2
-    assert first[-1] == f"[{10_000 - PAGE} more: offset {PAGE} lists on; words in query find one.]"
+    assert len(first) == PAGE + 3
+    assert first[-2] == f"[{10_000 - PAGE} more: offset {PAGE} lists on; words in query find one.]"
     assert json.loads(listed(offset=9_999)[1])["uri"] == "note://9999"
+    assert "The server may have more than" in first[-1]
     assert listed(offset=10_000) == ["The list ends before that: it has 10000 entries."]
     assert json.loads(listed(query="TREES about")[1])["uri"] == "note://7777"
     assert listed(query="nothing like it") == ["None of the 10000 resources of s fits. Use other words, or none."]
+
+
+async def test_ten_thousand_resources_of_a_server_with_small_pages_are_listed() -> None:
+    def page(message: Message) -> Answer:
+        first = int((message.get("params") or {}).get("cursor", "0"))
+        resources = [{"uri": f"note://{n}", "name": f"n{n}"} for n in range(first, first + 50)]
+        return result(message, {"resources": resources, "nextCursor": str(first + 50)})
+
+    async with scripted() as endpoint:
+        endpoint.on["resources/list"] = page
+        async with started(remote("s", endpoint.url, list_timeout=60.0)) as box:
+            listed = text(await run(box, ToolKind.LIST_RESOURCES, query="n9999"))
+    assert json.loads(listed.splitlines()[1])["uri"] == "note://9999"
+
+
+async def test_a_resource_of_fifty_megabytes_is_refused_in_a_sentence_and_the_connection_stays() -> None:
+    huge = json.dumps({"contents": [{"uri": "note://1", "text": "x" * 50_000_000}]})
+
+    def answer(message: Message) -> Answer:
+        if message["params"]["uri"] == "note://2":
+            return result(message, {"contents": [{"uri": "note://2", "text": "small"}]})
+        body = f'{{"jsonrpc": "2.0", "id": {json.dumps(message["id"])}, "result": {huge}}}'
+        return Answer(200, body.encode(), {"content-type": "application/json"})
+
+    async with scripted() as endpoint:
+        endpoint.on["resources/read"] = answer
+        async with started(remote("s", endpoint.url)) as box:
+            outcome = await read(box, "note://1")
+            assert text(await read(box, "note://2")) == "small"
+    assert isinstance(outcome, CallOutcomeUnknown)
+    assert outcome.reason.endswith("its answer has more than 8 MB.")

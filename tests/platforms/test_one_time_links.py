@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from bot.chat.reply_messages import reply_message
+from bot.chat.command_runner import reply_message
 from bot.domain.commands import Reply
 from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.platforms.console.plain_output import reply_text

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from bot.domain.audit import Checkpoint, MacCheck
-from bot.storage.audit_keys import AuditKeys, expand
+from bot.storage.audit_chain import AuditKeys, expand
 
 HASH = "ab" * 32
 OLD, NEW = AuditKeys(lambda: (b"o" * 32,)), AuditKeys(lambda: (b"n" * 32,))

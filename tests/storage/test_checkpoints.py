@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.storage.audit_keys import AuditKeys
+from bot.storage.audit_chain import AuditKeys
 from bot.storage.checkpoints import append_checkpoint, last_checkpoint, read_checkpoints
 
 KEYS = AuditKeys(lambda: (b"k" * 32,))

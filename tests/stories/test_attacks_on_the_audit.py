@@ -18,8 +18,7 @@ import psycopg
 import pytest
 
 from bot.domain.audit import NO_HASH
-from bot.storage.audit_chain import row_hash
-from bot.storage.audit_keys import AuditKeys
+from bot.storage.audit_chain import AuditKeys, row_hash
 from tests.app.program import bare
 from tests.cli.invocation import Countersign, Ended, in_this_process
 from tests.postgres import Server

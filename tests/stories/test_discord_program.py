@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.chat.listener_lease import LEASE_SECONDS
+from bot.chat.listener_leases import LEASE_SECONDS
 from bot.platforms.discord.diagnostics import PERMISSIONS, invite_link
 from bot.platforms.discord.gateway import shard_of
 from tests.fakes.discord import Channel

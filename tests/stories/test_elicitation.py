@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from bot.chat.elicitation_forms import FINISHED, REFUSED, SENT
+from bot.chat.forms import FINISHED, REFUSED, SENT
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.programs import listening
 from tests.fakes.terminal import PATIENCE

@@ -97,6 +97,9 @@ EDITING = (
     Fill("Words", holds="hints"),
     Fill("Sends", holds="hints"),
     *keep("Words of single tools", "Sends of single tools", "Recipients"),
+    Fill("Sessions", holds="shared"),
+    Fill("Open sessions", holds="10"),
+    Fill("Seconds until an unused session ends"),
 )
 PROFILING = (
     Fill("Name", holds="Support"),
@@ -149,8 +152,8 @@ MIDDLE = (
     typed("/mcp sync ticket-desk", "ticket-desk is synced: 12 tools", "1 resource, 1 prompt."),
     for_all("/mcp resource list ticket-desk", "Resources · 1", "desk://hours", "Ask about hours"),
     for_all("/mcp resource list hours", "Resources · 1", "desk://hours"),
-    for_all("/mcp resource show nowhere desk://hours", "There is no server of that name."),
-    for_all("/mcp resource ask nowhere desk://hours When?", "There is no server of that name."),
+    for_all("/mcp resource show nowhere desk://hours", "MCP server nowhere not found."),
+    for_all("/mcp resource ask nowhere desk://hours When?", "MCP server nowhere not found."),
     for_all("/mcp prompt list ticket-desk", "Prompts · 1", "[topic]", "Ask: letter"),
     for_all("/mcp prompt show ticket-desk leter", "has no prompt of that name. Did you mean letter?"),
     for_all("/mcp prompt ask ticket-desk leter", "has no prompt of that name. Did you mean letter?"),
@@ -241,7 +244,7 @@ AFTER = (
         fills=(Fill("Type ticket-desk to confirm", "ticket-desk"),),
         audit=("removed server",),
     ),
-    typed("/mcp show ticket-desk --page 1", "There is no server of that name.", who=RequiredRole.EVERYONE),
+    typed("/mcp show ticket-desk --page 1", "MCP server ticket-desk not found.", who=RequiredRole.EVERYONE),
     typed("/mcp lst", "Did you mean /mcp list?", who=RequiredRole.EVERYONE),
     typed(
         "/conversations delete",

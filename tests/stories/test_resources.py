@@ -39,7 +39,7 @@ async def a_reader(folder: Path, model: FakeLanguageModel, policy: str = "") -> 
         place = Installation(folder, {"library": entry}, model=model, policy=policy)
         async with place.terminal(columns=160, rows=60) as terminal:
             await terminal.asks("/mcp resource list")
-            await terminal.shows("Resources · 4", "library://shelf/{shelf}", "Ask about Opening hours")
+            await terminal.shows("Resources · 5", "library://shelf/{shelf}", "Ask about Opening hours")
             yield terminal
 
 

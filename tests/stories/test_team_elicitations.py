@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot.chat.elicitation_forms import FINISHED, REFUSED, SENT
+from bot.chat.forms import FINISHED, REFUSED, SENT
 from bot.domain.messages import ToolResult
 from tests.fakes.parts import ask_for, call, say
 from tests.fakes.programs import listening

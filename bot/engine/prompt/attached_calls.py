@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from bot.domain.envelopes import enclose
-from bot.domain.messages import ImagePart, Message, MessageRole, TextPart, ToolResult, user
+from bot.domain.messages import ImagePart, Message, MessageRole, TextPart, ToolResult, enclose, user
 from bot.domain.tools import ToolKind
 from bot.domain.turns import StepStatus, ToolStep
 

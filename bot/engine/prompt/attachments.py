@@ -15,9 +15,8 @@ from enum import Enum, auto
 
 from bot.domain.completions import Capabilities, ModelLimits
 from bot.domain.conversations import Attachment
-from bot.domain.envelopes import enclose
 from bot.domain.file_signatures import detect_image_type
-from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, user
+from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextPart, enclose, user
 from bot.engine.prompt.text_format import single_line
 from bot.engine.usage import reply_limits
 from bot.errors import CountersignError

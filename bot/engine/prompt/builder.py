@@ -29,9 +29,8 @@ from bot.domain.completions import (
     UsageReported,
 )
 from bot.domain.conversations import Attachment, Author, ConversationKey
-from bot.domain.envelopes import enclose
 from bot.domain.flows import Sources
-from bot.domain.messages import ImageAudience, Message, StoredFile, ToolResult, system, tool_results, user
+from bot.domain.messages import ImageAudience, Message, StoredFile, ToolResult, enclose, system, tool_results, user
 from bot.domain.profiles import Profile
 from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, Claim, ModelRetry, StepStatus, ToolStep, TurnRecord
@@ -167,19 +166,12 @@ def turn_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) 
 
 
 def _prefix(offered: ToolSet, context: PromptContext) -> list[Message]:
-    """Return the prefix that this turn's and the next turn's requests share. Instructions of servers are text of
-    others, so they are no part of the system prompt.
-    """
+    """Return the prefix that this turn's and the next turn's requests share."""
     guidance = [
         f"[{server.server}] {server.system_instruction}" for server in offered.guidance if server.system_instruction
     ]
     instructions = system("\n\n".join(part for part in (context.prompt.strip(), *guidance) if part))
-    own = [
-        _information(f"What the server {server.server} says about its use", server.server, server.instructions)
-        for server in offered.guidance
-        if server.instructions
-    ]
-    return [instructions, *own, *context.history]
+    return [instructions, *context.history]
 
 
 def older_results(record: TurnRecord, room: int = WHOLE_CHARACTERS) -> frozenset[int]:

@@ -15,7 +15,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelLimits, ModelRequest, StopReason
-from bot.domain.envelopes import enclose
 from bot.domain.flows import Sources
 from bot.domain.messages import (
     Message,
@@ -24,6 +23,7 @@ from bot.domain.messages import (
     TextPart,
     ToolResult,
     assistant,
+    enclose,
     system,
     tool_results,
     user,

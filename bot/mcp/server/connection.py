@@ -45,7 +45,7 @@ from bot.mcp.server.state import (
     was_lost,
 )
 from bot.mcp.server.status import ServerStatusTracker, SyncListener
-from bot.mcp.server_requests import list_resources
+from bot.mcp.server_requests import list_resources, uri_of
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -374,13 +374,22 @@ class Connection:
     async def _send_patiently(
         self, session: Session, tool: Tool, call: ToolCall, active_call: ActiveCall, limits: calls.CallLimits
     ) -> ToolOutcome | calls.RequestNotSent | calls.NoResponse:
-        """Send a call; once more after the pause that the server asks for, if it is short."""
+        """Send a call; once more after the pause that the server asks for, if it is short. A resource that the server
+        would tell about is not read again.
+        """
+        keep, uri = None, _resource_uri(tool, call)
+        if uri:
+            if (known := session.resources.get(uri)) is not None:
+                return CallReturned(replace(known, call_id=call.id))
+            keep = session.resources.reading(uri)
         outcome = await calls.send_call(session.client, tool, call, active_call, limits=limits, redact=self._redact)
         if isinstance(outcome, calls.RetryLater) and outcome.seconds < min(_LONGEST_WAIT, limits.whole):
             await asyncio.sleep(outcome.seconds)
             outcome = await calls.send_call(session.client, tool, call, active_call, limits=limits, redact=self._redact)
         if isinstance(outcome, calls.RetryLater):
             return CallReturned(results.failed_result(call.id, outcome.reason))
+        if keep is not None and isinstance(outcome, CallReturned):
+            keep(outcome.result)
         return outcome
 
     async def sync(self) -> ServerCapabilities:
@@ -627,6 +636,11 @@ class Connection:
         ending = reason.classify(self.config, self._token_provider, self._redact)
         text, own = map(self._redact.clean, (ending.problem.text, ending.problem.own))
         return replace(ending, problem=Problem(text, own))
+
+
+def _resource_uri(tool: Tool, call: ToolCall) -> str:
+    """Return the address of the resource that a call reads; empty for all others."""
+    return uri_of(call) if tool.kind is ToolKind.READ_RESOURCE else ""
 
 
 def _failure_event(status: ServerStatus, pause: float | None) -> Event:

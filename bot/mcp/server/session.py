@@ -32,6 +32,7 @@ from bot.domain.capabilities import Handshake, ServerCapabilities
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, SyncStatus, kind_of
+from bot.domain.tools import Tool
 from bot.mcp import sdk
 from bot.mcp.calls import BROKEN, ActiveCalls
 from bot.mcp.config.checks import AllowedTargets, Resolve, endpoint_fingerprint, resolve_host
@@ -41,6 +42,7 @@ from bot.mcp.redaction import KnownSecrets, Redaction
 from bot.mcp.sdk import RequestContext
 from bot.mcp.server.capabilities import CapabilityFetcher, ListingSchedule
 from bot.mcp.server.output import LEVEL, StderrTail, StrayLine
+from bot.mcp.server.resource_cache import ResourceCache
 from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.state import Event, State, is_serving
 from bot.mcp.server.status import ServerStatusTracker, SyncNotifier
@@ -306,6 +308,7 @@ class Session:
         self.is_retry = is_retry
         self.stderr = StderrTail(tracker.config.name, redact)
         self.listings = ListingSchedule(shared.timing.settle, shared.timing.apart, self.wake, shared.clock)
+        self.resources = ResourceCache()
         self._client: Client | None = None
         self._wakeup = asyncio.Event()
         self._report = report
@@ -356,13 +359,14 @@ class Session:
             scope.deadline = anyio.current_time() + self._connect_seconds
             async with self._new_client() as client:
                 self._check_protocol(client.protocol_version)
-                listed = await self._list(client)
+                tools = await self._tools(client)
                 scope.deadline = math.inf
                 release_slot()
                 info = client.server_info
                 version = "" if info is None else self._redact.clean(info.version)
                 self._known = replace(
-                    listed,
+                    self._known,
+                    tools=tools,
                     protocol=self._negotiation.protocol_label(client.protocol_version),
                     handshake=self._negotiation.on_connected(client.protocol_version, version),
                     server_version=version,
@@ -400,21 +404,22 @@ class Session:
         Concurrent calls share one listing, or wait for one that begins after them. Raises TimeoutError and
         `calls.BROKEN`.
         """
-        client, before = self.client, self._known.definitions
+        client, before = self.client, self._known.tools
         try:
             async with asyncio.timeout(self._shared.timing.confirm), self._listing:
                 if self._is_fresh(since):
                     return
                 try:
-                    self._known = await self._list(client)
+                    tools = await self._tools(client)
                 except asyncio.CancelledError:
                     self.listings.listing_cancelled()
                     raise
+                self._known = replace(self._known, tools=tools)
                 self._tracker.tools_listed(self._known)
         except BROKEN as error:
             self._on_sync_failed(error)
             raise
-        if self._known.definitions != before:
+        if tools != before:
             # The owner task stores changes and notifies others.
             self.listings.mark_changed()
 
@@ -428,7 +433,7 @@ class Session:
             try:
                 async with asyncio.timeout(self._config.list_timeout):
                     async with self._listing:
-                        self._known = await self._list(client)
+                        self._known = replace(self._known, tools=await self._tools(client))
                         self._tracker.tools_listed(self._known)
                     await self._fetch_others(client)
             except (*BROKEN, TimeoutError) as error:
@@ -450,6 +455,8 @@ class Session:
         async def on_message(message: types.ServerNotification | Exception) -> None:
             if isinstance(message, _CHANGES):
                 self.listings.mark_changed()
+            elif isinstance(message, types.ResourceUpdatedNotification):
+                self.resources.updated(message.params.uri)
             elif isinstance(message, StrayLine):
                 self._tracker.stray_lines.add(message, self._redact.clean)
 
@@ -491,8 +498,7 @@ class Session:
         if modern and method == sdk.ELICITATION:
             self._tracker.record_older_elicitation()
 
-    async def _list(self, client: Client) -> ServerCapabilities:
-        """Return the known capabilities with the current tools and instructions."""
+    async def _tools(self, client: Client) -> tuple[Tool, ...]:
         self.listings.listing_started()
         began = self._shared.clock()
         self._shared.observe(CacheUsed(self._config.name, "refresh"))
@@ -502,7 +508,7 @@ class Session:
         self._listed_at = began
         self._fresh_until = began + min(listing.ttl, self._shared.timing.longest_ttl)
         self._tracker.left_out = listing.left_out
-        return replace(self._known, tools=listing.tools, instructions=listing.instructions)
+        return listing.tools
 
     async def _serve(self, client: Client) -> None:
         """Keep the capabilities up to date until the connection is lost or closed."""
@@ -510,6 +516,7 @@ class Session:
             if client.protocol_version in MODERN_PROTOCOL_VERSIONS and any(_change_notifications(client)):
                 watchers.start_soon(self._read_notifications, client)
             await self._others(client)
+            watchers.start_soon(self.resources.run, client)
             watchers.start_soon(monitor, client, self.report, self._activity, self._shared.timing, self._shared.clock)
             while is_serving(self._tracker.state) and not self._closing.is_set():
                 if self.listings.is_due or self._tracker.state is State.SUSPECT:
@@ -535,7 +542,7 @@ class Session:
     async def _fetch_others(self, client: Client) -> None:
         """Fetch resources, templates and prompts. The tools may be listed concurrently."""
         others = await self._fetcher.list_others(client, self._known)
-        self._known = replace(others, tools=self._known.tools, instructions=self._known.instructions)
+        self._known = replace(others, tools=self._known.tools)
 
     async def _refresh(self) -> None:
         """Fetch again after a change notification or a timer. Report only changes. Raises the error of a failed

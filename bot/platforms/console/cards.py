@@ -15,9 +15,8 @@ from time import time
 from typing import Any, assert_never
 
 from bot.chat.actions import ApprovalRef
-from bot.chat.argument_editing import ArgumentEditForms, edit_command
 from bot.chat.card_messages import open_elicitation, pending_call
-from bot.chat.elicitation_forms import ElicitationForms
+from bot.chat.forms import ArgumentEditForms, ElicitationForms, edit_command
 from bot.chat.message_model import Block
 from bot.domain.approvals import (
     AlreadyDecided,

@@ -12,9 +12,8 @@ import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
+from bot.domain.conversations import CONSOLE, Author, ConversationKey, InboundMessage, Member
 
-PLATFORM = "console"
 WORKSPACE = "local"
 
 
@@ -33,7 +32,7 @@ class LocalUser:
     @property
     def author(self) -> Author:
         """User as an author."""
-        return Author(PLATFORM, self.name, self.name)
+        return Author(CONSOLE, self.name, self.name)
 
     @property
     def member(self) -> Member:
@@ -47,7 +46,7 @@ class LocalUser:
 
     def key(self, conversation: str) -> ConversationKey:
         """Return the key of a conversation."""
-        return ConversationKey(PLATFORM, WORKSPACE, self.name, conversation)
+        return ConversationKey(CONSOLE, WORKSPACE, self.name, conversation)
 
     def says(self, text: str, conversation: str) -> InboundMessage:
         """Return a new message with a unique id."""

@@ -26,7 +26,7 @@ import yarl
 from discord.gateway import DiscordWebSocket, KeepAliveHandler
 from discord.http import Route
 
-from bot.chat.shard_leases import ONLY_SHARD, Shard
+from bot.chat.listener_leases import ONLY_SHARD, Shard
 from bot.errors import CountersignError, DeliveryFailed
 from bot.logs import in_context
 from bot.platforms.discord.rest import LONGEST_PAUSE as LONGEST_WAIT

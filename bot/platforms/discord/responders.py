@@ -24,9 +24,8 @@ import discord
 
 from bot.chat.actions import ActionEncoder, OpenForm, PendingActions
 from bot.chat.card_messages import OPEN_CARD
-from bot.chat.command_runner import thread_title
+from bot.chat.command_runner import form_offer, thread_title
 from bot.chat.message_model import Message
-from bot.chat.reply_messages import form_offer
 from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Notice

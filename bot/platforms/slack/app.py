@@ -13,7 +13,7 @@ from time import time
 
 from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, card_slots, remote_approvals
 from bot.chat.delivery import ChannelMessages, ChannelSender, RemoteMessage, TurnDelivery
-from bot.chat.listener_lease import ListenerLease
+from bot.chat.listener_leases import ListenerLease
 from bot.chat.message_model import Message
 from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget

@@ -1,7 +1,12 @@
-"""Slack listener: events, interactions and commands by Socket Mode, HTTP, or both.
+"""Slack listener: events, interactions and commands by Socket Mode, HTTP, or both, and messages that were missed while
+no process received.
 
 A message is acknowledged after its insert (`EngineApi.receive`). Without an acknowledgement, for example because the
 insert failed, Slack sends it again. Interactions are handled after their acknowledgement.
+
+Slack sends an event again for some minutes, and those of a longer downtime never. A message that comes both ways is one
+turn. Missed messages are in threads with a recent turn, and in the channels and direct conversations of those threads:
+there, mentions and direct messages begin new ones. Mentions in other threads are not found.
 """
 
 from __future__ import annotations
@@ -10,8 +15,9 @@ import asyncio
 import functools
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from time import time
 from typing import Any
 
@@ -22,27 +28,30 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
-from bot.chat.backfill import Backfill
+from bot.chat.backfill import MOST_MESSAGES, Backfill, MissedPeriod
 from bot.chat.background_tasks import BackgroundTasks, retry_until_available
 from bot.chat.context import with_card_forms
-from bot.chat.listener_lease import ListenerLease
+from bot.chat.listener_leases import ListenerLease
 from bot.chat.message_handler import MessageHandler
 from bot.chat.users import AudiencePolicy
+from bot.domain.conversations import ConversationKey
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DeliveryFailed, SettingsError
 from bot.logs import in_context
-from bot.platforms.slack.backfill import SlackMissedMessages
-from bot.platforms.slack.channels import PLATFORM
+from bot.platforms.slack.channels import PLATFORM, ChannelRef
 from bot.platforms.slack.context import PlatformContext, SlackLookups
 from bot.platforms.slack.home import HomeRefresher
 from bot.platforms.slack.interactions import SlackInteractions
-from bot.platforms.slack.messages import SlackMessage, SlackMessagePlatform, parse_edit, parse_event
+from bot.platforms.slack.messages import SlackMessage, SlackMessagePlatform, parse_edit, parse_event, parse_message
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import LOCKED_OUT, Identity, SlackWebApiError, WebApi, library_log
 from bot.ports import Commands, EngineApi
 
+MOST_CHANNELS = 30
+PAUSE_SECONDS = 2.0
+MOST_PAUSES = 60
+"""Pauses before one call, while its rate limit has no room for optional calls."""
 log = logging.getLogger(__name__)
-
 PATH = "/slack/events"
 LARGEST_BODY = 1024 * 1024
 """In bytes. Slack's requests are below a quarter of that, including a modal of 250 kB."""
@@ -51,6 +60,56 @@ CHECK_SECONDS = 5.0
 FAILED_CHECKS = 3
 """Consecutive checks without a connection before the URL is replaced."""
 _ANY = re.compile(".*", re.DOTALL)
+
+
+class SlackMissedMessages:
+    """Loads messages that no process has received. Calls leave room in the rate limits for current conversations."""
+
+    def __init__(self, api: WebApi) -> None:
+        self._api = api
+
+    async def messages_since(self, conversation: ConversationKey, since: datetime) -> Sequence[SlackMessage]:
+        """Return the messages of a thread; none of another workspace. Raises DeliveryFailed."""
+        identity = await self._api.identity()
+        if conversation.workspace != identity.team or not conversation.thread:
+            return ()
+        messages = await self._read("conversations.replies", conversation.channel, since, ts=conversation.thread)
+        # The first message of a thread comes with every answer.
+        return [message for message in messages if message.sent_at >= since.timestamp()]
+
+    async def mentions(self, period: MissedPeriod) -> AsyncGenerator[SlackMessage, None]:
+        """Yield mentions outside of threads, and the first messages of direct conversations."""
+        channels = dict.fromkeys(conversation.channel for conversation in period.known)
+        for channel in [*channels][:MOST_CHANNELS]:
+            try:
+                messages = await self._read("conversations.history", channel, period.since)
+            except DeliveryFailed as failure:
+                log.info("missed messages of channel %s not loaded: %s", channel, failure)
+                continue
+            for message in messages:
+                if message.addresses_bot:
+                    yield message
+
+    async def _read(self, method: str, channel: str, since: datetime, **arguments: str) -> list[SlackMessage]:
+        """Return the users' messages of a thread or channel, oldest first. Raises DeliveryFailed."""
+        for _ in range(MOST_PAUSES):
+            if self._api.pacing.has_headroom(method):
+                break
+            await asyncio.sleep(PAUSE_SECONDS)
+        oldest = f"{since.timestamp():.6f}"
+        answer = await self._api.read(method, channel=channel, oldest=oldest, limit=MOST_MESSAGES, **arguments)
+        identity = await self._api.identity()
+        raw = answer.get("messages")
+        parsed = [
+            parse_message({"type": "message", **message, "channel": channel, **_channel_type(channel)}, identity)
+            for message in (raw if isinstance(raw, list) else ())
+            if isinstance(message, dict)
+        ]
+        return sorted((message for message in parsed if message is not None), key=lambda message: message.sent_at)
+
+
+def _channel_type(channel: str) -> Mapping[str, Any]:
+    return {"channel_type": "im"} if ChannelRef(channel, "").direct else {}
 
 
 # -------------------- Socket Mode

@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from bot.chat.actions import RunCommand
-from bot.chat.command_runner import thread_title
+from bot.chat.command_runner import form_offer, thread_title
 from bot.chat.message_model import Message
-from bot.chat.reply_messages import form_offer
 from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import InboundMessage
 from bot.errors import DeliveryFailed

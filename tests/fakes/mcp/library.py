@@ -10,6 +10,7 @@ import asyncio
 import base64
 import socket
 import sys
+from itertools import count
 
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
@@ -21,13 +22,13 @@ PIXEL = base64.b64decode(
 )
 LONG = "It was a long night. " * 5_000
 server = MCPServer("library", version="1.0.0", log_level="ERROR")
-hours = ["nine to five"]
+reads = count(1)
 
 
 @server.resource("library://desk/hours", name="hours", title="Opening hours", mime_type="text/plain")
 def opening_hours() -> str:
     """When the library is open."""
-    return hours[-1]
+    return "nine to five"
 
 
 @server.resource("library://desk/novel", name="novel", title="A long novel", mime_type="text/plain")
@@ -40,6 +41,12 @@ def novel() -> str:
 def floor_map() -> bytes:
     """Where the shelves are."""
     return PIXEL
+
+
+@server.resource("library://reads/{of}", name="reads", title="Reads")
+def count_reads(of: str) -> str:
+    """Number of reads of this."""
+    return f"{of} {next(reads)}"
 
 
 @server.resource("library://shelf/{shelf}", name="shelf", title="Books of a shelf")
@@ -65,12 +72,10 @@ def find(title: str) -> ResourceLink:
 
 
 @server.tool()
-async def change_hours(text: str, ctx: Context) -> str:
-    """Change the opening hours and say so."""
-    hours.append(text)
-    await ctx.notify_resource_updated("library://desk/hours")
-    await ctx.session.send_resource_updated("library://desk/hours")
-    return "changed"
+async def announce(uri: str, ctx: Context) -> str:
+    """Say that a resource has changed."""
+    await ctx.notify_resource_updated(uri)
+    return "announced"
 
 
 async def serve_http() -> None:

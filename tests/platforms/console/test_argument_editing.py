@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.chat.argument_editing import DONE
+from bot.chat.forms import DONE
 from bot.domain.approvals import AlreadyDecided
 from bot.domain.argument_edits import InvalidArguments
 from bot.domain.messages import ToolCall

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.chat.elicitation_forms import FINISHED, REFUSED, SENT
+from bot.chat.forms import FINISHED, REFUSED, SENT
 from bot.domain.approvals import AlreadyDecided, NotAllowed
 from bot.domain.elicitation_answers import ElicitationAnswered, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from bot.chat.listener_lease import LEASE_SECONDS
+from bot.chat.listener_leases import LEASE_SECONDS
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import TurnView

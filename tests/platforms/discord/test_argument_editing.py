@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.chat.argument_editing import DONE
+from bot.chat.forms import DONE
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.discord import Answer, Interaction
 from tests.fakes.discord.components import TEXT, walk

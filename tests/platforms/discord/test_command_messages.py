@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.actions import RunPending
-from bot.chat.reply_messages import DONE, NEEDS_FORM, form_offer, reply_message, reply_text
+from bot.chat.command_runner import DONE, NEEDS_FORM, form_offer, reply_message, reply_text
 from bot.domain.commands import Field, Form, PageInfo, Reply, Table
 from bot.platforms.discord.components import DISPLAYED
 from bot.platforms.discord.markdown import utf16_length

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.chat.actions import RunCommandInNewReply
-from bot.chat.elicitation_forms import FINISHED, SENT
+from bot.chat.forms import FINISHED, SENT
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.elicitations import DECLINED, Elicitation, ElicitationAction, ElicitationResult

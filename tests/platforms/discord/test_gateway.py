@@ -10,7 +10,7 @@ import discord
 import pytest
 
 from bot.chat import backfill, background_tasks, message_handler
-from bot.chat.listener_lease import ListenerLease
+from bot.chat.listener_leases import ListenerLease
 from bot.domain.health import ListenerStatus
 from bot.domain.turns import TurnStatus
 from bot.errors import DatabaseUnavailable, DeliveryFailed

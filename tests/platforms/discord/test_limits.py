@@ -8,7 +8,7 @@ import discord
 import pytest
 
 from bot.chat.actions import OpenConfirmation, RunCommand
-from bot.chat.reply_messages import reply_message
+from bot.chat.command_runner import reply_message
 from bot.chat.turn_messages import SILENT
 from bot.domain.commands import Field, FieldKind, Form, Reply, Table
 from bot.domain.turns import StepStatus, TurnStatus

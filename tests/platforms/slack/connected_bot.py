@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from bot.chat.listener_lease import ListenerLease
+from bot.chat.listener_leases import ListenerLease
 from bot.chat.users import AudiencePolicy
 from bot.domain.turns import TurnView
 from bot.platforms.slack.app import SlackSurface

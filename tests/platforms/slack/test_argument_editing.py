@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bot.chat.argument_editing import DONE
+from bot.chat.forms import DONE
 from bot.domain.approvals import NotAllowed
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from tests.fakes.slack import Message

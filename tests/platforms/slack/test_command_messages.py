@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, RunCommand, ViewCall
 from bot.chat.approval_inbox import NOTHING_WAITS, PendingCall
+from bot.chat.command_runner import reply_message
 from bot.chat.home_message import WELCOME, Home
-from bot.chat.reply_messages import reply_message
 from bot.domain.commands import ActionStyle, PageInfo, Reply, ReplyAction, Table
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.turns import StepStatus

@@ -11,8 +11,8 @@ import pytest
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm, RunCommand
 from bot.chat.approval_inbox import PendingCall
+from bot.chat.command_runner import reply_message
 from bot.chat.home_message import SHOWN, Home
-from bot.chat.reply_messages import reply_message
 from bot.domain.commands import Field, FieldKind, Form, Reply, ReplyAction, Table
 from bot.domain.turns import StepStatus, TurnStatus
 from bot.platforms.slack.blocks import (

@@ -1,0 +1,77 @@
+"""Resources that a server tells about are not read again until they change."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from bot.domain.messages import ToolCall
+from bot.domain.servers import EVERYWHERE
+from bot.ports import CallContext
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, result
+from tests.fakes.programs import listening
+from tests.mcp.test_server_requests import read, scripted
+from tests.mcp.toolboxes import ANA, remote, started, text
+
+LIBRARY = Path(__file__).parents[1] / "fakes" / "mcp" / "library.py"
+READS = "library://reads/x"
+WITH_SUBSCRIPTIONS = {"tools": {}, "resources": {"subscribe": True}, "prompts": {}}
+
+
+def counting(endpoint: FakeEndpoint) -> None:
+    """Each read of the resource gives another text."""
+
+    def answer(message: Message) -> Answer:
+        reads = endpoint.methods().count("resources/read")
+        return result(message, {"contents": [{"uri": "note://1", "text": f"read {reads}"}]})
+
+    endpoint.on["resources/read"] = answer
+    endpoint.on["resources/subscribe"] = lambda m: result(m, {})
+    endpoint.on["resources/unsubscribe"] = lambda m: result(m, {})
+
+
+async def test_without_subscriptions_each_read_asks_the_server() -> None:
+    async with scripted() as endpoint:
+        counting(endpoint)
+        async with started(remote("s", endpoint.url)) as box:
+            assert [text(await read(box, "note://1")) for _ in range(3)] == ["read 1", "read 2", "read 3"]
+            await asyncio.sleep(0.5)
+            assert text(await read(box, "note://1")) == "read 4"
+    assert "resources/subscribe" not in endpoint.methods()
+
+
+async def test_a_subscribed_resource_is_kept_after_a_read_that_no_change_can_have_missed() -> None:
+    async with scripted(WITH_SUBSCRIPTIONS) as endpoint:
+        counting(endpoint)
+        async with started(remote("s", endpoint.url)) as box:
+            assert text(await read(box, "note://1")) == "read 1"
+            async with asyncio.timeout(30):
+                while "resources/subscribe" not in endpoint.methods():
+                    await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
+            assert [text(await read(box, "note://1")) for _ in range(3)] == ["read 2"] * 3
+
+
+async def test_a_server_that_refuses_subscriptions_is_asked_each_time_and_not_for_ever_to_subscribe() -> None:
+    async with scripted(WITH_SUBSCRIPTIONS) as endpoint:
+        counting(endpoint)
+        endpoint.on["resources/subscribe"] = Answer(500)
+        async with started(remote("s", endpoint.url)) as box:
+            for n in range(1, 6):
+                assert text(await read(box, "note://1")) == f"read {n}"
+                await asyncio.sleep(0.4)
+    assert endpoint.methods().count("resources/subscribe") <= 3
+
+
+async def test_a_real_server_that_tells_of_a_change_is_read_again() -> None:
+    with listening(str(LIBRARY), "http") as (port, _):
+        async with started(remote("s", f"http://127.0.0.1:{port}/mcp")) as box:
+            assert text(await read(box, READS)) == "x 1"
+            await asyncio.sleep(1)
+            assert [text(await read(box, READS)) for _ in range(3)] == ["x 2"] * 3
+            (tool,) = [tool for tool in (await box.offer(EVERYWHERE)).tools if tool.original_name == "announce"]
+            await box.call(tool, ToolCall("c", tool.name, {"uri": READS}), CallContext(ANA, "t:2"))
+            async with asyncio.timeout(30):
+                while text(await read(box, READS)) == "x 2":
+                    await asyncio.sleep(0.05)
+            assert [text(await read(box, READS)) for _ in range(2)] == ["x 3"] * 2
