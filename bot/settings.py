@@ -280,6 +280,7 @@ class Settings(BaseSettings):
     admin_api_token: SecretStr | None = None
     public_url: Address | None = None
     api_docs: bool = False
+    api_models: Words = frozenset()
     api_requests_per_token: Annotated[int, Field(ge=1, le=100_000)] = 100
     api_streams_per_token: Annotated[int, Field(ge=1, le=100_000)] = 50
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from bot.app.models import select_model
 from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -98,6 +99,7 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
         find_approval=runtime.turn_log.get_approval,
         may_approve=partial(can_approve, services.rules),
         admin_token=_admin_token(settings),
+        models=frozenset(select_model(settings, name).name for name in settings.api_models),
     )
 
 

@@ -28,7 +28,7 @@ from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table, Verb
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.health import Check, CheckStatus
 from bot.domain.launch_templates import expand_template
-from bot.domain.pins import escape_invisible
+from bot.domain.pins import count_definitions, escape_invisible
 from bot.domain.secret_binding import binding_of
 from bot.domain.secrets import SecretSource
 from bot.domain.servers import (
@@ -211,7 +211,7 @@ def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[ReplyActio
         return ()
     return (
         ReplyAction(
-            f"Review {pluralize(len(waiting), 'tool')}", ("mcp", "review", "show", config.name), ActionStyle.PRIMARY
+            f"Review {count_definitions(waiting)}", ("mcp", "review", "show", config.name), ActionStyle.PRIMARY
         ),
     )
 

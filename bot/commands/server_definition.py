@@ -162,6 +162,7 @@ class _DefinitionParser:
             session_idle_timeout=self._parse(
                 "session_idle_timeout", self._base.config.session_idle_timeout, read_seconds_or_none
             ),
+            use_instructions=self._parse("use_instructions", self._base.config.use_instructions, read_switch),
         )
         authentication = self._authentication(config.transport)
         references, stored = self._secrets(config.transport, authentication, hidden)
@@ -470,6 +471,7 @@ def fields_of(record: ServerRecord) -> dict[str, str]:
         "session_idle_timeout": "" if config.session_idle_timeout is None else f"{config.session_idle_timeout:g}",
         "auto_connect": YES if config.auto_connect else NO,
         "trusted": YES if config.trusted else NO,
+        "use_instructions": YES if config.use_instructions else NO,
         "words": config.flows.words or BY_HINTS,
         "sends": config.flows.sends or BY_HINTS,
         "tool_words": "\n".join(f"{tool}={words}" for tool, words in config.flows.tool_words.items()),

@@ -76,6 +76,7 @@ _TUNING = (
     Parameter("tool-limit", "the same for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SECONDS"),
     Parameter("auto-connect", "connect at the start", _OPTION, choices=(YES, NO)),
     Parameter("auto-context-tool", "a tool that is asked every question first", _OPTION, metavar="TOOL"),
+    Parameter("use-instructions", "give the model the server's own instructions", _OPTION, choices=(YES, NO)),
     Parameter("words", "whose words its tools return", _OPTION, choices=WORDS),
     Parameter("sends", "who reads what its calls carry", _OPTION, choices=SENDS),
     Parameter("tool-words", "the first for one tool, or none", _OPTION, repeated=True, metavar="TOOL=WORDS"),

@@ -117,6 +117,12 @@ _RESPONSE = Field(
     "text for the model after a tool call",
     longest=LONGEST_INSTRUCTION,
 )
+_INSTRUCTIONS = Field(
+    "use_instructions",
+    "Instructions of the server",
+    FieldKind.SWITCH,
+    "yes: the model gets them, once they are reviewed",
+)
 _CONTEXT = Field("auto_context_tool", "Context tool", hint="a tool that is asked every question first", longest=255)
 _PROTOCOL = Field(
     "protocol",
@@ -191,7 +197,7 @@ def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> li
         ]
         if fields.get("auth") in OAUTH_KINDS:
             steps.append((_CLIENT, _SCOPE))
-    steps.append((_SYSTEM, _RESPONSE, _CONTEXT, _CONNECT_TIME, _CALL_TIME))
+    steps += [(_SYSTEM, _RESPONSE, _INSTRUCTIONS, _CONTEXT), (_CONNECT_TIME, _CALL_TIME)]
     steps.append((_WORDS, _SENDS, _TOOL_WORDS, _TOOL_SENDS, _RECIPIENTS))
     steps.append((_SESSIONS, _MAX_SESSIONS, _SESSION_IDLE, _RETRIES, _RECONNECT))
     steps.append((_OUTPUT, _GROUP, _ORDER, _TOOL_NAMES, _PROTOCOL))

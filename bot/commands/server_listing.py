@@ -16,6 +16,7 @@ from bot.commands.text_format import POLICY_WORDS, format_ago, page_of, page_row
 from bot.commands.tool_review import withheld_tools
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.conversations import ConversationKey
+from bot.domain.pins import count_definitions
 from bot.domain.servers import (
     EVERYWHERE,
     AuthenticationKind,
@@ -32,7 +33,7 @@ from bot.domain.servers import (
     SyncStatus,
     TemplateLaunch,
 )
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, ToolKind
 
 # -------------------- server details
 
@@ -255,8 +256,23 @@ class ServerListing:
 
     def _review_note(self, server: VisibleServer) -> str:
         """Return the number of withheld tools."""
-        count = len(withheld_tools(self._dependencies.servers, server.id))
-        return f"{count} {'waits' if count == 1 else 'wait'} for review: /mcp review {server.name}" if count else ""
+        waiting = withheld_tools(self._dependencies.servers, server.id)
+        if not waiting:
+            return ""
+        text = count_definitions(waiting).removesuffix(" tools").removesuffix(" tool")
+        return f"{text} {'waits' if text == '1' else 'wait'} for review: /mcp review {server.name}"
+
+    def _instructions(self, server: VisibleServer) -> str:
+        """Return what is known of the server's own instructions."""
+        if not server.config.use_instructions:
+            return ""
+        instructions = self._directory.capabilities(server).instructions
+        if instructions is None:
+            return "to be used, and the server has none"
+        withheld = withheld_tools(self._dependencies.servers, server.id)
+        if any(tool.kind is ToolKind.INSTRUCTIONS for tool in withheld):
+            return f"not used, because they wait for review: /mcp review {server.name}"
+        return f"used: {instructions.description}"
 
     def _policies(self, tools: Sequence[Tool], conversation: ConversationKey) -> str:
         """Return the policy of a server's tools in one word, or the count of each."""
@@ -317,6 +333,7 @@ class ServerListing:
             *facts,
             ("system instruction", config.system_instruction),
             ("response instruction", config.response_instruction),
+            ("instructions of the server", self._instructions(server)),
             ("auto context tool", config.auto_context_tool),
             ("protocol, as set", "" if config.protocol is Protocol.AUTO else config.protocol.value),
             ("not offered", "; ".join((server.state.left_out if server.state else ())[:_SHOWN_LEFT_OUT])),

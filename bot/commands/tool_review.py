@@ -1,4 +1,4 @@
-"""`/mcp review`, `review approve`: new and changed tools, their differences, and their approval.
+"""`/mcp review`, `review approve`: new and changed tools and instructions, their differences, and their approval.
 
 An approval names the digest of the shown definitions, because a server may change a tool during the review. Text from a
 server is only in cells, details and documents, never in the text of a reply.
@@ -42,12 +42,13 @@ from bot.domain.pins import (
     ReviewPolicy,
     ReviewStatus,
     combined_digest,
+    count_definitions,
     definition_changes,
     escape_invisible,
     review_status,
 )
 from bot.domain.servers import EVERYWHERE
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, ToolKind
 from bot.errors import NotFound
 from bot.ports import ServerAdmin
 
@@ -200,7 +201,7 @@ class ServerReview:
             )
             return
         names = ", ".join(escape_invisible(unreviewed.tool.original_name) for unreviewed in approved)
-        count = pluralize(len(approved), "tool")
+        count = count_definitions([unreviewed.tool for unreviewed in approved])
         yield Reply(
             f"Approved: {count} of {server_label(server.config)}, to be offered from the next answer on.",
             details=(("approved", names),),
@@ -214,7 +215,8 @@ class ServerReview:
             return Reply("No tool waits for a review: every definition is the accepted one.")
         total = sum(len(tools) for _, tools in waiting)
         page = page_rows(waiting, request.arguments.page)
-        counts = f"{pluralize(total, 'tool')} of {pluralize(len(waiting), 'server')}"
+        text = count_definitions([tool for _, tools in waiting for tool in tools])
+        counts = f"{text[0].upper()}{text[1:]} of {pluralize(len(waiting), 'server')}"
         return Reply(
             f"{counts} {_waits_for_review(total)}. {self._meanwhile}",
             Table(
@@ -265,7 +267,7 @@ class ServerReview:
         long = _too_long(facts)
         words = ("mcp", "review", "approve", server.name, tool.original_name, "--definition", tool.definition)
         return Reply(
-            f"{code(tool.original_name, 'A tool')} of {server_label(server.config)} waits for a review: "
+            f"{_label(tool)} of {server_label(server.config)} waits for a review: "
             f"{_MEANING[unreviewed.review]}. {self._meanwhile}",
             details=tuple(self._facts(unreviewed)) if long else facts,
             actions=(ReplyAction("Approve", words, ActionStyle.PRIMARY),),
@@ -281,6 +283,7 @@ class ServerReview:
             for name, text in _differences(unreviewed)
         ]
         long = _too_long(facts)
+        counts = count_definitions([unreviewed.tool for unreviewed in waiting])
         page = page_rows(waiting, request.arguments.page)
         digest = combined_digest(unreviewed.tool for unreviewed in waiting)
         rows = tuple(
@@ -293,7 +296,7 @@ class ServerReview:
             for unreviewed in page
         )
         return Reply(
-            f"{pluralize(len(waiting), 'tool')} of {server_label(server.config)} {_waits_for_review(len(waiting))}. "
+            f"{counts[0].upper()}{counts[1:]} of {server_label(server.config)} {_waits_for_review(len(waiting))}. "
             f"{self._meanwhile}",
             Table(("tool", "is", "what is different", "look at"), rows),
             details=() if long else tuple(facts),
@@ -331,6 +334,10 @@ class ServerReview:
             if pin.pinned_tool is None:
                 yield "note", "what was pinned cannot be read any more, so all of it is shown"
         yield from (("look at", flag) for flag in waiting.tool.flags)
+
+
+def _label(tool: Tool) -> str:
+    return "The text for models" if tool.kind is ToolKind.INSTRUCTIONS else code(tool.original_name, "A tool")
 
 
 def _waits_for_review(count: int) -> str:

@@ -80,7 +80,9 @@ class Handshake:
 
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
-    """Everything one server offers, with its protocol version."""
+    """Everything one server offers, with its protocol version. `instructions` (`ToolKind.INSTRUCTIONS`) is None if the
+    server has none, or if they are not to be used.
+    """
 
     tools: tuple[Tool, ...] = ()
     resources: tuple[Resource, ...] = ()
@@ -89,6 +91,12 @@ class ServerCapabilities:
     server_version: str = ""
     protocol: str = ""
     handshake: Handshake | None = None
+    instructions: Tool | None = None
+
+    @property
+    def definitions(self) -> tuple[Tool, ...]:
+        """The definitions that are pinned and reviewed: the tools and the instructions."""
+        return self.tools if self.instructions is None else (*self.tools, self.instructions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ class InboundMessage:
     messages of others in the same place, oldest first, for the model. `call` is a tool call to run by hand instead of
     asking the model. `again` is True if that call was made before with an unknown outcome. `message_id` is that of the
     user's message on its platform, if it is one. `attached` are calls whose results go to the model with the text.
+    `model` is one that the user chose, `provider:name`.
     """
 
     keys: tuple[str, ...]
@@ -100,6 +101,7 @@ class InboundMessage:
     again: bool = False
     message_id: str = ""
     attached: tuple[ToolCall, ...] = ()
+    model: str = ""
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""Pins of tool definitions, and the status of a tool against its pin.
+"""Pins of tool definitions, and the status of a tool against its pin. The instructions of a server count as a tool.
 
 A pin is the definition of one tool as it was accepted: at the server's first sync, or later by an admin. The stores
 write pins, `bot.mcp` compares them, `/mcp review` shows them.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from bot.domain.tools import Annotations, Tool, canonical_json, digest
+from bot.domain.tools import Annotations, Tool, ToolKind, canonical_json, digest
 
 Pinned = Mapping[str, str]
 """Pinned definition (`Tool.definition`) by the server's own name for the tool."""
@@ -88,6 +88,13 @@ def combined_digest(tools: Iterable[Tool]) -> str:
     return digest(sorted([tool.original_name, tool.definition] for tool in tools))
 
 
+def count_definitions(definitions: Collection[Tool]) -> str:
+    """Count tools and instructions: `2 tools and the instructions`."""
+    count = sum(tool.kind is not ToolKind.INSTRUCTIONS for tool in definitions)
+    counts = [f"{count} tool{'s' if count > 1 else ''}"] if count else []
+    return " and ".join(counts if count == len(definitions) else [*counts, "the instructions"])
+
+
 def definition_changes(before: Tool | None, after: Tool) -> tuple[DefinitionChange, ...]:
     """Return the differences between two definitions of a tool, part by part; all parts without an earlier one."""
     old = dict(_parts(before)) if before is not None else {}
@@ -112,6 +119,9 @@ def _parts(tool: Tool) -> Iterator[tuple[str, str]]:
     """Yield the parts of a definition, each with a path and a text that no other part can have, so that every
     difference is visible.
     """
+    if tool.kind is ToolKind.INSTRUCTIONS:
+        yield "instructions", escape_invisible(tool.description)
+        return
     if tool.title:
         yield "title", escape_invisible(tool.title)
     if tool.description:

@@ -195,6 +195,8 @@ class ServerConfig:
     fallback_group: str = ""
     fallback_order: int = 1
     tool_names: ToolNaming = ToolNaming.PREFIXED
+    use_instructions: bool = False
+    """True if the model gets the server's own `instructions`, after a review."""
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -34,12 +34,15 @@ class Annotations:
 class ToolKind(StrEnum):
     """Request that a call of a tool sends. Resources and prompts of a server are tools too, so that they have the same
     rules, approvals, taint and audit. Their definitions are the bot's own.
+
+    INSTRUCTIONS is the `instructions` text of a server: it is pinned and reviewed like a tool, and never called.
     """
 
     CALL = "call"
     LIST_RESOURCES = "list_mcp_resources"
     READ_RESOURCE = "read_mcp_resource"
     GET_PROMPT = "get_mcp_prompt"
+    INSTRUCTIONS = "mcp:instructions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,9 @@ class ToolSearch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerGuidance:
-    """The operator's notes for the model about a server."""
+    """The operator's notes for the model about a server. `instructions` are the server's own, as an admin accepted
+    them; empty if they are not used.
+    """
 
     server: str
     system_instruction: str = ""
@@ -147,6 +152,7 @@ class ServerGuidance:
     """Offered name of a tool that is called with every question before the model is asked."""
     description: str = ""
     """Purpose of the server in a few words: tool search reads them."""
+    instructions: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,8 @@ class TurnInput:
     asked."""
     edited_text: str = ""
     """The text after the author has edited the message of a turn that had begun; empty if it is the same."""
+    model: str = ""
+    """Model that the user chose, `provider:name`, in place of the profile's."""
 
     @property
     def typed_text(self) -> str:

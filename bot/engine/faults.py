@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from time import monotonic, time
 
 from bot.domain.faults import Fault, FaultKind
-from bot.domain.pins import ReviewPolicy
+from bot.domain.pins import ReviewPolicy, count_definitions
 from bot.domain.servers import ServerSnapshot, ServerStatus
+from bot.domain.tools import Tool
 from bot.domain.usage import LimitPeriod, LimitStatus
 from bot.errors import CountersignError, DatabaseError
 from bot.ports import FaultStore, ServerAdmin
@@ -181,21 +182,30 @@ class ServerFaults:
         if self._servers.review is not ReviewPolicy.CHANGED or snapshot.status is ServerStatus.DISABLED:
             return
         try:
-            count = len(self._servers.unpinned_tools(snapshot.config.id))
+            waiting = self._servers.unpinned_tools(snapshot.config.id)
         except CountersignError:
             return  # removed meanwhile
-        if count:
+        if waiting:
             name = snapshot.config.name
             yield Fault(
                 f"review:{snapshot.config.id}",
                 FaultKind.REVIEW,
                 f"MCP server {name} waits for a review",
                 f"MCP server {name}: tools reviewed",
-                f"{count} of its tools {'is' if count == 1 else 'are'} new or changed, and not offered until then.",
+                f"{_count_of_its(waiting)} new or changed, and not offered until then.",
                 "compare the definitions, and approve those that you want",
                 f"/mcp review {name}",
                 _SERVERS_GUIDE,
             )
+
+
+def _count_of_its(waiting: Sequence[Tool]) -> str:
+    """Count what waits: `1 of its tools is`, `2 tools and the instructions are`."""
+    text = count_definitions(waiting)
+    number, _, rest = text.partition(" ")
+    if rest not in ("tool", "tools"):
+        return f"{text[0].upper()}{text[1:]} are"
+    return f"{number} of its tools {'is' if number == '1' else 'are'}"
 
 
 def _failed_server(snapshot: ServerSnapshot) -> Fault:

@@ -10,7 +10,7 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
@@ -365,7 +365,7 @@ class TurnRunner:
 
     async def _ask_model(self) -> None:
         self._note_activity("Looking at the tools")
-        profile = self._rules.profile
+        profile = replace(self._rules.profile, model=self._record.turn.question.model or self._rules.profile.model)
         offered = await self._offer()
         model = await self._parts.models.get(profile.model)
         refused = self._parts.prompts.refused

@@ -21,6 +21,7 @@ import httpx2
 
 from bot.domain.flows import NO_FLOWS, Sends, Words
 from bot.domain.health import Check, CheckStatus
+from bot.domain.pins import count_definitions
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
@@ -536,9 +537,10 @@ def _check_tools(tracker: ServerStatusTracker) -> Check:
     wanted = tracker.config.auto_context_tool
     if wanted and all(tool.original_name != wanted for tool in tools):
         return Check("tools", CheckStatus.DOUBTFUL, f"{detail}; there is no {wanted}", "correct its auto_context_tool")
-    if tracker.pinning.withheld:
-        count = len(tracker.pinning.withheld)
-        text = f"{detail}; {count} not offered, because no admin has reviewed {'it' if count == 1 else 'them'} yet"
+    if withheld := tracker.pinning.withheld_definitions:
+        them = "it" if len(withheld) == 1 and tracker.pinning.withheld else "them"
+        what = count_definitions(withheld).removesuffix(" tools").removesuffix(" tool")
+        text = f"{detail}; {what} not offered, because no admin has reviewed {them} yet"
         return Check("tools", CheckStatus.DOUBTFUL, text, f"use /mcp review {tracker.config.name}")
     if tracker.left_out:
         text = f"{detail}; not offered: {', '.join(tracker.left_out[:_NAMED])}"

@@ -85,6 +85,11 @@ class ManagedServer:
         return frozenset() if self.connection is None else self.connection.tracker.withheld
 
     @property
+    def withheld_definitions(self) -> tuple[Tool, ...]:
+        """Everything that waits for an admin's review, the instructions included."""
+        return () if self.connection is None else self.connection.tracker.withheld_definitions
+
+    @property
     def known(self) -> tuple[Tool, ...]:
         """All known tools."""
         synced = self.entry.synced if self.connection is None else self.connection.tracker.synced
@@ -92,11 +97,12 @@ class ManagedServer:
 
     @property
     def unpinned(self) -> tuple[Tool, ...]:
-        """Tools with a definition that differs from the pin."""
+        """Tools, and instructions, with a definition that differs from the pin."""
         if self.connection is not None:
             return self.connection.tracker.pinning.unpinned_tools
-        pinned = first_pins(self.known) if self.entry.pinned is None else self.entry.pinned
-        return tuple(tool for tool in self.known if review_status(tool, pinned) is not ReviewStatus.PINNED)
+        definitions = self.entry.synced.capabilities.definitions
+        pinned = first_pins(definitions) if self.entry.pinned is None else self.entry.pinned
+        return tuple(tool for tool in definitions if review_status(tool, pinned) is not ReviewStatus.PINNED)
 
 
 class ServerRegistry:

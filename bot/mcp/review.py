@@ -1,4 +1,4 @@
-"""Review of tools: their names for a model, pinned definitions, and a scan for suspicious definitions.
+"""Review of tools and instructions: their names for a model, pinned definitions, and a scan for suspicious definitions.
 
 A tool is offered if its definition equals its pin. Pins come from the stores. Until they are loaded, the server's first
 listing is taken as pinned. A suspicious definition is shown to the admin who reviews it.
@@ -20,7 +20,7 @@ from mcp import types
 
 from bot.domain.characters import visible
 from bot.domain.pins import Pinned, ReviewPolicy, ReviewStatus, first_pins, review_status
-from bot.domain.tools import OWN_SERVER, Tool
+from bot.domain.tools import OWN_SERVER, Tool, ToolKind
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ _LOOKS_MARKED = re.compile(r"_[0-9a-f]{8}$")
 
 
 class ToolPinning:
-    """Pins of the server `name`. `pinned` is None until they are loaded."""
+    """Pins of the server `name`. `pinned` is None until they are loaded. The tools include the instructions."""
 
     def __init__(self, name: str, policy: ReviewPolicy, pinned: Pinned | None) -> None:
         self._name = name
@@ -81,12 +81,12 @@ class ToolPinning:
         self._logged: set[str] = set()
 
     def set_known_tools(self, tools: Sequence[Tool]) -> None:
-        """Set tools that the server offered before, without logging."""
+        """Set definitions that the server offered before, without logging."""
         self._compare(tools)
         self._logged.update(self._withheld)
 
     def set_current_tools(self, tools: Sequence[Tool]) -> None:
-        """Set the current tools. Newly withheld ones are logged."""
+        """Set the current definitions. Newly withheld ones are logged."""
         self._compare(tools)
         self._log_withheld()
 
@@ -110,12 +110,25 @@ class ToolPinning:
     @property
     def offered(self) -> tuple[Tool, ...]:
         """Tools that may be offered."""
-        return tuple(tool for tool in self._tools if tool.name not in self._withheld)
+        return tuple(
+            tool for tool in self._tools if tool.name not in self._withheld and tool.kind is not ToolKind.INSTRUCTIONS
+        )
+
+    @property
+    def instructions(self) -> str:
+        """Instructions of the server that may be given to the model; empty without any."""
+        texts = (tool.description for tool in self._tools if tool.kind is ToolKind.INSTRUCTIONS)
+        return "".join(texts) if ToolKind.INSTRUCTIONS not in self._withheld else ""
 
     @property
     def withheld(self) -> frozenset[str]:
         """Names of tools that wait for an admin's review."""
-        return self._withheld
+        return self._withheld - {ToolKind.INSTRUCTIONS}
+
+    @property
+    def withheld_definitions(self) -> tuple[Tool, ...]:
+        """Everything that waits for an admin's review, the instructions included."""
+        return tuple(tool for tool in self._unpinned if tool.name in self._withheld)
 
     def is_pinned(self, tool: Tool) -> bool:
         """Return True if this definition is pinned."""

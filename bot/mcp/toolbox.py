@@ -18,7 +18,7 @@ from bot.domain.capabilities import Piece, ServerCapabilities
 from bot.domain.health import Check
 from bot.domain.messages import ToolCall
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
-from bot.domain.pins import ReviewPolicy
+from bot.domain.pins import ReviewPolicy, count_definitions
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import (
     EVERYWHERE,
@@ -379,8 +379,8 @@ class McpToolbox:
     def _absent(self, servers: Iterable[ManagedServer]) -> Iterable[str]:
         for managed in servers:
             name, status = managed.config.name, managed.snapshot.status
-            if managed.withheld:
-                yield _withheld_text(name, len(managed.withheld))
+            if managed.withheld_definitions:
+                yield _withheld_text(name, managed.withheld_definitions)
             if not self._is_unavailable(managed):
                 continue
             match status:
@@ -397,11 +397,14 @@ class McpToolbox:
                     )
 
 
-def _withheld_text(server: str, count: int) -> str:
+def _withheld_text(server: str, withheld: Sequence[Tool]) -> str:
     """Return the number of withheld tools, without their names: those are unreviewed text of the server."""
-    what = "A tool" if count == 1 else f"{count} tools"
+    text = count_definitions(withheld)
+    what = "A tool" if text == "1 tool" else f"{text[0].upper()}{text[1:]}"
     wait = (
-        "waits for an admin's review, because it is" if count == 1 else "wait for an admin's review, because they are"
+        "waits for an admin's review, because it is"
+        if text == "1 tool"
+        else "wait for an admin's review, because they are"
     )
     return f"{what} of server {server} {wait} new or changed. Fix: /mcp review {server}"
 
@@ -438,7 +441,12 @@ def _guidance(servers: Iterable[ManagedServer], offered: Iterable[Tool]) -> Iter
             continue
         context_tool = names.get((config.id, config.auto_context_tool), "")
         guidance = ServerGuidance(
-            config.name, config.system_instruction, config.response_instruction, context_tool, config.description
+            config.name,
+            config.system_instruction,
+            config.response_instruction,
+            context_tool,
+            config.description,
+            managed.connection.tracker.pinning.instructions,
         )
         if guidance != ServerGuidance(config.name):
             yield guidance

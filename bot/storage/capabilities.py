@@ -1,7 +1,7 @@
 """Capabilities of servers: the cache of each server's last sync, and the pinned definitions of its tools.
 
-Both also for servers of the operator's file. An unreadable body counts as missing; the next sync replaces it. A pin for
-no tool says that a server's tools were pinned at its first sync.
+Instructions are pinned like a tool. Both also for servers of the operator's file. An unreadable body counts as
+missing; the next sync replaces it. A pin for no tool says that a server's tools were pinned at its first sync.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bot.storage.dialect import Upsert, now
 from bot.storage.tables import mcp_capabilities, mcp_servers, tool_pins
 from bot.storage.turn_records import UNREADABLE
 
-OFFERED = ("tools", "resources", "templates", "prompts")
+OFFERED = ("tools", "resources", "templates", "prompts", "instructions")
 NO_TOOL = ""
 
 # Both depend on the settings of the server now.
@@ -170,15 +170,14 @@ def save_capabilities(connection: sa.Connection, server_id: str, capabilities: S
     # Read before the locks, because most syncs change nothing and must not wait for each other.
     before = connection.execute(_select_capabilities, {"i": server_id}).scalar()
     is_pinned = connection.execute(_mark_of_server, {"s": server_id}).first() is not None
-    if not (same_offer(before, text) and (is_pinned or not capabilities.tools)):
+    if not (same_offer(before, text) and (is_pinned or not capabilities.definitions)):
         bump_config_version(connection)
     if _is_removed(connection, server_id):
         return
-    if not is_pinned and capabilities.tools and _mark_as_pinned(connection, server_id, FIRST_SYNC):
-        plain = first_pins(capabilities.tools)
-        _replace_pins(
-            connection, server_id, (tool for tool in capabilities.tools if tool.original_name in plain), FIRST_SYNC
-        )
+    if not is_pinned and capabilities.definitions and _mark_as_pinned(connection, server_id, FIRST_SYNC):
+        plain = first_pins(capabilities.definitions)
+        accepted = (tool for tool in capabilities.definitions if tool.original_name in plain)
+        _replace_pins(connection, server_id, accepted, FIRST_SYNC)
     connection.execute(
         _save_capabilities.on(connection),
         {
@@ -248,7 +247,7 @@ def decode_capabilities(text: str | None) -> ServerCapabilities:
 
 def definitions_text(capabilities: ServerCapabilities) -> str:
     """Return the fingerprints of all tool definitions as JSON text, by original name."""
-    return json_text({tool.original_name: tool.definition for tool in capabilities.tools})
+    return json_text({tool.original_name: tool.definition for tool in capabilities.definitions})
 
 
 def same_offer(before: str | None, after: str) -> bool:
@@ -261,4 +260,8 @@ def same_offer(before: str | None, after: str) -> bool:
 
 def _offer(text: str | None) -> Mapping[str, list[str]]:
     body = {} if text is None else json.loads(text)
-    return {kind: sorted(canonical_json(item) for item in body.get(kind, ())) for kind in OFFERED}
+    return {kind: sorted(map(canonical_json, _items(body.get(kind)))) for kind in OFFERED}
+
+
+def _items(offered: Any) -> list[Any]:
+    return offered if isinstance(offered, list) else [offered] if offered else []

@@ -309,6 +309,7 @@ def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]
                 message.again,
                 message.message_id,
                 message.attached,
+                model=message.model,
             )
         ),
     }

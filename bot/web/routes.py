@@ -38,7 +38,8 @@ from bot.web.surface import Subscriptions, Uploads
 class WebDependencies:
     """Dependencies of the routes. `subscriptions` and `uploads` are shared with the API's surface. `user_activity`
     lists pending calls, `find_approval` returns the call of an approval, `may_approve` returns True if a member may
-    approve it now. `admin_token` is the operator's own, empty for none; `clock` is in epoch seconds.
+    approve it now. `admin_token` is the operator's own, empty for none; `clock` is in epoch seconds. Requests may
+    choose one of `models`, `provider:name`.
     """
 
     engine: EngineApi
@@ -51,6 +52,7 @@ class WebDependencies:
     find_approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]]
     may_approve: Callable[[Member, PendingApproval], bool]
     admin_token: str = ""
+    models: frozenset[str] = frozenset()
     clock: Callable[[], float] = time.time
 
 

@@ -183,6 +183,7 @@ class ServerDetails(ServerAnswer):
     tools: list[str]
     system_instruction: str
     response_instruction: str
+    use_instructions: bool = Field(description="Whether the model gets the server's own instructions.")
     auto_context_tool: str
     protocol: str = Field(description="The version of MCP to speak, as set; `auto` for the newest.")
     connect_timeout: float | None = Field(description="Seconds; null for the usual time.")
@@ -298,6 +299,7 @@ class ServerSerializer:
             tools=[tool.original_name for tool in self.directory.capabilities(server).tools],
             system_instruction=config.system_instruction,
             response_instruction=config.response_instruction,
+            use_instructions=config.use_instructions,
             auto_context_tool=config.auto_context_tool,
             protocol=config.protocol,
             connect_timeout=config.connect_timeout,

@@ -69,6 +69,7 @@ class Servers:
     offered: list[Tool] = field(default_factory=list)
     prompts: dict[str, tuple[Prompt, ...]] = field(default_factory=dict)
     resources: dict[str, tuple[Resource, ...]] = field(default_factory=dict)
+    instructions: dict[str, Tool] = field(default_factory=dict)
     enabled: bool = True
     after_a_while: list[ServerSnapshot] | None = None
     checks: list[Check] = field(default_factory=lambda: [Check("Reached", CheckStatus.WELL, "", "", 0.082)])
@@ -78,7 +79,7 @@ class Servers:
     review: ReviewPolicy = ReviewPolicy.CHANGED
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
-        tools = self.capabilities(server).tools
+        tools = self.capabilities(server).definitions
         pinned = {pin.tool: pin.definition for pin in self.pins.kept.values() if pin.server_id == server}
         pinned = pinned or first_pins(tools)
         return [each for each in tools if review_status(each, pinned) is not ReviewStatus.PINNED]
@@ -100,6 +101,7 @@ class Servers:
             self.resources.get(server, ()),
             (),
             self.prompts.get(server, ()),
+            instructions=self.instructions.get(server),
         )
 
     def requests(self, server: str) -> Sequence[Tool]:

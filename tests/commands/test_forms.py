@@ -308,7 +308,7 @@ async def test_editing_alone_shows_what_there_is_in_steps_a_platform_can_draw() 
             assert values(form)["secret"] == "env:JIRA_TOKEN"
         form = await held.submit(form, {"description": "Tickets"} if steps == 0 else {})
         steps += 1
-    assert steps == 6
+    assert steps == 7
     assert not form.failed
     assert config_of(held, "jira").description == "Tickets"
     assert held.store.changes == [{"description": "nothing → Tickets"}]

@@ -8,7 +8,7 @@ import pytest
 
 from bot.domain.commands import Reply, ReplyAction
 from bot.domain.pins import Pin, ReviewPolicy, combined_digest
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, ToolKind
 from tests.commands.memory_stores import NOW
 from tests.commands.servers import ADMIN, GUEST, NOTES, CommandHarness, command_harness, tool
 from tests.fakes.parts import ANA
@@ -227,3 +227,41 @@ async def test_what_is_synced_verified_or_explained_says_what_waits_and_why() ->
     explained = details(await held.ask("mcp policy explain notes odd"))
     assert "is not offered before a review" in explained["review"]
     assert "review" not in details(await held.ask("mcp policy explain notes list", ADMIN))
+
+
+def instructions(text: str, *flags: str) -> Tool:
+    return Tool(
+        ToolKind.INSTRUCTIONS,
+        "notes",
+        ToolKind.INSTRUCTIONS,
+        description=text,
+        server_id=NOTES.id,
+        flags=flags,
+        kind=ToolKind.INSTRUCTIONS,
+    )
+
+
+async def test_instructions_are_reviewed_as_one_text_and_approved_as_they_were_shown() -> None:
+    held = await changed(LIST)
+    held.servers.instructions[NOTES.id] = instructions("List first.\nThen **add**.")
+    reply = await held.ask("mcp review")
+    assert reply.text.startswith("The instructions of 1 server wait")
+    assert rows(reply) == [("notes", "1", "mcp:instructions")]
+    reply = await held.ask("mcp review notes")
+    assert reply.text.startswith("The text for models of `notes` waits for a review: it was not there")
+    assert details(reply) == {
+        "tool": "mcp:instructions",
+        "is": "new",
+        "instructions": "List first.\nThen **add**.",
+    }
+    held.servers.instructions[NOTES.id] = instructions("Evil.")
+    assert (await pressed(held, approving(reply))).failed
+    reply = await held.ask("mcp review notes mcp:instructions")
+    done = await pressed(held, approving(reply))
+    assert done.text.startswith("Approved: the instructions of `notes`")
+    held.servers.instructions[NOTES.id] = instructions("x" * 700, "it gives orders to the model")
+    held.servers.offered.append(tool("notes", "add"))
+    reply = await held.ask("mcp review notes")
+    assert reply.text.startswith("1 tool and the instructions of `notes` wait for a review.")
+    assert reply.document is not None
+    assert "x" * 700 in reply.document.text

@@ -154,13 +154,14 @@ async def test_the_form_of_a_change_has_the_client_where_one_signs_in_by_oauth(h
     await held.ask(f"{ADD} --auth oauth --client-id {RANDOM_ID}")
     form = await held.form("mcp edit jira")
     names = [[field.name for field in form.fields]]
-    while not form.title.endswith("7 of 7"):
-        following = await held.submit(form, {"tool_timeout": "9"} if form.title.endswith("4 of 7") else {})
+    while not form.title.endswith("8 of 8"):
+        following = await held.submit(form, {"tool_timeout": "9"} if form.title.endswith("5 of 8") else {})
         assert isinstance(following, Form), following
         form = following
         names.append([field.name for field in form.fields])
     assert names[2] == ["client_id", "scope"]
-    assert "tool_timeout" in names[3]
+    assert "use_instructions" in names[3]
+    assert "tool_timeout" in names[4]
     reply = await held.submit(form, {})
     assert isinstance(reply, Reply)
     assert only(held).authentication.client_id == RANDOM_ID

@@ -201,6 +201,7 @@ async def test_a_server_is_kept_with_every_field(harness: Harness, servers: SqlS
             sessions=SessionScope.PERSON,
             max_sessions=3,
             session_idle_timeout=60.5,
+            use_instructions=True,
         ),
         Authentication(AuthenticationKind.BASIC, "X-Auth", "client-7", "read write"),
         {"env:TOKEN": SecretReference(SecretSource.ENVIRONMENT, "TOKEN"), "auth": STORED},

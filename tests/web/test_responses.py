@@ -241,6 +241,17 @@ async def test_without_a_stream_the_answer_comes_in_one_piece(api: Api, model: S
     assert (await api.get(f"/api/responses/{answer.json()['responseId']}")).json()["text"] == "In one piece."
 
 
+async def test_a_request_chooses_among_the_models_that_the_operator_allows(folder: Path, model: ScriptedModel) -> None:
+    model.script = [say("Not asked.")]
+    async with opened_api(folder, model=scripted(model), api_models="demo") as api:
+        answer = (await api.post(ASK, json=said("hello", stream=False, model="demo", top_p=1))).json()
+        assert answer["ignored"] == ["top_p"]
+        assert answer["text"]
+        assert model.requests == []
+        other = (await api.post(ASK, json=said("hello", stream=False, model="openai:gpt-9"))).json()
+    assert (other["ignored"], other["text"]) == (["model"], "Not asked.")
+
+
 async def test_without_a_stream_what_waits_for_an_approval_is_told_at_once(api: Api, model: ScriptedModel) -> None:
     model.script = [ask_for(call(WRITE, text="hello")), say("Written.")]
     answer = await api.post(ASK, json=said("write it", stream=False))

@@ -166,12 +166,19 @@ def turn_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) 
 
 
 def _prefix(offered: ToolSet, context: PromptContext) -> list[Message]:
-    """Return the prefix that this turn's and the next turn's requests share."""
+    """Return the prefix that this turn's and the next turn's requests share. Instructions of servers are text of
+    others, so they are no part of the system prompt.
+    """
     guidance = [
         f"[{server.server}] {server.system_instruction}" for server in offered.guidance if server.system_instruction
     ]
     instructions = system("\n\n".join(part for part in (context.prompt.strip(), *guidance) if part))
-    return [instructions, *context.history]
+    own = [
+        _information(f"What the server {server.server} says about its use", server.server, server.instructions)
+        for server in offered.guidance
+        if server.instructions
+    ]
+    return [instructions, *own, *context.history]
 
 
 def older_results(record: TurnRecord, room: int = WHOLE_CHARACTERS) -> frozenset[int]:

@@ -51,7 +51,7 @@ KNOWN_KEYS = frozenset(
         "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
         "auth", "protocol", "words", "sends", "tool_words", "tool_sends", "tool_recipients", "sessions",
         "max_sessions", "session_idle_timeout", "reconnect", "connect_retries", "output_limit", "fallback_group",
-        "fallback_order", "tool_names",
+        "fallback_order", "tool_names", "use_instructions",
     )
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -282,6 +282,7 @@ def server_config(entry: ConfigEntry) -> ServerConfig:
             entry.choice_map("tool_sends", Sends),
             entry.names_map("tool_recipients"),
         ),
+        use_instructions=entry.flag("use_instructions"),
     )
 
 

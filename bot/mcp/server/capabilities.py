@@ -1,4 +1,4 @@
-"""Fetching of a server's tools, resources, templates and prompts, and the time of the next listing.
+"""Fetching of a server's tools, instructions, resources, templates and prompts, and the time of the next listing.
 
 Texts are returned without invisible characters. They are not redacted: an item that contains a secret of the server is
 left out, because a changed definition would be a different one.
@@ -29,7 +29,7 @@ from bot.domain.capabilities import (
 )
 from bot.domain.characters import visible
 from bot.domain.servers import HttpKind, ServerConfig, ToolNaming, kind_of
-from bot.domain.tools import Annotations, Tool
+from bot.domain.tools import Annotations, Tool, ToolKind
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import clean_schema
@@ -46,6 +46,8 @@ _PAGE = 50
 _LARGEST = 4 * 1024 * 1024
 """Maximum size of the items of each kind, in characters of JSON, because they are stored, compared and sent to models.
 """
+LONGEST_INSTRUCTIONS = 10_000
+"""Maximum number of characters of a server's instructions, because every request to a model has them."""
 _LEAKING = "one with a secret of the server in it"
 _Item = TypeVar("_Item", bound=BaseModel)
 _Ours = TypeVar("_Ours")
@@ -54,9 +56,12 @@ _Page = tuple[list[_Item], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Tools of a server, and the reasons why others are left out. `ttl` is the server's cache lifetime in seconds."""
+    """Tools and instructions of a server, and the reasons why others are left out. `ttl` is the server's cache lifetime
+    in seconds.
+    """
 
     tools: tuple[Tool, ...] = ()
+    instructions: Tool | None = None
     left_out: tuple[str, ...] = ()
     ttl: float = 0.0
 
@@ -70,10 +75,13 @@ class CapabilityFetcher:
     names_beside: Callable[[ServerConfig], frozenset[str]]
 
     async def list_tools(self, client: Client) -> Listing:
-        """Fetch all tools. Of two with one name the first is used."""
-        if client.server_capabilities.tools is None:
-            return Listing()
+        """Fetch all tools, and take the instructions if they are to be used. Of two tools with one name the first is
+        used.
+        """
         left_out: list[str] = []
+        instructions = self._instructions(client.instructions or "", left_out)
+        if client.server_capabilities.tools is None:
+            return Listing((), instructions, tuple(left_out))
         ttls: list[int] = []
 
         async def page(cursor: str | None) -> _Page[types.Tool]:
@@ -89,13 +97,30 @@ class CapabilityFetcher:
             if self._holds_secret(entry):
                 left_out.append(_LEAKING if self.redact.found_in(entry.name) else f"{entry.name}: {_LEAKING}")
                 continue
+            if entry.name == ToolKind.INSTRUCTIONS:
+                left_out.append(f"{entry.name}: the name stands for the instructions")
+                continue
             tool = self._tool(entry, foreign)
             if collected.setdefault(tool.name, tool) is not tool:
                 log.warning("MCP server %s lists the tool %r twice, the first is used", self.config.name, tool.name)
                 left_out.append(f"a second {tool.name}")
         if not whole:
             left_out.append(f"what comes after {len(listed)} tools, {_MOST_PAGES} pages or 4 MB")
-        return Listing(tuple(collected.values()), tuple(left_out), min(ttls, default=0) / 1000)
+        return Listing(tuple(collected.values()), instructions, tuple(left_out), min(ttls, default=0) / 1000)
+
+    def _instructions(self, text: str, left_out: list[str]) -> Tool | None:
+        """Return the instructions, or None. A shortened text could mean something else, so a long one is left out."""
+        if not (self.config.use_instructions and text.strip()):
+            return None
+        if len(text) > LONGEST_INSTRUCTIONS:
+            left_out.append(f"instructions: they are longer than {LONGEST_INSTRUCTIONS:,} characters")
+            return None
+        if self.redact.found_in(text):
+            left_out.append(f"instructions: {_LEAKING}")
+            return None
+        entry = types.Tool(name=ToolKind.INSTRUCTIONS, description=text, input_schema={})
+        tool = self._tool(entry, self.names_beside(self.config))
+        return replace(tool, name=ToolKind.INSTRUCTIONS, kind=ToolKind.INSTRUCTIONS)
 
     async def list_others(self, client: Client, before: ServerCapabilities) -> ServerCapabilities:
         """Return `before` with the current resources, templates and prompts. A server that declares a kind and cannot
@@ -276,6 +301,8 @@ def model_name(config: ServerConfig, tool: str) -> str:
 
 def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
     """Return a tool as this definition of its server offers it. The stored tool may be of an older definition."""
+    if tool.kind is ToolKind.INSTRUCTIONS:
+        return replace(tool, server=config.name, server_id=config.id)
     generic = kind_of(config.transport) == HttpKind.JSONRPC
     name = generic_name(config.name) if generic else model_name(config, tool.original_name)
     return replace(

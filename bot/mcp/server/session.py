@@ -32,7 +32,6 @@ from bot.domain.capabilities import Handshake, ServerCapabilities
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, SyncStatus, kind_of
-from bot.domain.tools import Tool
 from bot.mcp import sdk
 from bot.mcp.calls import BROKEN, ActiveCalls
 from bot.mcp.config.checks import AllowedTargets, Resolve, endpoint_fingerprint, resolve_host
@@ -359,14 +358,13 @@ class Session:
             scope.deadline = anyio.current_time() + self._connect_seconds
             async with self._new_client() as client:
                 self._check_protocol(client.protocol_version)
-                tools = await self._tools(client)
+                listed = await self._list(client)
                 scope.deadline = math.inf
                 release_slot()
                 info = client.server_info
                 version = "" if info is None else self._redact.clean(info.version)
                 self._known = replace(
-                    self._known,
-                    tools=tools,
+                    listed,
                     protocol=self._negotiation.protocol_label(client.protocol_version),
                     handshake=self._negotiation.on_connected(client.protocol_version, version),
                     server_version=version,
@@ -404,22 +402,21 @@ class Session:
         Concurrent calls share one listing, or wait for one that begins after them. Raises TimeoutError and
         `calls.BROKEN`.
         """
-        client, before = self.client, self._known.tools
+        client, before = self.client, self._known.definitions
         try:
             async with asyncio.timeout(self._shared.timing.confirm), self._listing:
                 if self._is_fresh(since):
                     return
                 try:
-                    tools = await self._tools(client)
+                    self._known = await self._list(client)
                 except asyncio.CancelledError:
                     self.listings.listing_cancelled()
                     raise
-                self._known = replace(self._known, tools=tools)
                 self._tracker.tools_listed(self._known)
         except BROKEN as error:
             self._on_sync_failed(error)
             raise
-        if tools != before:
+        if self._known.definitions != before:
             # The owner task stores changes and notifies others.
             self.listings.mark_changed()
 
@@ -433,7 +430,7 @@ class Session:
             try:
                 async with asyncio.timeout(self._config.list_timeout):
                     async with self._listing:
-                        self._known = replace(self._known, tools=await self._tools(client))
+                        self._known = await self._list(client)
                         self._tracker.tools_listed(self._known)
                     await self._fetch_others(client)
             except (*BROKEN, TimeoutError) as error:
@@ -498,7 +495,8 @@ class Session:
         if modern and method == sdk.ELICITATION:
             self._tracker.record_older_elicitation()
 
-    async def _tools(self, client: Client) -> tuple[Tool, ...]:
+    async def _list(self, client: Client) -> ServerCapabilities:
+        """Return the known capabilities with the current tools and instructions."""
         self.listings.listing_started()
         began = self._shared.clock()
         self._shared.observe(CacheUsed(self._config.name, "refresh"))
@@ -508,7 +506,7 @@ class Session:
         self._listed_at = began
         self._fresh_until = began + min(listing.ttl, self._shared.timing.longest_ttl)
         self._tracker.left_out = listing.left_out
-        return listing.tools
+        return replace(self._known, tools=listing.tools, instructions=listing.instructions)
 
     async def _serve(self, client: Client) -> None:
         """Keep the capabilities up to date until the connection is lost or closed."""
@@ -542,7 +540,7 @@ class Session:
     async def _fetch_others(self, client: Client) -> None:
         """Fetch resources, templates and prompts. The tools may be listed concurrently."""
         others = await self._fetcher.list_others(client, self._known)
-        self._known = replace(others, tools=self._known.tools)
+        self._known = replace(others, tools=self._known.tools, instructions=self._known.instructions)
 
     async def _refresh(self) -> None:
         """Fetch again after a change notification or a timer. Report only changes. Raises the error of a failed

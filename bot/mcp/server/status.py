@@ -154,7 +154,7 @@ class ServerStatusTracker:
         self.stray_lines = stray_lines
         self.server_log = server_log
         self._synced = _with_definition(synced, config)
-        pinning.set_known_tools(self._synced.capabilities.tools)
+        pinning.set_known_tools(self._synced.capabilities.definitions)
         self._state = State.DISCONNECTED if disconnected else State.UNUSED
         self._problem = NO_PROBLEM
         self._connected_at: float | None = None
@@ -240,6 +240,11 @@ class ServerStatusTracker:
         """Names of tools that wait for an admin's review."""
         return self.pinning.withheld if self.is_callable else frozenset()
 
+    @property
+    def withheld_definitions(self) -> tuple[Tool, ...]:
+        """Everything that waits for an admin's review, the instructions included."""
+        return self.pinning.withheld_definitions if self.is_callable else ()
+
     def rejection_reason(self, tool: Tool) -> str:
         """Return the reason why an offered tool must not be called now; empty if there is none."""
         if tool.kind is not ToolKind.CALL:
@@ -276,7 +281,7 @@ class ServerStatusTracker:
         if self._state in ESTABLISHED or (synced.at or 0.0) <= (self._synced.at or 0.0):
             return
         self._synced = _with_definition(synced, self.config)
-        self.pinning.set_current_tools(self._synced.capabilities.tools)
+        self.pinning.set_current_tools(self._synced.capabilities.definitions)
         if self._state is State.UNUSED:
             self.notify()
 
@@ -354,7 +359,7 @@ class ServerStatusTracker:
 
     def _take_tools(self, capabilities: ServerCapabilities) -> None:
         self._synced = replace(self._synced, capabilities=capabilities)
-        self.pinning.set_current_tools(capabilities.tools)
+        self.pinning.set_current_tools(capabilities.definitions)
         wanted = self.config.auto_context_tool
         if wanted and all(tool.original_name != wanted for tool in capabilities.tools):
             log.warning("MCP server %s has no tool %s for its auto_context_tool", self.config.name, wanted)
@@ -391,7 +396,8 @@ class ServerStatusTracker:
 def _with_definition(synced: CachedCapabilities, config: ServerConfig) -> CachedCapabilities:
     """Return the cached capabilities with the current definition of the server applied."""
     tools = tuple(apply_definition(tool, config) for tool in synced.capabilities.tools)
-    return replace(synced, capabilities=replace(synced.capabilities, tools=tools))
+    instructions = synced.capabilities.instructions if config.use_instructions else None
+    return replace(synced, capabilities=replace(synced.capabilities, tools=tools, instructions=instructions))
 
 
 def _session_event(before: ServerStatus, after: ServerStatus) -> SessionEvent | None:

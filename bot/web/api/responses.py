@@ -15,9 +15,9 @@ import base64
 import binascii
 import re
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any, Literal
@@ -68,7 +68,7 @@ class InputMessage(BaseModel):
 
 class Payload(BaseModel):
     """Input: `messages`, or `input` as one text or a list of messages. `stream` selects a response with events. Other
-    fields, such as `model` and `tools`, have no effect.
+    fields, such as `tools`, have no effect, and so has a model that the operator does not allow.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -76,11 +76,12 @@ class Payload(BaseModel):
     messages: list[InputMessage] | None = Field(default=None, max_length=500)
     input: str | list[InputMessage] | None = None
     stream: bool = True
+    model: str | None = Field(default=None, max_length=200, description="`PROVIDER:NAME`, one of those in API_MODELS.")
 
-    @property
-    def ignored_fields(self) -> list[str]:
-        """Names of the fields that have no effect."""
-        return sorted(name for name in self.model_extra or {} if len(name) <= 64)[:50]
+    def ignored_fields(self, models: Collection[str]) -> list[str]:
+        """Return the names of the fields that have no effect, if requests may choose one of these models."""
+        others = [name for name in self.model_extra or {} if len(name) <= 64]
+        return sorted([*others, *(["model"] if self.model is not None and self.model not in models else [])])[:50]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +245,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         may_wait = responses.take_place(place, request.payload)
         receipt = await responses.receive(caller, key, request, idempotency_key)
         place.follow(receipt.turn_id)
-        ignored = request.payload.ignored_fields
+        ignored = request.payload.ignored_fields(dependencies.models)
         if request.payload.stream:
             opening = {"title": request.title or None, "redelivery": receipt.redelivery, "ignored": ignored}
             return responses.stream(caller, receipt.turn_id, key, last_event_id, opening)
@@ -339,12 +340,12 @@ class _Responses:
         if request.title.strip() and not has_turns:
             await self._dependencies.command_dependencies.archive.create(key, request.title)
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
+        earlier = () if has_turns else parsed.earlier
+        message = InboundMessage(keys, key, caller.author, parsed.text, parsed.attachments, earlier)
+        if request.payload.model in self._dependencies.models:
+            message = replace(message, model=request.payload.model)
         try:
-            receipt = await self._engine.receive(
-                InboundMessage(
-                    keys, key, caller.author, parsed.text, parsed.attachments, () if has_turns else parsed.earlier
-                )
-            )
+            receipt = await self._engine.receive(message)
         except QueueFull:
             self._drop_images(parsed)
             raise

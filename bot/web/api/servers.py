@@ -122,6 +122,9 @@ class ServerBody(RequestModel):
     response_instruction: str | None = Field(
         default=None, validation_alias=AliasChoices("responseInstruction", "response_instruction")
     )
+    use_instructions: bool | None = Field(
+        default=None, description="Whether the model gets the server's own instructions, once they are reviewed."
+    )
     auto_context_tool: str | None = Field(
         default=None, validation_alias=AliasChoices("autoContextTool", "auto_context_tool")
     )
@@ -196,6 +199,7 @@ _FIELD_NAMES = {
     "hidden": "apiKey",
     "system_instruction": "systemInstruction",
     "response_instruction": "responseInstruction",
+    "use_instructions": "useInstructions",
     "auto_context_tool": "autoContextTool",
     "connect_timeout": "connectTimeout",
     "list_timeout": "listTimeout",
@@ -242,6 +246,7 @@ def parse_server(body: ServerBody) -> ParsedServer:
         "trusted": body.trusted,
         "system_instruction": body.system_instruction,
         "response_instruction": body.response_instruction,
+        "use_instructions": body.use_instructions,
         "auto_context_tool": body.auto_context_tool,
         "protocol": body.protocol,
         "connect_timeout": body.connect_timeout,

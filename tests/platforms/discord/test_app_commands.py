@@ -116,8 +116,11 @@ async def test_options_say_what_they_are_and_needed_ones_come_first() -> None:
     all_of_them = {parameter.name for parameter in next(verb for verb in VERBS["mcp"] if verb.path == "add").parameters}
     # There are more than Discord takes: what the operator alone can say, and what is for later, in `edit`.
     flows = {"words", "sends", "tool-words", "tool-sends", "tool-recipients"}
-    later = {"sessions", "max-sessions", "session-idle-timeout", "protocol"}
-    assert all_of_them - set(adding) == {"auto-connect", "auto-context-tool", "here", "allow", *flows, *later}
+    later = {"sessions", "max-sessions", "session-idle-timeout", "protocol", "use-instructions", "tool-names"}
+    later |= {"list-timeout", "tool-timeout-max", "connect-retries", "reconnect", "output-limit"}
+    later |= {"fallback-group", "fallback-order"}
+    operators = {"here", "allow", "file", "only", "input", "yes", "digest"}
+    assert all_of_them - set(adding) == {"auto-connect", "auto-context-tool", *operators, *flows, *later}
     backwards = Verb("x", "x", (Parameter("maybe", "maybe"), Parameter("must", "must", required=True)))
     assert [each["name"] for each in drawn({"y": (backwards,)})["y"]["options"][0]["options"]] == ["must", "maybe"]
 
