@@ -77,7 +77,7 @@ async def test_a_group_whose_servers_are_all_away_says_so_of_the_first() -> None
     ) as box:
         tool_of_one = find(await box.offer(), "web__find")
         await box.reconcile([])
-        assert "no MCP server one" in unsent(await run(box, tool_of_one))
+        assert "MCP server one not found" in unsent(await run(box, tool_of_one))
 
 
 # names without a prefix
