@@ -39,6 +39,7 @@ class ManualCalls:
         server = await self._directory.find_synced(request.arguments.get("server"), request.conversation)
         tool = self._directory.find_tool(server, request.arguments.get("tool"))
         arguments = _arguments(request.arguments.get_all("arguments"), tool)
+        tool = self._directory.by_server(tool)
         message = manual_call(tool, arguments, request.conversation, request.author)
         yield Reply(f"Running {code(tool.name, 'a tool')}…", message=message, private=False)
 

@@ -196,6 +196,10 @@ class ServerDirectory:
             )
         return tool
 
+    def by_server(self, tool: Tool) -> Tool:
+        """Return a tool under a name that reaches it at its own server, for a call by hand."""
+        return self._servers.by_server(tool)
+
     def callable_tools(self, server: VisibleServer) -> tuple[Tool, ...]:
         """Return the tools of a server, and its resources and prompts as tools, from memory."""
         try:

@@ -114,7 +114,6 @@ def _secret_place(reference: str) -> str:
 
 
 _SHOWN_SESSIONS = 5
-_SHOWN_LEFT_OUT = 10
 MARKS = {
     ServerStatus.CONNECTED: "●",
     ServerStatus.CONNECTING: "◌",
@@ -336,7 +335,6 @@ class ServerListing:
             ("instructions of the server", self._instructions(server)),
             ("auto context tool", config.auto_context_tool),
             ("protocol, as set", "" if config.protocol is Protocol.AUTO else config.protocol.value),
-            ("not offered", "; ".join((server.state.left_out if server.state else ())[:_SHOWN_LEFT_OUT])),
             ("time limits", time_limits(config)),
             *connection_facts(config),
             ("id", config.id),

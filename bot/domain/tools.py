@@ -170,6 +170,8 @@ class ToolSet:
     excluded: frozenset[str] = frozenset()
     requests: tuple[Tool, ...] = ()
     """Resources and prompts of the servers as tools. Models reach them through the bot's own tools only."""
+    by_server: tuple[Tool, ...] = ()
+    """Tools that models know by other names, under those with their own server: for calls by hand at one server."""
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:
@@ -178,7 +180,7 @@ class ToolSet:
 
     def find(self, name: str) -> Tool | None:
         """Return the tool with this offered name, or None."""
-        return next((tool for tool in self.callable_tools if tool.name == name), None)
+        return next((tool for tool in (*self.callable_tools, *self.by_server) if tool.name == name), None)
 
     def guidance_for(self, server: str) -> ServerGuidance:
         """Return the operator's guidance for a server, empty without one."""

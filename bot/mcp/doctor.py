@@ -59,6 +59,7 @@ from bot.mcp.server.status import ASK_FIX, ServerStatusTracker, SyncNotifier
 from bot.mcp.transports.http import http_client
 from bot.mcp.transports.open import build_network, child_environment
 
+_NAMED_COLLISIONS = 5
 _HANDSHAKE_SECONDS = 8.0
 _SOON = 14 * 86_400.0
 _CERTIFICATE_PROBLEMS = {
@@ -366,14 +367,14 @@ class ServerDiagnostics:
             async for check in checks:
                 yield check
 
-    async def diagnose(self, managed: ManagedServer) -> AsyncGenerator[Check, None]:
+    async def diagnose(self, managed: ManagedServer, collisions: Sequence[str] = ()) -> AsyncGenerator[Check, None]:
         """Check a managed server: its status first, its recent results last."""
-        checks = self._examine(managed)
+        checks = self._examine(managed, collisions)
         async with aclosing(checks):
             async for check in checks:
                 yield _clean(check, managed.redact)
 
-    async def _examine(self, managed: ManagedServer) -> AsyncGenerator[Check, None]:
+    async def _examine(self, managed: ManagedServer, collisions: Sequence[str]) -> AsyncGenerator[Check, None]:
         yield _check_status(managed)
         if check := _check_secrets(managed):
             yield check
@@ -402,6 +403,7 @@ class ServerDiagnostics:
             async for check in checks:
                 yield check
         for check in (
+            *_check_names(collisions),
             *_check_flows(tracker),
             *_check_rejections(tracker, self._refused),
             *_check_elicitation(tracker),
@@ -590,6 +592,15 @@ def _check_secrets(managed: ManagedServer) -> Check | None:
         return None
     text = f"{'; '.join(warnings[:_NAMED])}. It is hidden in results of this server, and nowhere else."
     return Check("secrets", CheckStatus.DOUBTFUL, f"{text[0].upper()}{text[1:]}", "set a random one")
+
+
+def _check_names(collisions: Sequence[str]) -> Iterator[Check]:
+    """Yield a check if tools are not offered because other servers have tools of their names."""
+    if collisions:
+        detail = f"not offered because of their names: {'; '.join(collisions[:_NAMED_COLLISIONS])}"
+        more = f", and {len(collisions) - _NAMED_COLLISIONS} more" if len(collisions) > _NAMED_COLLISIONS else ""
+        fix = "set tool_names of one of the two servers to prefixed, or rename it"
+        yield Check("names", CheckStatus.DOUBTFUL, f"{detail}{more}", fix)
 
 
 def _check_flows(tracker: ServerStatusTracker) -> Iterator[Check]:

@@ -9,11 +9,12 @@ workspace, and those of the operator's file before those of admins.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bot.domain.servers import EVERYWHERE
-from bot.domain.tools import Tool
+from bot.domain.servers import EVERYWHERE, ServerConfig, ToolNaming
+from bot.domain.tools import Tool, ToolKind
 from bot.mcp.registry import ManagedServer
+from bot.mcp.review import offered_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,13 @@ def choose_tools(servers: Iterable[ManagedServer]) -> ChosenTools:
         tuple(offered[name] for name in sorted(offered)),
         {server_id: tuple(reasons) for server_id, reasons in collisions.items()},
     )
+
+
+def named_by_server(config: ServerConfig, tool: Tool) -> Tool:
+    """Return a tool of this server under the name with its server, if models know it by another one."""
+    if tool.kind is not ToolKind.CALL or not (config.fallback_group or config.tool_names is ToolNaming.PLAIN):
+        return tool
+    return replace(tool, name=offered_name(config.name, tool.original_name))
 
 
 def stand_in(servers: Iterable[ManagedServer], tool: Tool) -> Tool | None:

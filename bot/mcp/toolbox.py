@@ -54,7 +54,7 @@ from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.session import ConnectionDependencies
 from bot.mcp.server.status import OnSynced, OnSyncFailed, SyncNotifier
 from bot.mcp.server_requests import request_tools, template_error
-from bot.mcp.tool_choice import choose_tools, stand_in
+from bot.mcp.tool_choice import choose_tools, named_by_server, stand_in
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
@@ -217,6 +217,7 @@ class McpToolbox:
             withheld=frozenset(name for managed in servers for name in managed.withheld) - names,
             excluded=frozenset(tool.name for managed in servers if managed.excluded for tool in managed.known) - names,
             requests=_requests(servers, names),
+            by_server=_by_server(servers, names),
         )
 
     async def confirm(self, server_id: str, context: CallContext) -> str:
@@ -280,6 +281,11 @@ class McpToolbox:
         """Policy for tools without a pinned definition."""
         return self._shared.review
 
+    def by_server(self, tool: Tool) -> Tool:
+        """Return a tool under a name that reaches it at its own server."""
+        managed = self._servers.get(tool.server_id)
+        return tool if managed is None else named_by_server(managed.config, tool)
+
     def requests(self, server: str) -> Sequence[Tool]:
         """Return the resources and prompts of a server as tools. Raises NotFound."""
         return request_tools(self._find(server).config, self.capabilities(server))
@@ -323,7 +329,8 @@ class McpToolbox:
 
     def diagnose(self, server: str) -> AsyncGenerator[Check, None]:
         """Yield the checks of a managed server, with its tools and recent calls. Raises NotFound at once."""
-        return self._doctor.diagnose(self._find(server))
+        managed = self._find(server)
+        return self._doctor.diagnose(managed, self._collisions(managed))
 
     async def read_resource(self, server: str, uri: str) -> Sequence[Piece]:
         """Read a resource. Raises NotFound and ServerTrouble."""
@@ -349,8 +356,12 @@ class McpToolbox:
 
     def _redact_snapshot(self, managed: ManagedServer) -> ServerSnapshot:
         snapshot = managed.snapshot
-        collisions = choose_tools(self._in_workspace(managed.config.workspace)).collisions.get(managed.config.id, ())
-        return redacted_snapshot(replace(snapshot, left_out=(*snapshot.left_out, *collisions)), managed.redact)
+        left_out = (*snapshot.left_out, *self._collisions(managed))
+        return redacted_snapshot(replace(snapshot, left_out=left_out), managed.redact)
+
+    def _collisions(self, managed: ManagedServer) -> Sequence[str]:
+        """Return the tools that are not offered because of their names, with the reason."""
+        return choose_tools(self._in_workspace(managed.config.workspace)).collisions.get(managed.config.id, ())
 
     def _find(self, server: str) -> ManagedServer:
         managed = self._servers.get(server)
@@ -422,6 +433,12 @@ def _requests(servers: Iterable[ManagedServer], names: Collection[str]) -> tuple
             for tool in request_tools(managed.config, managed.connection.tracker.synced.capabilities):
                 offered.setdefault(tool.name, tool)
     return tuple(offered[name] for name in sorted(offered.keys() - set(names)))
+
+
+def _by_server(servers: Iterable[ManagedServer], names: Collection[str]) -> tuple[Tool, ...]:
+    """Return the tools that models know by other names than those with their server."""
+    tools = (named_by_server(managed.config, tool) for managed in servers for tool in managed.tools)
+    return tuple(tool for tool in tools if tool.name not in names)
 
 
 def _collision_texts(servers: Iterable[ManagedServer], collisions: Mapping[str, Sequence[str]]) -> Iterable[str]:

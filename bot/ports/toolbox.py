@@ -94,6 +94,9 @@ class ServerAdmin(Protocol):
     def review(self) -> ReviewPolicy:
         """Policy for tools without a pinned definition."""
 
+    def by_server(self, tool: Tool) -> Tool:
+        """Return a tool under a name that reaches it at its own server, whatever models know by its usual name."""
+
     def requests(self, server: str) -> Sequence[Tool]:
         """Return the resources and prompts of a server as tools (`ToolKind`)."""
 

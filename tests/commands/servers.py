@@ -104,6 +104,9 @@ class Servers:
             instructions=self.instructions.get(server),
         )
 
+    def by_server(self, tool: Tool) -> Tool:
+        return tool
+
     def requests(self, server: str) -> Sequence[Tool]:
         return request_tools(self._known(server).config, self.capabilities(server))
 

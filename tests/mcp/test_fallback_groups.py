@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from bot.domain.health import CheckStatus
 from bot.domain.messages import ToolCall
 from bot.domain.servers import ServerConfig, ToolNaming
 from bot.domain.tools import Tool, ToolOutcome, ToolSet
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
-from tests.mcp.toolboxes import ANA, raw, remote, started, text, unsent, until
+from tests.mcp.toolboxes import ANA, named, raw, remote, started, text, unsent, until
 
 PLAIN = ToolNaming.PLAIN
 
@@ -105,6 +106,32 @@ async def test_a_plain_name_that_another_server_has_is_refused_with_the_reason()
         [a, b] = box.servers()
         assert a.left_out == ()
         assert b.left_out == ("find: server a has a tool that the model knows as find",)
+
+
+async def test_a_call_by_hand_reaches_the_server_that_is_named_also_if_models_reach_another() -> None:
+    async with started(
+        server("a", "find", tool_names=PLAIN),
+        server("b", "find", tool_names=PLAIN),
+        server("one", "look", fallback_group="web"),
+        server("two", "look", fallback_group="web"),
+        server("usual", "look"),
+    ) as box:
+        await box.offer()
+        for name, original in (("a", "find"), ("b", "find"), ("one", "look"), ("two", "look"), ("usual", "look")):
+            by_hand = box.by_server(named(box, original, name))
+            assert by_hand.name == f"{name}__{original}"
+            offer = await box.offer()
+            assert text(await run(box, find(offer, by_hand.name))) == name
+        assert {each.name for each in offer.tools} == {"find", "web__look", "usual__look"}
+
+
+async def test_the_doctor_names_tools_that_are_not_offered_because_of_their_names() -> None:
+    async with started(server("a", "find", tool_names=PLAIN), server("b", "find", tool_names=PLAIN)) as box:
+        await box.offer()
+        [check] = [check async for check in box.diagnose("file:b") if check.name == "names"]
+        assert check.finding is CheckStatus.DOUBTFUL
+        assert "server a has a tool that the model knows as find" in check.detail
+        assert [check async for check in box.diagnose("file:a") if check.name == "names"] == []
 
 
 async def test_a_group_cannot_take_the_names_of_a_server() -> None:

@@ -151,6 +151,7 @@ class ToolRoutes:
         may_wait = body.wait_seconds > 0 and place.take_to_wait()
         # A conversation of its own, so that a call that waits for approval does not block others.
         conversation = replace(scope.conversation, thread=secrets.token_hex(8))
+        tool = self._directory.by_server(tool)
         message = manual_call(tool, body.arguments, conversation, scope.author)
         turn_id = (await self._engine.receive(message)).turn_id
         result = await execution_result(
