@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help chat run test fast check conformance chaos bench bench-mcp bench-injection load format lock pictures clean
+.PHONY: help chat run test fast check conformance chaos bench bench-mcp bench-injection bench-search load format lock pictures clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench: $(VENV)/.installed-dev  ## what a whole turn costs, beside a hand-written
 
 bench-mcp: $(VENV)/.installed-dev  ## what the toolbox adds to a call of an MCP server, beside the library's own client
 	@$(BIN)/python -m benchmarks.mcp_calls
+
+bench-search: $(VENV)/.installed-dev  ## how often the search among many tools finds the right one, in ten languages (EMBEDDINGS=folder)
+	@$(BIN)/python -m benchmarks.tool_search $(if $(EMBEDDINGS),--embeddings $(EMBEDDINGS))
 
 bench-injection: $(VENV)/.installed-dev $(VENV)/agentdojo/.installed  ## attacks and honest tasks that take a signature, on AgentDojo's tasks
 	@$(BIN)/python -m benchmarks.injection --python $(VENV)/agentdojo/bin/python

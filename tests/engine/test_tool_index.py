@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tool_search import index_of, labelled_queries, recall, searches, shared_words, synthetic_tools
+from benchmarks.tool_search import (
+    index_of,
+    labelled_queries,
+    labelled_questions,
+    listed_names,
+    recall,
+    searches,
+    shared_words,
+    synthetic_tools,
+)
 from bot.domain.tools import ToolSet
 from bot.engine.builtin_tools.tool_index import MOST_HITS, ToolIndex, ToolIndexes
 from tests.fakes.parts import tool
@@ -24,7 +33,23 @@ def test_nine_of_ten_tools_are_among_the_five_that_are_found() -> None:
     assert (len(offered.tools), len(offered.guidance)) == (300, 20)
     assert len(labelled_queries()) == len({query.words for query in labelled_queries()}) == 200
     assert shared_words(offered) < 0.6, "people do not use the words of the descriptions"
-    assert recall(searches(offered), MOST_HITS) >= 0.90
+    assert recall(searches(index_of(offered), labelled_queries()), MOST_HITS) >= 0.90
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [("plain", 0.95), ("paraphrase", 0.45), ("ja", 0.8), ("de", 0.9), ("es", 0.9), ("fr", 0.9), ("fresh", 0.8)],
+)
+def test_questions_of_each_kind_find_their_tools(kind: str, least: float) -> None:
+    index = index_of(synthetic_tools(more=True))
+    questions = [question for question in labelled_questions() if question.kind == kind]
+    assert len(questions) >= 16
+    assert recall(searches(index, questions), MOST_HITS) >= least
+
+
+def test_a_model_sees_the_name_of_each_tool_among_375() -> None:
+    offered = synthetic_tools(more=True)
+    assert listed_names(offered) == {tool.name for tool in offered.tools}
 
 
 def test_the_same_tools_are_found_in_the_same_order_however_they_are_listed() -> None:
