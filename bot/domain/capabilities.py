@@ -81,7 +81,7 @@ class Handshake:
 @dataclass(frozen=True, slots=True)
 class ServerCapabilities:
     """Everything one server offers, with its protocol version. `instructions` (`ToolKind.INSTRUCTIONS`) is None if the
-    server has none, or if they are not to be used.
+    server has none, or if they are not to be used. `left_out` are listed tools that cannot be offered, with the reason.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -92,6 +92,7 @@ class ServerCapabilities:
     protocol: str = ""
     handshake: Handshake | None = None
     instructions: Tool | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def definitions(self) -> tuple[Tool, ...]:

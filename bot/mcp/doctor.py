@@ -544,8 +544,8 @@ def _check_tools(tracker: ServerStatusTracker) -> Check:
         what = count_definitions(withheld).removesuffix(" tools").removesuffix(" tool")
         text = f"{detail}; {what} not offered, because no admin has reviewed {them} yet"
         return Check("tools", CheckStatus.DOUBTFUL, text, f"use /mcp review {tracker.config.name}")
-    if tracker.left_out:
-        text = f"{detail}; not offered: {', '.join(tracker.left_out[:_NAMED])}"
+    if left_out := tracker.synced.capabilities.left_out:
+        text = f"{detail}; not offered: {', '.join(left_out[:_NAMED])}"
         return Check("tools", CheckStatus.DOUBTFUL, text, "correct them on the server, then sync")
     known = tracker.synced.capabilities
     if not tools and not (known.resources or known.templates or known.prompts):

@@ -67,6 +67,7 @@ class ManagedServer:
             tool_count=len(known.capabilities.tools),
             sync=known.status,
             synced_at=known.at,
+            left_out=known.capabilities.left_out,
         )
 
     @property

@@ -447,6 +447,7 @@ OFFER = ServerCapabilities(
     server_version="1.2",
     protocol="2025-11-25",
     handshake=Handshake("sse", "a digest of where", START - 0.5),
+    left_out=("2 without a name",),
 )
 
 

@@ -18,7 +18,14 @@ from bot.domain.capabilities import (
     ServerCapabilities,
     TextContents,
 )
-from bot.domain.servers import CachedCapabilities, DesiredServer, ServerSnapshot, ServerStatus, SyncStatus
+from bot.domain.servers import (
+    CachedCapabilities,
+    DesiredServer,
+    ServerEnablement,
+    ServerSnapshot,
+    ServerStatus,
+    SyncStatus,
+)
 from bot.errors import ServerTrouble
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, error, result, tool
@@ -380,3 +387,17 @@ async def test_the_real_server_lists_and_reads() -> None:
         assert said == TextContents("user", "Say hello to Ana")
         with pytest.raises(ServerTrouble):
             await box.read_resource("file:s", "note://nowhere/at/all")
+
+
+async def test_what_is_left_out_is_known_after_a_restart_without_a_connection() -> None:
+    script = {"listings": [[{"tools": [{"inputSchema": {}}, {"name": "t"}]}]]}
+    async with started(raw("s", script=script)) as box:
+        known = await synced(box)
+    assert known.left_out == ("1 without a name",)
+    stored = DesiredServer(
+        raw("s", script=script),
+        synced=CachedCapabilities(SyncStatus.SYNCED, known, 1.0),
+        enablement=ServerEnablement.DISABLED,
+    )
+    async with started(stored) as box:
+        assert box.servers()[0].left_out == known.left_out

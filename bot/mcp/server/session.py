@@ -53,6 +53,8 @@ _KNOWN_SECONDS = 7 * 86_400.0
 _NOT_STREAMABLE = frozenset((400, 404, 405))
 _MODERN = frozenset((HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION))
 _GOODBYE_SECONDS = 3.0
+_MOST_LEFT_OUT = 50
+"""Maximum number of stored reasons why a tool is left out."""
 _ONLY_CALLS = "it asks for more, which people are asked for only when they call a tool"
 _CHANGES = (
     types.ToolListChangedNotification,
@@ -505,8 +507,8 @@ class Session:
         self._report(self, Event.TOOLS_LISTED)
         self._listed_at = began
         self._fresh_until = began + min(listing.ttl, self._shared.timing.longest_ttl)
-        self._tracker.left_out = listing.left_out
-        return replace(self._known, tools=listing.tools, instructions=listing.instructions)
+        left_out = listing.left_out[:_MOST_LEFT_OUT]
+        return replace(self._known, tools=listing.tools, instructions=listing.instructions, left_out=left_out)
 
     async def _serve(self, client: Client) -> None:
         """Keep the capabilities up to date until the connection is lost or closed."""
@@ -540,7 +542,8 @@ class Session:
     async def _fetch_others(self, client: Client) -> None:
         """Fetch resources, templates and prompts. The tools may be listed concurrently."""
         others = await self._fetcher.list_others(client, self._known)
-        self._known = replace(others, tools=self._known.tools, instructions=self._known.instructions)
+        now = self._known
+        self._known = replace(others, tools=now.tools, instructions=now.instructions, left_out=now.left_out)
 
     async def _refresh(self) -> None:
         """Fetch again after a change notification or a timer. Report only changes. Raises the error of a failed

@@ -126,9 +126,9 @@ class SyncNotifier:
 class ServerStatusTracker:
     """State of one server, its status for users, and its capabilities.
 
-    `synced` are its cached capabilities. A `disconnected` server stays so until an admin connects it. `left_out` are
-    reasons why tools cannot be offered. `asks_in_older_way`: the server tried to ask a user by a request that its
-    protocol does not have. `retries_exhausted` is True if more attempts have failed than the limit allows.
+    `synced` are its cached capabilities. A `disconnected` server stays so until an admin connects it.
+    `asks_in_older_way`: the server tried to ask a user by a request that its protocol does not have.
+    `retries_exhausted` is True if more attempts have failed than the limit allows.
     Every change that users can see wakes the waiting tasks.
     """
 
@@ -146,7 +146,6 @@ class ServerStatusTracker:
         observe: MetricSink = null_sink,
     ) -> None:
         self.config = config
-        self.left_out: tuple[str, ...] = ()
         self.asks_in_older_way = False
         self.retries_exhausted = False
         self.pinning = pinning
@@ -185,7 +184,7 @@ class ServerStatusTracker:
             server_version=capabilities.server_version,
             protocol=capabilities.protocol,
             is_retrying=self._state is State.BACKOFF and not self.retries_exhausted,
-            left_out=self.left_out,
+            left_out=capabilities.left_out,
         )
 
     @property
