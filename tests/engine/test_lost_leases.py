@@ -193,7 +193,7 @@ async def test_nothing_is_sent_that_others_have_called_unknown_while_this_proces
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("bot.engine.tool_execution.monotonic", lambda: now[0], raising=False)
+    monkeypatch.setattr("bot.engine.tool_execution.monotonic", lambda: now[0])
     harness.toolbox.add(tool("s__write"))
     harness.allow("s__write")
     harness.model.script = [ask_for(call("s__write"))]
@@ -228,7 +228,7 @@ async def test_leaving_takes_seconds_though_the_database_is_gone(
         "view_delivery.SHUTDOWN_SECONDS",
         "view_delivery.RELEASE_SECONDS",
     ):
-        monkeypatch.setattr(f"bot.engine.{name}", 0.1, raising=False)
+        monkeypatch.setattr(f"bot.engine.{name}", 0.1)
     gone = [False]
     run_once = harness.database.run_once
 
@@ -255,7 +255,7 @@ async def test_leaving_takes_seconds_though_the_database_is_gone(
 async def test_a_tool_that_will_not_end_does_not_keep_the_process_from_leaving_nor_its_turn_free(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.engine.worker.CLEAN_UP_SECONDS", 0.1, raising=False)
+    monkeypatch.setattr("bot.engine.worker.CLEAN_UP_SECONDS", 0.1)
     let_go = asyncio.Event()
 
     async def deaf(call: ToolCall, _context: CallContext) -> ToolOutcome:

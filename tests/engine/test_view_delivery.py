@@ -473,7 +473,7 @@ async def test_a_message_posted_by_a_process_that_slept_does_not_become_the_one_
 async def test_a_platform_that_says_nothing_is_asked_again_and_holds_up_nobody(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("bot.engine.view_delivery.DELIVERY_SECONDS", 0.05, raising=False)
+    monkeypatch.setattr("bot.engine.view_delivery.DELIVERY_SECONDS", 0.05)
     surface = harness.surface
 
     class Silent(RecordingSurface):
@@ -498,7 +498,7 @@ async def test_what_is_out_is_remembered_however_long_the_database_takes(
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up for taking too long, the message would be posted a second time."""
-    monkeypatch.setattr("bot.engine.view_delivery.DELIVERY_SECONDS", 0.05, raising=False)
+    monkeypatch.setattr("bot.engine.view_delivery.DELIVERY_SECONDS", 0.05)
     keep = harness.log.save_message_ref
 
     async def slow(turn_id: str, drawn: PostedMessage) -> None:
