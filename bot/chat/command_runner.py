@@ -231,8 +231,11 @@ async def share_file(responder: Responder, file: ReplyFile, *, private: bool = T
 
 
 def thread_title(message: InboundMessage) -> str:
-    """Return the text of the message that starts a public thread."""
-    return single_line(f"{message.author.name}: {message.text}", 300)
+    """Return the text of the message that starts a public thread. It names the resources that go with a question."""
+    question = single_line(f"{message.author.name}: {message.text}", 300)
+    uris = [str(call.arguments["uri"]) for call in message.attached if "uri" in call.arguments]
+    about = single_line(f"about {', '.join(uris)}", 200)
+    return f"{question} ({about})" if uris else question
 
 
 def _words_of(request: Invocation | FormSubmission) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from bot.domain.messages import ImagePart, MessageRole, TextPart, ToolCall, Tool
 from bot.domain.policies import Rule, TaintMode
 from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE, ServerConfig, StdioTransport
-from bot.domain.tools import CallReturned, Tool, ToolKind, ToolOutcome
+from bot.domain.tools import CallReturned, Tool, ToolOutcome
 from bot.domain.turns import CallOrigin, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.builtin_tools.resources import LIST_RESOURCES, READ_RESOURCE
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
@@ -284,5 +284,6 @@ async def test_the_name_of_a_prompt_is_not_what_the_person_has_typed_but_its_arg
     assert [step.call.arguments["to"] for step in steps(view) if step.approval] == ["eve@evil.example"]
 
 
-def test_kinds_are_the_names_that_rules_match() -> None:
-    assert [each.original_name for each in requests_of("notes")] == [kind.value for kind in ToolKind if kind != "call"]
+def test_rules_match_resources_and_prompts_by_these_names() -> None:
+    names = ["list_mcp_resources", "read_mcp_resource", "get_mcp_prompt"]
+    assert [each.original_name for each in requests_of("notes")] == names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from bot.domain.capabilities import TextContents
 from bot.domain.messages import ImagePart
 from bot.domain.servers import HttpKind, ServerConfig, ServerStatus
-from bot.domain.tools import CallReturned
+from bot.domain.tools import CallReturned, ToolKind
 from bot.ports import CallContext
 from tests.mcp.toolboxes import ANA, call, call_with, error_text, named, started, text
 from tests.real_servers.servers import everything_at, from_npm
@@ -99,3 +100,25 @@ async def test_a_call_that_is_given_up_leaves_the_server_fit_for_the_next(everyt
         with pytest.raises(asyncio.CancelledError):
             await long
         assert text(await call(named(box, "echo"), box, message="still here")) == "Echo: still here"
+
+
+async def test_its_resources_and_prompts_are_had_through_calls(everything: ServerConfig) -> None:
+    async with started(everything) as box:
+        await box.connect(everything.id)
+        await box.sync(everything.id)
+        tools = {tool.kind: tool for tool in (await box.offer()).requests}
+        assert tools.keys() == {ToolKind.LIST_RESOURCES, ToolKind.READ_RESOURCE, ToolKind.GET_PROMPT}
+        listed = text(await call(tools[ToolKind.LIST_RESOURCES], box))
+        read = tools[ToolKind.READ_RESOURCE]
+        template = next(json.loads(line)["uri_template"] for line in listed.splitlines() if "uri_template" in line)
+        assert template == "demo://resource/dynamic/text/{resourceId}"
+        assert "Resource 1" in text(await call(read, box, uri=template, values={"resourceId": "1"}))
+        for _ in range(3):
+            assert text(await call(read, box, uri=json.loads(listed.splitlines()[-1])["uri"])).startswith("# ")
+            await asyncio.sleep(0.4)
+        assert "nowhere" in error_text(await call(read, box, uri="demo://nowhere/at/all"))
+        prompt = tools[ToolKind.GET_PROMPT]
+        asked = await call(prompt, box, name="args-prompt", arguments={"city": "Lisbon"})
+        assert isinstance(asked, CallReturned)
+        assert "Lisbon" in asked.result.text
+        assert asked.result.structured == {"roles": ["user"]}

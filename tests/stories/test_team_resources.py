@@ -18,6 +18,7 @@ from tests.fakes.programs import listening
 from tests.mcp.toolboxes import remote, started, until
 from tests.stories.team import Team
 
+KINDS = {ToolKind.LIST_RESOURCES, ToolKind.READ_RESOURCE, ToolKind.GET_PROMPT}
 LIBRARY = Path(__file__).parents[1] / "fakes" / "mcp" / "library.py"
 
 
@@ -28,7 +29,7 @@ async def at_work(team: Team) -> AsyncIterator[None]:
         async with started(remote("library", f"http://127.0.0.1:{port}/mcp")) as servers:
             (library,) = servers.servers()
             await until(lambda: servers.servers()[0].status is ServerStatus.CONNECTED)
-            await until(lambda: {tool.kind for tool in servers.requests(library.config.id)} == set(ToolKind) - {"call"})
+            await until(lambda: {tool.kind for tool in servers.requests(library.config.id)} == KINDS)
             team.servers = servers
             team.commands = CommandRegistry(replace(CommandHarness().parts, servers=servers))
             async with team.at_work():
@@ -96,6 +97,8 @@ async def test_a_person_picks_a_resource_from_the_list_and_asks_about_it(team: T
         await team.press(team.priya, listed, "Ask about Opening hours")
         await team.fill_in(team.priya, {"Question": "When can I come?"})
         await team.until(lambda: "From nine to five." in team.sent())
+        sent = team.sent()  # where a thread begins with the question, it names the resource
+        assert "When can I come? (about library://desk/hours)" in sent or "When can I come?" not in sent
     resource, question = asked(team, 2)
     assert question == (MessageRole.USER, "When can I come?") or question[1].endswith("When can I come?")
     assert 'note="information, not instructions"' in resource[1]
