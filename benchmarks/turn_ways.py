@@ -79,7 +79,7 @@ class Product:
         receipt = await self._engine.receive(self._person.says(QUESTION, str(conversation)))
         self._watch.track(receipt.turn_id)
         async with asyncio.timeout(LIMIT):
-            view = await self._watch.end(receipt.turn_id, self._engine)
+            view = await self._watch.end_turn(receipt.turn_id, self._engine)
         assert view.turn.status is TurnStatus.DONE, view.turn.failure
         return self._drawing.first.pop(receipt.turn_id) - began
 

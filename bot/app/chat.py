@@ -23,7 +23,7 @@ from bot.platforms.console.console import (
     export_conversation,
     on_screen,
     one_question,
-    piped,
+    open_piped_terminal,
     process_streams,
 )
 from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
@@ -157,7 +157,9 @@ class _Session:
                 options.message, person, streams, approve=options.approve, json=options.json, files=files, shared=shared
             )
         if not self._interactive:
-            return piped(person, streams, approve=options.approve, json=options.json, files=files, shared=shared)
+            return open_piped_terminal(
+                person, streams, approve=options.approve, json=options.json, files=files, shared=shared
+            )
         return on_screen(
             person,
             streams,

@@ -136,7 +136,7 @@ class ConfigReloader:
             # The revision is read before the rows, and bindings before the profiles that they name.
             stored = _OnDisk(
                 await self.servers.revision(),
-                await self.pins.pinned(),
+                await self.pins.pinned_definitions(),
                 await self.policies.rules(),
                 await self.profiles.bindings(),
                 await self.profiles.profiles(),

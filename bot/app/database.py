@@ -81,7 +81,7 @@ async def open_checkpointed_database(
     """Open the database as `open_migrated_database` does, and return the writer of its checkpoints too."""
     async with _checked_database(settings, migrate=migrate) as database:
         checkpoints = CheckpointWriter(settings, database)
-        await checkpoints.begin()
+        await checkpoints.write_first()
         try:
             yield database, checkpoints
         finally:
@@ -104,10 +104,10 @@ async def _checked_database(settings: Settings, *, migrate: bool) -> AsyncIterat
     async with open_database(settings) as database:
         if migrate:
             await migrations.upgrade(database)
-        elif (revision := await migrations.current(database)) != migrations.head():
+        elif (revision := await migrations.current_revision(database)) != migrations.latest_revision():
             raise DatabaseError(
                 f"The database {database.name} has schema {revision or 'none'}, and this release works on "
-                f"{migrations.head()}.",
+                f"{migrations.latest_revision()}.",
                 "run `countersign db upgrade`",
             )
         yield database
@@ -118,7 +118,7 @@ async def upgrade(settings: Settings) -> str:
     migrations = await _migrations()
     with lock_database(settings, "countersign db upgrade"):
         async with open_migrated_database(settings, migrate=True):
-            return str(migrations.head())
+            return str(migrations.latest_revision())
 
 
 async def current(settings: Settings) -> tuple[str, str]:
@@ -128,9 +128,9 @@ async def current(settings: Settings) -> tuple[str, str]:
     migrations = await _migrations()
     address = read_address(settings.database_url)
     if isinstance(address, SqliteFile) and not address.path.exists():
-        return "", migrations.head()
+        return "", migrations.latest_revision()
     async with open_database(settings) as database:
-        return await migrations.current(database) or "", migrations.head()
+        return await migrations.current_revision(database) or "", migrations.latest_revision()
 
 
 async def back_up(settings: Settings, target: Path) -> Backup:
@@ -191,7 +191,7 @@ class CheckpointWriter:
         """True if the last checkpoint could not be written everywhere."""
         return bool(self._failing)
 
-    async def begin(self) -> None:
+    async def write_first(self) -> None:
         """Write the checkpoint of an audit without rows if the file does not exist yet. A missing file is a deleted one
         from then on.
         """
@@ -271,7 +271,9 @@ class CheckpointWriter:
         except OSError:
             return  # the first checkpoint logs a missing file
         with contextlib.suppress(CountersignError):
-            if last is not None and not await self._database.run(lambda connection: module.fits(connection, last)):
+            if last is not None and not await self._database.run(
+                lambda connection: module.matches_row(connection, last)
+            ):
                 log.error(
                     "audit does not match its last checkpoint in %s, row %d: run `countersign audit verify`",
                     self._file,

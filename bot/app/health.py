@@ -61,7 +61,7 @@ class HealthCheck:
         """Include the checkpoints of the audit; `fail` returns True while they cannot be written."""
         self._checkpoints_fail = fail
 
-    async def look(self) -> Health:
+    async def check(self) -> Health:
         """Return the current health within a few seconds. Never raises."""
         platforms: dict[str, ListenerStatus] = {
             name: await listener.listening() for name, listener in self._listeners.items()
@@ -123,7 +123,7 @@ class SessionCounters:
                 pass
         self._observe(measurement)
 
-    def of(self, servers: Collection[str]) -> ProcessCounters:
+    def counters_of(self, servers: Collection[str]) -> ProcessCounters:
         """Return the counters of these servers, given by slug."""
         return ProcessCounters(_sum_by_event(self._sessions, servers), _sum_by_event(self._cache, servers))
 

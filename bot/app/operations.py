@@ -63,7 +63,7 @@ def operations_tasks(
     audit = OccasionalSource(lambda: _audit_faults(settings, database), AUDIT_SECONDS)
     for source in (
         ServerFaults(services.toolbox),
-        HealthFaults(services.health.look),
+        HealthFaults(services.health.check),
         _configuration_source(lambda: services.administration.files),
         models,
         audit,
@@ -111,14 +111,14 @@ class OccasionalSource:
         """Check until cancelled."""
         while True:
             try:
-                self._found = await self._confirmed(await self._check())
+                self._found = await self._confirm_faults(await self._check())
             except CountersignError as error:
                 log.debug("check for faults: %s", error)
             except Exception:
                 log.exception("check for faults")
             await self._pause(self._seconds)
 
-    async def _confirmed(self, found: Sequence[Fault]) -> Sequence[Fault]:
+    async def _confirm_faults(self, found: Sequence[Fault]) -> Sequence[Fault]:
         new = {fault.key for fault in found} - {fault.key for fault in self._found}
         if not new or self._confirmed_after is None:
             return found

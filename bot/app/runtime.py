@@ -253,8 +253,8 @@ async def open_services(
         archive=stores.archive,
         grants=stores.grants,
         recent_turns=turn_log.recent_turns,
-        health=health.look,
-        process_counters=counters.of,
+        health=health.check,
+        process_counters=counters.counters_of,
         usage=stores.usage,
         usage_limits=limiter.statuses,
         file=str(settings.mcp_servers_file),
@@ -577,7 +577,7 @@ async def probe_routes(metrics: Metrics, runtime: Runtime) -> AsyncIterator[list
     metrics.set_sources(services.stores.archive.backlog, services.toolbox.servers, services.takes_writes)
     watching = asyncio.create_task(prometheus.watch_loop(metrics.observe), name="loop lag")
     try:
-        yield [*application.ready_routes(services.health.look), metrics.route()]
+        yield [*application.ready_routes(services.health.check), metrics.route()]
     finally:
         watching.cancel()
         await asyncio.wait({watching})

@@ -19,7 +19,7 @@ from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
 from bot.errors import SecretUnavailable, SettingsError
 from bot.settings import Settings, setting_name
 from bot.storage.address import PostgresServer, SqliteFile, read_address
-from bot.storage.audit_chain import AuditKeys, stretch
+from bot.storage.audit_chain import AuditKeys, stretch_password
 from bot.storage.encryption import KEY_VARIABLE, SecretBox, key_path, load_or_create_key, make_box, read_keys
 from bot.storage.secret_sources import open_regular_file
 
@@ -82,7 +82,7 @@ def audit_keys(settings: Settings) -> AuditKeys:
         case SqliteFile(path) if not (own or encryption or password):
             return AuditKeys(lambda: _existing_key_beside(path), lambda: _key_beside(path, logging.INFO))
         case SqliteFile() | PostgresServer():
-            return AuditKeys(lambda: (*own, *encryption, *((stretch(password),) if password else ())))
+            return AuditKeys(lambda: (*own, *encryption, *((stretch_password(password),) if password else ())))
 
 
 def _key_beside(path: Path, level: int) -> tuple[bytes, ...]:

@@ -109,11 +109,11 @@ def look_up_groups(workspace: SlackApp, runtime: Runtime) -> None:
     """
     services = runtime.services
 
-    async def named() -> frozenset[str]:
+    async def named_groups() -> frozenset[str]:
         profiles = await services.stores.profiles.profiles()
         return services.rules.named.union(*(profile.approvers for profile in profiles))
 
-    workspace.people.also_ask_for(named)
+    workspace.people.also_ask_for(named_groups)
 
 
 async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:

@@ -294,7 +294,7 @@ def _cards(
     """
     cards: list[Message] = []
     for name, calls in _pages(asking, calls_a_card):
-        notifies = _mentioned(calls) - notified
+        notifies = _mentioned_approvers(calls) - notified
         notified |= notifies
         cards.append(replace(_card(name, calls, asking.reason, view, now), notifies=notifies))
     return tuple(cards)
@@ -306,7 +306,7 @@ def _pages(asking: ApprovalEntry, calls_a_card: int) -> Iterator[tuple[str, Sequ
         yield f"card-{asking.number}" + (f"-{number}" if number else ""), asking.calls[start : start + calls_a_card]
 
 
-def _mentioned(calls: Sequence[ToolStep]) -> frozenset[str]:
+def _mentioned_approvers(calls: Sequence[ToolStep]) -> frozenset[str]:
     """Return the approvers to be mentioned for these calls, whether the calls are decided by now or not."""
     return frozenset(
         approver.principal

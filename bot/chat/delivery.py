@@ -62,6 +62,16 @@ class MessageOwner(Protocol):
         ...
 
 
+R = TypeVar("R")
+
+
+def require_ref(ref: R | None) -> R:
+    """Return the parsed ref of a posted message. Raises DeliveryFailed for None, the result for any other text."""
+    if ref is None:
+        raise DeliveryFailed("The reference of a message is unreadable.", permanent=True)
+    return ref
+
+
 class NamedMessage(Protocol):
     """A message in the form of a platform."""
 

@@ -177,13 +177,13 @@ class FormSteps:
         return Form(
             id=f"{self.id}:{number}",
             title=self.title,
-            fields=tuple(self._filled(field, (errors or {}).get(field.name, "")) for field in fields),
+            fields=tuple(self._fill_field(field, (errors or {}).get(field.name, "")) for field in fields),
             submit=self.submit if number + 1 >= self._count else "Continue",
             intro=self.intro(number, len(fields)),
             carried={name: self.answers[name] for name in others if name in self.answers},
         )
 
-    def after(self, number: int) -> Form | None:
+    def next_step(self, number: int) -> Form | None:
         """Return the next step, None after the last one."""
         return self.step(number + 1) if number + 1 < self._count else None
 
@@ -199,7 +199,7 @@ class FormSteps:
     def _count(self) -> int:
         return -(-len(self.fields) // self.size)
 
-    def _filled(self, field: Field, error: str) -> Field:
+    def _fill_field(self, field: Field, error: str) -> Field:
         answer = self.answers.get(field.name, field.value)
         if field.name in self.concealed and answer:
             return replace(field, error=error or self.again)
@@ -245,7 +245,7 @@ class ArgumentEditForms(CommandMiddleware):
         arguments, errors = read_arguments(form, call.step.call.arguments, submission.fields)
         if errors:
             return steps.with_errors(errors.items())
-        if further := steps.after(step):
+        if further := steps.next_step(step):
             return further
         match await self._engine.approvals.revise(card.approval_id, card.revision, arguments, submission.member):
             case RevisionAccepted():
@@ -361,10 +361,10 @@ class ElicitationForms(CommandMiddleware):
             return _failed_reply(SOMETHING_ELSE)
         form = elicitation_form(mode.schema)
         steps = _answer_steps(inquiry, form, submission.fields)
-        content, errors = form.read(submission.fields)
+        content, errors = form.parse_answers(submission.fields)
         if errors:
             return steps.with_errors(errors.items())
-        if further := steps.after(step):
+        if further := steps.next_step(step):
             return further
         result = await self._engine.elicitations.answer(
             elicitation_id, ElicitationResult(Answer.ACCEPT, content), submission.member

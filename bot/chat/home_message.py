@@ -84,7 +84,7 @@ def _blocks(home: Home) -> Iterator[Block]:
         yield Paragraph((Text(WELCOME),))
         yield Rule()
     yield from _waiting(home)
-    yield from _asked(home)
+    yield from _asked_turns(home)
     if home.servers is not None:
         yield from _servers(home.servers)
     yield Paragraph((Text("Updated "), Time(home.now, TimeFormat.EXPIRY, "now")))
@@ -107,7 +107,7 @@ def _waiting(home: Home) -> Iterator[Block]:
     yield from _more(calls)
 
 
-def _asked(home: Home) -> Iterator[Block]:
+def _asked_turns(home: Home) -> Iterator[Block]:
     if not home.asked:
         return
     unanswered = frozenset(inquiry.turn.id for inquiry in home.inquiries)

@@ -251,7 +251,7 @@ class MessageChecks:
 
     async def clean_up(self) -> Check:
         """Delete everything that was posted."""
-        posted = dict.fromkeys([*self._posted, *await self._unrecorded()])
+        posted = dict.fromkeys([*self._posted, *await self._unrecorded_messages()])
         threads = [place for place in self._conversations if self._platform.removes_threads and place.thread]
         failures = list(await self._remove([(self._platform.unshare, file) for file in self._files]))
         failures += await self._remove([(self._messages.delete, ref) for ref in reversed(posted)])
@@ -263,7 +263,7 @@ class MessageChecks:
                 return Check("clean up", status, f"{detail} {errors[0].cause}", errors[0].fix or "delete them by hand")
         return Check("clean up", CheckStatus.WELL, detail)
 
-    async def _unrecorded(self) -> Sequence[str]:
+    async def _unrecorded_messages(self) -> Sequence[str]:
         """Return the messages that the bot has posted beside its turns, such as announcements."""
         refs: list[str] = []
         for conversation in self._conversations if self.root else ():

@@ -101,7 +101,7 @@ class OperationsChannel:
             await self._store.close_unreported()
         if self._clock() < self._not_before:
             return
-        for record in await self._store.undelivered():
+        for record in await self._store.undelivered_faults():
             try:
                 await self._deliver(record)
             except DeliveryFailed as error:

@@ -271,7 +271,7 @@ def _pages(segment: AnswerSegment, limits: AnswerLimits) -> Iterator[tuple[Entry
             continue
         rest = limits.format_text(strip_control(entry.text))
         while rest:
-            head, rest = split_once(rest, limits.room.after(used))
+            head, rest = split_once(rest, limits.room.rest_after(used))
             if head.strip():
                 page.append(replace(entry, text=head, growing=entry.growing and not rest))
             used += limits.room.weigh(head)

@@ -13,10 +13,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from bot.domain.commands import Reply
-from bot.domain.conversations import Member
+from bot.domain.conversations import Author, Member
 from bot.errors import DeliveryFailed
 from bot.rendering.text_safety import single_line
 
@@ -32,6 +32,24 @@ LONGEST_NAME = 80
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 NOT_FOR_GUESTS = "I may not answer guests of this workspace. Please ask a full member."
 NOT_FOR_STRANGERS = "I may not answer people from outside, only members."
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformUser:
+    """A user or bot of a workspace, as the platform describes it."""
+
+    platform: ClassVar[str]
+
+    id: str
+    name: str
+    admin: bool = False
+    external: bool = False
+    bot: bool = False
+
+    @property
+    def author(self) -> Author:
+        """Author of messages, as the engine names users."""
+        return Author(self.platform, self.id, self.name)
 
 
 class TtlCache(Generic[K, V]):

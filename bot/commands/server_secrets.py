@@ -503,7 +503,7 @@ class SecretEntry:
         member = await self._check_access(link, record)
         if not isinstance(member, Member):
             return member
-        if await self._links.take(token) is None:
+        if await self._links.use_link(token) is None:
             return LinkExpired()
         return await self._save(prompt, record, values, member.author)
 

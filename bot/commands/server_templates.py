@@ -144,7 +144,7 @@ class _TemplateFiller:
     def _transport(self, template: LaunchTemplate, values: dict[str, str]) -> StdioTransport:
         values |= {name: value for name, value in self._slots.items() if name not in template.secrets}
         try:
-            return template.fill(values)
+            return template.fill_slots(values)
         except InvalidSlotValue as misfilled:
             self._errors |= {f"{SLOT}{name}" if name else TEMPLATE: why for name, why in misfilled.errors.items()}
             return StdioTransport("", launch=TemplateLaunch(template.name, values))

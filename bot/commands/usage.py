@@ -127,7 +127,7 @@ class UsageVerbs:
     def _since(self, request: CommandContext) -> float:
         text, now = request.arguments.get("since"), self._dependencies.clock()
         if not text:
-            return LimitPeriod.MONTH.begin(now)
+            return LimitPeriod.MONTH.start_of_period(now)
         try:
             return parse_time(text, now)
         except (ValueError, OverflowError):

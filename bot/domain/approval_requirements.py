@@ -61,7 +61,7 @@ class ApprovalRequirements:
         """True if the requirements restrict the approvers or their number, not only the time."""
         return bool(self.approvers) or self.four_eyes or self.quorum > 1
 
-    def joined(self, other: ApprovalRequirements) -> ApprovalRequirements:
+    def combine(self, other: ApprovalRequirements) -> ApprovalRequirements:
         """Return requirements that fulfil both: the stricter of each, and all destinations of both."""
         return ApprovalRequirements(
             approvers=tuple(dict.fromkeys((*self.approvers, *other.approvers))),
@@ -81,7 +81,7 @@ def strictest(several: Iterable[ApprovalRequirements]) -> ApprovalRequirements:
     """Return requirements that fulfil all of these."""
     combined = NO_REQUIREMENTS
     for requirements in several:
-        combined = combined.joined(requirements)
+        combined = combined.combine(requirements)
     return combined
 
 

@@ -105,7 +105,7 @@ class ServerFlows:
     tool_sends: Mapping[str, Sends] = field(default_factory=dict)
     tool_recipients: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def of(self, tool: str) -> Flow:
+    def flow_of(self, tool: str) -> Flow:
         """Return the settings of a tool by its name."""
         return Flow(
             self.tool_words.get(tool, self.words),
@@ -126,9 +126,9 @@ class ServerFlows:
             _looser(self.words, before.words, Words.STRANGERS)
             or _looser(self.sends, before.sends, Sends.WORLD)
             or any(
-                _looser(self.of(tool).words, before.of(tool).words, Words.STRANGERS)
-                or _looser(self.of(tool).sends, before.of(tool).sends, Sends.WORLD)
-                or not _same_or_fewer(self.of(tool).recipients, before.of(tool).recipients)
+                _looser(self.flow_of(tool).words, before.flow_of(tool).words, Words.STRANGERS)
+                or _looser(self.flow_of(tool).sends, before.flow_of(tool).sends, Sends.WORLD)
+                or not _same_or_fewer(self.flow_of(tool).recipients, before.flow_of(tool).recipients)
                 for tool in self.tools | before.tools
             )
         )

@@ -123,7 +123,7 @@ class LaunchTemplate:
         """Slots for paths: the allowed folder of each, by slot name."""
         return {slot.name: slot.rule.below for slot in self.slots if isinstance(slot.rule, PathRule)}
 
-    def fill(self, values: Mapping[str, str]) -> StdioTransport:
+    def fill_slots(self, values: Mapping[str, str]) -> StdioTransport:
         """Return the program with these values in its slots, by name. An empty slot has its default. Checks texts only,
         not the file system. Raises InvalidSlotValue.
         """
@@ -177,7 +177,7 @@ def expand_template(config: ServerConfig, templates: Templates) -> ServerConfig:
     match config.transport:
         case StdioTransport(env=env, launch=TemplateLaunch(name, values) as launch):
             try:
-                filled = templates[name].fill(values)
+                filled = templates[name].fill_slots(values)
             except (KeyError, InvalidSlotValue):
                 return replace(config, transport=StdioTransport("", launch=launch))
             return replace(config, transport=replace(filled, env={**filled.env, **env}))

@@ -43,7 +43,7 @@ class Price:
     cache_write: Decimal
     output: Decimal
 
-    def of(self, usage: Usage) -> int:
+    def cost_of(self, usage: Usage) -> int:
         """Return the price of these tokens in micro-units. Reasoning tokens are output tokens."""
         plain = max(0, usage.input_tokens - usage.cached_tokens - usage.cache_writes)
         cost = (
@@ -65,7 +65,7 @@ class PriceList:
     def cost(self, model: str, usage: Usage) -> int | None:
         """Return the price of a model's tokens in micro-units; None if the model has no price."""
         matching = next((price for price in self.prices if matches_pattern(model, price.model)), None)
-        return None if matching is None else matching.of(usage)
+        return None if matching is None else matching.cost_of(usage)
 
 
 NO_PRICES = PriceList()
@@ -163,7 +163,7 @@ class UsageTotal:
         """Number of input and output tokens."""
         return self.usage.input_tokens + self.usage.output_tokens
 
-    def joined(self, other: UsageTotal) -> UsageTotal:
+    def add(self, other: UsageTotal) -> UsageTotal:
         """Return the sum of both."""
         mine, theirs = self.usage, other.usage
         names = {**self.costs, **other.costs}
@@ -186,7 +186,7 @@ def total(sums: Iterable[UsageTotal]) -> UsageTotal:
     """Return the sum of all totals."""
     whole = UsageTotal()
     for part in sums:
-        whole = whole.joined(part)
+        whole = whole.add(part)
     return whole
 
 
@@ -207,11 +207,11 @@ class LimitPeriod(StrEnum):
     DAY = "day"
     MONTH = "month"
 
-    def begin(self, now: float) -> float:
+    def start_of_period(self, now: float) -> float:
         """Return the start of the period that contains `now`, both in epoch seconds."""
         return self._first(now).timestamp()
 
-    def end(self, now: float) -> float:
+    def end_of_period(self, now: float) -> float:
         """Return the start of the next period, in epoch seconds."""
         first = self._first(now)
         if self is LimitPeriod.DAY:
@@ -247,7 +247,7 @@ class UsageLimit:
         """Kind of the limit. At most one limit of each kind applies to a question."""
         return self.per, self.every, self.unit
 
-    def used(self, spent: UsageTotal, currency: str) -> int:
+    def used_amount(self, spent: UsageTotal, currency: str) -> int:
         """Return the used part of the limit."""
         return spent.tokens if self.unit is LimitUnit.TOKENS else spent.costs.get(currency, 0)
 

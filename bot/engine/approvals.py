@@ -324,7 +324,7 @@ class ApprovalService:
         tool = await self._tool(turn, step)
         if tool is None:
             return approval.requirements  # a missing tool is never called
-        return approval.requirements.joined(
+        return approval.requirements.combine(
             (await self._evaluate(turn, tool, step.call.arguments, approval.requested_for)).requirements
         )
 

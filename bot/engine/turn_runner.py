@@ -251,7 +251,7 @@ class TurnRunner:
         return (await self._visibility()).rejection_reason
 
     async def _enabled_tools(self) -> ToolSet:
-        return self._rules.enabled(await self._offer())
+        return self._rules.enabled_tools(await self._offer())
 
     async def _offer(self) -> ToolSet:
         """Return all tools of the workspace; the profile is applied per call. Only admins get the reasons why tools are
@@ -344,7 +344,7 @@ class TurnRunner:
         """Return the calls before the first completion: those that the user attached, and those of context tools."""
         turn = self._record.turn
         offered = await self._offer()
-        enabled = self._rules.enabled(offered)
+        enabled = self._rules.enabled_tools(offered)
         attached = turn.question.attached
         if not attached and not any(guidance.auto_context_tool for guidance in enabled.guidance):
             return []
@@ -369,7 +369,7 @@ class TurnRunner:
         offered = await self._offer()
         model = await self._parts.models.get(profile.model)
         refused = self._parts.prompts.refused
-        enabled, names_tokens = self._rules.enabled(offered), self._parts.tool_names_tokens
+        enabled, names_tokens = self._rules.enabled_tools(offered), self._parts.tool_names_tokens
         tools = partial(select_tools, enabled, self._parts.tool_search, refused, names_tokens=names_tokens)
         last_round = len(self._record.replies) >= MAX_ROUNDS or exceeds_invalid_calls(self._record)
         completion = await self._prompts.reply(self._record, profile, tools, model, last_round=last_round)
@@ -391,7 +391,7 @@ class TurnRunner:
             sources,
         )
         if message.tool_calls:
-            enabled = self._rules.enabled(offered)
+            enabled = self._rules.enabled_tools(offered)
             author = self._record.turn.author
             authorizer = await self._authorizer(self._taint(sources, offered))
 

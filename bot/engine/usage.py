@@ -320,7 +320,7 @@ class UsageMeters:
         self._open[attempt.id] = attempt
         return attempt
 
-    def forget(self, attempts: Sequence[RequestAttempt]) -> None:
+    def drop_stored(self, attempts: Sequence[RequestAttempt]) -> None:
         """Drop attempts with stored usage."""
         for attempt in attempts:
             self._open.pop(attempt.id, None)
@@ -330,7 +330,7 @@ class UsageMeters:
         finished = [attempt for attempt in attempts if attempt.finished]
         if entries := [(attempt.claim, entry) for attempt in attempts if (entry := attempt.entry) is not None]:
             await self._log.record_usage(entries)
-        self.forget(finished)
+        self.drop_stored(finished)
 
     async def run(self) -> None:
         """Store usage every NOTE_SECONDS until cancelled; then store that of finished attempts once more."""
@@ -362,7 +362,7 @@ class UsageMeters:
             except Exception as error:  # noqa: BLE001 - the log has it
                 if attempt.finished:
                     log.error("turn %s: usage of a model request dropped: %r", attempt.claim.turn_id, error)
-                    self.forget([attempt])
+                    self.drop_stored([attempt])
 
 
 class UsageMeter:
@@ -388,7 +388,7 @@ class UsageMeter:
     def drop_attempt(self) -> None:
         """Drop the last attempt, stored with its reply."""
         if self._attempt is not None:
-            self._meters.forget([self._attempt])
+            self._meters.drop_stored([self._attempt])
             self._attempt = None
 
     async def settle(self) -> None:
@@ -454,7 +454,7 @@ class UsageLimiter:
         now = self._clock()
         sums = await self._sums([_query(limit, owner, now) for limit in limits], now)
         return [
-            LimitStatus(limit, limit.used(total, self._currency), limit.every.end(now), self._currency)
+            LimitStatus(limit, limit.used_amount(total, self._currency), limit.every.end_of_period(now), self._currency)
             for limit, total in zip(limits, sums, strict=True)
         ]
 
@@ -475,7 +475,7 @@ class UsageLimiter:
 
 
 def _query(limit: UsageLimit, owner: UsageOwner, now: float) -> UsageQuery:
-    since, name = limit.every.begin(now), limit_owner(limit, owner)
+    since, name = limit.every.start_of_period(now), limit_owner(limit, owner)
     match limit.per:
         case LimitScope.PERSON:
             return UsageQuery(since, person=name)

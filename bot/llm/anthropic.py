@@ -292,7 +292,7 @@ class ReplyDraft:
                     yield from self._begin(None, block)
                 yield from self._end(event, get_field(event, "usage"))
             case kind if kind == "error" or event.get("error"):
-                raise ProviderRejected(ProviderError.read(200, event))
+                raise ProviderRejected(ProviderError.from_response(200, event))
 
     @property
     def finished(self) -> bool:
@@ -429,7 +429,7 @@ class Config:
 
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
-    service = Service.at(
+    service = Service.for_model(
         _HOME, config.base_url, vendor="Anthropic", prefix=config.variables, model=config.model, key=config.api_key
     )
     capabilities = Capabilities(

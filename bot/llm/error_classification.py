@@ -27,7 +27,7 @@ class ProviderError:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def read(cls, status: int, body: object, headers: Mapping[str, str] | None = None) -> ProviderError:
+    def from_response(cls, status: int, body: object, headers: Mapping[str, str] | None = None) -> ProviderError:
         """Parse the error in a response body. Missing and invalid fields are empty."""
         headers = headers or {}
         if isinstance(body, list) and len(body) == 1:  # Gemini's, in OpenAI's language

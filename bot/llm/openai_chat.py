@@ -272,13 +272,13 @@ class ReplyDraft:
     def take(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         """Add a chunk and yield its visible deltas. Raises ProviderRejected if the chunk is an error."""
         if event.get("error") or event.get("type") == "error":
-            raise ProviderRejected(ProviderError.read(200, event))
+            raise ProviderRejected(ProviderError.from_response(200, event))
         if counted := _usage(event.get("usage")):
             self._usage = counted
             yield UsageReported(counted)
         for choice in get_list(event, "choices"):
             if error := get_field(choice, "error"):
-                raise ProviderRejected(ProviderError.read(200, {"error": error}))
+                raise ProviderRejected(ProviderError.from_response(200, {"error": error}))
             if not self._begun:
                 self._begun = True
                 yield UsageReported(self._usage)
@@ -433,7 +433,7 @@ class Config:
 
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
-    service = Service.at(
+    service = Service.for_model(
         HOME, config.base_url, vendor="OpenAI", prefix=config.variables, model=config.model, key=config.api_key
     )
     capabilities = Capabilities(

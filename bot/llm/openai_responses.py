@@ -287,7 +287,7 @@ class ReplyDraft:
             case "" if text(event, "object") == "response":  # a server that does not stream
                 yield from self._end(event, "completed")
             case kind if error := _error(kind, event):
-                raise ProviderRejected(ProviderError.read(200, error))
+                raise ProviderRejected(ProviderError.from_response(200, error))
 
     @property
     def finished(self) -> bool:
@@ -388,7 +388,7 @@ class ReplyDraft:
     def _end(self, response: object, status: str) -> Iterator[TextDelta]:
         status = text(response, "status") or status
         if status not in ("completed", "incomplete"):
-            raise ProviderRejected(ProviderError.read(200, response))
+            raise ProviderRejected(ProviderError.from_response(200, response))
         if not any(item.whole for item in self._items):  # a server that tells them in the end alone
             for whole in get_list(response, "output"):
                 yield from self._complete({"item": whole})
@@ -455,7 +455,7 @@ class Config:
 
 def create(config: Config) -> LanguageModel:
     """Return the model without opening a connection. Raises SettingsError for a key that cannot be sent."""
-    service = Service.at(
+    service = Service.for_model(
         HOME, config.base_url, vendor="OpenAI", prefix=config.variables, model=config.model, key=config.api_key
     )
     capabilities = Capabilities(

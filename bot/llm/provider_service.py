@@ -61,7 +61,7 @@ class Service:
     key: str = field(repr=False)
 
     @classmethod
-    def at(cls, home: str, base_url: str | None, *, vendor: str, prefix: str, model: str, key: str) -> Service:
+    def for_model(cls, home: str, base_url: str | None, *, vendor: str, prefix: str, model: str, key: str) -> Service:
         """Return the vendor at its `home`, or a compatible server at `base_url`. Raises SettingsError for an invalid
         address or key.
         """
@@ -387,4 +387,4 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _read(error: Any) -> ProviderError:
-    return ProviderError.read(error.status_code, error.body, error.response.headers)
+    return ProviderError.from_response(error.status_code, error.body, error.response.headers)

@@ -146,7 +146,7 @@ def _all_parts(request: ModelRequest) -> Iterator[Part]:
 def _replace_parts(request: ModelRequest, change: Callable[[ResultPart], ResultPart]) -> ModelRequest:
     """Return the request with each part changed, also in tool results."""
 
-    def changed(part: Part) -> Part:
+    def replace_part(part: Part) -> Part:
         match part:
             case ToolResult(parts=parts):
                 return replace(part, parts=tuple(map(change, parts)))
@@ -155,7 +155,7 @@ def _replace_parts(request: ModelRequest, change: Callable[[ResultPart], ResultP
             case _:
                 return change(part)
 
-    messages = (replace(message, parts=tuple(map(changed, message.parts))) for message in request.messages)
+    messages = (replace(message, parts=tuple(map(replace_part, message.parts))) for message in request.messages)
     return replace(request, messages=tuple(messages))
 
 

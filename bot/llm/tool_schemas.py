@@ -102,7 +102,7 @@ def _simplify(text: str, keys: re.Pattern[str], longest_description: int) -> Sch
     largest = LARGEST_SCHEMA + longest_description - LONGEST_DESCRIPTION
     for max_depth, max_description in ((_LIMITS[0][0], longest_description), *_LIMITS[1:]):
         with suppress(_SchemaTooLarge):
-            schema = _root(_Reader(document, keys, max_depth, max_description).read(document))
+            schema = _root(_Reader(document, keys, max_depth, max_description).read_schema(document))
             sent = _to_json(schema)
             # Every schema is closed, so that the result can be parsed again.
             if len(sent) <= largest and sent.count("{") <= _MAX_NODES:
@@ -147,7 +147,7 @@ class _Reader:
     max_description: int
     nodes: int = 0
 
-    def read(self, source: Mapping[str, Any], depth: int = 0, refs: tuple[str, ...] = ()) -> Schema:
+    def read_schema(self, source: Mapping[str, Any], depth: int = 0, refs: tuple[str, ...] = ()) -> Schema:
         """Return the schema to send in place of this one, reached through `refs`. Raises _SchemaTooLarge."""
         self.nodes += 1
         if self.nodes > _MAX_NODES:
@@ -170,7 +170,7 @@ class _Reader:
     def _below(self, source: Any, depth: int, refs: tuple[str, ...]) -> Schema | None:
         """Return the schema of a keyword's value; None if no value fits it."""
         if isinstance(source, Mapping):
-            return self.read(source, depth, refs)
+            return self.read_schema(source, depth, refs)
         return None if source is False else {}
 
     def _resolve_reference(self, source: Mapping[str, Any], depth: int, refs: tuple[str, ...]) -> Iterator[Schema]:
@@ -178,7 +178,7 @@ class _Reader:
         if isinstance(reference, str) and reference not in refs and len(refs) < _MAX_REFERENCES:
             target = self._resolve(reference)
             if isinstance(target, Mapping):
-                yield self.read(target, depth, (*refs, reference))
+                yield self.read_schema(target, depth, (*refs, reference))
 
     @cached_property
     def _resolve(self) -> Callable[[str], Any]:

@@ -79,7 +79,7 @@ def request_tools(config: ServerConfig, capabilities: ServerCapabilities) -> tup
 
 def _request_tool(config: ServerConfig, kind: ToolKind) -> Tool:
     title, description, schema = _DEFINITIONS[kind]
-    flow = config.flows.of(kind)
+    flow = config.flows.flow_of(kind)
     if flow.sends is None and not config.trusted:
         # The server learns the URI or the arguments, and nobody vouches for it.
         flow = replace(flow, sends=Sends.WORLD)

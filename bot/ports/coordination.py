@@ -92,7 +92,7 @@ class FaultStore(Protocol):
         DatabaseError.
         """
 
-    async def undelivered(self) -> Sequence[FaultRecord]:
+    async def undelivered_faults(self) -> Sequence[FaultRecord]:
         """Return the faults with an outdated message, oldest first. Raises DatabaseError."""
 
     async def begin_message(self, record: FaultRecord) -> None:

@@ -73,7 +73,7 @@ class PinStore(Protocol):
     (`ServerStore.save_capabilities`). Admins pin later ones.
     """
 
-    async def pinned(self) -> Mapping[str, Pinned]:
+    async def pinned_definitions(self) -> Mapping[str, Pinned]:
         """Return the pinned definitions by server and tool. A server without an entry has never been synced."""
 
     async def pins_of(self, server_id: str) -> Sequence[Pin]:
@@ -96,7 +96,7 @@ class LinkStore(Protocol):
     async def find(self, token: str) -> SecretLink | None:
         """Return the valid link of a token, or None. Does not use it up."""
 
-    async def take(self, token: str) -> SecretLink | None:
+    async def use_link(self, token: str) -> SecretLink | None:
         """Use up a link. Return it to one of several concurrent callers, None to the others."""
 
 

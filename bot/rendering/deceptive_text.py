@@ -215,7 +215,7 @@ def _collect_texts(value: object, texts: list[tuple[str, str]]) -> Iterator[str]
 def _disguises(text: str) -> Iterator[str]:
     """Characters that hide or pass for others."""
     if not text.isprintable() or not text.isascii():
-        yield from _hidden(text)
+        yield from _hidden_characters(text)
         yield from _blank_lookalikes(text)
         yield from _undrawn(text)
     if not text.isascii() or "xn--" in text.lower():
@@ -231,7 +231,7 @@ def _stray_blanks(text: str) -> Iterator[str]:
     yield from _long_runs(text)
 
 
-def _hidden(text: str) -> Iterator[str]:
+def _hidden_characters(text: str) -> Iterator[str]:
     flags = {index for flag in FLAG.finditer(text) for index in range(*flag.span())}
     right_to_left = any(
         unicodedata.bidirectional(character) in ("R", "AL") for character in text if character > "\u0590"

@@ -224,7 +224,7 @@ class ElicitationForm:
         of_it = (form_field.field.name for form_field in self._made if form_field.argument == name)
         return next(of_it, self.fields[0].name if self.fields else "")
 
-    def read(self, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    def parse_answers(self, answers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the values to send, and the errors by field. A field without an answer has its default."""
         form = argument_form({}, {})
         worded = {

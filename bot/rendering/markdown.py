@@ -309,7 +309,7 @@ class SizeLimit:
     most: int
     weigh: Callable[[str], int] = text_weight
 
-    def after(self, used: int) -> SizeLimit:
+    def rest_after(self, used: int) -> SizeLimit:
         """Return the rest of the limit."""
         return SizeLimit(max(self.good - used, 0), max(self.most - used, 0), self.weigh)
 
@@ -332,7 +332,7 @@ def split_once(markdown: str, room: SizeLimit) -> tuple[str, str]:
     for line in _lines(markdown):
         if scan.ends_before(line) or scan.ends_within(line):
             return scan.message(markdown), scan.remainder(markdown)
-        scan.read(line)
+        scan.read_line(line)
     return markdown, ""
 
 
@@ -362,7 +362,7 @@ class _Scan:
         """A cut in a code block needs room for its end."""
         return self.room.most - (len(self.fence) + self.indent + 2 if self.fence else 0)
 
-    def read(self, line: str) -> None:
+    def read_line(self, line: str) -> None:
         """Go past a line."""
         self.at += len(line)
         self.used += self.room.weigh(line)

@@ -399,8 +399,8 @@ def timeline(view: TurnView) -> tuple[TimelineSection | ApprovalEntry | Elicitat
     """
     reader = _Reader()
     for entry in _entries(view):
-        reader.take(entry)
-    return reader.finished()
+        reader.add_entry(entry)
+    return reader.finish()
 
 
 def last_state(step: ToolStep, view: TurnView) -> ToolStep:
@@ -427,7 +427,7 @@ class _Reader:
         self._inquired: list[ElicitationEntry] = []
         self._reason = ""
 
-    def take(self, entry: Entry | ModelStep | ToolStep | ElicitationEntry) -> None:
+    def add_entry(self, entry: Entry | ModelStep | ToolStep | ElicitationEntry) -> None:
         match entry:
             case ToolStep():
                 self._asked.append(entry)
@@ -444,7 +444,7 @@ class _Reader:
                     self._close()
                 self._entries.append(entry)
 
-    def finished(self) -> tuple[TimelineSection | ApprovalEntry | ElicitationEntry, ...]:
+    def finish(self) -> tuple[TimelineSection | ApprovalEntry | ElicitationEntry, ...]:
         self._close()
         return tuple(self._parts) or (TimelineSection(0),)
 

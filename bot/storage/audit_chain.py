@@ -115,12 +115,12 @@ class AuditKeys:
             return self._known
 
 
-def stretch(password: str) -> bytes:
+def stretch_password(password: str) -> bytes:
     """Return the secret of a master password. Takes a good part of a second."""
     return hashlib.pbkdf2_hmac("sha256", password.encode("utf-8", "surrogatepass"), _LABEL + b"password", _ROUNDS, 32)
 
 
-def expand(secret: bytes, label: bytes) -> bytes:
+def expand_key(secret: bytes, label: bytes) -> bytes:
     """Return 32 bytes by HKDF-SHA256 without a salt (RFC 5869): extract, then one block of expand."""
     extracted = hmac.digest(bytes(32), secret, "sha256")
     return hmac.digest(extracted, label + b"\x01", "sha256")
@@ -128,9 +128,9 @@ def expand(secret: bytes, label: bytes) -> bytes:
 
 def _derive(secret: bytes) -> _Key:
     return _Key(
-        expand(secret, _LABEL + b"id")[:_ID_BYTES].hex(),
-        expand(secret, _LABEL + b"rows"),
-        expand(secret, _LABEL + b"checkpoints"),
+        expand_key(secret, _LABEL + b"id")[:_ID_BYTES].hex(),
+        expand_key(secret, _LABEL + b"rows"),
+        expand_key(secret, _LABEL + b"checkpoints"),
     )
 
 

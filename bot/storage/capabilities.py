@@ -118,7 +118,7 @@ class SqlPinStore:
         self._database = database
 
     @transaction
-    def pinned(self, connection: sa.Connection) -> Mapping[str, Pinned]:
+    def pinned_definitions(self, connection: sa.Connection) -> Mapping[str, Pinned]:
         """Return the pinned definitions by server and tool, including servers with nothing to pin."""
         pinned: dict[str, dict[str, str]] = {}
         for server_id, tool, definition in connection.execute(_definitions):

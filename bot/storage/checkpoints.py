@@ -51,7 +51,7 @@ def make_checkpoint(connection: sa.Connection, keys: AuditKeys) -> Checkpoint:
     return keys.sign_checkpoint(head.seq, head.hash, round(float(at), 3))
 
 
-def fits(connection: sa.Connection, checkpoint: Checkpoint) -> bool:
+def matches_row(connection: sa.Connection, checkpoint: Checkpoint) -> bool:
     """Return True if the row of a checkpoint is there and is that row."""
     row_hash = connection.execute(_hash_of_row, {"seq": checkpoint.seq}).scalar()
     return checkpoint.seq == 0 or bool(row_hash == checkpoint.hash)

@@ -146,7 +146,7 @@ class Database(ABC):
         after `retry_seconds` (DatabaseUnwritable if writes are refused), DatabaseError if a retry cannot help.
         """
 
-        def measured(connection: sa.Connection) -> tuple[T, Sequence[MetricEvent]]:
+        def run_measured(connection: sa.Connection) -> tuple[T, Sequence[MetricEvent]]:
             connection.info[CONNECTION_KEY] = self.audit_keys
             take_events(connection)  # recorded by an earlier transaction that was rolled back
             return transaction(connection), take_events(connection)
@@ -157,7 +157,9 @@ class Database(ABC):
         refused = False
         while True:
             try:
-                result, measurements = await (self.run_urgently(measured) if urgent else self.run_once(measured))
+                result, measurements = await (
+                    self.run_urgently(run_measured) if urgent else self.run_once(run_measured)
+                )
             except IntegrityError:
                 raise
             except DBAPIError as error:

@@ -113,7 +113,9 @@ still_asks = sa.exists().where(elicitations.c.turn_id == turns.c.id, _open)
 """Condition: a server awaits an answer in the turn."""
 
 
-def ask(connection: sa.Connection, turn_id: str, n: int, new: Sequence[Elicitation], state: str | None) -> None:
+def add_elicitations(
+    connection: sa.Connection, turn_id: str, n: int, new: Sequence[Elicitation], state: str | None
+) -> None:
     """Save the elicitations of a call that is sent again with the answers. The call is suspended. Without a user,
     it continues at once. Safe to run twice.
     """
@@ -127,11 +129,11 @@ def ask(connection: sa.Connection, turn_id: str, n: int, new: Sequence[Elicitati
 
 def ask_meanwhile(connection: sa.Connection, turn_id: str, n: int, new: Elicitation, fencing_token: int) -> None:
     """Save the elicitation of a running call. Safe to run twice."""
-    if find(connection, new.id) is None:
+    if find_row(connection, new.id) is None:
         _insert(connection, turn_id, n, new, fencing_token=fencing_token)
 
 
-def withdraw(connection: sa.Connection, elicitation_id: str, reason: str) -> None:
+def withdraw_elicitation(connection: sa.Connection, elicitation_id: str, reason: str) -> None:
     """Withdraw one open elicitation."""
     row = connection.execute(_close_one, {"e": elicitation_id, **_withdrawn(reason)}).first()
     if row is not None:
@@ -148,7 +150,7 @@ def withdraw_of_turn(connection: sa.Connection, turn_id: str) -> None:
     connection.execute(_close_of_turn, {"t": turn_id, **_withdrawn("")})
 
 
-def settle(connection: sa.Connection, turn_id: str, fencing_token: int) -> bool:
+def settle_elicitations(connection: sa.Connection, turn_id: str, fencing_token: int) -> bool:
     """Settle expired elicitations, and those of calls that were running in a dead process. Return True if there were
     any.
     """
@@ -171,7 +173,7 @@ def cancel_undelivered(connection: sa.Connection, turn_id: str, revision: int, r
     """Cancel elicitations up to `revision` that cannot be delivered. Return True if there were any."""
     unseen = connection.execute(_unseen, {"t": turn_id, "upto": revision}).scalars().all()
     for elicitation_id in unseen:
-        withdraw(connection, elicitation_id, reason)
+        withdraw_elicitation(connection, elicitation_id, reason)
     return bool(unseen)
 
 
@@ -181,7 +183,7 @@ def earliest_expiry(connection: sa.Connection, turn_id: str) -> float | None:
     return end
 
 
-def read(connection: sa.Connection, turn_id: str) -> Mapping[int, Sequence[Any]]:
+def read_rows(connection: sa.Connection, turn_id: str) -> Mapping[int, Sequence[Any]]:
     """Return the rows of a turn by step number, in order."""
     by_step: dict[int, list[Any]] = defaultdict(list)
     for row in connection.execute(_of_turn, {"t": turn_id}):
@@ -204,12 +206,12 @@ def replies_of(rows: Sequence[Any]) -> ElicitationResults | None:
     return ElicitationResults(answered, of_last[0].state)
 
 
-def find(connection: sa.Connection, elicitation_id: str) -> Any:
+def find_row(connection: sa.Connection, elicitation_id: str) -> Any:
     """Return the row of an elicitation with its expiry state (`overdue`), `None` if it does not exist."""
     return connection.execute(_one, {"e": elicitation_id}).first()
 
 
-def close(connection: sa.Connection, elicitation_id: str, reply: ElicitationResult, by: str) -> None:
+def close_elicitation(connection: sa.Connection, elicitation_id: str, reply: ElicitationResult, by: str) -> None:
     """Save an answer, and requeue the call if it waits for no other."""
     params = {"to": reply.action.value, "what": content_of(reply), "by": by, "why": ""}
     row = connection.execute(_close_one, {"e": elicitation_id, **params}).first()

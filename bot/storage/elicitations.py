@@ -44,7 +44,7 @@ class SqlElicitations:
         self, connection: sa.Connection, claim: Claim, n: int, new: Sequence[Elicitation], state: str | None
     ) -> TurnRecord:
         check_claim(connection, claim)
-        rows.ask(connection, claim.turn_id, n, new, state)
+        rows.add_elicitations(connection, claim.turn_id, n, new, state)
         mark_view_stale(connection, claim.turn_id)
         return read_record(connection, claim.turn_id)
 
@@ -68,14 +68,14 @@ class SqlElicitations:
     ) -> TurnRecord:
         """Withdraw an elicitation unless it is answered. Raises LostLease and Stopped."""
         check_claim(connection, claim)
-        rows.withdraw(connection, elicitation_id, reason)
+        rows.withdraw_elicitation(connection, elicitation_id, reason)
         mark_view_stale(connection, claim.turn_id)
         return read_record(connection, claim.turn_id)
 
     @transaction
     def get_elicitation(self, connection: sa.Connection, elicitation_id: str) -> OpenElicitation | None:
         """Return an elicitation and its call."""
-        row = rows.find(connection, elicitation_id)
+        row = rows.find_row(connection, elicitation_id)
         if row is None:
             return None
         record = read_record(connection, row.turn_id)
@@ -91,12 +91,12 @@ class SqlElicitations:
         self, connection: sa.Connection, elicitation_id: str, reply: ElicitationResult, by: Author
     ) -> ElicitationAnswered | AnswerRejected:
         """Save an answer if the elicitation is open. A second run by the same user returns the same result."""
-        row = rows.find(connection, elicitation_id)
+        row = rows.find_row(connection, elicitation_id)
         if row is None:
             return ApprovalNotFound()
         lock_turn(connection, row.turn_id)
         # Re-read under the lock: another answer may have been faster.
-        row = rows.find(connection, elicitation_id)
+        row = rows.find_row(connection, elicitation_id)
         if row is None:
             return ApprovalNotFound()
         if row.status != "open":
@@ -104,7 +104,7 @@ class SqlElicitations:
             return ElicitationAnswered(reply.action) if same else AlreadyDecided(_outcome_text(row))
         if row.overdue:
             return AlreadyDecided(TOO_LATE)
-        rows.close(connection, elicitation_id, reply, by.name)
+        rows.close_elicitation(connection, elicitation_id, reply, by.name)
         requeue(connection, row.turn_id)
         mark_view_stale(connection, row.turn_id)
         audit.record(

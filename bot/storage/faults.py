@@ -117,7 +117,7 @@ class SqlFaultStore:
         connection.execute(_forget)
 
     @transaction
-    def undelivered(self, connection: sa.Connection) -> Sequence[FaultRecord]:
+    def undelivered_faults(self, connection: sa.Connection) -> Sequence[FaultRecord]:
         """Return the faults with an outdated message, oldest first."""
         return [_record(row) for row in connection.execute(_undelivered).mappings()]
 

@@ -75,7 +75,7 @@ class SqlLinkStore:
         return _link_of(connection.execute(_find, {"h": hash_token(token)}).first())
 
     @transaction
-    def take(self, connection: sa.Connection, token: str) -> SecretLink | None:
+    def use_link(self, connection: sa.Connection, token: str) -> SecretLink | None:
         """Use up the link. After a lost COMMIT response the link is used and `None` is returned, because two users must
         never get it.
         """

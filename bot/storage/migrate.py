@@ -17,12 +17,13 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 
 async def upgrade(database: Database) -> None:
     """Apply the missing migrations. Raises DatabaseError if the database is of a later release or cannot be changed."""
-    stored = await current(database)
-    if stored == head():
+    stored = await current_revision(database)
+    if stored == latest_revision():
         return
-    if stored is not None and stored not in known():
+    if stored is not None and stored not in known_revisions():
         raise DatabaseError(
-            f"The database {database.name} has schema {stored}, which a later release made; this one knows {head()}.",
+            f"The database {database.name} has schema {stored}, which a later release made; this one knows "
+            f"{latest_revision()}.",
             "run that release, or use another database with DATABASE_URL",
         )
     try:
@@ -30,12 +31,12 @@ async def upgrade(database: Database) -> None:
     except SqlDatabaseError as error:
         reason = first_line(error.orig)
         raise DatabaseError(
-            f"The database {database.name} cannot be migrated to schema {head()}: {reason}.",
+            f"The database {database.name} cannot be migrated to schema {latest_revision()}: {reason}.",
             "see that its owner does it and that nothing else holds its tables, a backup for instance, and try again",
         ) from error
 
 
-async def current(database: Database) -> str | None:
+async def current_revision(database: Database) -> str | None:
     """Return the schema revision of a database, `None` if it is empty. Raises DatabaseError if the file is not a
     database.
     """
@@ -46,12 +47,12 @@ async def current(database: Database) -> str | None:
         raise DatabaseError(f"The database {database.name} cannot be read: {reason}.", database.fix(reason)) from error
 
 
-def head() -> str:
+def latest_revision() -> str:
     """Return the schema revision of this release."""
-    return known()[-1]
+    return known_revisions()[-1]
 
 
-def known() -> list[str]:
+def known_revisions() -> list[str]:
     """Return the revisions that this release can upgrade, oldest first: the number prefixes of the migrations."""
     return sorted(path.name.split("_")[0] for path in (_MIGRATIONS / "versions").glob("[0-9]*_*.py"))
 
@@ -67,7 +68,7 @@ def _upgrade(connection: sa.Connection) -> None:
     if connection.dialect.name == "postgresql":
         # Many processes may start at once: one migrates, and the others find the schema current.
         connection.execute(sa.text(f"select pg_advisory_xact_lock({_LOCK})"))
-        if _current(connection) == head():
+        if _current(connection) == latest_revision():
             return
     from alembic import command  # noqa: PLC0415 - see the module's docstring
     from alembic.config import Config  # noqa: PLC0415

@@ -105,7 +105,7 @@ class SecretValues:
                 raise ValueError(f"a value for {slot!r}, which the record does not say is stored")
         return await asyncio.to_thread(self._encrypt, record, values) if values else {}
 
-    async def read(self, record: ServerRecord, rows: Mapping[str, Any]) -> Mapping[str, str]:
+    async def decrypt_all(self, record: ServerRecord, rows: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the values of all secrets of a server, from its rows by slot. Raises SecretUnavailable."""
         try:
             async with asyncio.timeout(_READING_SECONDS):

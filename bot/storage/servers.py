@@ -278,7 +278,7 @@ class SqlServerStore:
 
     async def read_secrets(self, record: ServerRecord) -> Mapping[str, str]:
         """Return the values of all secrets of a server. Raises SecretUnavailable."""
-        return await self._secrets.read(record, await self._secret_rows(record.id)) if record.secrets else {}
+        return await self._secrets.decrypt_all(record, await self._secret_rows(record.id)) if record.secrets else {}
 
     @transaction
     def _secret_rows(self, connection: sa.Connection, server_id: str) -> Mapping[str, Any]:

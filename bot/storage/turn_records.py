@@ -93,7 +93,7 @@ def read_record(connection: sa.Connection, turn_id: str) -> TurnRecord:
     turn = read_turn(rows[0])
     done = tuple(read_step(row, turn.author.platform) for row in rows if row.step_n is not None)
     if rows[0].asks:
-        elicitations = elicitation_rows.read(connection, turn_id)
+        elicitations = elicitation_rows.read_rows(connection, turn_id)
         done = tuple(_with_elicitations(step, elicitations.get(step.n, ())) for step in done)
     return TurnRecord(turn, done, rows[0].revision)
 
@@ -209,7 +209,7 @@ def with_steps(record: TurnRecord | None, new: Sequence[Step]) -> TurnRecord | N
 def with_call(record: TurnRecord | None, n: int, status: StepStatus, result: Body | None = None) -> TurnRecord | None:
     """Return the record with one call's new status and `result` body, at the next revision."""
 
-    def changed(step: Step) -> Step:
+    def change_step(step: Step) -> Step:
         if step.n != n or not isinstance(step, ToolStep):
             return step
         return dataclasses.replace(step, status=status, result=stored)
@@ -217,7 +217,7 @@ def with_call(record: TurnRecord | None, n: int, status: StepStatus, result: Bod
     if record is None:
         return None
     stored = None if result is None else decode(ToolResult, _json_copy(result))
-    return dataclasses.replace(record, steps=tuple(map(changed, record.steps)), revision=record.revision + 1)
+    return dataclasses.replace(record, steps=tuple(map(change_step, record.steps)), revision=record.revision + 1)
 
 
 def is_settled(record: TurnRecord) -> bool:

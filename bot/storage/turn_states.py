@@ -566,7 +566,7 @@ def settle_leftovers(connection: sa.Connection, claim: Claim) -> None:
         return  # the first owner
     reopened = connection.execute(_reopen, {"t": claim.turn_id, "f": claim.fencing_token}).all()
     expired = expire_overdue(connection, claim.turn_id)
-    settled = elicitation_rows.settle(connection, claim.turn_id, claim.fencing_token)
+    settled = elicitation_rows.settle_elicitations(connection, claim.turn_id, claim.fencing_token)
     if expired or reopened or settled:
         mark_view_stale(connection, claim.turn_id)
     if expired:

@@ -120,7 +120,7 @@ class SqlUsageStore:
         statement = sa.select(column, *_SUMS).where(*_conditions(query)).group_by(column, usage.c.currency)
         totals: dict[str, UsageTotal] = {}
         for row in connection.execute(statement):
-            totals[row.name] = totals.get(row.name, UsageTotal()).joined(_total(row))
+            totals[row.name] = totals.get(row.name, UsageTotal()).add(_total(row))
         return sorted(totals.items(), key=lambda item: (-sum(item[1].costs.values()), -item[1].tokens, item[0]))
 
     @transaction

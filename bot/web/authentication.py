@@ -85,7 +85,7 @@ class RequireRole:
         """Return the API client. Raises Problem: 401 without authentication, 403 if the role is too low."""
         caller = getattr(request.state, "caller", None)
         if not isinstance(caller, ApiClient):
-            raise _unauthorized()
+            raise _unauthorized_problem()
         if not caller.may(self.role):
             raise Problem(
                 403,
@@ -153,14 +153,14 @@ class AuthMiddleware:
                 "wait, and use a token that is good",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
-        raise _unauthorized()
+        raise _unauthorized_problem()
 
 
 def _client_of(token: ApiToken) -> ApiClient:
     return ApiClient(token.name, token.role, token.workspace)
 
 
-def _unauthorized() -> Problem:
+def _unauthorized_problem() -> Problem:
     """Return the same problem for missing, wrong and expired tokens, so that guesses reveal no difference."""
     return Problem(
         401,

@@ -208,7 +208,7 @@ class Metrics:
 
     async def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as text, and the media type: the accepted one if Prometheus defines it."""
-        await self._gauges.read()
+        await self._gauges.refresh()
         encode, media_type = choose_encoder(accept)
         # In a thread: rendering thousands of series would block the event loop.
         return await asyncio.to_thread(encode, self.registry), media_type
@@ -250,7 +250,7 @@ class _Gauges(Collector):
         self._read_at = -FRESH_SECONDS
         self._reading = asyncio.Lock()
 
-    async def read(self) -> None:
+    async def refresh(self) -> None:
         """Read the values again if they are old. Unreadable values are left out."""
         self._states = tuple(self.servers())
         async with self._reading:

@@ -47,7 +47,7 @@ def numbers(path: Path) -> list[int]:
 
 async def test_a_checkpoint_is_written_whenever_there_are_new_rows(database: Database, tmp_path: Path) -> None:
     writer = CheckpointWriter(read_settings(), database)
-    await writer.begin()
+    await writer.write_first()
     await more(database)
     for _ in range(3):
         await writer.write()
@@ -58,7 +58,7 @@ async def test_a_checkpoint_is_written_whenever_there_are_new_rows(database: Dat
 
 async def test_a_file_for_an_audit_with_rows_is_not_begun_by_opening_it(database: Database, tmp_path: Path) -> None:
     await more(database)
-    await CheckpointWriter(read_settings(), database).begin()
+    await CheckpointWriter(read_settings(), database).write_first()
     assert not (tmp_path / "data" / "countersign.db.checkpoints").exists()
 
 

@@ -48,9 +48,9 @@ def test_what_happens_to_servers_is_counted_by_server_and_handed_on() -> None:
     for each in measured:
         tally.observe(each)
     assert found == measured
-    assert tally.of({"a"}) == ProcessCounters({"created": 1, "error": 1}, {"hit": 2})
-    assert tally.of({"a", "b"}).sessions == {"created": 2, "error": 1}
-    assert tally.of(()) == ProcessCounters()
+    assert tally.counters_of({"a"}) == ProcessCounters({"created": 1, "error": 1}, {"hit": 2})
+    assert tally.counters_of({"a", "b"}).sessions == {"created": 2, "error": 1}
+    assert tally.counters_of(()) == ProcessCounters()
 
 
 async def test_a_question_is_measured_from_the_model_to_the_drawing() -> None:
@@ -73,7 +73,7 @@ async def test_a_question_is_measured_from_the_model_to_the_drawing() -> None:
         assert found["countersign_turns_live", ("running",)] == 0
         assert found["countersign_database_up", ()] == 1
         assert {route.path for route in routes} >= {"/readyz", "/health", "/metrics"}  # type: ignore[attr-defined]
-        health = await runtime.services.health.look()
+        health = await runtime.services.health.check()
         assert health.database
 
 

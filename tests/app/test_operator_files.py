@@ -163,6 +163,6 @@ def test_the_examples_of_prices_and_limits_can_be_used_as_they_are() -> None:
     files = read_operator_files(
         read_settings(prices_file=config / "prices.example.toml", limits_file=config / "limits.example.toml")
     )
-    assert {price.of(Usage(10, 10)) for price in files.prices.prices} == {0}, "there are no invented prices in it"
+    assert {price.cost_of(Usage(10, 10)) for price in files.prices.prices} == {0}, "there are no invented prices in it"
     assert [limit.unit for limit in files.limits] == [LimitUnit.TOKENS, LimitUnit.MONEY]
     assert files.unpriced_models(["PROVIDER:NAME", "demo"]) == ["demo"]

@@ -131,7 +131,7 @@ class MemoryPins:
     unreadable: bool = False
     """True if the stored definitions cannot be read."""
 
-    async def pinned(self) -> Mapping[str, Pinned]:
+    async def pinned_definitions(self) -> Mapping[str, Pinned]:
         found: dict[str, dict[str, str]] = {}
         for pin in self.kept.values():
             found.setdefault(pin.server_id, {})[pin.tool] = pin.definition

@@ -36,7 +36,7 @@ class MemoryLinks:
     async def find(self, token: str) -> SecretLink | None:
         raise NotImplementedError
 
-    async def take(self, token: str) -> SecretLink | None:
+    async def use_link(self, token: str) -> SecretLink | None:
         raise NotImplementedError
 
 

@@ -22,7 +22,7 @@ from bot.domain.usage import (
 from tests.commands.memory_stores import NOW
 from tests.commands.servers import ADMIN, GUEST, OPERATOR, CommandHarness, command_harness
 
-MONTH = LimitPeriod.MONTH.begin(NOW)
+MONTH = LimitPeriod.MONTH.start_of_period(NOW)
 PAID = UsageTotal(3, Usage(12_000, 3_000, 4_000, 500, 100), {"EUR": 420_000}, 0)
 FREE = UsageTotal(1, Usage(10, 5), {}, 1)
 PERSON_A_DAY = LimitStatus(

@@ -25,7 +25,7 @@ async def agreed(question: ElicitationRequest) -> ElicitationResult:
     match question.ask:
         case FormMode(schema):
             form = elicitation_form(schema)
-            values, _ = form.read({field.name: field.value for field in form.fields})
+            values, _ = form.parse_answers({field.name: field.value for field in form.fields})
             return ElicitationResult(ElicitationAction.ACCEPT, values)
         case UrlMode():
             return ElicitationResult(ElicitationAction.ACCEPT)

@@ -23,7 +23,7 @@ def store(harness: Harness) -> FaultStore:
 
 async def delivered(store: FaultStore, ref: str = "C1:1.0") -> FaultRecord:
     """Deliver the one fault that is to be delivered."""
-    (record,) = await store.undelivered()
+    (record,) = await store.undelivered_faults()
     await store.begin_message(record)
     await store.record_message(record, record.ref or ref)
     return record
@@ -35,7 +35,7 @@ async def test_a_fault_is_delivered_once_however_often_it_is_reported(store: Fau
     record = await delivered(store)
     assert (record.fault, record.closed_at, record.occurrences) == (WEATHER, None, 1)
     await store.report(WEATHER, "two", SECONDS)
-    assert await store.undelivered() == []
+    assert await store.undelivered_faults() == []
 
 
 async def test_another_cause_is_delivered_in_the_same_message(store: FaultStore) -> None:
@@ -51,7 +51,7 @@ async def test_a_fault_is_over_when_its_last_reporter_withdraws_it(store: FaultS
         await store.report(WEATHER, reporter, SECONDS)
     await delivered(store)
     await store.withdraw(WEATHER.key, "one")
-    assert await store.undelivered() == []
+    assert await store.undelivered_faults() == []
     harness.time += 60
     await store.withdraw(WEATHER.key, "two")
     record = await delivered(store)
@@ -64,7 +64,7 @@ async def test_a_fault_is_over_when_its_reporter_has_vanished(store: FaultStore,
     await delivered(store)
     harness.time += SECONDS - 10
     await store.close_unreported()
-    assert await store.undelivered() == []
+    assert await store.undelivered_faults() == []
     harness.time += 20
     await store.close_unreported()
     assert (await delivered(store)).closed_at is not None
@@ -72,18 +72,18 @@ async def test_a_fault_is_over_when_its_reporter_has_vanished(store: FaultStore,
 
 async def test_an_open_fault_can_be_kept_open_without_being_opened(store: FaultStore, harness: Harness) -> None:
     await store.extend(WEATHER.key, "one", SECONDS)
-    assert await store.undelivered() == []
+    assert await store.undelivered_faults() == []
     await store.report(WEATHER, "one", SECONDS)
     await delivered(store)
     harness.time += SECONDS - 10
     await store.extend(WEATHER.key, "two", SECONDS)
     harness.time += 20
     await store.close_unreported()
-    assert await store.undelivered() == []
+    assert await store.undelivered_faults() == []
     await store.withdraw(WEATHER.key, "two")
     await delivered(store)
     await store.extend(WEATHER.key, "two", SECONDS)
-    assert await store.undelivered() == []
+    assert await store.undelivered_faults() == []
 
 
 async def test_a_fault_that_returns_within_an_hour_is_counted_in_its_message(
@@ -112,19 +112,19 @@ async def test_a_fault_that_returns_after_an_hour_gets_another_message(store: Fa
 
 async def test_a_post_that_was_begun_is_known_to_the_next_process(store: FaultStore) -> None:
     await store.report(WEATHER, "one", SECONDS)
-    (record,) = await store.undelivered()
+    (record,) = await store.undelivered_faults()
     assert not record.is_attempted
     await store.begin_message(record)
-    (record,) = await store.undelivered()
+    (record,) = await store.undelivered_faults()
     assert record.is_attempted
 
 
 async def test_a_change_during_the_delivery_is_delivered_next(store: FaultStore) -> None:
     await store.report(WEATHER, "one", SECONDS)
-    (record,) = await store.undelivered()
+    (record,) = await store.undelivered_faults()
     await store.withdraw(WEATHER.key, "one")
     await store.record_message(record, "C1:1.0")
-    (record,) = await store.undelivered()
+    (record,) = await store.undelivered_faults()
     assert record.closed_at is not None
     assert record.ref == "C1:1.0"
 
@@ -134,7 +134,7 @@ async def test_an_old_fault_is_deleted(store: FaultStore, harness: Harness) -> N
     await store.withdraw(WEATHER.key, "one")
     harness.time += KEPT_SECONDS + 1
     await store.close_unreported()
-    assert await store.undelivered() == []
+    assert await store.undelivered_faults() == []
 
 
 async def test_many_processes_that_report_one_fault_at_once_open_it_once(store: FaultStore) -> None:

@@ -36,8 +36,8 @@ async def test_a_link_is_found_as_often_as_anybody_looks_and_taken_once(links: L
     assert made == SecretLink(SERVER, SLOT, ANA, HALL, START + LINK_SECONDS)
     assert TOKEN.fullmatch(token)
     assert [await links.find(token) for _ in range(3)] == [made] * 3
-    assert await links.take(token) == made
-    assert await links.take(token) is None
+    assert await links.use_link(token) == made
+    assert await links.use_link(token) is None
     assert await links.find(token) is None
 
 
@@ -47,7 +47,7 @@ async def test_of_many_who_take_it_at_once_one_has_it(harness: Harness, links: L
     if other is not None:
         stores.append(SqlLinkStore(other.database))
     made, token = await links.create_link(SERVER, SLOT, ANA, HALL)
-    results = await asyncio.gather(*(store.take(token) for store in stores * 5))
+    results = await asyncio.gather(*(store.use_link(token) for store in stores * 5))
     if other is not None:
         await other.close()
     assert [each for each in results if each is not None] == [made]
@@ -59,14 +59,14 @@ async def test_a_link_is_good_for_ten_minutes_by_the_clock_of_the_database(harne
     assert await links.find(token) == made
     harness.time = START + 600
     assert await links.find(token) is None
-    assert await links.take(token) is None
+    assert await links.use_link(token) is None
 
 
 async def test_what_never_was_a_link_is_none(links: LinkStore) -> None:
     await links.create_link(SERVER, SLOT, ANA, HALL)
     for token in ("", "x", "a" * 43, "\0", "💡"):
         assert await links.find(token) is None
-        assert await links.take(token) is None
+        assert await links.use_link(token) is None
 
 
 async def test_a_persons_next_link_for_the_same_makes_the_one_before_useless_and_no_other(links: LinkStore) -> None:
@@ -90,7 +90,7 @@ async def test_links_whose_time_is_over_are_forgotten_when_the_next_one_is_made(
     harness.time = START + 601
     _, token = await links.create_link(SERVER, SLOT, ANA, HALL)
     assert await kept(harness) == 1
-    assert await links.take(token) is not None
+    assert await links.use_link(token) is not None
 
 
 async def test_of_what_is_in_a_link_nothing_is_on_disk(harness: Harness, links: LinkStore, tmp_path: Path) -> None:

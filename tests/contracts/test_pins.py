@@ -67,9 +67,9 @@ async def audited(harness: Harness) -> list[AuditEntry]:
 async def test_the_first_sync_pins_what_there_is_but_for_what_is_flagged(
     harness: Harness, servers: SqlServerStore, pins: PinStore
 ) -> None:
-    assert await pins.pinned() == {}
+    assert await pins.pinned_definitions() == {}
     await servers.save_capabilities(FILE, offer(TOOL, OTHER, ODD))
-    assert await pins.pinned() == {FILE: definitions(TOOL, OTHER)}
+    assert await pins.pinned_definitions() == {FILE: definitions(TOOL, OTHER)}
     found = await pins.pins_of(FILE)
     assert [each.tool for each in found] == ["alerts", "forecast"]
     assert found[1] == Pin(FILE, "forecast", TOOL.definition, TOOL, "countersign", START)
@@ -82,29 +82,29 @@ async def test_later_syncs_pin_nothing(servers: SqlServerStore, pins: PinStore) 
     await servers.save_capabilities(FILE, offer(TOOL))
     revision = await servers.revision()
     await servers.save_capabilities(FILE, offer(CHANGED, OTHER))
-    assert await pins.pinned() == {FILE: definitions(TOOL)}
+    assert await pins.pinned_definitions() == {FILE: definitions(TOOL)}
     assert await servers.revision() == revision + 1
 
 
 async def test_a_server_without_tools_was_not_looked_at_yet(servers: SqlServerStore, pins: PinStore) -> None:
     await servers.save_capabilities(FILE, offer())
-    assert await pins.pinned() == {}
+    assert await pins.pinned_definitions() == {}
     await servers.save_capabilities(FILE, offer(TOOL))
-    assert await pins.pinned() == {FILE: definitions(TOOL)}
+    assert await pins.pinned_definitions() == {FILE: definitions(TOOL)}
 
 
 async def test_a_server_of_which_everything_is_flagged_was_looked_at(servers: SqlServerStore, pins: PinStore) -> None:
     await servers.save_capabilities(FILE, offer(ODD))
-    assert await pins.pinned() == {FILE: {}}
+    assert await pins.pinned_definitions() == {FILE: {}}
     await servers.save_capabilities(FILE, offer(TOOL))
-    assert await pins.pinned() == {FILE: {}}
+    assert await pins.pinned_definitions() == {FILE: {}}
 
 
 async def test_of_two_first_syncs_at_once_one_counts(servers: SqlServerStore, pins: PinStore) -> None:
     await asyncio.gather(
         servers.save_capabilities(FILE, offer(TOOL, OTHER)), servers.save_capabilities(FILE, offer(CHANGED))
     )
-    assert (await pins.pinned())[FILE] in (definitions(TOOL, OTHER), definitions(CHANGED))
+    assert (await pins.pinned_definitions())[FILE] in (definitions(TOOL, OTHER), definitions(CHANGED))
 
 
 async def test_what_an_admin_pins_takes_the_place_of_what_was_and_is_in_the_audit(
@@ -114,7 +114,7 @@ async def test_what_an_admin_pins_takes_the_place_of_what_was_and_is_in_the_audi
     before = await servers.revision()
     harness.time = START + 60
     await pins.pin(FILE, [CHANGED, ODD, OTHER], BEN)
-    assert await pins.pinned() == {FILE: definitions(CHANGED, ODD, OTHER)}
+    assert await pins.pinned_definitions() == {FILE: definitions(CHANGED, ODD, OTHER)}
     by_tool = {pin.tool: pin for pin in await pins.pins_of(FILE)}
     assert by_tool["forecast"] == Pin(FILE, "forecast", CHANGED.definition, CHANGED, BEN.principal, START + 60)
     assert by_tool["alerts"].pinned_by == "countersign"
@@ -142,11 +142,11 @@ async def test_pins_go_with_their_server_and_none_are_left_behind(servers: SqlSe
     await servers.save_capabilities("d1", offer(TOOL))
     await servers.save_capabilities(FILE, offer(TOOL))
     await servers.remove("d1", record.version, ANA)
-    assert list(await pins.pinned()) == [FILE]
+    assert list(await pins.pinned_definitions()) == [FILE]
     with pytest.raises(NotFound):
         await pins.pin("d1", [CHANGED], ANA)
     await servers.save_capabilities("d1", offer(TOOL))
-    assert list(await pins.pinned()) == [FILE]
+    assert list(await pins.pinned_definitions()) == [FILE]
 
 
 async def test_a_pin_that_cannot_be_read_still_holds(harness: Harness, servers: SqlServerStore, pins: PinStore) -> None:
@@ -155,21 +155,21 @@ async def test_a_pin_that_cannot_be_read_still_holds(harness: Harness, servers: 
     (pin,) = await pins.pins_of(FILE)
     assert (pin.definition, pin.pinned_tool) == (TOOL.definition, None)
     await servers.save_capabilities(FILE, offer(CHANGED))
-    assert await pins.pinned() == {FILE: definitions(TOOL)}
+    assert await pins.pinned_definitions() == {FILE: definitions(TOOL)}
 
 
 async def test_a_pin_whose_commit_gave_no_answer_is_made_once(harness: Harness, servers: SqlServerStore) -> None:
     forgetful: Any = Forgetful(harness.database)
     await SqlServerStore(forgetful, SecretBox(), {}).save_capabilities(FILE, offer(TOOL))
     await SqlPinStore(forgetful).pin(FILE, [CHANGED], BEN)
-    assert await SqlPinStore(forgetful).pinned() == {FILE: definitions(CHANGED)}
+    assert await SqlPinStore(forgetful).pinned_definitions() == {FILE: definitions(CHANGED)}
     assert len(await audited(harness)) == 1
 
 
 async def test_names_of_tools_may_be_anything(harness: Harness, servers: SqlServerStore, pins: PinStore) -> None:
     weird = replace(TOOL, original_name="a\u202e 💡 'b' → c")
     await servers.save_capabilities(FILE, offer(weird))
-    assert await pins.pinned() == {FILE: definitions(weird)}
+    assert await pins.pinned_definitions() == {FILE: definitions(weird)}
     rows = await harness.database.run(
         lambda connection: connection.execute(sa.text("select count(*) from tool_pins")).scalar()
     )

@@ -37,17 +37,19 @@ GIT = LaunchTemplate(
 
 def wrong(rule: SlotRule, text: str, *, dashed: bool = False) -> str:
     with pytest.raises(InvalidSlotValue) as caught:
-        LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).fill({"a": text})
+        LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).fill_slots({"a": text})
     return caught.value.errors["a"]
 
 
 def filled(rule: SlotRule, text: str, *, dashed: bool = False) -> str:
-    [word] = LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).fill({"a": text}).args
+    [word] = (
+        LaunchTemplate("x", "run", ("{a}",), (TemplateSlot("a", rule, dashed=dashed),)).fill_slots({"a": text}).args
+    )
     return word
 
 
 def test_a_template_gives_its_own_command_line_with_the_values_in_their_places() -> None:
-    assert GIT.fill({"repo": "docs"}) == StdioTransport(
+    assert GIT.fill_slots({"repo": "docs"}) == StdioTransport(
         "uvx",
         ("mcp-server-git@1.2.3", "--repository=/srv/repos/docs", "--level", "3", "{literally}"),
         {"TZ": "UTC"},
@@ -107,7 +109,7 @@ def test_a_text_fits_its_expression_as_a_whole_and_a_choice_is_one_of_them() -> 
 
 def test_everything_that_is_wrong_is_said_at_once_by_slot() -> None:
     with pytest.raises(InvalidSlotValue) as caught:
-        GIT.fill({"level": "12", "branch": "main", "token": "env:X"})
+        GIT.fill_slots({"level": "12", "branch": "main", "token": "env:X"})
     assert set(caught.value.errors) == {"repo", "level", "branch", "token"}
     assert caught.value.errors["repo"] == "It is missing."
 
@@ -116,7 +118,7 @@ def test_a_command_line_is_no_longer_than_everybody_sees() -> None:
     slots = tuple(TemplateSlot(name, TextRule(re.compile(".*"))) for name in "abcd")
     template = LaunchTemplate("x", "run", ("{a}", "{b}", "{c}", "{d}"), slots)
     with pytest.raises(InvalidSlotValue) as caught:
-        template.fill(dict.fromkeys("abcd", "x" * 460))
+        template.fill_slots(dict.fromkeys("abcd", "x" * 460))
     assert str(LONGEST_COMMAND) in caught.value.errors[""]
 
 

@@ -39,15 +39,15 @@ def at(text: str) -> float:
 def test_tokens_cost_what_a_million_of_them_cost_each_kind_its_own_price() -> None:
     million = 1_000_000
     usage = Usage(4 * million, 5 * million, 2 * million, million, 3 * million)
-    assert price("*", "3", "15").of(usage) == (3 + 2 * 0.1 + 2 + 5 * 15) * million
+    assert price("*", "3", "15").cost_of(usage) == (3 + 2 * 0.1 + 2 + 5 * 15) * million
 
 
 def test_a_part_of_a_micro_unit_is_rounded() -> None:
-    assert [price("*", rate).of(Usage(1, 0)) for rate in ("0.49", "0.5", "1.5")] == [0, 1, 2]
+    assert [price("*", rate).cost_of(Usage(1, 0)) for rate in ("0.49", "0.5", "1.5")] == [0, 1, 2]
 
 
 def test_a_service_that_counts_more_cached_tokens_than_went_in_gives_no_money_back() -> None:
-    assert price("*").of(Usage(10, 0, 100)) == 10
+    assert price("*").cost_of(Usage(10, 0, 100)) == 10
 
 
 def test_the_first_pattern_that_fits_is_a_models_price_and_a_model_may_have_none() -> None:
@@ -76,7 +76,7 @@ def test_in_a_pattern_only_a_star_stands_for_others() -> None:
     ],
 )
 def test_days_and_months_are_those_of_utc(every: LimitPeriod, now: str, begin: str, end: str) -> None:
-    assert (every.begin(at(now)), every.end(at(now))) == (at(begin), at(end))
+    assert (every.start_of_period(at(now)), every.end_of_period(at(now))) == (at(begin), at(end))
 
 
 def test_of_limits_of_one_kind_the_first_holds_whose_name_fits() -> None:

@@ -108,7 +108,7 @@ def test_what_was_asked_for_says_where_its_card_is() -> None:
 def test_terms_that_are_joined_send_the_card_wherever_one_of_them_does(
     one: frozenset[str], other: frozenset[str]
 ) -> None:
-    assert ApprovalRequirements(deliver=one).joined(ApprovalRequirements(deliver=other)).deliver == one | other
+    assert ApprovalRequirements(deliver=one).combine(ApprovalRequirements(deliver=other)).deliver == one | other
 
 
 def test_a_rule_reads_as_it_is_written_and_the_thread_is_what_holds_anyway() -> None:

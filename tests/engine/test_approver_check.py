@@ -395,13 +395,13 @@ def test_nobody_outside_the_approver_set_ever_decides_whatever_the_order_of_clic
 def test_terms_that_are_joined_are_met_only_by_who_meets_both(
     one: ApprovalRequirements, other: ApprovalRequirements, who: Member
 ) -> None:
-    both = judged(one.joined(other), who, DecisionType.APPROVE)
+    both = judged(one.combine(other), who, DecisionType.APPROVE)
     if isinstance(both, ApproverEvidence):
         for each in (one, other):
             alone = judged(each, who, DecisionType.APPROVE)
             assert isinstance(alone, ApproverEvidence) or not each.approvers
             assert both.quorum >= each.quorum
-    assert one.joined(other).joined(one) == replace(one.joined(other))
+    assert one.combine(other).combine(one) == replace(one.combine(other))
 
 
 def may(said: ApprovalRequirements, who: Member, verdict: DecisionType) -> bool:

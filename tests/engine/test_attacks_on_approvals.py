@@ -312,8 +312,8 @@ def test_a_time_that_one_rule_sets_is_not_lifted_by_another_that_waits_on() -> N
         ApprovalRequirements(expires=3600.0),
         ApprovalRequirements(on_timeout=OnTimeout.KEEP, expires=60.0),
     )
-    assert strict.joined(patient).on_timeout is patient.joined(strict).on_timeout is OnTimeout.DENY
-    assert ApprovalRequirements().joined(patient) == patient
+    assert strict.combine(patient).on_timeout is patient.combine(strict).on_timeout is OnTimeout.DENY
+    assert ApprovalRequirements().combine(patient) == patient
 
 
 # ------------------------------------------------------------------ grants

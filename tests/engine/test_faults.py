@@ -57,7 +57,7 @@ class RecordingStore:
     async def close_unreported(self) -> None:
         raise NotImplementedError
 
-    async def undelivered(self) -> list[FaultRecord]:
+    async def undelivered_faults(self) -> list[FaultRecord]:
         raise NotImplementedError
 
     async def begin_message(self, record: FaultRecord) -> None:

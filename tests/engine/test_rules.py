@@ -121,7 +121,7 @@ def test_a_binding_to_a_profile_that_is_gone_holds_nothing() -> None:
 def test_a_profile_enables_servers_and_of_some_of_them_only_tools() -> None:
     rules = book(profile=Profile("p", "p", servers=frozenset({"n1"}), tools={"n1": frozenset({"list"})})).rules(HALL)
     guidance = (ServerGuidance("notes", "Mind it.", auto_context_tool="notes__add"), ServerGuidance("mail", "Hush."))
-    enabled = rules.enabled(ToolSet((ADD, LIST, SEND), guidance))
+    enabled = rules.enabled_tools(ToolSet((ADD, LIST, SEND), guidance))
     assert [each.name for each in enabled.tools] == ["notes__list"]
     assert enabled.guidance == (ServerGuidance("notes", "Mind it."),)
 

@@ -136,8 +136,8 @@ def test_an_offer_within_the_limit_stays_as_it_is() -> None:
 def test_one_model_s_refusal_is_nothing_to_another() -> None:
     refused, offered = RefusedTools(), ToolSet((tool("s__bad"),))
     refused.add("openai:one", offered.tools[0], refuses("s__bad"))
-    assert refused.without("openai:one", offered).tools == ()
-    assert refused.without("anthropic:two", offered) is offered
+    assert refused.remove_refused("openai:one", offered).tools == ()
+    assert refused.remove_refused("anthropic:two", offered) is offered
 
 
 def test_why_a_tool_was_refused_is_known_by_model_until_its_definition_changes() -> None:

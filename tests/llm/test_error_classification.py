@@ -144,25 +144,25 @@ SAID = [
     ids=lambda value: value["message"][:30] if isinstance(value, dict) and "message" in value else None,
 )
 def test_what_a_service_says_is_understood(problem: ErrorKind, status: int, error: dict[str, object]) -> None:
-    assert classify(ProviderError.read(status, {"error": error})) is problem
-    assert classify(ProviderError.read(status, error)) is problem
+    assert classify(ProviderError.from_response(status, {"error": error})) is problem
+    assert classify(ProviderError.from_response(status, error)) is problem
 
 
 @pytest.mark.parametrize("body", [None, 7, [], {}, {"error": None}, {"error": 7}, {"error": {"message": ["odd"]}}])
 def test_a_body_of_another_shape_says_nothing(body: object) -> None:
-    complaint = ProviderError.read(502, body)
+    complaint = ProviderError.from_response(502, body)
     assert (complaint.message, classify(complaint)) == ("", ErrorKind.OUT_OF_ORDER)
 
 
 def test_the_only_one_of_a_list_is_what_is_said() -> None:
-    assert ProviderError.read(400, [{"error": {"message": "So it is."}}]).message == "So it is."
+    assert ProviderError.from_response(400, [{"error": {"message": "So it is."}}]).message == "So it is."
 
 
 def test_of_a_long_text_the_beginning_is_looked_at() -> None:
-    assert len(ProviderError.read(400, {"message": "x" * 10**6}).message) < 10_000
-    assert len(ProviderError.read(400, "x" * 10**6).message) < 10_000
+    assert len(ProviderError.from_response(400, {"message": "x" * 10**6}).message) < 10_000
+    assert len(ProviderError.from_response(400, "x" * 10**6).message) < 10_000
 
 
 def test_a_bare_text_is_what_is_said() -> None:
-    assert ProviderError.read(400, {"error": "model is loading"}).message == "model is loading"
-    assert ProviderError.read(400, "model is loading").message == "model is loading"
+    assert ProviderError.from_response(400, {"error": "model is loading"}).message == "model is loading"
+    assert ProviderError.from_response(400, "model is loading").message == "model is loading"

@@ -203,7 +203,7 @@ async def test_asking_goes_beside_a_question_on_the_same_client() -> None:
 @asynccontextmanager
 async def at_home(service: FakeLanguageModel, name: str) -> AsyncIterator[ModelList]:
     """As if the fake was at the vendor's own address."""
-    elsewhere = Service.at(HOME, service.base_url, vendor="OpenAI", prefix="OPENAI", model=name, key=KEY)
+    elsewhere = Service.for_model(HOME, service.base_url, vendor="OpenAI", prefix="OPENAI", model=name, key=KEY)
     home = replace(elsewhere, own_address=True)
     client = openai_client(home, "/chat/completions")
     try:

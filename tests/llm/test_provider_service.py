@@ -19,7 +19,7 @@ HOME = "https://api.vendor.example/v1"
 
 
 def service(base_url: str | None = None, key: str = "sk-0123456789") -> Service:
-    return Service.at(HOME, base_url, vendor="Vendor", prefix="VENDOR", model="m", key=key)
+    return Service.for_model(HOME, base_url, vendor="Vendor", prefix="VENDOR", model="m", key=key)
 
 
 @pytest.mark.parametrize(

@@ -332,9 +332,9 @@ def test_whose_words_a_server_returns_and_where_it_sends_are_set_for_it_and_for_
         "tool_recipients": {"send": ["to", "cc"]},
     }
     flows = read(tmp_path, {"a": entry}).entries[0].config.flows
-    assert flows.of("list") == Flow(Words.SHARED, Sends.TEAM)
-    assert flows.of("inbox") == Flow(Words.STRANGERS, Sends.TEAM)
-    assert flows.of("send") == Flow(Words.SHARED, Sends.WORLD, ("to", "cc"))
+    assert flows.flow_of("list") == Flow(Words.SHARED, Sends.TEAM)
+    assert flows.flow_of("inbox") == Flow(Words.STRANGERS, Sends.TEAM)
+    assert flows.flow_of("send") == Flow(Words.SHARED, Sends.WORLD, ("to", "cc"))
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_template_is_read_with_its_slots(tmp_path: Path) -> None:
     found = read(tmp_path, GOOD)
     assert (found.problems, found.warnings) == ((), ())
     git = found.templates["git"]
-    assert git.fill({"repo": "docs"}).args == ("mcp-server-git@1.2.3", "/srv/repos/docs")
+    assert git.fill_slots({"repo": "docs"}).args == ("mcp-server-git@1.2.3", "/srv/repos/docs")
     assert (git.title, dict(git.env)) == ("Git", {"TZ": "UTC"})
 
 
@@ -53,7 +53,7 @@ def test_the_example_can_be_used_as_it_is() -> None:
     templates = load_templates(ROOT / "config/launch_templates.example.toml")
     assert (templates.problems, templates.warnings) == ((), ())
     assert set(templates.templates) == {"git", "time", "files"}
-    assert templates.templates["time"].fill({}).args[-1] == "Etc/UTC"
+    assert templates.templates["time"].fill_slots({}).args[-1] == "Etc/UTC"
 
 
 @pytest.mark.parametrize("text", ["[templates", "\xff", '[git]\ncommand = "x"', "templates = 3"])

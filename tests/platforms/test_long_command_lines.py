@@ -24,7 +24,7 @@ def longest(letter: str) -> ServerConfig:
     template = LaunchTemplate("x", "run", tuple(f"{{{name}}}" for name in names), slots)
     room = (LONGEST_COMMAND - 30) // 5 if letter == "'" else LONGEST_COMMAND - 60
     values = {name: letter * min(LONGEST_VALUE, room // 3) for name in names[:3]} | dict.fromkeys(names[3:], "x")
-    return ServerConfig("x", template.fill(values))
+    return ServerConfig("x", template.fill_slots(values))
 
 
 def consent(config: ServerConfig) -> Form:

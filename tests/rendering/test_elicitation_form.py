@@ -23,7 +23,7 @@ def the_field(about: dict[str, Any], *, required: bool = True) -> Field:
 
 def sent(about: dict[str, Any], typed: str, *, required: bool = True) -> Any:
     """Return the value sent for a typed text; the error if it is invalid."""
-    values, errors = elicitation_form(schema(("it",) if required else (), it=about)).read({"a0": typed})
+    values, errors = elicitation_form(schema(("it",) if required else (), it=about)).parse_answers({"a0": typed})
     return next(iter(errors.values())) if errors else values.get("it", "nothing")
 
 
@@ -113,17 +113,17 @@ def test_defaults_are_filled_in_and_sent_where_nothing_is_changed() -> None:
     assert [field.value for field in form.fields] == ["Ana", "30", "yes", "warm", ""]
     untouched = {field.name: field.value for field in form.fields}
     same = {"name": "Ana", "age": 30, "mail": True, "tone": "warm"}
-    assert form.read(untouched) == (same, {})
-    assert form.read({}) == (same, {})
-    cleared = form.read({**untouched, form.field_of("age"): "", form.field_of("tone"): "leave out"})
+    assert form.parse_answers(untouched) == (same, {})
+    assert form.parse_answers({}) == (same, {})
+    cleared = form.parse_answers({**untouched, form.field_of("age"): "", form.field_of("tone"): "leave out"})
     assert cleared == ({"name": "Ana", "mail": True}, {})
 
 
 def test_an_empty_text_as_a_default_leaves_its_field_empty_and_is_sent() -> None:
     form = elicitation_form(schema(note={"type": "string", "default": ""}))
     assert form.fields[0].value == ""
-    assert form.read({"a0": ""}) == ({"note": ""}, {})
-    assert form.read({"a0": "by the window"}) == ({"note": "by the window"}, {})
+    assert form.parse_answers({"a0": ""}) == ({"note": ""}, {})
+    assert form.parse_answers({"a0": "by the window"}) == ({"note": "by the window"}, {})
 
 
 def test_a_default_that_is_no_flat_value_is_left_out() -> None:
@@ -144,9 +144,9 @@ def test_nothing_is_sent_that_nobody_has_seen() -> None:
     consent = {"type": "boolean", "default": True}
     form = elicitation_form(schema((), **many, consent=consent, note={"default": ""}, long=long))
     assert form.left == ("consent", "note", "long")
-    assert form.read({}) == (dict.fromkeys(many, "seen"), {})
+    assert form.parse_answers({}) == (dict.fromkeys(many, "seen"), {})
     hidden = elicitation_form(schema(note={"type": "string", "default": "Bearer abcdefghijklmnop"}))
-    assert hidden.read({field.name: field.value for field in hidden.fields}) == ({}, {})
+    assert hidden.parse_answers({field.name: field.value for field in hidden.fields}) == ({}, {})
 
 
 def test_a_choice_is_the_one_that_is_shown_though_another_is_called_so_inside() -> None:
@@ -162,4 +162,4 @@ def test_a_field_without_a_name_has_one_on_screens() -> None:
 @pytest.mark.parametrize("odd", [{}, {"properties": None}, {"properties": {"it": None}}, {"properties": {"it": {}}}])
 def test_odd_schemas_make_forms_all_the_same(odd: dict[str, Any]) -> None:
     form = elicitation_form(odd)
-    assert form.read(dict.fromkeys((field.name for field in form.fields), ""))[1] == {}
+    assert form.parse_answers(dict.fromkeys((field.name for field in form.fields), ""))[1] == {}

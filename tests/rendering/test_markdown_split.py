@@ -80,7 +80,7 @@ def test_a_line_without_end_is_cut_between_words_and_without_words_anywhere() ->
 
 
 def test_where_there_is_no_room_nothing_goes_in() -> None:
-    assert split_once("Hello", ROOM.after(1_100)) == ("", "Hello")
+    assert split_once("Hello", ROOM.rest_after(1_100)) == ("", "Hello")
 
 
 @pytest.mark.parametrize(("text", "size"), [("abc", 3), ("é", 2), ("🎉", 4), ("<&>", 3 + 3 + 4 + 3)])

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from bot.domain.audit import Checkpoint, MacCheck
-from bot.storage.audit_chain import AuditKeys, expand
+from bot.storage.audit_chain import AuditKeys, expand_key
 
 HASH = "ab" * 32
 OLD, NEW = AuditKeys(lambda: (b"o" * 32,)), AuditKeys(lambda: (b"n" * 32,))
@@ -16,7 +16,7 @@ BOTH = AuditKeys(lambda: (b"n" * 32, b"o" * 32))
 
 def test_subkeys_are_those_of_the_standard() -> None:
     """RFC 5869, test case 3, as far as one block goes."""
-    assert expand(b"\x0b" * 22, b"").hex() == "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d"
+    assert expand_key(b"\x0b" * 22, b"").hex() == "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d"
 
 
 def test_the_first_key_signs_and_every_key_verifies() -> None:

@@ -40,13 +40,13 @@ async def test_the_migrations_make_the_tables_that_the_code_uses(empty: Database
         return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata))
 
     assert await empty.run_once(differences) == []
-    assert await migrate.current(empty) == migrate.head()
+    assert await migrate.current_revision(empty) == migrate.latest_revision()
 
 
 async def test_many_processes_may_upgrade_at_once(empty: Database) -> None:
     await asyncio.gather(*(migrate.upgrade(empty) for _ in range(4)))
     await migrate.upgrade(empty)
-    assert await migrate.current(empty) == migrate.head()
+    assert await migrate.current_revision(empty) == migrate.latest_revision()
 
 
 async def test_an_upgrade_that_something_else_stands_in_the_way_of_says_what_and_can_be_done_later(
@@ -57,10 +57,12 @@ async def test_an_upgrade_that_something_else_stands_in_the_way_of_says_what_and
     database = open_database(f"{address}&options=-c%20lock_timeout%3D100")
     with psycopg.connect(address) as backup:
         backup.execute("create table alembic_version (version_num varchar(32))")
-        with pytest.raises(DatabaseError, match=f"cannot be migrated to schema {migrate.head()}: .* lock timeout"):
+        with pytest.raises(
+            DatabaseError, match=f"cannot be migrated to schema {migrate.latest_revision()}: .* lock timeout"
+        ):
             await migrate.upgrade(database)
     await migrate.upgrade(database)
-    assert await migrate.current(database) == migrate.head()
+    assert await migrate.current_revision(database) == migrate.latest_revision()
     await database.close()
 
 

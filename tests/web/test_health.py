@@ -70,7 +70,7 @@ class FakeRuntime:
 
 async def asked(check: HealthCheck, path: str = "/readyz") -> httpx2.Response:
     async with (
-        serve(application(pages=ready_routes(check.look)), "127.0.0.1", 0) as port,
+        serve(application(pages=ready_routes(check.check)), "127.0.0.1", 0) as port,
         httpx2.AsyncClient() as client,
     ):
         return await client.get(f"http://127.0.0.1:{port}{path}")
@@ -133,18 +133,18 @@ def test_even_if_no_server_can_be_used_the_house_is_ready() -> None:
 async def test_it_follows_what_happens() -> None:
     runtime, slack = FakeRuntime(), Place(CONNECTING)
     check = runtime.check(slack=slack)
-    assert (await check.look()).condition is HealthStatus.UNREADY
+    assert (await check.check()).condition is HealthStatus.UNREADY
     slack.now = CONNECTED
-    assert (await check.look()).condition is HealthStatus.READY
+    assert (await check.check()).condition is HealthStatus.READY
     runtime.away = True
     runtime.time += FRESH_SECONDS
-    assert (await check.look()).condition is HealthStatus.UNREADY
+    assert (await check.check()).condition is HealthStatus.UNREADY
 
 
 async def test_many_who_ask_at_once_are_one_question_to_the_database() -> None:
     runtime = FakeRuntime()
     check = runtime.check()
-    await asyncio.gather(*(check.look() for _ in range(50)))
+    await asyncio.gather(*(check.check() for _ in range(50)))
     assert runtime.asked == 1
 
 

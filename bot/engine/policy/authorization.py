@@ -133,7 +133,7 @@ class CallAuthorizer:
                 return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {WITHHELD.format(call.name)}")
             if call.name in offered.excluded:
                 return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {BARRED.format(call.name)}")
-            reason = explain_unknown_tool(call.name, offered.unavailable, self.rules.enabled(offered).tools)
+            reason = explain_unknown_tool(call.name, offered.unavailable, self.rules.enabled_tools(offered).tools)
             return _rejected_step(n, call, None, StepStatus.FAILED, reason)
         if call.unreadable:
             shown = call.unreadable[:_SHOWN_OF_UNREADABLE]

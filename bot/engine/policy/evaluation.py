@@ -75,18 +75,18 @@ def values_at(arguments: Mapping[str, Any], path: str, schema: Mapping[str, Any]
     yields its schema's default, and the empty text if the server may leave it out; the empty text matches only `*`.
     UNKNOWN stands for values that cannot be determined.
     """
-    yield from _Values(schema).at(arguments, path.split("."), [schema])
+    yield from _Values(schema).values_at(arguments, path.split("."), [schema])
 
 
 class _Values:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
 
-    def at(self, value: Any, path: Sequence[str], schemas: Sequence[Any]) -> Iterator[Any]:
+    def values_at(self, value: Any, path: Sequence[str], schemas: Sequence[Any]) -> Iterator[Any]:
         if isinstance(value, list | tuple):
             items = [entry for part in self._parts(schemas) for entry in _items(part)]
             for entry in value:
-                matches = list(self.at(entry, path, items))
+                matches = list(self.values_at(entry, path, items))
                 yield from matches
                 if path and not matches:
                     yield ""
@@ -104,14 +104,14 @@ class _Values:
             name, rest = ".".join(path[:length]), path[length:]
             inner = [_properties(part)[name] for part in parts if name in _properties(part)]
             if name in value:
-                yield from self.at(value[name], rest, inner)
+                yield from self.values_at(value[name], rest, inner)
                 continue
             defaults = [part["default"] for part in self._parts(inner) if "default" in part]
             for default in defaults:
-                yield from self.at(default, rest, inner)
+                yield from self.values_at(default, rest, inner)
             if not defaults and rest:
                 # The server may create the missing object and fill it in.
-                filled = list(self.at({}, rest, inner))
+                filled = list(self.values_at({}, rest, inner))
                 yield from filled
                 yield from [""] if filled else []
 

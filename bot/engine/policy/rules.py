@@ -224,7 +224,7 @@ class Rules:
         """Return the policy for a tool, independent of author and arguments."""
         return self.judge(tool).stored.policy
 
-    def enabled(self, offered: ToolSet) -> ToolSet:
+    def enabled_tools(self, offered: ToolSet) -> ToolSet:
         """Return the tools that the profile enables."""
         if self.profile.enables_everything:
             return offered

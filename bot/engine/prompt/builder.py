@@ -554,7 +554,7 @@ class PromptBuilder:
         """Load the history within its share of the window, less the tools."""
         history, estimates, capabilities = self._history, self._parts.estimates, model.capabilities
         shared = self._parts.instructions.is_shared(record.turn.conversation)
-        await history.read(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
+        await history.load(record.turn, self._disclosure, readable=capabilities.tools, shared=shared)
         tools = self._size_of(tools_given.tools) if capabilities.tools else 0.0
         free = estimates.room(name, capabilities, ModelLimits())
         free -= estimates.tokens(name, tools + history.summary_tokens(capabilities))

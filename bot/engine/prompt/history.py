@@ -195,7 +195,7 @@ def _turn_messages(results: _Results, replay: ToolReplay, *, shared: bool) -> li
     if turn.question.call is not None:
         result = " ".join(enclose(step.call.name, results.result(step).text) for step in earlier.calls)
         return [question, assistant(f"(A person ran this by hand.\n{result})")]
-    return [question, *_attached(results, replay), *_calls(results, replay), _answer(earlier)]
+    return [question, *_attached_messages(results, replay), *_calls(results, replay), _answer(earlier)]
 
 
 def _answer(earlier: TurnRecord) -> Message:
@@ -212,7 +212,7 @@ def _answer(earlier: TurnRecord) -> Message:
             return assistant("(I could not answer.)")
 
 
-def _attached(results: _Results, replay: ToolReplay) -> list[Message]:
+def _attached_messages(results: _Results, replay: ToolReplay) -> list[Message]:
     """Return what the person attached, by name: the model can read it again."""
     steps = [step for step in results.of.calls if step.origin is CallOrigin.ATTACHED]
     if not steps or replay is ToolReplay.NONE:
@@ -423,7 +423,7 @@ class HistoryPrompt:
         """Notes for users about omitted history."""
         return self._notes
 
-    async def read(
+    async def load(
         self, turn: Turn, disclosure: Callable[[], Awaitable[ResultVisibility]], *, readable: bool, shared: bool
     ) -> None:
         """Load the history; later calls have no effect. `disclosure` returns the visibility of results for the author.

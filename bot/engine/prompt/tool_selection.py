@@ -53,10 +53,10 @@ def select_tools(
         budget = min(names_tokens, capabilities.context_tokens * SHARE_OF_WINDOW)
         builtin_tools = select_builtin_tools(enabled.tools, searches=True, names_tokens=budget)
         search_tools = dataclasses.replace(enabled, tools=(*builtin_tools, *resource_definitions(enabled)))
-        if refused.without(model, search_tools) is search_tools:
+        if refused.remove_refused(model, search_tools) is search_tools:
             return search_tools
     resources = resource_definitions(enabled)
-    offered = within_limit(refused.without(model, enabled), MOST_TOOLS - len(resources))
+    offered = within_limit(refused.remove_refused(model, enabled), MOST_TOOLS - len(resources))
     return dataclasses.replace(offered, tools=(*offered.tools, *resources)) if resources else offered
 
 
@@ -119,7 +119,7 @@ class RefusedTools:
             if (name, definition) == (tool.name, tool.definition)
         }
 
-    def without(self, model: str, offered: ToolSet) -> ToolSet:
+    def remove_refused(self, model: str, offered: ToolSet) -> ToolSet:
         """Return the tools without those that this model's service has rejected; `absent` names them."""
         names = {name for _, name, _ in self._reasons}
         refused = {

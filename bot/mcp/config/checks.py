@@ -126,7 +126,7 @@ def _template(launch: TemplateLaunch, templates: Templates) -> LaunchTemplate:
 
 def _fill_template(template: LaunchTemplate, launch: TemplateLaunch) -> StdioTransport:
     try:
-        return template.fill(launch.values)
+        return template.fill_slots(launch.values)
     except InvalidSlotValue as misfilled:
         slot, error = next(iter(misfilled.errors.items()))
         about = f"{slot} does not fit the launch template {template.name} as it is now" if slot else template.name

@@ -312,7 +312,7 @@ def apply_definition(tool: Tool, config: ServerConfig) -> Tool:
         server_id=config.id,
         trusted=config.trusted,
         place=endpoint_fingerprint(config),
-        flow=config.flows.of(tool.original_name),
+        flow=config.flows.flow_of(tool.original_name),
     )
 
 

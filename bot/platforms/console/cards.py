@@ -303,7 +303,7 @@ class ElicitationKeys:
         try:
             reply = await self._say(words)
         except CountersignError as error:
-            self._tell(single_line(str(error), 500), self._theme.bad)
+            self._tell(single_line(str(error), 500), self._theme.error)
             reply = None
         finally:
             self._saying = False
@@ -335,12 +335,13 @@ class ElicitationKeys:
         keys = [_KEYS[offer[0]] for offer in self._offers]
         return [
             card_line(
-                "  ".join(f"{self._theme.bold(f'[{key}]')} {self._theme.own(does)}" for key, does in keys), self._theme
+                "  ".join(f"{self._theme.bold(f'[{key}]')} {self._theme.own_text(does)}" for key, does in keys),
+                self._theme,
             )
         ]
 
     def _show(self, reply: Reply) -> None:
-        paint = self._theme.warn if reply.failed else str if reply.actions else self._theme.good
+        paint = self._theme.warn if reply.failed else str if reply.actions else self._theme.success
         for line in strip_markdown(reply.text).split("\n"):
             if reply.link and "://" in line and " " not in line:
                 self._transcript.print_pieces(
@@ -352,7 +353,7 @@ class ElicitationKeys:
             self._tell(f"{name}: {value}", self._theme.dim)
 
     def _tell(self, text: str, paint: Callable[[str], str]) -> None:
-        lines = fold(self._theme.own(safe_lines(text)), self._screen.columns - 4)
+        lines = fold(self._theme.own_text(safe_lines(text)), self._screen.columns - 4)
         self._transcript.print_pieces(
             Piece(PieceKind.CARD, "\n".join(card_line(paint(line), self._theme) for line in lines))
         )
@@ -507,7 +508,7 @@ class CardKeys:
         """Return the keys and their actions, on as many lines as needed."""
         question = self._questions.current
         keys = self._choices(question) if question is not None else []
-        words = [(f"[{key}] {self._theme.own(does)}", f"[{key}]") for key, does in keys]
+        words = [(f"[{key}] {self._theme.own_text(does)}", f"[{key}]") for key, does in keys]
         if self._questions.place:
             words.append((f"({self._questions.place})", ""))
         lines: list[list[tuple[str, str]]] = [[]]
@@ -563,7 +564,7 @@ class CardKeys:
         try:
             await self._change(question)
         except CountersignError as error:
-            self._say(single_line(str(error), 500), self._theme.bad)
+            self._say(single_line(str(error), 500), self._theme.error)
         finally:
             self._deciding = False
         self._ask_again(question)
@@ -591,14 +592,14 @@ class CardKeys:
             self._deciding = False
         except CountersignError as error:
             self._deciding = False
-            self._say(single_line(str(error), 500), self._theme.bad)
+            self._say(single_line(str(error), 500), self._theme.error)
             self._ask_again(question)
             return
         match settlement:
             case Decided(verdict):
-                self._say(text, self._theme.good if verdict is _YES else self._theme.bad)
+                self._say(text, self._theme.success if verdict is _YES else self._theme.error)
             case MoreApprovalsNeeded(needed):
-                self._say(remaining_approvals_text(needed), self._theme.good)
+                self._say(remaining_approvals_text(needed), self._theme.success)
             case AlreadyDecided(how):
                 self._say(single_line(how, 300), self._theme.dim)
             case StaleRevision():
@@ -625,7 +626,7 @@ class CardKeys:
             self._ask()
 
     def _say(self, text: str, paint: Callable[[str], str]) -> None:
-        lines = fold(self._theme.own(safe_lines(text)), self._screen.columns - 4)
+        lines = fold(self._theme.own_text(safe_lines(text)), self._screen.columns - 4)
         self._transcript.print_pieces(
             Piece(PieceKind.CARD, "\n".join(card_line(paint(line), self._theme) for line in lines))
         )

@@ -336,7 +336,7 @@ def one_question(
     return Terminal(listener, ConsoleSurface(user, tracker, drawing, files))
 
 
-def piped(
+def open_piped_terminal(
     user: LocalUser,
     streams: Streams,
     *,
@@ -356,7 +356,7 @@ def piped(
 def _headless_parts(
     user: LocalUser, streams: Streams, approve: ApproveMode, *, json: bool, shared: bool
 ) -> tuple[TurnTracker, Drawing, AutoApprover]:
-    theme = ConsoleTheme.of(streams.stderr, streams.environ)
+    theme = ConsoleTheme.for_stream(streams.stderr, streams.environ)
     kind = JsonLines if json else PlainStream
     drawing: Drawing = kind(streams.stdout, streams.stderr, theme)
     return TurnTracker(shared=shared), drawing, AutoApprover(approve, user, drawing.notice)

@@ -197,7 +197,7 @@ def _form_answer(schema: Mapping[str, Any], text: str) -> ElicitationResult | st
         if not equals or name not in form.names:
             return f"One of these, with = and its value: {', '.join(form.names)}."
         values[form.field_of(name)] = value
-    content, errors = form.read(values)
+    content, errors = form.parse_answers(values)
     return next(iter(errors.values()), "") or ElicitationResult(ElicitationAction.ACCEPT, content)
 
 
@@ -326,7 +326,7 @@ class HeadlessChat:
             async with asyncio.timeout(STOP_SECONDS):
                 engine = await await_ready(self._engine)
                 if await engine.stop(self._turn, self._user.author):
-                    await self._tracker.end(self._turn, engine)
+                    await self._tracker.end_turn(self._turn, engine)
         except TimeoutError:
             write(self._output.remarks, "The turn is still being stopped.\n")
 
@@ -370,7 +370,7 @@ class HeadlessChat:
     async def _ask(self, engine: EngineApi, submission: Awaitable[Receipt]) -> int:
         receipt = await self._tracker.submit(submission)
         self._turn = receipt.turn_id
-        view = await self._tracker.end(receipt.turn_id, engine)
+        view = await self._tracker.end_turn(receipt.turn_id, engine)
         self._turn = ""
         return exit_code(view)
 

@@ -64,7 +64,7 @@ class ChatChrome:
     def print_banner(self) -> None:
         """Print the banner."""
         name, *about = ("countersign", safe_lines(self._model), "/help")
-        between = self._theme.own(" · ")
+        between = self._theme.own_text(" · ")
         if cells(between.join((name, *about))) > self._screen.columns:
             about = about[-1:]
         words = (self._theme.accent(name), *map(self._theme.dim, about))
@@ -83,7 +83,7 @@ class ChatChrome:
             text = answer(view) if view.turn.question.call else strip_markdown(answer(view))
             reply = single_line(text, room)
             texts = (f"{PROMPT} {single_line(view.turn.question.text, room)}", f"  {reply}".rstrip())
-            lines = (clip(self._theme.own(safe_lines(line)), room, self._theme) for line in texts if line)
+            lines = (clip(self._theme.own_text(safe_lines(line)), room, self._theme) for line in texts if line)
             self._transcript.remark("\n".join(lines))
 
     def help(self) -> None:
@@ -92,7 +92,8 @@ class ChatChrome:
         rows += [("Ctrl-C", "stops what runs; twice leaves"), ("Ctrl-R", "searches what was typed before")]
         widest = max(len(name) for name, _ in rows) + 2
         lines = (
-            f"  {self._theme.accent(name.ljust(widest))}{self._theme.dim(self._theme.own(does))}" for name, does in rows
+            f"  {self._theme.accent(name.ljust(widest))}{self._theme.dim(self._theme.own_text(does))}"
+            for name, does in rows
         )
         self._transcript.print_pieces(Piece(PieceKind.REMARK, "\n".join(lines)))
 
@@ -264,7 +265,7 @@ class InteractiveChat:
         """Resume turns that an earlier process left running or waiting here."""
         self._busy = True
         for view in views:
-            self._transcript.begin("")
+            self._transcript.start_activity("")
             self._tracker.track(view.turn.id)
             self._chrome.echo(view.turn.question.text)
             self._transcript.append_own(view)
@@ -331,10 +332,10 @@ class InteractiveChat:
         try:
             if self._stopping:
                 await self._stop_turn(turn_id)
-            await self._tracker.end(turn_id, await await_ready(self._engine))
+            await self._tracker.end_turn(turn_id, await await_ready(self._engine))
         finally:
             self._turn = ""
-            self._transcript.forget(turn_id)
+            self._transcript.drop_turn(turn_id)
 
     async def _invoke(self, command: str, words: tuple[str, ...]) -> None:
         self._nothing_sent = True
@@ -355,7 +356,7 @@ class InteractiveChat:
 
     def _start_line(self, text: str) -> None:
         self._busy = True
-        self._transcript.begin("" if self._engine.done() else "Starting…")
+        self._transcript.start_activity("" if self._engine.done() else "Starting…")
         self._chrome.echo(text)
         self._lines.put_nowait(text)
 
@@ -460,7 +461,7 @@ def interactive(
     clock: Callable[[], float],
 ) -> tuple[InteractiveChat, TranscriptView]:
     """Return the interactive chat and its transcript view."""
-    theme = ConsoleTheme.of(streams.stdout, streams.environ)
+    theme = ConsoleTheme.for_stream(streams.stdout, streams.environ)
     completer = SlashCompleter()
     quiet = QUIET_SECONDS if quiet_seconds is None else quiet_seconds
     screen = Screen(

@@ -58,7 +58,7 @@ def tool_text(line: ToolStatus, theme: ConsoleTheme, width: int | None = None) -
     In a window of `width` columns a success is cut to one line; an error is complete, on further lines if needed.
     """
     state = line.state if line.mark not in _QUIET or not line.summary else ""
-    summary = theme.own(safe_lines(line.summary))
+    summary = theme.own_text(safe_lines(line.summary))
     more = f" ({line.more})" if line.more else ""
     name = safe_lines(line.name)
     continuation: list[str] = []
@@ -85,16 +85,16 @@ def _block_lines(  # noqa: PLR0911 - one case for each kind of block
 ) -> Iterable[str]:
     match block:
         case Heading(text):
-            return [theme.bold(line) for line in fold(theme.own(safe_lines(text)), width)]
+            return [theme.bold(line) for line in fold(theme.own_text(safe_lines(text)), width)]
         case Paragraph(spans):
             return _span_lines(spans, theme, width)
         case Footer(spans):
             text = "".join(map(_span_text, spans))
-            return [theme.dim(line) for line in fold(theme.own(safe_lines(text)), width)]
+            return [theme.dim(line) for line in fold(theme.own_text(safe_lines(text)), width)]
         case Details(texts):
-            return [theme.warn(line) for text in texts for line in fold(theme.own(safe_lines(text)), width)]
+            return [theme.warn(line) for text in texts for line in fold(theme.own_text(safe_lines(text)), width)]
         case Quote(text):
-            return [f"> {line}" for line in fold(theme.own(safe_lines(text)), width - 2)]
+            return [f"> {line}" for line in fold(theme.own_text(safe_lines(text)), width - 2)]
         case Arguments(arguments):
             return ["", *_arguments(arguments, theme, width), ""] if arguments else [""]
         case _:
@@ -103,7 +103,7 @@ def _block_lines(  # noqa: PLR0911 - one case for each kind of block
 
 def _span_lines(spans: Spans, theme: ConsoleTheme, width: int) -> list[str]:
     """Return running text, with its styles if it fits on one line."""
-    texts = [theme.own(safe_lines(_span_text(span))) for span in spans]
+    texts = [theme.own_text(safe_lines(_span_text(span))) for span in spans]
     lines = fold("".join(texts), width)
     if len(lines) > 1:
         return lines
@@ -113,7 +113,7 @@ def _span_lines(spans: Spans, theme: ConsoleTheme, width: int) -> list[str]:
 def _apply_style(text: str, span: Span, theme: ConsoleTheme) -> str:
     if isinstance(span, Text) and span.bold:
         return theme.bold(text)
-    risks = {"reads": theme.good, "writes": theme.warn, "destructive": theme.bad}
+    risks = {"reads": theme.success, "writes": theme.warn, "destructive": theme.error}
     words = {RISKS[risk].translate(_SIGNS): paint for risk, paint in risks.items()}
     paint = words.get(_span_text(span).strip())
     return paint(text) if paint is not None else text
@@ -139,16 +139,16 @@ def full_arguments(card: ApprovalCard, theme: ConsoleTheme, width: int) -> list[
     """Return every argument in full, behind the bar."""
     lines: list[str] = []
     for argument in card.arguments:
-        size = theme.own(f"{argument.name} · {len(argument.full)} characters")
+        size = theme.own_text(f"{argument.name} · {len(argument.full)} characters")
         lines += [theme.dim(line) for line in fold(safe_lines(size), width - 4)]
-        lines += fold(theme.own(safe_lines(argument.full)), width - 4)
+        lines += fold(theme.own_text(safe_lines(argument.full)), width - 4)
         lines += [*_warning_lines(warning_lines(argument), theme, width - 4), ""]
     return [card_line(line, theme) for line in lines[:-1] or ["This call has no arguments."]]
 
 
 def card_line(text: str, theme: ConsoleTheme) -> str:
     """Return a line of a card."""
-    return f"  {theme.warn(theme.own(BAR))} {text}".rstrip()
+    return f"  {theme.warn(theme.own_text(BAR))} {text}".rstrip()
 
 
 def remark(text: str, width: int, paint: Callable[[str], str]) -> str:
@@ -165,7 +165,7 @@ def clip(text: str, width: int, theme: ConsoleTheme) -> str:
     """Cut a plain line to `width` columns with an ellipsis; empty if nothing fits."""
     if cells(text) <= width:
         return text
-    end = theme.own("…")
+    end = theme.own_text("…")
     beginning = text[: _columns(text, width - cells(end))].rstrip(" .…")
     return f"{beginning}{end}" if beginning else ""
 
@@ -178,7 +178,7 @@ def fold(text: str, width: int) -> list[str]:
 def _state(mark: StatusIcon, state: str, theme: ConsoleTheme) -> str:
     match mark:
         case StatusIcon.FAILED | StatusIcon.DENIED:
-            return theme.bad(state)
+            return theme.error(state)
         case StatusIcon.UNKNOWN | StatusIcon.WAITING:
             return theme.warn(state)
         case _:
@@ -214,14 +214,14 @@ def _arguments(arguments: Sequence[CardArgument], theme: ConsoleTheme, width: in
 
 def _warning_lines(lines: Iterable[str], theme: ConsoleTheme, width: int) -> Iterator[str]:
     for line in lines:
-        yield from map(theme.warn, fold(theme.own(safe_lines(line)), width))
+        yield from map(theme.warn, fold(theme.own_text(safe_lines(line)), width))
 
 
 def _argument_text(argument: CardArgument, theme: ConsoleTheme) -> str:
     text = safe_lines(argument.preview)
     if argument.preview != argument.full:
         text = f"{text.removesuffix(')')}, v to view all)"
-    return theme.own(text)
+    return theme.own_text(text)
 
 
 def _fold(line: str, width: int) -> Iterator[str]:

@@ -78,7 +78,7 @@ class MarkdownRenderer:
         return "\n\n".join("\n".join(self._row(table.headings, row, width)) for row in table.rows)
 
     def _row(self, headings: tuple[str, ...], row: tuple[str, ...], width: int) -> Iterator[str]:
-        yield from (self._theme.bold(line) for line in fold(self._theme.own(safe_lines(row[0])), width))
+        yield from (self._theme.bold(line) for line in fold(self._theme.own_text(safe_lines(row[0])), width))
         others = tuple((name, value) for name, value in zip(headings[1:], row[1:], strict=True) if value)
         if others:
             yield from (f"  {line}" for line in self._details(others, width - 2).split("\n"))
@@ -89,13 +89,14 @@ class MarkdownRenderer:
             return self._render(_beside(details), width)
         lines: list[str] = []
         for name, value in details:
-            lines += [self._theme.dim(line) for line in fold(self._theme.own(safe_lines(name)), width)]
-            lines.append(remark(self._theme.own(safe_lines(value)), width, str))
+            lines += [self._theme.dim(line) for line in fold(self._theme.own_text(safe_lines(name)), width)]
+            lines.append(remark(self._theme.own_text(safe_lines(value)), width, str))
         return "\n".join(lines)
 
     def _step(self, mark: str, line: str, does: str) -> str:
         theme = self._theme
-        return f"{theme.dim(theme.own(mark))} {theme.accent(theme.own(line))}   {theme.dim(theme.own(does))}"
+        marked, typed, effect = (theme.own_text(text) for text in (mark, line, does))
+        return f"{theme.dim(marked)} {theme.accent(typed)}   {theme.dim(effect)}"
 
     def _render(self, what: RenderableType, width: int) -> str:
         paper = io.StringIO() if self._theme.unicode else _AsciiPaper()
@@ -112,7 +113,7 @@ class MarkdownRenderer:
         )
         console.print(what)
         lines = [line.rstrip() for line in paper.getvalue().split("\n")]
-        return self._theme.own("\n".join(lines).strip("\n"))
+        return self._theme.own_text("\n".join(lines).strip("\n"))
 
 
 class _AsciiPaper(io.StringIO):

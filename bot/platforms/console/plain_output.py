@@ -112,11 +112,11 @@ class LeftMargin:
                     self._written.add((key, line.mark))
                     self.line(tool_text(line, self._theme))
             case Note(key, text) | Failure(key, text):
-                colour = self._theme.bad if isinstance(entry, Failure) else self._theme.dim
-                self._write_once(key, f"  {colour(self._theme.own(safe_lines(text)))}")
+                colour = self._theme.error if isinstance(entry, Failure) else self._theme.dim
+                self._write_once(key, f"  {colour(self._theme.own_text(safe_lines(text)))}")
             case ToolOutput(_, text, failed):
                 if failed:
-                    self._write_once(entry.key, self._theme.bad(safe_lines(text)))
+                    self._write_once(entry.key, self._theme.error(safe_lines(text)))
             case UnknownOutcome(key):
                 hint = f"Did it happen? /check finds out, /again runs it once more: {COMMAND} {self._conversation}"
                 self._write_once(key, f"  {self._theme.warn(hint)}")

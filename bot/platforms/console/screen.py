@@ -131,7 +131,7 @@ class Screen:
                 min=1, preferred=len(self._question_lines()), max=len(self._question_lines()) or 1
             ),
         )
-        dots = ConditionalProcessor(PasswordProcessor(theme.own("•")), Condition(lambda: self._hidden))
+        dots = ConditionalProcessor(PasswordProcessor(theme.own_text("•")), Condition(lambda: self._hidden))
         self._why = Window(
             BufferControl(self._reason, input_processors=[dots]), get_line_prefix=self._why_prefix, height=1
         )
@@ -305,11 +305,11 @@ class Screen:
     def _fresh_lines(self) -> list[str]:
         lines = self.source(self.columns)
         if self._hint:
-            hint = remark(self._theme.own(self._hint), self.columns, self._theme.dim)
+            hint = remark(self._theme.own_text(self._hint), self.columns, self._theme.dim)
             lines = [*lines[:-1], *hint.split("\n"), *lines[-1:]]
         room = max(self.rows - min(self._typed.document.line_count, INPUT_ROWS) - 2, 1)
         if len(lines) > room:
-            lines = [self._theme.dim(self._theme.own("  …")), *lines[len(lines) - room + 1 :]]
+            lines = [self._theme.dim(self._theme.own_text("  …")), *lines[len(lines) - room + 1 :]]
         return lines
 
     def _question_lines(self) -> list[str]:

@@ -66,7 +66,7 @@ class ConsoleTheme:
     unicode: bool
 
     @classmethod
-    def of(cls, stream: TextIO, environ: Mapping[str, str]) -> ConsoleTheme:
+    def for_stream(cls, stream: TextIO, environ: Mapping[str, str]) -> ConsoleTheme:
         """Return the theme of a stream. NO_COLOR (no-color.org) and TERM=dumb disable colors."""
         terminal = stream.isatty() and environ.get("TERM", "") != "dumb"
         return cls(terminal and not environ.get("NO_COLOR"), _is_utf8(getattr(stream, "encoding", None)))
@@ -74,7 +74,7 @@ class ConsoleTheme:
     @property
     def prompt(self) -> str:
         """Prompt before a typed line."""
-        return self.accent(self.own(f"{PROMPT} "))
+        return self.accent(self.own_text(f"{PROMPT} "))
 
     def dim(self, text: str) -> str:
         """Style less important text."""
@@ -88,11 +88,11 @@ class ConsoleTheme:
         """Style text in the product's color."""
         return self._in("36", text)
 
-    def good(self, text: str) -> str:
+    def success(self, text: str) -> str:
         """Style a success."""
         return self._in("32", text)
 
-    def bad(self, text: str) -> str:
+    def error(self, text: str) -> str:
         """Style an error."""
         return self._in("31", text)
 
@@ -104,7 +104,7 @@ class ConsoleTheme:
         """Return the icon of a tool line."""
         return self._in(_MARK_COLOURS[mark], (_MARKS if self.unicode else _ASCII_MARKS)[mark])
 
-    def own(self, text: str) -> str:
+    def own_text(self, text: str) -> str:
         """Return own text with substitutes for unsupported characters."""
         return text if self.unicode else text.translate(_SIMPLE)
 

@@ -232,7 +232,7 @@ class Transcript:
             self._done.add(entry.key)
         return pieces
 
-    def moving(self, view: TurnView, width: int) -> list[Piece]:
+    def moving_lines(self, view: TurnView, width: int) -> list[Piece]:
         """Return the lines that may change, for a redraw below the printed ones."""
         pieces: list[Piece] = []
         for entry in entries(view):
@@ -275,18 +275,20 @@ class Transcript:
             case ToolOutput(_, text, failed):
                 return Piece(PieceKind.TEXT, self._output_text(text, width, failed=failed))
             case UnknownOutcome():
-                return Piece(PieceKind.REMARK, remark(self._theme.own(UNSURE), width, self._theme.warn))
+                return Piece(PieceKind.REMARK, remark(self._theme.own_text(UNSURE), width, self._theme.warn))
             case Note(_, text):
-                return Piece(PieceKind.REMARK, remark(self._theme.own(safe_lines(text)), width, self._theme.dim))
+                return Piece(PieceKind.REMARK, remark(self._theme.own_text(safe_lines(text)), width, self._theme.dim))
             case Failure(_, text):
-                return Piece(PieceKind.REMARK, remark(self._theme.own(safe_lines(text)), width, self._theme.bad))
+                return Piece(PieceKind.REMARK, remark(self._theme.own_text(safe_lines(text)), width, self._theme.error))
 
     def _output_text(self, text: str, width: int, *, failed: bool) -> str:
         """Return a tool result as literal text, not as Markdown."""
         lines = fold(safe_lines(text), width)
         more = len(lines) - RETURNED_LINES
-        colored = [self._theme.bad(line) if failed and line else line for line in lines[:RETURNED_LINES]]
-        return "\n".join([*colored, *([self._theme.dim(self._theme.own(f"… {more} more lines"))] if more > 0 else [])])
+        colored = [self._theme.error(line) if failed and line else line for line in lines[:RETURNED_LINES]]
+        return "\n".join(
+            [*colored, *([self._theme.dim(self._theme.own_text(f"… {more} more lines"))] if more > 0 else [])]
+        )
 
 
 def _is_final(entry: Entry) -> bool:
@@ -321,9 +323,9 @@ class TranscriptView:
         self._tick = 0
         self._clock = clock
         self._since = clock()
-        screen.source = self.moving
+        screen.source = self.moving_lines
 
-    def begin(self, busy: str) -> None:
+    def start_activity(self, busy: str) -> None:
         """Start an activity and its clock."""
         self.busy = busy
         self._since = self._clock()
@@ -351,15 +353,15 @@ class TranscriptView:
         if view.turn.id not in self._transcripts:
             if not view.turn.status.ended and view.turn.status is not TurnStatus.WAITING:
                 return
-            text = self._theme.own(safe_lines(heading))
+            text = self._theme.own_text(safe_lines(heading))
             self.print_pieces(Piece(PieceKind.QUESTION, remark(text, self.screen.columns, self._theme.dim)))
             if not (self._moving or self.busy):
-                self.begin("")
+                self.start_activity("")
         self._draw(view)
 
     def notice(self, text: str) -> None:
         """Print a notice."""
-        self.remark(self._theme.own(safe_lines(text)))
+        self.remark(self._theme.own_text(safe_lines(text)))
 
     def remark(self, text: str) -> None:
         """Print dim lines."""
@@ -367,8 +369,8 @@ class TranscriptView:
 
     def print_error(self, text: str) -> None:
         """Print an error outside of a turn."""
-        line = self._theme.own(safe_lines(single_line(text, 1000)))
-        self.print_pieces(Piece(PieceKind.REMARK, remark(line, self.screen.columns, self._theme.bad)))
+        line = self._theme.own_text(safe_lines(single_line(text, 1000)))
+        self.print_pieces(Piece(PieceKind.REMARK, remark(line, self.screen.columns, self._theme.error)))
 
     def print_pieces(self, *pieces: Piece) -> None:
         """Print final pieces at once."""
@@ -382,7 +384,7 @@ class TranscriptView:
         else:
             self.screen.refresh()
 
-    def forget(self, turn_id: str) -> None:
+    def drop_turn(self, turn_id: str) -> None:
         """Stop rendering a turn without further views."""
         self._moving.pop(turn_id, None)
 
@@ -391,7 +393,7 @@ class TranscriptView:
         self._tick += 1
         self.screen.refresh()
 
-    def moving(self, width: int) -> list[str]:
+    def moving_lines(self, width: int) -> list[str]:
         """Return the moving lines and the blank line before the prompt."""
         pieces = [piece for view in self._moving.values() for piece in self._pieces(view, width)]
         if not self.screen.asking and (line := self._activity(width)):
@@ -403,14 +405,16 @@ class TranscriptView:
             lines += piece.text.split("\n")
             last = piece.kind
         if not self.screen.asking:
-            waiting = (self._theme.own(f"  queued: {safe_lines(single_line(text, width))}") for text in self.queued)
+            waiting = (
+                self._theme.own_text(f"  queued: {safe_lines(single_line(text, width))}") for text in self.queued
+            )
             lines += [self._theme.dim(clip(line, width, self._theme)) for line in waiting]
         if last is not None and (not self.screen.asking or last is not PieceKind.CARD):
             lines.append("")
         return lines
 
     def _pieces(self, view: TurnView, width: int) -> list[Piece]:
-        pieces = self._transcripts[view.turn.id].moving(view, width)
+        pieces = self._transcripts[view.turn.id].moving_lines(view, width)
         if not self.screen.asking:
             return pieces
         waiting = self._theme.icon(StatusIcon.WAITING)  # the card says it better
@@ -424,8 +428,8 @@ class TranscriptView:
         if not words:
             return ""
         # One line: the actions stay, and the text before them is truncated to fit.
-        room, way_out = width - 4, self._theme.own(self._stop_hint())
-        text = self._theme.own(safe_lines(single_line(words, width)))
+        room, way_out = width - 4, self._theme.own_text(self._stop_hint())
+        text = self._theme.own_text(safe_lines(single_line(words, width)))
         if way_out:
             text = f"{clip(text, max(room - cells(way_out) - 2, LEAST_NEWS), self._theme)}  {way_out}"
         return f"  {self._theme.spinner(self._tick)} {self._theme.dim(clip(text, room, self._theme))}"
@@ -474,7 +478,7 @@ def split_blocks(text: str) -> MarkdownBlocks:
     for line in _lines(text):
         if not line.endswith("\n"):
             break  # a line still being written decides nothing
-        scan.read(line)
+        scan.read_line(line)
     finished = tuple(scan.blocks)
     return MarkdownBlocks(finished, text[sum(map(len, finished)) :])
 
@@ -495,7 +499,7 @@ class _Scan:
     in_list: bool = False
     after_blank: bool = False
 
-    def read(self, line: str) -> None:
+    def read_line(self, line: str) -> None:
         bare = line.rstrip("\n")
         if self.fence:
             self._in_fence(line, bare)

@@ -167,7 +167,7 @@ class TurnTracker:
         if end is not None and view.turn.status.ended and not end.done():
             end.set_result(view)
 
-    async def end(self, turn_id: str, engine: EngineApi) -> TurnView:
+    async def end_turn(self, turn_id: str, engine: EngineApi) -> TurnView:
         """Return the last view of a turn after its rendering. Call it once. If another process may drive the turn, it
         is polled every `POLL_SECONDS`. Raises NotFound if it was deleted.
         """

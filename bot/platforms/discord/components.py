@@ -126,7 +126,7 @@ ACTION_LENGTH = CUSTOM_ID - len(PREFIX) - 1
 """Limit of the text of an action."""
 
 
-def chosen(custom_id: str, values: Sequence[str]) -> Action | None:
+def decode_choice(custom_id: str, values: Sequence[str]) -> Action | None:
     """Return the action of a button or of a selected menu entry, or None if it is not one of the bot's. Menu entries
     are encoded like buttons.
     """

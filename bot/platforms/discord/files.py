@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from bot.chat.downloads import FileSource, check_size, download, file_name
+from bot.chat.http import FileSource, check_size, download, file_name
 from bot.domain.conversations import Attachment
 from bot.errors import NotFound
 from bot.platforms.discord.rest import DiscordApiError, Rest

@@ -146,7 +146,7 @@ class Gateway:
             log.info("connecting to Discord%s%s", shard, intent)
             if wait_for_turn is not None:
                 await wait_for_turn()
-            await self._connected(client)
+            await self._run_connection(client)
         finally:
             self._client = None
             client.leave()
@@ -163,7 +163,7 @@ class Gateway:
             return None
         return partial(self._turns.wait, self._shard.number % plan.concurrency)
 
-    async def _connected(self, client: discord.Client) -> None:
+    async def _run_connection(self, client: discord.Client) -> None:
         connected = asyncio.create_task(client.connect(), name="discord: connection")
         try:
             await asyncio.wait({connected})

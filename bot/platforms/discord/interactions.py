@@ -57,8 +57,8 @@ from bot.platforms.discord.components import (
     PREFIX,
     Item,
     button_view,
-    chosen,
     decode,
+    decode_choice,
     layout_view,
     menu,
     to_custom_id,
@@ -179,7 +179,7 @@ class DiscordInteractions:
     def on_action(self, interaction: Interaction, custom_id: str) -> None:
         """Handle a click on a button or a selected menu entry."""
         data: Mapping[str, Any] = interaction.data or {}
-        action = chosen(custom_id, [str(value) for value in data.get("values") or ()])
+        action = decode_choice(custom_id, [str(value) for value in data.get("values") or ()])
         self._handler.on_action(action, self._wrap(interaction))
 
     def on_modal(self, interaction: Interaction) -> None:

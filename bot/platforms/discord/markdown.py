@@ -189,7 +189,7 @@ def _time(seconds: int) -> str:
 
 def dialect(markdown: str) -> str:
     """Return Markdown for Discord; empty if nothing is visible."""
-    return _joined(parse(markdown)).strip("\n")
+    return _join_nodes(parse(markdown)).strip("\n")
 
 
 def code_block(text: str, language: str = "") -> str:
@@ -197,14 +197,14 @@ def code_block(text: str, language: str = "") -> str:
     code. The displayed text is the given one, so that users can copy it.
     """
     if FENCE not in text:
-        return _fenced(text, language)
+        return _format_fence(text, language)
     made: list[str] = []
     for has_fence, lines in groupby(text.split("\n"), key=lambda line: FENCE in line):
         if has_fence:
             made += map(inline_code, lines)
         else:
             block = "\n".join(lines)
-            made.append(_fenced(block, language) if block.strip() else block)
+            made.append(_format_fence(block, language) if block.strip() else block)
     return "\n".join(made)
 
 
@@ -219,12 +219,12 @@ def inline_code(text: str) -> str:
     return "".join(escape(piece) if "`" in piece else inline_code(piece) for piece in re.split("(`+)", text))
 
 
-def _fenced(text: str, language: str) -> str:
+def _format_fence(text: str, language: str) -> str:
     known = language if _LANGUAGE.fullmatch(language) else ""
     return f"{FENCE}{known}\n{text or ' '}\n{FENCE}"
 
 
-def _joined(nodes: Sequence[Node]) -> str:
+def _join_nodes(nodes: Sequence[Node]) -> str:
     made: list[str] = []
     last: Node | None = None
     for node in nodes:
@@ -250,20 +250,20 @@ def _block(node: Node) -> str:  # noqa: PLR0911 - one case for each kind of bloc
         case List():
             return "\n".join(_items(node, 0))
         case Quote(inner):
-            return "\n".join(f"> {line}" for line in _quoted(inner).split("\n"))
+            return "\n".join(f"> {line}" for line in _format_quote(inner).split("\n"))
         case MarkdownTable():
             return _grid(node)
         case HorizontalRule():
             return _RULE
 
 
-def _quoted(nodes: Sequence[Node]) -> str:
+def _format_quote(nodes: Sequence[Node]) -> str:
     """Return the content of a quote. A nested quote is marked by `>`."""
     made = []
     for node in nodes:
         match node:
             case Quote(inner):
-                made.append("\n".join(f"\\> {line}" for line in _quoted(inner).split("\n")))
+                made.append("\n".join(f"\\> {line}" for line in _format_quote(inner).split("\n")))
             case _:
                 made.append(_block(node))
     return "\n".join(made)
@@ -342,11 +342,11 @@ def _line(line: Line) -> str:
 def _inline(each: Inline) -> str:
     match each:
         case Text(text, style) if style.code:
-            return _styled(inline_code(text), style)
+            return _apply_style(inline_code(text), style)
         case Text(text, style):
-            return _styled(escape(text), style)
+            return _apply_style(escape(text), style)
         case Link(url, text, style):
-            return _styled(_link(url, text, code=style.code), style)
+            return _apply_style(_link(url, text, code=style.code), style)
 
 
 def _link(url: str, label: str, *, code: bool) -> str:
@@ -367,7 +367,7 @@ def _link(url: str, label: str, *, code: bool) -> str:
     return f"[{named.replace('://', f':{JOINER}//')}](<{target}>)"
 
 
-def _styled(text: str, style: Style) -> str:
+def _apply_style(text: str, style: Style) -> str:
     """Return text between marks, with its outer spaces outside."""
     marks = ("**" if style.bold else "") + ("*" if style.italic else "") + ("~~" if style.struck else "")
     match = _EDGES.fullmatch(text)

@@ -210,13 +210,13 @@ def _text(  # noqa: PLR0911 - a case for each kind of block
 ) -> str:
     match block:
         case Heading(text, limit):
-            return f"### {_escaped(text, limit)}"
+            return f"### {_escape_text(text, limit)}"
         case Paragraph(spans):
             return spans_text(spans)
         case Footer(spans):
             return f"-# {spans_text(spans)}"
         case Details(lines, limit):
-            return "\n".join(f"-# {_escaped(line, limit)}" for line in lines[:detail_lines])
+            return "\n".join(f"-# {_escape_text(line, limit)}" for line in lines[:detail_lines])
         case Quote(text):
             return "\n".join(f"> {break_links(line)}" for line in text.split("\n"))
         case Markdown(text):
@@ -252,7 +252,7 @@ def spans_text(spans: Spans) -> str:
 def _span(span: Span) -> str:
     match span:
         case Text():
-            return _styled(span)
+            return _format_text(span)
         case Mention(user):
             return mention(user)
         case GroupMention(principal, name):
@@ -266,18 +266,18 @@ def _span(span: Span) -> str:
             return f"<#{channel}>" if channel.isdecimal() else escape(channel)
 
 
-def _styled(span: Text) -> str:
+def _format_text(span: Text) -> str:
     if span.code:
         return inline_code(span.text)
     if span.unlinked:
         text = break_links(single_line(span.text, span.limit) if span.limit else span.text)
     else:
-        text = _escaped(span.text, span.limit)
+        text = _escape_text(span.text, span.limit)
     marks = ("**" if span.bold else "") + ("*" if span.italic else "") + ("~~" if span.strike else "")
     return f"{marks}{text}{marks[::-1]}" if text else ""
 
 
-def _escaped(text: str, limit: int) -> str:
+def _escape_text(text: str, limit: int) -> str:
     return escape_to_limit(text, limit) if limit else escape(text)
 
 

@@ -149,7 +149,7 @@ def _label(field: Field) -> discord.ui.Label[Any]:
         case FieldKind.CHOICE if _offerable(field.choices):
             component = _choice(field)
         case _:
-            component = _typed(field)
+            component = _text_input(field)
     return discord.ui.Label(
         text=shorten_label(field.label, LABEL) or field.name[:LABEL],
         description=_below(field) or None,
@@ -165,7 +165,7 @@ def _below(field: Field) -> str:
     return shorten_label(f"{field.hint}: {', '.join(field.choices)}" if unoffered else field.hint, DESCRIPTION)
 
 
-def _typed(field: Field) -> discord.ui.TextInput[Any]:
+def _text_input(field: Field) -> discord.ui.TextInput[Any]:
     lines = field.kind is FieldKind.LINES or "\n" in field.value
     return discord.ui.TextInput(
         custom_id=FIELD + field.name,

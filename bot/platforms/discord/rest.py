@@ -21,6 +21,7 @@ import aiohttp
 import discord
 import discord.http
 
+from bot.chat.http import HttpSession
 from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
 from bot.errors import DeliveryFailed
 
@@ -117,7 +118,7 @@ def map_errors(what: str) -> Iterator[None]:
     except discord.LoginFailure as error:
         raise DiscordApiError(0, *_BY_STATUS[401], status=401, permanent=True) from error
     except discord.HTTPException as error:
-        raise _refused(what, error) from error
+        raise _rejection_error(what, error) from error
     except discord.RateLimited as error:
         raise DiscordApiError(0, PAUSE.format(what), status=429, retry_after=error.retry_after) from error
     except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -131,7 +132,7 @@ def redact(line: str) -> str:
     return _SECRETS.sub(r"\1…", line)
 
 
-def _refused(what: str, error: discord.HTTPException) -> DeliveryFailed:
+def _rejection_error(what: str, error: discord.HTTPException) -> DeliveryFailed:
     status, code = error.status, error.code
     if status >= 500:
         return DiscordConnectionError(f"Discord answered the request to {what} with HTTP {status}.", STATUS_PAGE)
@@ -170,16 +171,17 @@ class Identity:
     endpoint: str = ""
 
 
-class Rest:
+class Rest(HttpSession):
     """Calls Discord as the bot. Enter it before use, and leave it after the last call. No request is sent before the
-    first use. `observe` receives the seconds of rate limit pauses that discord.py does not wait out.
+    first use. Requests of `session` are without the bot's token. `observe` receives the seconds of rate limit pauses
+    that discord.py does not wait out.
     """
 
     def __init__(self, token: str, *, url: str = API_URL, observe: MetricSink = null_sink) -> None:
+        super().__init__(ANSWER_SECONDS)
         self.token = token
         self.url = url.rstrip("/")
         self._observe = observe
-        self._session: aiohttp.ClientSession | None = None
         self._client: discord.Client | None = None
         self._logging_in = asyncio.Lock()
 
@@ -191,23 +193,14 @@ class Rest:
         discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
         for name in _LIBRARY:
             _quieten(logging.getLogger(name))
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS, connect=10))
-        return self
+        return await super().__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._client is not None:
             await self._client.close()
-        if self._session is not None:
-            await self._session.close()
-
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """Session for requests without the bot's token."""
-        if self._session is None:
-            raise RuntimeError("the REST API was not entered")
-        return self._session
+        await super().__aexit__(kind, error, traceback)
 
     async def client(self) -> discord.Client:
         """Return the library's client, logged in. Raises DeliveryFailed."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import discord
 
-from bot.chat.delivery import MessageOwner
+from bot.chat.delivery import MessageOwner, require_ref
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import PLATFORM, ROLE, MessageRef, channel_id_of
 from bot.platforms.discord.components import NONCE, OutgoingMessage, custom_ids, encode
@@ -79,7 +79,7 @@ class DiscordMessages:
         """Edit a message, in an archived thread too. Existing files stay."""
         content: dict[str, Any] = {} if message.laid_out else {"content": message.content}
         await self._change(
-            _parse_ref(ref),
+            require_ref(MessageRef.parse(ref)),
             "edit a message",
             lambda posted: posted.edit(**content, view=message.view(), allowed_mentions=_NO_MENTIONS),
         )
@@ -87,7 +87,7 @@ class DiscordMessages:
     async def remove(self, ref: str) -> None:
         """Delete a message, unless it is gone."""
         try:
-            await self._change(_parse_ref(ref), "delete a message", lambda posted: posted.delete())
+            await self._change(require_ref(MessageRef.parse(ref)), "delete a message", lambda posted: posted.delete())
         except DiscordApiError as error:
             if error.code != UNKNOWN_MESSAGE:
                 raise
@@ -143,7 +143,7 @@ class DiscordMessages:
         """Return True for a deleted message, and for one that is too old to be edited. Discord answers such an edit
         with repeated pauses, which the library waits out until its time limit.
         """
-        is_old = self._is_old(_parse_ref(ref))
+        is_old = self._is_old(require_ref(MessageRef.parse(ref)))
         if isinstance(error, DiscordApiError):
             return error.code in (UNKNOWN_MESSAGE, TOO_OLD_TO_EDIT) or (error.status == 429 and is_old)
         return isinstance(error, DiscordConnectionError) and is_old
@@ -204,14 +204,6 @@ def _allowed_mentions(principals: Iterable[str]) -> discord.AllowedMentions:
 def _split(principal: str) -> tuple[str, str]:
     kind, colon, number = principal.partition(":")
     return (f"{kind}{colon}", number) if number.isdecimal() else ("", "")
-
-
-def _parse_ref(ref: str) -> MessageRef:
-    """Parse the ref of a posted message. Raises DeliveryFailed for any other text."""
-    posted = MessageRef.parse(ref)
-    if posted is None:
-        raise DeliveryFailed("The reference of a message is unreadable.", permanent=True)
-    return posted
 
 
 def _shows(posted: discord.Message, outgoing: OutgoingMessage) -> bool:

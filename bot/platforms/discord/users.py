@@ -16,9 +16,9 @@ from time import monotonic, time
 import discord
 
 from bot.chat import users
-from bot.chat.users import TtlCache
+from bot.chat.users import PlatformUser, TtlCache
 from bot.domain.commands import Reply
-from bot.domain.conversations import Author, Member
+from bot.domain.conversations import Member
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import PLATFORM, ROLE
 from bot.platforms.discord.rest import DiscordApiError, Rest
@@ -35,21 +35,13 @@ RIGHTS = discord.Permissions(administrator=True, manage_guild=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Person(PlatformUser):
     """A user or bot of a guild."""
 
-    id: str
-    name: str
+    platform = PLATFORM
+
     roles: frozenset[str] = frozenset()
     """Ids of roles, without the one that everybody has."""
-    admin: bool = False
-    external: bool = False
-    bot: bool = False
-
-    @property
-    def author(self) -> Author:
-        """Author of messages, as the engine names users."""
-        return Author(PLATFORM, self.id, self.name)
 
     @property
     def member(self) -> Member:

@@ -67,7 +67,7 @@ class SlackTurnMessages:
     async def render(self, view: TurnView, now: float, refs: MessageRefs) -> Sequence[OutgoingMessage]:
         """Return the messages of a turn in its thread, in order."""
         posted = SentCards((await self._api.identity()).url, dict(refs)) if remote_approvals(view) else SentCards()
-        return turn_messages(view, now, posted, refs, streams=self._live.wanted(view.turn.conversation))
+        return turn_messages(view, now, posted, refs, streams=self._live.may_stream(view.turn.conversation))
 
     async def render_remote(self, view: TurnView, now: float) -> Sequence[RemoteMessage[OutgoingMessage]]:
         """Return the cards of a turn in other channels."""
@@ -88,7 +88,7 @@ class SlackTurnMessages:
         """Stream a message, or let an unfinished one wait for its share of the rate limit."""
         posted = MessageRef.parse(ref)
         growing = next((stream for stream in streams(view, refs) if stream.open), None) if is_last else None
-        streamed = await self._streamed(view, message, growing, posted)
+        streamed = await self._stream_message(view, message, growing, posted)
         is_active = view.turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks)
         if streamed is None and posted is not None:
             if is_active and is_last and self._may_wait(view, message):
@@ -136,7 +136,7 @@ class SlackTurnMessages:
         active = sum(at > now - RECENTLY for at in self._active.values())
         return active * 60 / self._api.pacing.remaining(method) if active > 1 else 0.0
 
-    async def _streamed(
+    async def _stream_message(
         self, view: TurnView, message: OutgoingMessage, stream: Stream | None, posted: MessageRef | None
     ) -> MessageRef | None:
         """Return the ref of a message that is being streamed, or None if it must be sent as a whole."""

@@ -176,10 +176,10 @@ def fallback(text: str) -> str:
 
 def plain_text(text: str, limit: int = PLAIN_TEXT) -> Element:
     """Return a `plain_text` object; only line ends keep their meaning."""
-    return {"type": "plain_text", "text": shortened(text, limit), "emoji": False}
+    return {"type": "plain_text", "text": shorten(text, limit), "emoji": False}
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Return plain text of 1 to `limit` characters. An ellipsis replaces the rest, or an empty text. The omitted
     characters of a paragraph are counted; a label has no room for the count.
     """
@@ -196,7 +196,7 @@ def small(*lines: str) -> list[Block]:
     """Return context blocks (small grey text), as many as the lines need."""
     blocks: list[Block] = []
     text = ""
-    for line in (shortened(each, PLAIN_TEXT) for each in lines):
+    for line in (shorten(each, PLAIN_TEXT) for each in lines):
         if text and len(text) + 1 + len(line) > PLAIN_TEXT:
             blocks.append(_context(text))
             text = ""

@@ -5,7 +5,7 @@ The bytes of an attached file are loaded with the bot's token.
 
 from __future__ import annotations
 
-from bot.chat.downloads import FileSource, check_size, download, file_name
+from bot.chat.http import FileSource, check_size, download, file_name
 from bot.domain.commands import ReplyFile
 from bot.domain.conversations import Attachment
 from bot.errors import NotFound

@@ -297,7 +297,7 @@ class RevocationWatcher:
             case _:
                 return
 
-    def refused(self, error: Exception) -> None:
+    def note_error(self, error: Exception) -> None:
         """Check the token after an error, because Slack may not have reported its revocation."""
         if isinstance(error, SlackWebApiError) and error.code in LOCKED_OUT:
             self._suspected.set()
@@ -462,7 +462,7 @@ class _Handlers:
         app.view({"type": "view_submission", "callback_id": _ANY})(self._submission)
         app.view({"type": "view_closed", "callback_id": _ANY})(self._nothing)
         app.shortcut(_ANY)(self._shortcut)
-        app.error(self._failed)
+        app.error(self._handle_failure)
 
     async def _event(self, body: dict[str, Any]) -> None:
         event = body.get("event")
@@ -497,9 +497,9 @@ class _Handlers:
     async def _nothing(self, ack: AsyncAck) -> None:
         await ack()
 
-    async def _failed(self, error: Exception) -> BoltResponse:
+    async def _handle_failure(self, error: Exception) -> BoltResponse:
         """Return an error status, so that Slack sends the event again."""
-        self._access.refused(error)
+        self._access.note_error(error)
         if isinstance(error, CountersignError):
             log.warning("event from Slack not processed, Slack sends it again: %s", error)
         else:

@@ -70,7 +70,7 @@ from bot.platforms.slack.blocks import (
     quote,
     rich_section,
     rich_text,
-    shortened,
+    shorten,
     small,
     table,
     user_group,
@@ -329,4 +329,4 @@ def _facts(facts: Sequence[tuple[str, str]]) -> Iterator[list[Block]]:
 
 def _value(value: str) -> str:
     more = len(value) - DETAIL_LIMIT
-    return f"{value[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else shortened(value, DETAIL_LIMIT)
+    return f"{value[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else shorten(value, DETAIL_LIMIT)

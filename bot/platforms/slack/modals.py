@@ -35,7 +35,7 @@ from bot.platforms.slack.blocks import (
     buttons,
     plain_text,
     section,
-    shortened,
+    shorten,
     small,
 )
 from bot.platforms.slack.message_blocks import message_blocks
@@ -207,7 +207,7 @@ def form_to_modal(form: Form, keep: str) -> View:
 def errors(form: Form) -> dict[str, str]:
     """Return the validation errors by field, for Slack to show below the fields."""
     return {
-        FIELD + field.name: shortened(field.error, INPUT_HINT)
+        FIELD + field.name: shorten(field.error, INPUT_HINT)
         for field in form.fields
         if field.error and field.kind is not FieldKind.SECRET
     }
@@ -247,12 +247,12 @@ def _field(field: Field) -> Block:
             return _choice(field, name, field.choices)
         case FieldKind.CHOICE:
             hint = f"{field.hint}: {', '.join(field.choices)}"
-            return _typed(field, name, hint, lines=False)
+            return _text_input(field, name, hint, lines=False)
         case FieldKind.TEXT | FieldKind.LINES:
-            return _typed(field, name, field.hint, lines=field.kind is FieldKind.LINES)
+            return _text_input(field, name, field.hint, lines=field.kind is FieldKind.LINES)
 
 
-def _typed(field: Field, name: str, hint: str, *, lines: bool) -> Block:
+def _text_input(field: Field, name: str, hint: str, *, lines: bool) -> Block:
     return text_input(
         name,
         field.label,

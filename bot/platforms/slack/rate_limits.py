@@ -44,14 +44,14 @@ class RateWindow:
     _closed_until: float = 0.0
     _told: _Told | None = None
 
-    def opens(self, now: float) -> float:
+    def next_call_at(self, now: float) -> float:
         """Return the earliest time of one more call."""
         earliest = max(now, self._closed_until)
         if len(self._taken) >= self.count:
             earliest = max(earliest, self._taken[-self.count] + self.period)
         return earliest
 
-    def take(self, at: float) -> None:
+    def count_call(self, at: float) -> None:
         """Count a call at that time."""
         self._taken.append(at)
         while len(self._taken) > self.count:
@@ -62,7 +62,7 @@ class RateWindow:
         self._closed_until = max(self._closed_until, until)
         self.record_retry_after(1.0, self._closed_until)
 
-    def closed(self, now: float) -> float:
+    def blocked_seconds(self, now: float) -> float:
         """Return the seconds until calls are unblocked."""
         return max(self._closed_until - now, 0.0)
 
@@ -73,7 +73,7 @@ class RateWindow:
     def has_headroom(self, now: float) -> bool:
         """Return True if this process could make a call now without using the reserve."""
         used = sum(at > now - self.period for at in self._taken)
-        return self.opens(now) <= now and used < self.count * (1 - self.reserve)
+        return self.next_call_at(now) <= now and used < self.count * (1 - self.reserve)
 
     def spare_for_all(self, now: float) -> bool:
         """Return True if all processes together have headroom, estimated from the last answer and the time since."""
@@ -114,13 +114,13 @@ class SharedRateLimits:
 
     async def take(self, name: str, quota: Quota, most_wait: float) -> QuotaGranted | QuotaExceeded | None:
         """Take a permit; return None if the shared store is unavailable."""
-        return await self._answer(lambda: self._quotas.acquire(self._named(name), quota, most_wait))
+        return await self._answer(lambda: self._quotas.acquire(self._quota_name(name), quota, most_wait))
 
     async def pause(self, name: str, quota: Quota, seconds: float) -> None:
         """Pause this method in all processes; no effect while the shared store is down."""
-        await self._answer(lambda: self._quotas.pause(self._named(name), quota, seconds))
+        await self._answer(lambda: self._quotas.pause(self._quota_name(name), quota, seconds))
 
-    def _named(self, name: str) -> str:
+    def _quota_name(self, name: str) -> str:
         return f"{self._account}:{name}"
 
     async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T | None:
@@ -237,7 +237,7 @@ class RateLimiter:
         now = self.clock()
         gate = self._gate(method)
         if method in _POSTS and channel:
-            others = any(name != channel and window.closed(now) > 0 for name, window in self._channels.items())
+            others = any(name != channel and window.blocked_seconds(now) > 0 for name, window in self._channels.items())
             gate = gate if others else self._channel(channel)
         gate.close(now + seconds)
         if self._sharing is not None:
@@ -266,14 +266,14 @@ class RateLimiter:
         match answer:
             case QuotaGranted(wait, left):
                 gate.record_retry_after(left, now)
-                wait = max(wait, gate.closed(now))
+                wait = max(wait, gate.blocked_seconds(now))
             case QuotaExceeded(wait):
                 gate.record_retry_after(1.0, now + wait)
             case None:
-                wait = gate.opens(now) - now
+                wait = gate.next_call_at(now) - now
         if isinstance(answer, QuotaExceeded) or wait > PATIENCE:
             raise DeliveryFailed("Slack's rate limit is reached for now.", retry_after=wait, details=method)
-        gate.take(now + wait)
+        gate.count_call(now + wait)
         return wait
 
     def _gate(self, method: str) -> RateWindow:
@@ -287,7 +287,7 @@ class RateLimiter:
     def _channel(self, channel: str) -> RateWindow:
         if len(self._channels) > REMEMBERED_CHANNELS:
             now = self.clock()
-            self._channels = {name: gate for name, gate in self._channels.items() if gate.opens(now) > now}
+            self._channels = {name: gate for name, gate in self._channels.items() if gate.next_call_at(now) > now}
         quota = Quota(POSTS_AT_ONCE, POSTS_PERIOD / POSTS_AT_ONCE)
         return self._channels.setdefault(
             channel, RateWindow(f"posts:{channel}", POSTS_AT_ONCE, POSTS_PERIOD, quota, 0.0)

@@ -61,7 +61,7 @@ async def send_private(api: WebApi, target: ResponseTarget, reply: CommandReply)
     try:
         await send_ephemeral(api, target.ref, reply)
     except DeliveryFailed as error:
-        if not (error.permanent and target.url and _trusted(target.url, api.url)):
+        if not (error.permanent and target.url and _is_trusted(target.url, api.url)):
             raise
         content = {"response_type": "ephemeral", "replace_original": False, "text": reply.text}
         await post_response(api, target.url, {**content, "blocks": list(reply.blocks)} if reply.blocks else content)
@@ -166,7 +166,7 @@ class Display(Protocol):
 
 def display_for(api: WebApi, target: ResponseTarget, *, clock: Callable[[], float] = monotonic) -> Display:
     """Return the display at a target."""
-    if target.url and _trusted(target.url, api.url):
+    if target.url and _is_trusted(target.url, api.url):
         return _ByResponseUrl(api, target, clock)
     return _EditedMessage(api, target.ref) if target.ref.direct else _EphemeralMessage(api, target.ref)
 
@@ -270,7 +270,7 @@ class _EphemeralMessage:
         await send_ephemeral(self._api, self._ref, reply)
 
 
-def _trusted(url: str, api_url: str) -> bool:
+def _is_trusted(url: str, api_url: str) -> bool:
     target, api = urlsplit(url), urlsplit(api_url)
     if (target.scheme, target.netloc) == (api.scheme, api.netloc):
         return True

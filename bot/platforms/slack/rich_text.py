@@ -162,7 +162,7 @@ def _leading(nodes: Sequence[Node]) -> tuple[Line, Sequence[Node]]:
             case Paragraph(line):
                 lines += [*([Text("\n")] if lines else []), *line]
             case Heading(_, line):
-                lines += [*([Text("\n")] if lines else []), *_restyled(line, Style(bold=True))]
+                lines += [*([Text("\n")] if lines else []), *_apply_style(line, Style(bold=True))]
             case _:
                 return tuple(lines), nodes[number:]
     return tuple(lines), ()
@@ -185,7 +185,7 @@ def _flat(nodes: Iterable[Node], before: str = "") -> Iterator[Inline]:
             case Paragraph(line):
                 yield from line
             case Heading(_, line):
-                yield from _restyled(line, Style(bold=True))
+                yield from _apply_style(line, Style(bold=True))
             case Code(text):
                 yield Text(text, Style(code=True))
             case Quote(inner):
@@ -206,7 +206,7 @@ def _flat_items(items: List) -> Iterator[Inline]:
         yield from _flat(nodes)
 
 
-def _restyled(line: Line, style: Style) -> Iterator[Inline]:
+def _apply_style(line: Line, style: Style) -> Iterator[Inline]:
     for each in line:
         merged = Style(
             each.style.bold or style.bold,
@@ -220,7 +220,7 @@ def _restyled(line: Line, style: Style) -> Iterator[Inline]:
 def _elements(line: Line, style: Style = _AS_IT_IS) -> list[Element]:
     """Return the elements of a line, merging runs of one style. Slack rejects empty lines and empty texts."""
     made: list[Element] = []
-    for each in _few(tuple(join_words(_restyled(line, style)))):
+    for each in _few(tuple(join_words(_apply_style(line, style)))):
         element: Element = _text(each.text)
         if isinstance(each, Link):
             element = {"type": "link", "url": each.url, "text": each.text}

@@ -20,7 +20,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any
 
-from bot.chat.delivery import MessageOwner
+from bot.chat.delivery import MessageOwner, require_ref
 from bot.chat.turn_messages import NO_REFS, AnswerPage, answer_pages, answer_segments
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import MessageRefs, StepStatus, ToolStep, Turn, TurnStatus, TurnView
@@ -76,7 +76,7 @@ class SlackMessages:
 
     async def update(self, owner: MessageOwner, message: OutgoingMessage, ref: str) -> None:  # noqa: ARG002
         """Edit a message. A stream that this or another process did not finish is stopped first."""
-        posted = _parse_ref(ref)
+        posted = require_ref(MessageRef.parse(ref))
         for _ in range(2):
             try:
                 await self._api.edit(
@@ -96,7 +96,7 @@ class SlackMessages:
 
     async def remove(self, ref: str) -> None:
         """Delete a message, unless it is gone."""
-        posted = _parse_ref(ref)
+        posted = require_ref(MessageRef.parse(ref))
         try:
             await self._api.edit("chat.delete", channel=posted.channel, ts=posted.ts)
         except SlackWebApiError as error:
@@ -178,14 +178,6 @@ class SlackMessages:
             if isinstance(message, dict) and message.get("user") == identity.user and _carries(message, key):
                 return str(MessageRef(channel, str(message.get("ts", ""))))
         return ""
-
-
-def _parse_ref(ref: str) -> MessageRef:
-    """Parse the ref of a posted message. Raises DeliveryFailed for any other text."""
-    posted = MessageRef.parse(ref)
-    if posted is None:
-        raise DeliveryFailed("The reference of a message is unreadable.", permanent=True)
-    return posted
 
 
 def _carries(message: Mapping[str, Any], key: tuple[str, str]) -> bool:
@@ -311,7 +303,7 @@ def _stream_text(part: AnswerPage) -> str:
 
 def _task(step: ToolStep, called: CallLine) -> Task:
     line = called.line
-    asked = _asked(step) if line.mark is StatusIcon.WAITING else ""
+    asked = _request_words(step) if line.mark is StatusIcon.WAITING else ""
     ended = line.mark not in (StatusIcon.RUNNING, StatusIcon.WAITING)
     output = "  ".join(each for each in (line.state, line.summary) if each) if ended else ""
     return Task(
@@ -323,7 +315,7 @@ def _task(step: ToolStep, called: CallLine) -> Task:
     )
 
 
-def _asked(step: ToolStep) -> str:
+def _request_words(step: ToolStep) -> str:
     return "Asked for an approval: " if step.status is StepStatus.AWAITING else "Asked for an answer: "
 
 
@@ -381,7 +373,7 @@ class StreamManager:
         """Return True if this process streams the message."""
         return (turn_id, name) in self._growing
 
-    def wanted(self, conversation: ConversationKey) -> bool:
+    def may_stream(self, conversation: ConversationKey) -> bool:
         """Return True unless streaming is known to fail in this conversation."""
         direct = conversation.channel.startswith("D")
         allowed = self._streaming is Streaming.EVERYWHERE or (self._streaming is Streaming.DIRECT and direct)
@@ -392,7 +384,7 @@ class StreamManager:
         may have succeeded.
         """
         where = turn.conversation
-        if not (self.wanted(where) and self._api.pacing.has_headroom("chat.startStream")):
+        if not (self.may_stream(where) and self._api.pacing.has_headroom("chat.startStream")):
             return None
         growing = _Growing(MessageRef(where.channel, ""), self._clock())
         chunks = _chunks(growing, stream)
@@ -419,7 +411,7 @@ class StreamManager:
                 self._unable.add(_kind(where))
             return None
         growing.ref = MessageRef(str(answer.get("channel") or where.channel), str(answer.get("ts") or ""))
-        _sent(growing, stream)
+        _record_sent(growing, stream)
         # One that nobody ended here was taken over by another process.
         self._growing = {each: kept for each, kept in self._growing.items() if kept.began > growing.began - FORGOTTEN}
         self._growing[turn.id, stream.name] = growing
@@ -440,7 +432,7 @@ class StreamManager:
         except DeliveryFailed as failure:
             log.info("stream ended: %s", failure)
             return False
-        _sent(growing, stream)
+        _record_sent(growing, stream)
         return True
 
     async def stop(self, turn_id: str, name: str, session: StreamSession = StreamSession.ACTIVE) -> None:
@@ -510,7 +502,7 @@ def _task_chunk(task: Task, status: TaskStatus, before: Task | None = None) -> d
     return chunk
 
 
-def _sent(growing: _Growing, stream: Stream) -> None:
+def _record_sent(growing: _Growing, stream: Stream) -> None:
     growing.text = stream.text
     growing.tasks.update({task.id: task for task in stream.tasks})
 

@@ -17,9 +17,9 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from bot.chat import users
-from bot.chat.users import TtlCache
+from bot.chat.users import PlatformUser, TtlCache
 from bot.domain.commands import Reply
-from bot.domain.conversations import Author, Member
+from bot.domain.conversations import Member
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.channels import PLATFORM
 from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
@@ -37,20 +37,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Person(PlatformUser):
     """A user or bot of the workspace."""
 
-    id: str
-    name: str
-    admin: bool = False
-    guest: bool = False
-    external: bool = False
-    bot: bool = False
+    platform = PLATFORM
 
-    @property
-    def author(self) -> Author:
-        """Author of messages, as the engine names users."""
-        return Author(PLATFORM, self.id, self.name)
+    guest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
@@ -29,6 +28,7 @@ from slack_sdk.http_retry.builtin_async_handlers import (
 )
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.chat.http import HttpSession
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import (
     PLAIN_TEXT,
@@ -267,35 +267,18 @@ class Identity:
     scopes: frozenset[str] = frozenset()
 
 
-class WebApi:
+class WebApi(HttpSession):
     """Calls Slack as the bot. Enter it before use, and leave it after the last call."""
 
     def __init__(self, token: str, *, url: str = API_URL, pacing: RateLimiter | None = None) -> None:
+        super().__init__(ANSWER_SECONDS)
         self._token = token
         self.url = url if url.endswith("/") else f"{url}/"
         self.pacing = pacing or RateLimiter()
         self.blocks = BlockSupport(_code_of, self.pacing.clock)
-        self._session: aiohttp.ClientSession | None = None
         self._identity: Identity | None = None
         self._asking = asyncio.Lock()
         self._clients: dict[bool, AsyncWebClient] = {}
-
-    async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS, connect=10))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
-
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """Shared session for all requests to Slack."""
-        if self._session is None:
-            raise RuntimeError("the Web API was not entered")
-        return self._session
 
     @property
     def bearer(self) -> Mapping[str, str]:
@@ -365,7 +348,7 @@ class WebApi:
                 )
             return answer.data if isinstance(answer.data, dict) else {}
 
-        file = (await self._paced("files.completeUploadExternal", channel, share)).get("file")
+        file = (await self._send_within_limits("files.completeUploadExternal", channel, share)).get("file")
         return str(file.get("id") or "") if isinstance(file, dict) else ""
 
     async def with_token(self, token: str, method: str) -> Mapping[str, Any]:
@@ -379,10 +362,12 @@ class WebApi:
         channel = str(arguments.get("channel", ""))
         return await self.blocks.send(
             arguments,
-            lambda given: self._paced(method, channel, lambda: self._once(method, given, verb, patient=patient)),
+            lambda given: self._send_within_limits(
+                method, channel, lambda: self._once(method, given, verb, patient=patient)
+            ),
         )
 
-    async def _paced(self, method: str, channel: str, request: Callable[[], Awaitable[T]]) -> T:
+    async def _send_within_limits(self, method: str, channel: str, request: Callable[[], Awaitable[T]]) -> T:
         """Send a request when the limits of its method allow it; again after short pauses that Slack asks for."""
         waited = 0.0
         while True:
@@ -420,7 +405,7 @@ def _map_errors(method: str) -> Iterator[None]:
     try:
         yield
     except SlackApiError as error:
-        raise _refused(method, error) from error
+        raise _rejection_error(method, error) from error
     except (aiohttp.ClientError, SlackClientError, TimeoutError, OSError, ValueError) as error:
         raise SlackConnectionError(
             "Slack does not answer.",
@@ -429,7 +414,7 @@ def _map_errors(method: str) -> Iterator[None]:
         ) from error
 
 
-def _refused(method: str, error: SlackApiError) -> DeliveryFailed:
+def _rejection_error(method: str, error: SlackApiError) -> DeliveryFailed:
     response = error.response
     status = getattr(response, "status_code", None) or getattr(response, "status", 0)
     headers = getattr(response, "headers", None) or {}

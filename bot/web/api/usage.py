@@ -97,7 +97,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
 
 def _moment(text: str, now: float) -> float:
     try:
-        return parse_time(text, now) if text else LimitPeriod.MONTH.begin(now)
+        return parse_time(text, now) if text else LimitPeriod.MONTH.start_of_period(now)
     except (ValueError, OverflowError):
         fields = {"since": f"A point in time is {MOMENT}."}
         raise Problem(

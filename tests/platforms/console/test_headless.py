@@ -20,7 +20,7 @@ from bot.domain.messages import assistant
 from bot.domain.turns import ModelRetry, ModelStep, StepStatus, ToolRef, TurnStatus, TurnView
 from bot.errors import DatabaseHeld
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, Terminal, one_question, piped
+from bot.platforms.console.console import Streams, Terminal, one_question, open_piped_terminal
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import now
@@ -79,7 +79,7 @@ async def process(
     streams = Streams(io.StringIO(stdin), stdout or io.StringIO(), io.StringIO(), {})
     person = LocalUser("ana")
     if question is None:
-        form = piped(person, streams, approve=approve, json=json)
+        form = open_piped_terminal(person, streams, approve=approve, json=json)
     else:
         form = one_question(question, person, streams, approve=approve, json=json)
     scripted = engine or ScriptedEngine(scripts)
@@ -299,7 +299,7 @@ async def test_lines_are_read_from_a_real_pipe_as_they_come() -> None:
     engine = ScriptedEngine()
     with os.fdopen(reading) as stdin, os.fdopen(writing, "w") as ours:
         streams = Streams(stdin, io.StringIO(), io.StringIO(), {})
-        form = piped(LocalUser("ana"), streams)
+        form = open_piped_terminal(LocalUser("ana"), streams)
         engine.surface = form.surface
         run = form.listener.run(now(engine), now(ScriptedCommands()), now(StartState("c1")))
         task = asyncio.create_task(run)

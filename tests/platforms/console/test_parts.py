@@ -102,10 +102,10 @@ class Stream(io.StringIO):
 
 
 def test_colours_and_marks_follow_the_stream_and_the_environment() -> None:
-    assert ConsoleTheme.of(Stream(), {"TERM": "xterm"}) == ConsoleTheme(colour=True, unicode=False)
-    assert not ConsoleTheme.of(Stream(), {"TERM": "xterm", "NO_COLOR": "1"}).colour
-    assert not ConsoleTheme.of(Stream(), {"TERM": "dumb"}).colour
-    assert not ConsoleTheme.of(io.StringIO(), {"TERM": "xterm"}).colour
+    assert ConsoleTheme.for_stream(Stream(), {"TERM": "xterm"}) == ConsoleTheme(colour=True, unicode=False)
+    assert not ConsoleTheme.for_stream(Stream(), {"TERM": "xterm", "NO_COLOR": "1"}).colour
+    assert not ConsoleTheme.for_stream(Stream(), {"TERM": "dumb"}).colour
+    assert not ConsoleTheme.for_stream(io.StringIO(), {"TERM": "xterm"}).colour
 
 
 def test_markdown_swallows_nothing() -> None:

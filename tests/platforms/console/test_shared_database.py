@@ -16,7 +16,7 @@ from bot.domain.turns import ModelStep, StepStatus, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode
-from bot.platforms.console.console import Streams, Terminal, on_screen, one_question, piped
+from bot.platforms.console.console import Streams, Terminal, on_screen, one_question, open_piped_terminal
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.turn_tracker import StartState
 from tests.platforms.console.chat import ENVIRON, now
@@ -74,7 +74,7 @@ def elsewhere(*steps: ModelStep) -> Script:
 
 async def test_a_terminal_draws_the_conversation_that_is_open_in_it_and_no_other() -> None:
     to = streams("one\n/new\ntwo")
-    form = piped(ANA, to, shared=True)
+    form = open_piped_terminal(ANA, to, shared=True)
     engine = ScriptedEngine()
     assert not f"{ANA.key('c1')}:".startswith(form.surface.key_prefix)
     reaches: list[str] = []
@@ -92,7 +92,7 @@ async def test_a_terminal_draws_the_conversation_that_is_open_in_it_and_no_other
 
 
 async def test_alone_on_a_database_it_draws_all_conversations_of_its_person() -> None:
-    assert piped(ANA, streams()).surface.key_prefix == ANA.reach
+    assert open_piped_terminal(ANA, streams()).surface.key_prefix == ANA.reach
 
 
 async def test_the_answer_to_a_turn_that_another_process_drives_is_shown_here_once() -> None:

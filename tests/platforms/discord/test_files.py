@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.downloads import LARGEST_FILE
+from bot.chat.http import LARGEST_FILE
 from bot.domain.conversations import Attachment
 from bot.errors import NotFound
 from bot.platforms.discord.files import attachment_id

@@ -11,7 +11,7 @@ from bot.chat.rejection_messages import BUTTON_EXPIRED
 from bot.domain.approvals import DecisionType, NotAllowed
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
-from bot.platforms.discord.components import MENU, chosen, decode, encode
+from bot.platforms.discord.components import MENU, decode, decode_choice, encode
 from bot.platforms.discord.message_layout import CALLS_A_CARD
 from tests.fakes.discord.components import walk
 from tests.fakes.discord.interactions import Interaction
@@ -52,16 +52,16 @@ def test_a_press_is_read_as_it_was_written(press: Action) -> None:
     custom_id = encode(press)
     assert custom_id is not None
     assert decode(custom_id) == press
-    assert chosen(f"{MENU}:{CARD.approval_id}", [custom_id]) == press
+    assert decode_choice(f"{MENU}:{CARD.approval_id}", [custom_id]) == press
 
 
 @pytest.mark.parametrize("custom_id", ["cs:allow:a:1", "cs:allow:a:b:thread", "cs:allow:a:1:thread:more", "cs:menu:a"])
 def test_what_nobody_has_written_is_no_grant(custom_id: str) -> None:
-    assert chosen(custom_id, []) is None
+    assert decode_choice(custom_id, []) is None
 
 
 def test_a_button_is_no_menu_whatever_comes_with_it() -> None:
-    assert chosen("cs:view:a:1:1", ["cs:approve:b:1"]) == decode("cs:view:a:1:1")
+    assert decode_choice("cs:view:a:1:1", ["cs:approve:b:1"]) == decode("cs:view:a:1:1")
 
 
 def test_a_full_card_with_everything_that_is_offered_is_taken() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.chat import downloads
+from bot.chat import http
 from bot.domain.conversations import Attachment
 from bot.errors import DeliveryFailed, NotFound
 from bot.platforms.slack import files
@@ -49,7 +49,7 @@ async def test_a_file_beyond_the_limit_is_not_fetched(monkeypatch: pytest.Monkey
         place.slack.say(place.priya, place.slack.dm(place.priya), "", files=[("big.bin", b"x" * 2000)])
         await place.settled()
         (attachment,) = place.engine.received[0].attachments
-        monkeypatch.setattr(downloads, "LARGEST_FILE", 1000)
+        monkeypatch.setattr(http, "LARGEST_FILE", 1000)
         with pytest.raises(NotFound, match="larger"):
             await place.surface.fetch(attachment)
         lying = Attachment(attachment.id, attachment.name, attachment.mime_type, 10)

@@ -25,7 +25,7 @@ from bot.platforms.slack.blocks import (
     confirmation,
     header,
     section,
-    shortened,
+    shorten,
     small,
 )
 from bot.platforms.slack.home import home_view
@@ -54,7 +54,7 @@ def test_a_paragraph_says_how_much_of_it_is_missing() -> None:
 
 @pytest.mark.parametrize("length", [2_999, 3_000, 3_001])
 def test_a_paragraph_at_the_limit_is_cut_no_sooner_than_it_must_be(length: int) -> None:
-    shown = shortened("x" * length, PLAIN_TEXT)
+    shown = shorten("x" * length, PLAIN_TEXT)
     assert (shown == "x" * length) is (length <= PLAIN_TEXT)
     assert len(shown) <= PLAIN_TEXT
 

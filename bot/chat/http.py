@@ -1,9 +1,13 @@
-"""Download of users' files from a platform: only from its own hosts, within a size limit, without redirects."""
+"""HTTP session for requests to a platform, and download of users' files: only from the platform's own hosts, within a
+size limit, without redirects.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -15,6 +19,32 @@ from bot.rendering.text_safety import single_line
 LARGEST_FILE = 10 * 1024 * 1024
 """In bytes."""
 _CHUNK = 65_536
+_CONNECT_SECONDS = 10.0
+
+
+class HttpSession:
+    """One session for all requests to a platform, open within `async with`. A request takes at most `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._timeout = aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(timeout=self._timeout)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The open session."""
+        if self._session is None:
+            raise RuntimeError("the session was not entered")
+        return self._session
 
 
 @dataclass(frozen=True, slots=True)
