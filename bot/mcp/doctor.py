@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from bot.domain.flows import NO_FLOWS, Sends, Words
 from bot.domain.health import Check, CheckStatus
@@ -31,6 +32,7 @@ from bot.domain.servers import (
     ServerConfig,
     ServerEnablement,
     ServerStatus,
+    SessionScope,
     StdioTransport,
     SyncStatus,
     kind_of,
@@ -404,6 +406,7 @@ class ServerDiagnostics:
                 yield check
         for check in (
             *_check_names(collisions),
+            *_check_sessions(tracker),
             *_check_flows(tracker),
             *_check_rejections(tracker, self._refused),
             *_check_elicitation(tracker),
@@ -601,6 +604,16 @@ def _check_names(collisions: Sequence[str]) -> Iterator[Check]:
         more = f", and {len(collisions) - _NAMED_COLLISIONS} more" if len(collisions) > _NAMED_COLLISIONS else ""
         fix = "set tool_names of one of the two servers to prefixed, or rename it"
         yield Check("names", CheckStatus.DOUBTFUL, f"{detail}{more}", fix)
+
+
+def _check_sessions(tracker: ServerStatusTracker) -> Iterator[Check]:
+    """Yield a check if conversations or users are to be apart at a server whose protocol has no sessions."""
+    config, protocol = tracker.config, tracker.synced.capabilities.protocol
+    has_none = kind_of(config.transport) == HttpKind.JSONRPC or protocol in MODERN_PROTOCOL_VERSIONS
+    if config.sessions is not SessionScope.SHARED and isinstance(config.transport, HttpTransport) and has_none:
+        cause = f"{protocol} over HTTP has no sessions, so what the server keeps is shared by all."
+        fix = f"set protocol to {Protocol.V2025_11_25} if the server speaks that, too, or sessions to shared"
+        yield Check("sessions", CheckStatus.DOUBTFUL, cause, fix)
 
 
 def _check_flows(tracker: ServerStatusTracker) -> Iterator[Check]:

@@ -21,6 +21,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
+    Protocol,
     ServerConfig,
     ServerSnapshot,
     ServerStatus,
@@ -249,7 +250,7 @@ async def test_a_session_with_a_running_call_is_never_ended_and_the_next_one_is_
         working = busy.work(3.0)
         await busy.is_working()
         reason = unsent(await next_one.call("recall"))
-        assert reason.startswith("All 1 sessions of server s are running calls, so nothing was sent.")
+        assert reason.startswith("Server s has no free session: all of its 1 are in use, so nothing was sent.")
         assert "max_sessions" in reason
         assert text(await working) == "done"
         assert await next_one.kept() == []
@@ -322,3 +323,19 @@ async def test_a_server_that_no_session_can_reach_is_left_alone_after_some_failu
         assert reason.startswith("Server s keeps failing and is left alone for")
         assert "no licence" in reason
         assert snapshot(box).status is ServerStatus.CONNECTED
+
+
+async def test_the_doctor_says_where_there_are_no_sessions_to_keep_apart() -> None:
+    async def found(**fields: Any) -> list[str]:
+        async with started(remote("s", url, **fields)) as box:
+            await box.offer()
+            return [check.detail async for check in box.diagnose("file:s") if check.name == "sessions"]
+
+    with listening("tests.fakes.mcp.stateful", "http") as (port, _):
+        url = f"http://127.0.0.1:{port}/mcp"
+        [detail] = await found(sessions=PERSON)
+        assert detail.startswith("2026-07-28 over HTTP has no sessions")
+        assert await found(sessions=PERSON, protocol=Protocol.V2025_11_25) == []
+        assert await found() == []
+    async with begun(stateful(sessions=PERSON)) as box:
+        assert [check async for check in box.diagnose("file:s") if check.name == "sessions"] == []

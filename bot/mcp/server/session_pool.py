@@ -39,8 +39,8 @@ _NEW_SESSION = (
     "working folder, is gone.]"
 )
 _FULL = (
-    "All {} sessions of server {} are running calls, so nothing was sent. Try again later. Fix: an admin can raise its "
-    "max_sessions."
+    "Server {} has no free session: all of its {} are in use, so nothing was sent. Try again later. Fix: an "
+    "admin can raise its max_sessions."
 )
 
 
@@ -128,8 +128,8 @@ class SessionPool:
         try:
             async with self._acquire(self._key(context), Deadline(context.deadline)) as session:
                 return await session.connection.confirm()
-        except NoSession as full:
-            return str(full)
+        except NoSession as reason:
+            return str(reason)
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         """Run a tool in the session for this context."""
@@ -139,8 +139,8 @@ class SessionPool:
             async with self._acquire(self._key(context), Deadline(context.deadline)) as session:
                 outcome = await session.connection.call(tool, call, context)
                 return _with_note(outcome, self._config.name) if session.is_new() else outcome
-        except NoSession as full:
-            return CallNotSent(str(full))
+        except NoSession as reason:
+            return CallNotSent(str(reason))
 
     def detach(self) -> None:
         """Stop storing capabilities, because the server is removed or replaced."""
@@ -189,13 +189,15 @@ class SessionPool:
                 async with asyncio.timeout(deadline.cut(self._wait_seconds)), self._making:
                     session = await self._make(key)
             except TimeoutError:
-                raise NoSession(_FULL.format(self._config.max_sessions, self._config.name)) from None
+                raise NoSession(_FULL.format(self._config.name, self._config.max_sessions)) from None
         session.users += 1
         try:
             yield session
         finally:
             session.users -= 1
-            self._problem = session.connection.tracker.problem or self._problem
+            tracker = session.connection.tracker
+            self._problem = tracker.problem or self._problem
+            self.own.tracker.asks_in_older_way |= tracker.asks_in_older_way
             self._released.set()
 
     async def _make(self, key: str) -> _UserSession:
