@@ -34,7 +34,7 @@ from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import clean_schema
 from bot.mcp.review import generic_name, offered_name, plain_name, scan_definition
-from bot.mcp.transports.open import LEFT_OUT
+from bot.mcp.transports.repair import LEFT_OUT
 
 log = logging.getLogger(__name__)
 

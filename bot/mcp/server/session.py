@@ -508,6 +508,8 @@ class Session:
         self._listed_at = began
         self._fresh_until = began + min(listing.ttl, self._shared.timing.longest_ttl)
         left_out = listing.left_out[:_MOST_LEFT_OUT]
+        if left_out and left_out != self._known.left_out:
+            log.warning("MCP server %s: not offered: %s", self._config.name, "; ".join(left_out))
         return replace(self._known, tools=listing.tools, instructions=listing.instructions, left_out=left_out)
 
     async def _serve(self, client: Client) -> None:
