@@ -478,7 +478,7 @@ def find_ineffective_settings(settings: Settings) -> dict[str, str]:
 
 
 def _advice(name: str, *, is_own: bool) -> str:
-    """Return what to do about a variable that sets nothing; empty if it is none of this program's. `is_own` is True for
+    """Return the fix for a variable that sets nothing; empty if it is none of this program's. `is_own` is True for
     one in a file of this program.
     """
     plain = _plain_name(name)

@@ -270,7 +270,7 @@ class LiveTest:
         return await self._confirm(step)
 
     async def _first_of(self, event: Awaitable[object]) -> str | None:
-        """Return None once the event has come, or what the person says instead: skipped, failed or no person."""
+        """Return None once the event has come, or the answer of the person instead: skipped, failed or no person."""
         waiting = asyncio.ensure_future(event)
         try:
             while True:

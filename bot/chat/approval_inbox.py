@@ -116,7 +116,7 @@ def inbox_confirmation(step: ToolStep, card: ApprovalCard, page: int) -> Message
 
 
 def pending_call_blocks(call: PendingCall, now: float) -> Iterator[Block]:
-    """Yield a call with who asked, where, until when, and with the buttons of its card."""
+    """Yield a call with its author, place and expiry, and with the buttons of its card."""
     card = approval_card(call.step)
     if card is None:
         return

@@ -158,7 +158,7 @@ class Responder(Protocol):
         """Share a file of the last reply; a private one with the user alone."""
 
     async def start_thread(self, message: InboundMessage) -> str:
-        """Start a public thread about a message to the engine, which says who sends what. Return its id, empty if none
+        """Start a public thread about a message to the engine, with its author and text. Return its id, empty if none
         can be started.
         """
 

@@ -103,7 +103,7 @@ Submission = DenialSubmitted | ConfirmationSubmitted | FormSubmitted
 
 
 def read_submission(opened: OpenDenyForm | OpenConfirmation | OpenForm, values: Mapping[str, str]) -> Submission:
-    """Return what the values of a submitted form mean. A field that the form did not show keeps its value."""
+    """Return the meaning of the values of a submitted form. A field that the form did not show keeps its value."""
     match opened:
         case OpenDenyForm(card, page):
             return DenialSubmitted(card, values.get(REASON, "").strip(), page)

@@ -139,7 +139,7 @@ class LivePlatform(Protocol):
         ...
 
     async def mention(self) -> str:
-        """Return what a person types to mention the bot."""
+        """Return the text that mentions the bot when typed."""
         ...
 
     async def locate(self, channel: ConversationKey) -> ConversationKey:
@@ -171,7 +171,7 @@ class LivePlatform(Protocol):
         ...
 
     async def rate_limits(self, channel: ConversationKey) -> str:
-        """Return what the platform says of its rate limits. Raises CheckSkipped if it says nothing."""
+        """Return the rate limits that the platform states. Raises CheckSkipped if it says nothing."""
         ...
 
 

@@ -94,7 +94,7 @@ class OperationsChannel:
             await self._release()
 
     async def update(self) -> None:
-        """Deliver what has changed, if this process holds the lease. Raises DatabaseError."""
+        """Deliver changed faults, if this process holds the lease. Raises DatabaseError."""
         if not await self._leases.acquire_or_renew(LEASE, self._holder, LEASE_SECONDS):
             return
         if self._clock() - self._started_at >= GRACE_SECONDS:

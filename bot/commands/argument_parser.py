@@ -44,7 +44,7 @@ VERSION = Parameter("version", "only if it is unchanged since this version", Par
 PROFILE = Parameter("profile", "the profile's name", required=True, completes=CompletionSource.PROFILES, metavar="NAME")
 POLICY = Parameter(
     "policy",
-    "what happens when the model asks for it",
+    "policy when the model requests it",
     required=True,
     choices=(*POLICY_CHOICES, *(policy.value for policy in ApprovalPolicy)),
     metavar="|".join(POLICY_CHOICES),

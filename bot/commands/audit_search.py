@@ -104,7 +104,7 @@ def _time(entry: AuditEntry) -> str:
 LONGEST_DOCUMENT = 10_000
 """Most rows of one reply. Longer results need `countersign audit export`."""
 
-_PERSON = Parameter("person", "what this person did: an id such as slack:U123", ParameterKind.OPTION, metavar="ID")
+_PERSON = Parameter("person", "entries of this user: an id such as slack:U123", ParameterKind.OPTION, metavar="ID")
 _SINCE = Parameter("since", f"from then on: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
 _KIND = Parameter("kind", "one kind of rows", ParameterKind.OPTION, choices=tuple(KINDS), metavar="KIND")
 _DOWNLOAD = Parameter("download", "all of it as a file (CSV)", ParameterKind.FLAG)
@@ -123,7 +123,7 @@ class AuditSearch:
     def handler(self) -> VerbHandler:
         """Return the verb."""
         parameters = (A_SERVER, _PERSON, _SINCE, _KIND, _DOWNLOAD)
-        about = "who asked, signed, was refused, changed what, and when"
+        about = "requests, approvals, denials and changes, by user and time"
         return VerbHandler(Verb("audit", about, parameters, aliases=("changes",)), self._audit)
 
     async def _audit(self, request: CommandContext) -> AsyncIterator[Reply]:

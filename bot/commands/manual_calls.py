@@ -48,7 +48,7 @@ def manual_call(
     tool: Tool, arguments: Mapping[str, Any], conversation: ConversationKey, author: Author, text: str = ""
 ) -> InboundMessage:
     """Return a message to the engine that calls a tool: a turn of its own, under the same policy and approval as the
-    model's calls. `text` says what it does, in place of the tool's name.
+    model's calls. `text` describes it, in place of the tool's name.
     """
     call_id = secrets.token_hex(16)
     return InboundMessage(

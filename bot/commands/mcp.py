@@ -82,7 +82,11 @@ class Grants:
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         listing = Verb(
-            "grants list", "what runs without asking, and who said so", (), RequiredRole.EVERYONE, ("grants",)
+            "grants list",
+            "permissions for later calls: tools that run without asking, and who allowed them",
+            (),
+            RequiredRole.EVERYONE,
+            ("grants",),
         )
         revoking = Verb(
             "grants revoke", "let it ask again", (_GRANT,), RequiredRole.EVERYONE, ("grants remove", "revoke")
@@ -165,7 +169,7 @@ class CallLog:
         """Return the verb."""
         verb = Verb(
             "log",
-            "the last calls: what, by whom, how it ended, and why it failed",
+            "the last calls, with user, outcome and error",
             (A_SERVER, _FAILED, _SINCE),
             aliases=("calls", "history"),
         )

@@ -53,7 +53,9 @@ CONDITIONS = (
     Parameter("asker", "only if one of these asks", _OPTION, repeated=True, metavar="PLATFORM:ID|members|guests"),
 )
 TERMS = (
-    Parameter("approver", "who may sign", _OPTION, repeated=True, metavar="PLATFORM:ID|members|asker"),
+    Parameter(
+        "approver", "users and groups who may approve", _OPTION, repeated=True, metavar="PLATFORM:ID|members|asker"
+    ),
     Parameter("four-eyes", "neither the asker nor an editor may approve", ParameterKind.FLAG),
     Parameter("quorum", "number of approvals that a call needs", _OPTION, metavar="N"),
     Parameter("expires", "time until an approval expires", _OPTION, metavar="30m|2h|1d"),
@@ -305,11 +307,9 @@ class ServerPolicies:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        listing = Verb(
-            "policy list", "what runs, what asks and what never runs", (A_SERVER,), aliases=("policy", "policies")
-        )
+        listing = Verb("policy list", "tools that run, ask and never run", (A_SERVER,), aliases=("policy", "policies"))
         setting = Verb(
-            "policy set", "what happens when the model asks for a tool", (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS)
+            "policy set", "policy when the model requests a tool", (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS)
         )
         clearing = Verb(
             "policy clear", "take an admin's rule back", (_SERVER_OR_RULE, A_TOOL), aliases=("policy remove",)

@@ -92,9 +92,11 @@ SET = Verb(
             "server", "a server it may use; * for all", _OPTION, repeated=True, completes=CompletionSource.SERVERS
         ),
         Parameter("tool", "a tool it may use, alone of its server", _OPTION, repeated=True, metavar="SERVER.TOOL"),
-        Parameter("policy", "what holds where it does", _OPTION, repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"),
-        Parameter("approver", "who approves where it holds", _OPTION, repeated=True, metavar="PLATFORM:ID"),
-        Parameter("prompt", "what Slack's pane suggests to ask", _OPTION, repeated=True, metavar="TEXT"),
+        Parameter(
+            "policy", "the rules where it applies", _OPTION, repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"
+        ),
+        Parameter("approver", "the approvers where it applies", _OPTION, repeated=True, metavar="PLATFORM:ID"),
+        Parameter("prompt", "prompts that Slack's pane suggests", _OPTION, repeated=True, metavar="TEXT"),
         Parameter("rename", "another name for it", _OPTION, metavar="NEW"),
     ),
     aliases=("add", "create", "edit", "new"),

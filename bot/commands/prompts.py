@@ -34,7 +34,7 @@ from bot.domain.tools import ToolKind
 _EVERYONE = RequiredRole.EVERYONE
 _PROMPT = Parameter("prompt", "the prompt's name", required=True, completes=CompletionSource.PROMPTS, opaque=True)
 _A_PROMPT = Parameter("prompt", "the prompt's name", completes=CompletionSource.PROMPTS, opaque=True)
-_VALUES = Parameter("arguments", "what it takes; a form asks without them", repeated=True, metavar="KEY=VALUE")
+_VALUES = Parameter("arguments", "its arguments; a form asks without them", repeated=True, metavar="KEY=VALUE")
 _LONGEST_LABEL = 30
 _LONGEST_NAME = 80
 _LONGEST_HINT = 100

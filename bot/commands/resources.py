@@ -35,7 +35,7 @@ from bot.domain.tools import ToolKind
 _EVERYONE = RequiredRole.EVERYONE
 _URI = Parameter("uri", "its address", required=True, completes=CompletionSource.RESOURCES, opaque=True)
 _WORDS = Parameter("words", "words in its address, name or description", repeated=True)
-_QUESTION = Parameter("question", "what to ask about it; a form asks without it", repeated=True)
+_QUESTION = Parameter("question", "the question about it; a form asks without it", repeated=True)
 _LONGEST_LABEL = 30
 _LONGEST_NAME = 80
 _LONGEST_QUESTION = 3_000
@@ -51,7 +51,7 @@ class ResourceCommands:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        listing = Verb("resource list", "what servers have to read", (A_SERVER, _WORDS), _EVERYONE, ("resources",))
+        listing = Verb("resource list", "resources of servers", (A_SERVER, _WORDS), _EVERYONE, ("resources",))
         showing = Verb("resource show", "read a resource", (SERVER, _URI), _EVERYONE, ("resource", "read"))
         asking = Verb("resource ask", "ask with a resource attached", (SERVER, _URI, _QUESTION), _EVERYONE)
         return (

@@ -227,7 +227,7 @@ class ServerDirectory:
         return server, tool
 
     async def all_synced(self, conversation: ConversationKey) -> list[VisibleServer]:
-        """Return all visible servers, after those that are connected have listed what they have."""
+        """Return all visible servers, after the connected ones have listed their capabilities."""
         await self.connect(await self.all(conversation))
         await self.sync_unknown(await self.all(conversation))
         return await self.all(conversation)

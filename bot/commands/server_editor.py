@@ -48,13 +48,13 @@ _DEFINING = (
     Parameter("command", "the program that is the server", _OPTION, metavar="CMD"),
     Parameter("arg", "one argument of the program", _OPTION, repeated=True),
     Parameter("cwd", "the folder the program starts in", _OPTION, metavar="PATH"),
-    Parameter("title", "what people call it", _OPTION),
-    Parameter("description", "what it is for", _OPTION, metavar="TEXT"),
-    Parameter("auth", "how the bot shows who it is", _OPTION, choices=KINDS),
+    Parameter("title", "its display name", _OPTION),
+    Parameter("description", "its purpose", _OPTION, metavar="TEXT"),
+    Parameter("auth", "how the bot authenticates", _OPTION, choices=KINDS),
     Parameter("auth-header", "the header that carries the secret", _OPTION, metavar="HEADER"),
     Parameter("username", "where the user name of basic is, kept like the password", _OPTION, metavar="SECRETREF"),
-    Parameter("client-id", "what the sign-in page knows the bot by, for oauth", _OPTION, metavar="ID", opaque=True),
-    Parameter("scope", "what to ask for, with blanks between, for oauth", _OPTION, metavar="SCOPES"),
+    Parameter("client-id", "client id of the bot at the sign-in page, for oauth", _OPTION, metavar="ID", opaque=True),
+    Parameter("scope", "scopes to request, with blanks between, for oauth", _OPTION, metavar="SCOPES"),
     Parameter("secret", f"where the secret is: {_REFERENCE}", _OPTION, metavar="SECRETREF"),
     Parameter(
         "header",
@@ -77,13 +77,13 @@ _TUNING = (
     Parameter("auto-connect", "connect at the start", _OPTION, choices=(YES, NO)),
     Parameter("auto-context-tool", "a tool that is asked every question first", _OPTION, metavar="TOOL"),
     Parameter("use-instructions", "give the model the server's own instructions", _OPTION, choices=(YES, NO)),
-    Parameter("words", "whose words its tools return", _OPTION, choices=WORDS),
-    Parameter("sends", "who reads what its calls carry", _OPTION, choices=SENDS),
+    Parameter("words", "authors of the text that its tools return", _OPTION, choices=WORDS),
+    Parameter("sends", "readers of the data that its calls send", _OPTION, choices=SENDS),
     Parameter("tool-words", "the first for one tool, or none", _OPTION, repeated=True, metavar="TOOL=WORDS"),
     Parameter("tool-sends", "the second for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SENDS"),
     Parameter(
         "tool-recipients",
-        "the arguments of a tool that name who gets it, or none",
+        "the arguments of a tool that name the recipients, or none",
         _OPTION,
         repeated=True,
         metavar="TOOL=ARGUMENT,...",
@@ -95,8 +95,8 @@ _TUNING = (
     Parameter("output-limit", "characters of a result that the model gets", _OPTION, metavar="NUMBER"),
     Parameter("fallback-group", "servers that stand in for each other, or none", _OPTION, metavar="GROUP"),
     Parameter("fallback-order", "its place in the group, 1 is asked first", _OPTION, metavar="NUMBER"),
-    Parameter("tool-names", "what the model calls its tools", _OPTION, choices=tuple(ToolNaming)),
-    Parameter("sessions", "who shares what the server keeps", _OPTION, choices=tuple(SessionScope)),
+    Parameter("tool-names", "names of its tools for the model", _OPTION, choices=tuple(ToolNaming)),
+    Parameter("sessions", "users who share the server's session", _OPTION, choices=tuple(SessionScope)),
     Parameter("max-sessions", "how many sessions may be open, if not all share one", _OPTION, metavar="NUMBER"),
     Parameter("session-idle-timeout", "seconds until an unused one ends, or default", _OPTION, metavar="SECONDS"),
     Parameter("protocol", "the version of MCP to speak, or auto", _OPTION, metavar="VERSION"),
@@ -113,7 +113,7 @@ _LINES = {
 _COMMAND_LINE = ("command", "arg")
 _SLOTS = Parameter(
     "slots",
-    "a launch template and what fills its slots, such as template=git repo=docs",
+    "a launch template and the values of its slots, such as template=git repo=docs",
     repeated=True,
     metavar="SLOT=VALUE",
 )
@@ -144,7 +144,7 @@ ADD = Verb(
 )
 EDIT = Verb(
     "edit",
-    "change a server; with its name alone it shows what can be changed",
+    "change a server; its name alone shows the fields",
     (
         SERVER,
         _SLOTS,

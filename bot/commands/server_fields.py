@@ -164,7 +164,7 @@ def read_seconds_or_none(text: str) -> float | None:
 
 
 def read_sessions(text: str) -> SessionScope:
-    """Parse who shares a session; empty is everyone."""
+    """Parse the sharing of a session; empty is everyone."""
     return _one_of(text or SessionScope.SHARED, SessionScope)
 
 

@@ -26,7 +26,7 @@ class SecretFieldMode(Enum):
     LINK = "link"
 
 
-_NAME = Field("title", "Name", hint="what people call it", required=True, longest=LONGEST["title"])
+_NAME = Field("title", "Name", hint="its display name", required=True, longest=LONGEST["title"])
 _TRANSPORT = Field(
     "transport",
     "Transport",
@@ -100,7 +100,7 @@ _HEADERS = Field(
     "Name=text, or for a secret Name=env:OTHER or Name=file:/path, one a line",
 )
 _FOLDER = Field("cwd", "Folder", hint="where the program starts; an absolute path", longest=1024)
-_DESCRIPTION = Field("description", "Description", hint="what it is for", longest=LONGEST["description"])
+_DESCRIPTION = Field("description", "Description", hint="its purpose", longest=LONGEST["description"])
 _CONNECTS = Field("auto_connect", "Connect at the start", FieldKind.SWITCH, "no: on first use")
 _TRUSTED = Field("trusted", "Trusted", FieldKind.SWITCH, "whether its word counts on which tools only read")
 _SYSTEM = Field(
@@ -132,8 +132,12 @@ _PROTOCOL = Field(
     choices=PROTOCOLS,
     value=PROTOCOLS[0],
 )
-_WORDS = Field("words", "Words", FieldKind.CHOICE, "whose words its tools return", choices=WORDS, value=BY_HINTS)
-_SENDS = Field("sends", "Sends", FieldKind.CHOICE, "who reads what its calls carry", choices=SENDS, value=BY_HINTS)
+_WORDS = Field(
+    "words", "Words", FieldKind.CHOICE, "authors of the text that its tools return", choices=WORDS, value=BY_HINTS
+)
+_SENDS = Field(
+    "sends", "Sends", FieldKind.CHOICE, "readers of the data that its calls send", choices=SENDS, value=BY_HINTS
+)
 _TOOL_WORDS = Field("tool_words", "Words of single tools", FieldKind.LINES, "TOOL=strangers, one a line")
 _TOOL_SENDS = Field("tool_sends", "Sends of single tools", FieldKind.LINES, "TOOL=world, one a line")
 _RECIPIENTS = Field(
@@ -171,7 +175,7 @@ _TOOL_NAMES = Field(
     "tool_names",
     "Names of tools",
     FieldKind.CHOICE,
-    "what the model calls its tools",
+    "names of its tools for the model",
     choices=tuple(ToolNaming),
     value=ToolNaming.PREFIXED,
 )

@@ -64,7 +64,7 @@ class ServerImport:
         self._service = service
 
     async def run(self, request: CommandContext) -> AsyncIterator[Reply]:
-        """Show what would be added, or add it. Raises CommandRejected."""
+        """Show the servers that would be added, or add them. Raises CommandRejected."""
         if not (request.hidden_input and self._rights.operates(request.member)):
             raise CommandRejected(
                 "Only the operator may import a file, at a terminal of the bot's machine. Elsewhere servers are added "
@@ -262,7 +262,7 @@ def _secret(slot: str, reference: SecretReference, draft: ParsedDefinition) -> s
 
 
 def _told(candidate: _Candidate) -> list[tuple[str, str]]:
-    """Return what people should know about a server before they add it."""
+    """Return notes on a server, to be read before it is added."""
     server, draft = candidate.server, candidate.draft
     if draft is None:
         return [(server.name, f"cannot be added: {server.problem}")]

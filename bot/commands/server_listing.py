@@ -95,7 +95,7 @@ def connection_facts(config: ServerConfig) -> list[tuple[str, str]]:
 
 def sessions_text(config: ServerConfig, sessions: Sequence[SessionSnapshot], now: float) -> str:
     """Format the sessions of a server on one line: how many are open in this process, and since when they are idle.
-    Whose they are is not for everyone. Empty if all share one.
+    Their users are not for everyone. Empty if all share one.
     """
     if config.sessions is SessionScope.SHARED:
         return ""
@@ -262,7 +262,7 @@ class ServerListing:
         return f"{text} {'waits' if text == '1' else 'wait'} for review: /mcp review {server.name}"
 
     def _instructions(self, server: VisibleServer) -> str:
-        """Return what is known of the server's own instructions."""
+        """Return the known facts about the server's own instructions."""
         if not server.config.use_instructions:
             return ""
         instructions = self._directory.capabilities(server).instructions

@@ -1,4 +1,4 @@
-"""What `/mcp add` is given besides options: an address or a command line, and a name, which follows from either."""
+"""Arguments of `/mcp add` besides options: an address or a command line, and a name, which follows from either."""
 
 from __future__ import annotations
 

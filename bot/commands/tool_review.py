@@ -135,7 +135,7 @@ _NAMED = Parameter(
 )
 _DEFINITION = Parameter(
     "definition",
-    "the digest of what you have looked at, as the review shows it",
+    "the digest of the reviewed tools, as the review shows it",
     ParameterKind.OPTION,
     metavar="DIGEST",
 )
@@ -165,7 +165,7 @@ class ServerReview:
         """Return the verbs."""
         showing = Verb(
             "review show",
-            "tools that are new or have changed, and what is different",
+            "tools that are new or have changed, with the differences",
             (_SERVER, _TOOL),
             aliases=("review", "review list"),
         )

@@ -35,7 +35,7 @@ ROWS = 25
 """Names in one reply, the most expensive first."""
 _SINCE = Parameter("since", f"from then on, this month without it: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
 _BY = Parameter(
-    "by", "what the sums are for", ParameterKind.OPTION, choices=tuple(UsageGrouping), metavar="|".join(UsageGrouping)
+    "by", "group the sums by this", ParameterKind.OPTION, choices=tuple(UsageGrouping), metavar="|".join(UsageGrouping)
 )
 _WHOSE = {
     LimitScope.PERSON: "your limit",
@@ -67,9 +67,9 @@ class UsageVerbs:
                 ),
                 self._me,
             ),
-            VerbHandler(Verb("channel", "what this channel took, by person", (_SINCE, _BY)), self._channel),
-            VerbHandler(Verb("workspace", "what this workspace took, by person", (_SINCE, _BY)), self._workspace),
-            VerbHandler(Verb("all", "what every workspace took, for the operator", (_SINCE, _BY)), self._all),
+            VerbHandler(Verb("channel", "usage of this channel, by user", (_SINCE, _BY)), self._channel),
+            VerbHandler(Verb("workspace", "usage of this workspace, by user", (_SINCE, _BY)), self._workspace),
+            VerbHandler(Verb("all", "usage of all workspaces, for the operator", (_SINCE, _BY)), self._all),
         )
 
     async def _me(self, request: CommandContext) -> AsyncIterator[Reply]:

@@ -43,7 +43,7 @@ class ResourceTemplate:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Names of what has to be filled in, in order."""
+        """Names of the placeholders, in order."""
         names = (name for expression in _EXPRESSION.findall(self.pattern) for name in expression.split(","))
         return tuple(dict.fromkeys(_MODIFIER.sub("", name.strip()) for name in names))
 

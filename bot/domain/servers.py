@@ -57,7 +57,7 @@ class ServerEnablement(StrEnum):
 
 
 class SessionScope(StrEnum):
-    """Sharing of a server's sessions, with what the server keeps in them: one session for all, or one for each
+    """Sharing of a server's sessions, with the server's state in them: one session for all, or one for each
     conversation or user.
     """
 
@@ -154,7 +154,7 @@ class ServerConfig:
     capabilities, for one call without data from the server, for one call in total with progress, and for calls of
     single tools by the server's own tool names.
 
-    `sessions` says who shares one. If not all do, `max_sessions` is the limit of open ones in a process, and
+    `sessions` is their sharing. If not all do, `max_sessions` is the limit of open ones in a process, and
     `session_idle_timeout` the seconds after which an unused one ends; None is the usual time.
 
     `connect_retries` are further attempts within the time to connect. `reconnect` is None if the setting of all servers

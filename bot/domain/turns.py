@@ -134,7 +134,7 @@ class TurnInput:
 
     @property
     def typed_text(self) -> str:
-        """What the author has typed. A question with a prompt of a server names it, which the server has chosen."""
+        """Text typed by the author. A question with a prompt of a server names it, which the server has chosen."""
         prompts = [call.arguments["arguments"] for call in self.attached if "arguments" in call.arguments]
         if any("name" in call.arguments for call in self.attached):
             return "\n".join(str(value) for arguments in prompts for value in arguments.values())

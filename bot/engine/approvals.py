@@ -421,7 +421,7 @@ class ApproverNotices:
             await self._pause(POLL_SECONDS * random.uniform(0.8, 1))  # noqa: S311 - jitter is no secret
 
     async def notify(self) -> None:
-        """Notify the approvers of posted calls who are to be told in private."""
+        """Notify approvers of posted calls in private, as far as wanted."""
         key_prefixes = [surface.key_prefix for surface in self._surfaces]
         for turn, step in await self._log.take_private_notices(key_prefixes, BATCH) if key_prefixes else ():
             await self._notify_approvers(turn, step)

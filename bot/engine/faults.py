@@ -200,7 +200,7 @@ class ServerFaults:
 
 
 def _count_of_its(waiting: Sequence[Tool]) -> str:
-    """Count what waits: `1 of its tools is`, `2 tools and the instructions are`."""
+    """Count waiting reviews: `1 of its tools is`, `2 tools and the instructions are`."""
     text = count_definitions(waiting)
     number, _, rest = text.partition(" ")
     if rest not in ("tool", "tools"):

@@ -174,7 +174,7 @@ class ApproverResolver:
     async def _look_up(
         self, principals: Collection[str], conversation: ConversationKey
     ) -> dict[str, DirectoryEntry | None]:
-        """Return what the platform knows of these users and groups; of one that it does not answer for, the name is
+        """Return the platform's entries of these users and groups; of one that it does not answer for, the name is
         unknown.
         """
         wanted = sorted(principal for principal in principals if ":" in principal)[: 2 * MAX_NOTIFIED_APPROVERS]
@@ -218,7 +218,7 @@ def _named_approvers(
 
 
 def _intersect(sets: Sequence[tuple[Approver, ...]]) -> tuple[tuple[Approver, ...], ...]:
-    """Return one set of the users who are in each, if all sets are of users."""
+    """Return the users common to all sets, if all sets are of users."""
     if len(sets) < 2 or not all(is_person(approver.principal) for approvers in sets for approver in approvers):
         return tuple(sets)
     common = set.intersection(*({approver.principal for approver in approvers} for approvers in sets))

@@ -312,7 +312,7 @@ def _format_no_match(query: str, index: ToolIndex, enabled: ToolSet) -> Iterator
 
 
 def _purpose(server: str, enabled: ToolSet) -> str:
-    """Return what the server is for: the operator's words, else the names of its first tools."""
+    """Return the purpose of the server: the operator's words, else the names of its first tools."""
     if description := " ".join(enabled.guidance_for(server).description.split()):
         return description[:_LONGEST_PURPOSE]
     names = sorted(tool.name for tool in enabled.tools if tool.server == server)

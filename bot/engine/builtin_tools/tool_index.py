@@ -96,7 +96,7 @@ class ToolIndex:
         return sorted(scores, key=lambda n: (-round(scores[n], 9), n))
 
     def _query_terms(self, query: str) -> Iterable[tuple[str, float]]:
-        """Return the terms to look up, with their weights: as written, or what is closest to it in the index."""
+        """Return the terms to look up, with their weights: as written, or the closest ones in the index."""
         terms: dict[str, float] = {}
         for word in words(split_identifier(query)):
             if len(terms) >= _MOST_TERMS:

@@ -213,7 +213,7 @@ def _answer(earlier: TurnRecord) -> Message:
 
 
 def _attached_messages(results: _Results, replay: ToolReplay) -> list[Message]:
-    """Return what the person attached, by name: the model can read it again."""
+    """Return the calls that the user attached, by name: the model can read it again."""
     steps = [step for step in results.of.calls if step.origin is CallOrigin.ATTACHED]
     if not steps or replay is ToolReplay.NONE:
         return []

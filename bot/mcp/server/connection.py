@@ -136,7 +136,7 @@ def _sign_in_problem(token_provider: TokenProvider | None, *, worked: bool) -> P
 class Connection:
     """Connection to one server, kept until it is closed. `redact` has its secrets. `synced` are its cached
     capabilities, and `pinned` their pins. If it is one of several, `parent` is the server's own connection, and
-    `listener` receives what it syncs.
+    `listener` receives its synced capabilities.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ class ResourceCache:
         return keep
 
     def updated(self, uri: str) -> None:
-        """Drop what has changed. The address may be that of a part of the resource that was subscribed to."""
+        """Drop changed entries. The address may be that of a part of the resource that was subscribed to."""
         self._changes += 1
         for kept in [kept for kept in self._kept if uri.startswith(kept)]:
             del self._kept[kept]

@@ -2,7 +2,7 @@
 
 The server's own session lists its tools, and serves everyone if the sessions are shared. A session of a conversation or
 user is a `Connection` of its own: another process, or another session over HTTP. It is made by the first call, and not
-made again before the next one, because what the server kept in it is lost. It checks calls against the tools that it
+made again before the next one, because its state at the server is lost. It checks calls against the tools that it
 lists itself: they must be the pinned ones.
 """
 
@@ -263,7 +263,7 @@ class SessionPool:
             self.own.relist()
 
     def report_failure(self, server_id: str, problem: str) -> None:
-        """Do nothing: what a session could not list is in its calls' results."""
+        """Do nothing: a failed listing of a session is in its calls' results."""
 
     def _session_snapshots(self) -> Iterable[SessionSnapshot]:
         now, wall_clock = self._clock(), time.time()

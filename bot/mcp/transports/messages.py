@@ -31,12 +31,12 @@ from bot.mcp.errors import NO_RESULT, NOT_JSON, NOT_RPC, RESULT_IS_NO_OBJECT, RE
 from bot.mcp.server.output import StrayLine
 
 Incoming = SessionMessage | Exception
-"""What a read stream of the MCP library yields."""
+"""Item that a read stream of the MCP library yields."""
 
 DEEPEST = 200
 """Levels of nesting that are read. The library's parser has the same limit."""
 CUT = "countersign/cut"
-"""Key in the result of an answer that was nested more deeply: what was deeper is null."""
+"""Key in the result of an answer that was nested more deeply: deeper values are null."""
 _THREAD_BYTES = 64 * 1024
 """Size above which a faulty message is read in a thread."""
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?+|[\[\]{}]', re.DOTALL)
@@ -98,7 +98,7 @@ async def read_messages(data: bytes | str, request_id: RequestId | None = None) 
     """Return the messages in a line, in an event or in the body of a response.
 
     `request_id` is the request that a message without an id must answer, because of the way it came; otherwise its
-    error has the id None. What is no message becomes a `StrayLine`, or the error of that request.
+    error has the id None. Anything else becomes a `StrayLine`, or the error of that request.
     """
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     if (message := well_formed(text)) is not None:
@@ -143,7 +143,7 @@ def _repaired(text: str, request_id: RequestId | None) -> list[Incoming]:
 
 
 def _items(value: Any) -> Iterator[Any]:
-    """Yield the messages in a value: the items of a batch, and what is in a text that was dumped twice."""
+    """Yield the messages in a value: the items of a batch, and the value of a text that was dumped twice."""
     match value:
         case list():
             for item in value:
@@ -174,7 +174,7 @@ def _stray(value: Any) -> StrayLine:
 
 
 def _without_depths(text: str) -> str:
-    """Return JSON with null in place of what is nested too deeply; the text itself if nothing is."""
+    """Return JSON with null in place of values that are nested too deeply; the text itself if nothing is."""
     if text.count("[") + text.count("{") <= DEEPEST:
         return text
     return "".join(_shallow_pieces(text))

@@ -68,7 +68,7 @@ def _request_id(request: httpx2.Request) -> RequestId | None:
 
 
 class _Answers:
-    """Reader of what comes for one request; without `request_id`, of a stream for all requests."""
+    """Reader of the messages for one request; without `request_id`, of a stream for all requests."""
 
     def __init__(self, server: str, request_id: RequestId | None) -> None:
         self.request_id = request_id

@@ -305,7 +305,7 @@ class SlackLiveCheck:
         raise CheckSkipped("Slack names its limits only to those who exceed them.")
 
     async def _blocks(self, _thread: ConversationKey, _root: str) -> str:
-        """Return what became of the blocks of the earlier checks."""
+        """Return the fate of the blocks of the earlier checks."""
         if refused := sorted(self._api.blocks.refused):
             raise CheckDoubtful(f"Slack takes no {', '.join(refused)} blocks here. The bot sends older ones instead.")
         return "Slack takes all kinds of blocks that the bot sends."

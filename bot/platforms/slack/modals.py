@@ -285,7 +285,7 @@ def _offerable(choices: Sequence[str]) -> bool:
 
 
 def read_submission(view: Mapping[str, Any]) -> tuple[Submission, str] | None:
-    """Return a submission, and what was kept for it. Return None if the modal is not one of the bot's."""
+    """Return a submission, and the value kept for it. Return None if the modal is not one of the bot's."""
     metadata = str(view.get("private_metadata") or "")
     values = _field_values(view)
     try:

@@ -28,7 +28,7 @@ async def test_a_form_is_asked_field_by_field_and_its_answer_is_drawn() -> None:
     held = command_harness()
     async with chatting(commands=held.registry, size=(100, 30)) as chat:
         await chat.type("/mcp add")
-        await chat.terminal.shows("Add an MCP server", "what people call it")
+        await chat.terminal.shows("Add an MCP server", "its display name")
         await field(chat, "Name", "Git Hub")
         await chat.terminal.shows("streamable_http | stdio")
         await field(chat, "Transport", "")
