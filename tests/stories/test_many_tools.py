@@ -56,6 +56,51 @@ async def test_a_tool_that_was_found_is_approved_by_its_own_name_also_after_a_re
     assert model.refusals == []
 
 
+def listed_names(request: Request) -> str:
+    """Return what the model's service was told about the names of tools."""
+    (schema,) = (
+        function.get("parameters") or function.get("input_schema")
+        for function in (each.get("function", each) for each in request.body["tools"])
+        if function["name"] == OWN[0]
+    )
+    description: str = schema["properties"]["names"]["description"]
+    return description
+
+
+def picking(request: Request) -> Say:
+    """A model that picks the tool by its name in the list."""
+    if not request.results:
+        assert "bank: report_0, " in listed_names(request)
+        assert ", transfer" in listed_names(request)
+        return Say(calls=(Call(OWN[0], {"names": ["bank__transfer", "bank__transmit"]}),))
+    if "Tools by name" not in request.results[-1]:
+        return Say(f"The bank says: {request.results[-1]}.")
+    first, missing, _, hit = request.results[-1].splitlines()
+    assert (first, json.loads(hit)["name"]) == ("Tools by name: bank__transfer", "bank__transfer")
+    assert missing.startswith("There is no tool called 'bank__transmit'.")
+    return Say(calls=(Call(OWN[1], {"name": "bank__transfer", "arguments": {"account": "DE12", "euros": 700}}),))
+
+
+@pytest.mark.parametrize("api", ["openai", "responses", "anthropic"])
+def test_a_model_picks_a_tool_by_its_name_in_the_list_and_needs_no_search(tmp_path: Path, api: Api) -> None:
+    others = (a_tool(f"report_{n}_of_the_branches_of_the_bank_in_all_countries", reads=True) for n in range(100))
+    bank = scripted(tmp_path, "bank", *others, a_tool("report_0", reads=True), TRANSFER)
+    with FakeLanguageModel(api, rule=picking) as model:
+        place = Installation(tmp_path, {"bank": bank.entry}, model=model)
+        said = place.chat("-m", "pay the rent", "--approve", "all")
+    assert (said.code, bank.calls) == (0, [("transfer", {"account": "DE12", "euros": 700})]), said.err
+    assert "The bank says: done." in said.out
+    assert model.refusals == []
+
+
+def test_a_folder_without_a_model_for_the_search_is_told_before_the_first_message(tmp_path: Path) -> None:
+    place = Installation(tmp_path, {}, TOOL_SEARCH_EMBEDDINGS=str(tmp_path / "nowhere"))
+    said = place.chat("-m", "hello")
+    assert said.code != 0
+    assert "TOOL_SEARCH_EMBEDDINGS: " in said.err
+    assert "Fix: name the folder of a model2vec model on this machine" in said.err
+
+
 def test_where_search_is_off_the_model_is_given_what_its_service_takes_and_people_are_told(tmp_path: Path) -> None:
     bank = scripted(tmp_path, "bank", *(a_tool(f"report_{n}", reads=True) for n in range(130)))
     with FakeLanguageModel("openai", Say("Hello.")) as model:
