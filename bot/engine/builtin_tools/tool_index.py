@@ -38,8 +38,10 @@ _SIMILAR = 0.45
 """Dice coefficient of two words' trigrams, from which they count as similar."""
 _VAGUELY_SIMILAR = 0.25
 _SHORTEST_SIMILAR = 4
-_RANK_CONSTANT = 60
-"""Of reciprocal rank fusion, as its authors set it."""
+_RANK_CONSTANT, _MEANING_WEIGHT = 3, 0.7
+"""Of reciprocal rank fusion. Its authors take 60 and 1, for long lists of equal quality. Here the first ranks by words
+are the surest: with these values a weak model of meaning does no harm (`make bench-search`).
+"""
 _MOST_FUSED = 50
 
 
@@ -164,11 +166,11 @@ def _trigrams(word: str) -> frozenset[str]:
     return frozenset(padded[n : n + 3] for n in range(len(padded) - 2))
 
 
-def _fuse(*rankings: Sequence[int]) -> Sequence[int]:
+def _fuse(by_words: Sequence[int], by_meaning: Sequence[int]) -> Sequence[int]:
     scores: defaultdict[int, float] = defaultdict(float)
-    for ranking in rankings:
+    for ranking, weight in ((by_words, 1.0), (by_meaning, _MEANING_WEIGHT)):
         for rank, n in enumerate(ranking[:_MOST_FUSED], start=1):
-            scores[n] += 1 / (_RANK_CONSTANT + rank)
+            scores[n] += weight / (_RANK_CONSTANT + rank)
     return sorted(scores, key=lambda n: (-scores[n], n))
 
 
