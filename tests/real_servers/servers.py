@@ -47,7 +47,7 @@ def from_npm(package: str, *arguments: str, **fields: Any) -> ServerConfig:
 @contextmanager
 def everything_at(way: str, kind: HttpKind) -> Iterator[ServerConfig]:
     """server-everything at an address, spoken to as `kind`; `way` is its own word for what it is to speak."""
-    command = (str(NODE), "--require", str(_LOOPBACK), str(program("server-everything")), way)
+    command = (str(NODE), "--require", str(_LOOPBACK), str(program("mcp-server-everything")), way)
     with _listening(command, "sse" if way == "sse" else "mcp", kind) as server:
         yield server
 

@@ -26,7 +26,7 @@ def everything(request: pytest.FixtureRequest) -> Iterator[ServerConfig]:
     """The server, over one of its transports."""
     match request.param:
         case "stdio":
-            yield from_npm("server-everything")
+            yield from_npm("mcp-server-everything")
         case "streamable HTTP":
             with everything_at("streamableHttp", HttpKind.STREAMABLE) as server:
                 yield server

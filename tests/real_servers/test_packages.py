@@ -70,7 +70,7 @@ async def test_the_filesystem_server_writes_and_reads_in_its_folder_and_nowhere_
     folder, other = tmp_path / "shared", tmp_path / "private.txt"
     folder.mkdir()
     other.write_text("private")
-    server = from_npm("server-filesystem", str(folder))
+    server = from_npm("mcp-server-filesystem", str(folder))
     async with started(server) as box:
         await box.connect(server.id)
         note = str(folder / "note.txt")
