@@ -201,6 +201,14 @@ def _check_url(value: str) -> str:
     return value
 
 
+def _check_https(value: str) -> str:
+    """Check an https URL without credentials and query."""
+    parts = urlsplit(_check_url(value))
+    if parts.scheme != "https" or parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("write an https address such as https://registry.modelcontextprotocol.io")
+    return value
+
+
 def _split_command(value: Any) -> Any:
     """Split a program and its arguments as a shell does."""
     return tuple(shlex.split(value)) if isinstance(value, str) else value
@@ -226,6 +234,7 @@ Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_hosts)]
 Networks = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_networks)]
 Channel = Annotated[ConversationKey | None, NoDecode, BeforeValidator(_parse_channel)]
 Address = Annotated[str, AfterValidator(_check_url)]
+SecureAddress = Annotated[str, AfterValidator(_check_https)]
 AnyCase = BeforeValidator(_lower)
 
 
@@ -304,6 +313,7 @@ class Settings(BaseSettings):
     mcp_allowed_hosts: Hosts = frozenset()
     mcp_allowed_commands: Words = frozenset()
     mcp_allowed_commands_file: Path = Path("config/allowed_commands.txt")
+    mcp_registry_url: SecureAddress | None = None
     mcp_allowed_servers: Words = frozenset()
     mcp_review: Annotated[ReviewPolicy, AnyCase] = ReviewPolicy.CHANGED
     taint_mode: Annotated[TaintMode, AnyCase] = TaintMode.ASK

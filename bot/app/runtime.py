@@ -61,13 +61,16 @@ from bot.errors import CountersignError
 from bot.llm.models import ModelChoice, Models
 from bot.llm.static_embeddings import load_embedder
 from bot.logs import redact_logs
-from bot.mcp.config.checks import AllowedTargets
+from bot.mcp.config.catalog import Catalog
+from bot.mcp.config.checks import AllowedTargets, resolve_host
 from bot.mcp.config.programs import AllowedPrograms
 from bot.mcp.hosts import read_hosts
 from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, TokenProviders
+from bot.mcp.public_registry import PublicRegistry
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.server.retry import ConnectionTiming
 from bot.mcp.toolbox import McpToolbox
+from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Listener, Surface, TurnLog
 from bot.ports.embeddings import TextEmbedder
 from bot.settings import Settings, read_environment
@@ -257,6 +260,7 @@ async def open_services(
         process_counters=counters.counters_of,
         usage=stores.usage,
         usage_limits=limiter.statuses,
+        catalog=_catalog(settings, targets),
         file=str(settings.mcp_servers_file),
         admits=targets.allows_slug,
         links=links,
@@ -456,6 +460,13 @@ def connection_timing(settings: Settings) -> ConnectionTiming:
         quiet_after=settings.mcp_healthcheck_interval,
     )
     return pacing if settings.mcp_reconnection_enabled else pacing.without_reconnecting()
+
+
+def _catalog(settings: Settings, targets: AllowedTargets) -> Catalog:
+    if settings.mcp_registry_url is None:
+        return Catalog()
+    registry = PublicRegistry(settings.mcp_registry_url, lambda: GuardedTransport(targets, resolve_host))
+    return Catalog(registry.search)
 
 
 def _rights(approvers: Approvers, operator: str) -> Rights:

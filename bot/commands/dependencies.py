@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from bot.domain.api_clients import EVERYWHERE_ROLE
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.catalog import CatalogResult, CatalogServer
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.health import Health
 from bot.domain.launch_templates import Templates, no_templates
@@ -146,6 +147,16 @@ class LinkService:
     address: str
 
 
+class ServerCatalog(Protocol):
+    """Servers that can be added by name: bundled ones, and those of the operator's registry."""
+
+    async def find(self, name: str) -> CatalogServer | None:
+        """Return the server of this name. Raises ServerTrouble if the registry does not answer."""
+
+    async def search(self, words: str) -> CatalogResult:
+        """Return the servers with all these words."""
+
+
 def any_name(slug: str) -> bool:  # noqa: ARG001 - see CommandDependencies.admits
     """Accept every name: the operator reserves none."""
     return True
@@ -177,6 +188,7 @@ class CommandDependencies:
     process_counters: Callable[[Collection[str]], ProcessCounters]
     usage: UsageStore
     usage_limits: Callable[[UsageOwner], Awaitable[Sequence[LimitStatus]]]
+    catalog: ServerCatalog
     file: str = "config/mcp_servers.json"
     admits: Callable[[str], bool] = any_name
     clock: Callable[[], float] = time.time

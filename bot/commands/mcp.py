@@ -17,6 +17,7 @@ from bot.commands.policies import ServerPolicies
 from bot.commands.policy_explain import PolicyExplain
 from bot.commands.prompts import PromptCommands
 from bot.commands.resources import ResourceCommands
+from bot.commands.server_catalog import CatalogCommands
 from bot.commands.server_checks import ServerChecks, ServerValidator
 from bot.commands.server_control import ServerControl, ServerService
 from bot.commands.server_directory import ServerDirectory, VisibleServer
@@ -412,6 +413,7 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
     listing = ServerListing(dependencies, directory, sign_in_steps)
     validator = ServerValidator(dependencies, directory)
     service = ServerService(dependencies, directory)
+    catalog = CatalogCommands(dependencies)
     return Command(
         "mcp",
         "MCP servers and their tools",
@@ -419,7 +421,8 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
             *listing.handlers,
             *ResourceCommands(dependencies, directory).handlers,
             *PromptCommands(dependencies, directory).handlers,
-            ServerAdd(dependencies, validator, service).handler,
+            ServerAdd(dependencies, validator, service, catalog).handler,
+            catalog.handler,
             ServerEdit(dependencies, directory, validator, service).handler,
             *ServerControl(dependencies, directory, service, sign_in_steps).handlers,
             *ServerChecks(dependencies, directory, sign_in_steps).handlers,

@@ -25,34 +25,41 @@ class ProgramConsent:
         self._administration = dependencies.administration
         self._rights = dependencies.rights
 
-    async def question(self, draft: ParsedDefinition, request: CommandContext, verb: str) -> Reply | None:
-        """Return the question about the draft's program, None if there is none to ask. With `--allow`, the program is
-        allowed, and its error leaves the draft. Raises CommandRejected, SettingsError.
+    async def question(
+        self, draft: ParsedDefinition, request: CommandContext, verb: str, *, always: bool = False
+    ) -> Reply | None:
+        """Return the question about the draft's program, None if there is none to ask; `always` asks about an allowed
+        one, too. With `--allow`, the program is allowed, and its error leaves the draft. Raises CommandRejected,
+        SettingsError.
         """
         at_terminal = request.hidden_input and self._rights.operates(request.member)
         if request.arguments.has("allow") and not at_terminal:
             raise CommandRejected("Only the operator may allow a program, at a terminal of the bot's machine.")
-        program = self._program_to_allow(draft)
+        program = self._program_to_allow(draft, always=always)
         if not program or not at_terminal:
             return None
         if not request.arguments.has("allow"):
             return self._ask(program, draft.record.config, ("mcp", verb, "--allow", *request.words))
-        await self._administration.allow_program(program)
-        del draft.errors["command"]
+        if not self._administration.allows_program(program):
+            await self._administration.allow_program(program)
+            del draft.errors["command"]
         return None
 
-    def _program_to_allow(self, draft: ParsedDefinition) -> str:
+    def _program_to_allow(self, draft: ParsedDefinition, *, always: bool) -> str:
         """Return the program if nothing else is wrong with the draft; empty if it needs no consent."""
         match draft.record.config.transport:
-            case StdioTransport(command=program, launch=None) if program and draft.errors.keys() == {"command"}:
-                return "" if self._administration.allows_program(program) else program
+            case StdioTransport(command=program, launch=None) if program and draft.errors.keys() <= {"command"}:
+                is_allowed = self._administration.allows_program(program)
+                return program if always or ("command" in draft.errors and not is_allowed) else ""
             case _:
                 return ""
 
     def _ask(self, program: str, config: ServerConfig, words: tuple[str, ...]) -> Reply:
+        allowed = self._administration.allows_program(program)
+        reason = "as its publisher says" if allowed else "which is not allowed yet"
+        question = f"Start this on this machine with {program}?" if allowed else f"Allow {program} on this machine?"
         return Reply(
-            f"This server would run {code(program, 'a program')} on this machine, which is not allowed yet. Nothing "
-            "was saved.",
+            f"This server would run {code(program, 'a program')} on this machine, {reason}. Nothing was saved.",
             details=(
                 ("program", program),
                 ("command", command_line(config)),
@@ -65,7 +72,7 @@ class ProgramConsent:
                     f"Allow {program} and go on",
                     words,
                     ActionStyle.PRIMARY,
-                    question=f"Allow {program} on this machine?",
+                    question=question,
                 ),
             ),
         )

@@ -121,6 +121,16 @@ def deferred_secrets(draft: ParsedDefinition) -> ParsedDefinition:
     return ParsedDefinition(dataclasses.replace(draft.record, secrets=secrets), draft.secrets, errors)
 
 
+def with_missing_secrets(draft: ParsedDefinition, slots: Sequence[str]) -> ParsedDefinition:
+    """Return the draft with placeholders for the secrets of these slots, which are entered after saving."""
+    if not slots:
+        return draft
+    later = dict.fromkeys((slot for slot in slots if slot != AUTH_SECRET), SecretReference(SecretSource.STORED))
+    draft = deferred_secrets(draft) if AUTH_SECRET in slots else draft
+    record = dataclasses.replace(draft.record, secrets={**draft.record.secrets, **later})
+    return ParsedDefinition(record, draft.secrets, draft.errors)
+
+
 class _DefinitionParser:
     def __init__(
         self, base: ServerRecord, fields: Mapping[str, str], argv: Sequence[str], values: Mapping[str, str]

@@ -13,14 +13,24 @@ from bot.commands.argument_parser import POLICY, SERVER, Arguments, CommandRejec
 from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.program_consent import ALLOW, ProgramConsent, version_warning
+from bot.commands.server_catalog import FROM, CatalogCommands
 from bot.commands.server_checks import ServerRequest, ServerValidator, start_warning
 from bot.commands.server_control import InvalidServer, ServerService, VersionConflict
-from bot.commands.server_definition import DEFAULT, KEEP, NO, YES, ParsedDefinition, command_line, fields_of
+from bot.commands.server_definition import (
+    DEFAULT,
+    KEEP,
+    NO,
+    YES,
+    ParsedDefinition,
+    command_line,
+    fields_of,
+    with_missing_secrets,
+)
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.server_fields import KINDS, SENDS, TRANSPORTS, WORDS, is_slug, slug_of
 from bot.commands.server_forms import SecretFieldMode, Step, form, steps_of_editing
 from bot.commands.server_import import IMPORTING, ServerImport
-from bot.commands.server_secrets import SecretLinks, missing_secrets_text, missing_slots, secret_form
+from bot.commands.server_secrets import SecretLinks, enter_secret, missing_secrets_text, missing_slots, secret_form
 from bot.commands.server_sources import derived_name, place_words
 from bot.commands.server_templates import (
     SLOT,
@@ -137,6 +147,7 @@ ADD = Verb(
         *_TUNING,
         Parameter("here", "for this workspace alone, where the operator adds it", ParameterKind.FLAG),
         ALLOW,
+        FROM,
         *IMPORTING,
     ),
     aliases=("new", "create", "register"),
@@ -419,7 +430,14 @@ class ServerEdit:
 class ServerAdd:
     """Verb of `/mcp add`."""
 
-    def __init__(self, dependencies: CommandDependencies, validator: ServerValidator, service: ServerService) -> None:
+    def __init__(
+        self,
+        dependencies: CommandDependencies,
+        validator: ServerValidator,
+        service: ServerService,
+        catalog: CatalogCommands,
+    ) -> None:
+        self._catalog = catalog
         self._rights = dependencies.rights
         self._links = SecretLinks(dependencies)
         self._templates = dependencies.templates
@@ -442,11 +460,9 @@ class ServerAdd:
             async for reply in self._import.run(request):
                 yield reply
             return
-        everywhere = self._rights.administers_everywhere(member) and not arguments.has("here")
-        server_request = _requested_server(request, everywhere=everywhere)
-        draft = await self._validator.draft_new(server_request)
+        server_request, draft, published = await self._requested(request)
         draft = draft if request.hidden_input else self._ready(draft)
-        if question := await self._consent_to_program.question(draft, request, "add"):
+        if question := await self._consent_to_program.question(draft, request, "add", always=published):
             yield question
             return
         if (
@@ -471,6 +487,17 @@ class ServerAdd:
             return
         async for reply in self._saved_replies(outcome.record, request, verify=not arguments.has("no-verify")):
             yield reply
+
+    async def _requested(self, request: CommandContext) -> tuple[ServerRequest, ParsedDefinition, bool]:
+        """Return what a command line asks for, its draft, and whether a registry says what it starts."""
+        everywhere = self._rights.administers_everywhere(request.member) and not request.arguments.has("here")
+        server_request = _requested_server(request, everywhere=everywhere)
+        known = await self._catalog.request(request, server_request.fields, everywhere=everywhere)
+        if known is None:
+            return server_request, await self._validator.draft_new(server_request), False
+        draft = with_missing_secrets(await self._validator.draft_new(known.request), known.missing)
+        draft.errors = {**draft.errors, **known.errors}
+        return known.request, draft, not known.entry.bundled
 
     async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
         fields = {"transport": TRANSPORTS[0], "auth": KINDS[0], **context.fields}
@@ -563,6 +590,10 @@ class ServerAdd:
     ) -> AsyncIterator[Reply]:
         if record.missing:
             text = f"{server_label(record.config)} is added, and waits for {missing_secrets_text(record)}."
+            if context.hidden_input:
+                actions = tuple(enter_secret(record, slot) for slot in missing_slots(record))
+                yield Reply(text, details=self._validator.exact_definition(record), actions=actions)
+                return
             reply = await self._links.ask_reply(record, context.author, context.conversation, text)
             yield replace(reply, details=(*self._validator.exact_definition(record), *reply.details))
             return

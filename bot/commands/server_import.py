@@ -19,13 +19,13 @@ from bot.commands.import_file import ImportedServer, parse_import_file
 from bot.commands.program_consent import version_warning
 from bot.commands.server_checks import ServerRequest, ServerValidator
 from bot.commands.server_control import InvalidServer, ServerService
-from bot.commands.server_definition import ParsedDefinition, command_line, deferred_secrets, plain_values_of
+from bot.commands.server_definition import ParsedDefinition, command_line, plain_values_of, with_missing_secrets
 from bot.commands.server_fields import is_slug
 from bot.commands.server_secrets import enter_secret, missing_slots
 from bot.commands.text_format import parse_policy, pluralize, server_label
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import AUTH_SECRET, USER_SLOT, HttpTransport, ServerEnablement, ServerRecord, StdioTransport
+from bot.domain.servers import USER_SLOT, HttpTransport, ServerEnablement, ServerRecord, StdioTransport
 
 _OPTION = ParameterKind.OPTION
 IMPORTING = (
@@ -111,7 +111,7 @@ class ServerImport:
                 server.values,
             )
         )
-        draft = _with_missing(draft, server.missing)
+        draft = with_missing_secrets(draft, server.missing)
         errors = {name: error for name, error in draft.errors.items() if not self._only_asks(name, draft)}
         if errors:
             server.problem = " ".join(errors.values())
@@ -220,16 +220,6 @@ def _chosen(servers: list[ImportedServer], arguments: Arguments) -> list[Importe
     if name:
         chosen[0].slug = name
     return chosen
-
-
-def _with_missing(draft: ParsedDefinition, slots: Sequence[str]) -> ParsedDefinition:
-    """Return the draft with placeholders for secrets that are entered later."""
-    if not slots:
-        return draft
-    later = dict.fromkeys((slot for slot in slots if slot != AUTH_SECRET), SecretReference(SecretSource.STORED))
-    draft = deferred_secrets(draft) if AUTH_SECRET in slots else draft
-    record = replace(draft.record, secrets={**draft.record.secrets, **later})
-    return ParsedDefinition(record, draft.secrets, draft.errors)
 
 
 def _table(candidates: Sequence[_Candidate]) -> Table:

@@ -48,6 +48,11 @@ def server_name(command: str, args: Sequence[str]) -> str:
     return _without_generic(program.rpartition(".")[0] if program.endswith((".py", ".js", ".sh")) else program)
 
 
+def short_name(name: str) -> str:
+    """Return the telling part of a name: `desk` for `io.github.ana/desk-mcp`. It is not a slug yet."""
+    return _without_generic(name.rpartition("/")[2])
+
+
 def _fetched(command: str, args: Sequence[str]) -> tuple[str, str]:
     """Return the program that fetches, by its usual name, and the package; an empty package if it fetches none."""
     program = PurePosixPath(command).name

@@ -33,6 +33,7 @@ from bot.domain.tools import Annotations, Tool
 from bot.domain.turns import TurnView
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, Rules, ServerPolicy
 from bot.errors import NotFound, ServerTrouble
+from bot.mcp.config.catalog import Catalog
 from bot.mcp.hosts import read_hosts
 from bot.mcp.server_requests import request_tools
 from tests.commands.memory_stores import (
@@ -197,6 +198,7 @@ class CommandHarness:
     counted: ProcessCounters = ProcessCounters()
     objections: str = ""
     programs: set[str] = field(default_factory=set)
+    catalog: Catalog = field(default_factory=Catalog)
     refused_references: str = ""
     admits: Callable[[str], bool] = any_name
     refreshed: int = 0
@@ -292,6 +294,7 @@ class CommandHarness:
             lambda servers: self.counted if "jira" in servers else ProcessCounters(),
             self.usage,
             self.usage.balances,
+            self.catalog,
             file="config/mcp_servers.json",
             admits=self.admits,
             clock=lambda: NOW,

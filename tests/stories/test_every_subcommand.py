@@ -91,6 +91,7 @@ EDITING = (
     Fill("Sign-in", holds="api_key"),
     Fill("Header", holds="Authorization"),
     *keep("User name reference", "Secret reference", "Other headers", "System instruction", "Response instruction"),
+    Fill("Instructions of the server", holds="no"),
     Fill("Context tool"),
     Fill("Seconds to connect"),
     Fill("Seconds a call may take", f"{EMPTY}20", holds="30"),
@@ -171,6 +172,7 @@ MIDDLE = (
     typed("/mcp run ticket-desk lok_01", "has no tool of that name. Did you mean look_01?"),
     typed("/mcp log ticket-desk", "Calls · 1", "ticket-desk.look_01", "owner"),
     typed("/mcp stats ticket-desk", "Calls of ticket-desk · 1", "100 %"),
+    typed("/mcp catalog n8n", "This server comes with this program", "https://{host}/mcp-server/http"),
     typed("/mcp health", "Countersign is ready", "answers"),
     typed("/mcp policy list ticket-desk", "Policies · 16", "(all its tools)", "ask, just now by console:owner"),
     typed(

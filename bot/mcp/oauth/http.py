@@ -74,7 +74,9 @@ class AuthServerClient:
 
 
 @asynccontextmanager
-async def open_client(network: httpx2.AsyncBaseTransport) -> AsyncIterator[AuthServerClient]:
+async def open_client(
+    network: httpx2.AsyncBaseTransport, purpose: str = "Signing in"
+) -> AsyncIterator[AuthServerClient]:
     """Open a client on this network, and close the network after the block. Raises ServerTrouble on a timeout."""
     headers = {
         "accept": "application/json",
@@ -86,7 +88,7 @@ async def open_client(network: httpx2.AsyncBaseTransport) -> AsyncIterator[AuthS
         async with asyncio.timeout(_CLIENT_SECONDS), client:
             yield AuthServerClient(client)
     except TimeoutError:
-        raise ServerTrouble(f"Signing in took more than {_CLIENT_SECONDS:g} s.", "try again later") from None
+        raise ServerTrouble(f"{purpose} took more than {_CLIENT_SECONDS:g} s.", "try again later") from None
 
 
 def open_guarded_transport(

@@ -119,7 +119,7 @@ async def test_options_say_what_they_are_and_needed_ones_come_first() -> None:
     later = {"sessions", "max-sessions", "session-idle-timeout", "protocol", "use-instructions", "tool-names"}
     later |= {"list-timeout", "tool-timeout-max", "connect-retries", "reconnect", "output-limit"}
     later |= {"fallback-group", "fallback-order"}
-    operators = {"here", "allow", "file", "only", "input", "yes", "digest"}
+    operators = {"here", "allow", "from", "file", "only", "input", "yes", "digest"}
     assert all_of_them - set(adding) == {"auto-connect", "auto-context-tool", *operators, *flows, *later}
     backwards = Verb("x", "x", (Parameter("maybe", "maybe"), Parameter("must", "must", required=True)))
     assert [each["name"] for each in drawn({"y": (backwards,)})["y"]["options"][0]["options"]] == ["must", "maybe"]

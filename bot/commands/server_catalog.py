@@ -1,0 +1,223 @@
+"""`/mcp catalog`, and `/mcp add NAME` for servers that are known by name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+from bot.commands.argument_parser import Arguments, CommandRejected
+from bot.commands.command import CommandContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies, ServerCatalog
+from bot.commands.server_checks import ServerRequest
+from bot.commands.server_fields import slug_of
+from bot.commands.server_templates import SLOT, TEMPLATE
+from bot.commands.text_format import page_of, page_rows, pluralize
+from bot.domain.catalog import CatalogInput, CatalogServer, NamedText, fill_text, inputs_of
+from bot.domain.commands import Parameter, ParameterKind, Reply, Table, Verb
+from bot.domain.packages import short_name
+from bot.domain.secret_detection import is_plain_header, is_plain_variable
+from bot.domain.servers import AUTH_SECRET, AuthenticationKind
+
+FROM = Parameter(
+    "from", "a server of /mcp catalog, where its name is to be another", ParameterKind.OPTION, metavar="NAME"
+)
+_SOURCES = ("url", "command", "transport")
+_BEARER, _AUTHORIZATION = "Bearer ", "authorization"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogRequest:
+    """Server of the catalog as a request, the slots of secrets that are to be entered later, and errors by field."""
+
+    entry: CatalogServer
+    request: ServerRequest
+    missing: tuple[str, ...]
+    errors: Mapping[str, str]
+
+
+@dataclass
+class _Filling:
+    """Fields of a definition while they are filled in."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+class CatalogCommands:
+    """The verb `catalog`, and requests for servers by name."""
+
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._catalog: ServerCatalog = dependencies.catalog
+
+    @property
+    def handler(self) -> VerbHandler:
+        """Return the verb."""
+        words = Parameter("words", "what it is called or does", repeated=True)
+        return VerbHandler(Verb("catalog", "servers that can be added by name", (words,)), self._list)
+
+    async def request(
+        self, context: CommandContext, options: Mapping[str, str], *, everywhere: bool
+    ) -> CatalogRequest | None:
+        """Return the request for a server that is named and known; None if the words and options say something else.
+        Raises CommandRejected, ServerTrouble.
+        """
+        arguments = context.arguments
+        wanted = arguments.get("from") or arguments.get("name")
+        values = {name: text for name, text in options.items() if name.startswith(SLOT)}
+        fields = {name: text for name, text in options.items() if name not in values}
+        if not arguments.has("from") and not arguments.has("title"):
+            fields.pop("title", "")  # The name of an entry, which is no slug.
+        if not wanted or TEMPLATE in options or any(name in options for name in _SOURCES):
+            return None
+        entry = await self._catalog.find(wanted)
+        if entry is None:
+            if arguments.has("from") or "/" in wanted:
+                raise CommandRejected(
+                    "There is no server of that name in the catalog: `/mcp catalog WORDS` searches it."
+                )
+            return None
+        return _fill(
+            entry, {name.removeprefix(SLOT): text for name, text in values.items()}, fields, context, everywhere
+        )
+
+    async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
+        words = " ".join(request.arguments.get_all("words"))
+        result = await self._catalog.search(words)
+        problem = (("registry", result.problem),) if result.problem else ()
+        exact = next((server for server in result.servers if server.name == words), None)
+        if exact is not None:
+            yield _describe(exact)
+            return
+        if not result.servers:
+            text = "No server of the catalog has these words. `/mcp add NAME URL` adds any other."
+            yield Reply(text, details=problem, failed=True)
+            return
+        count, number = len(result.servers), request.arguments.page
+        rows = ((server.name, server.description or server.title, server.needs) for server in result.servers)
+        yield Reply(
+            f"{pluralize(count, 'server')} can be added by name: `/mcp add NAME`.",
+            Table(("name", "what", "needs"), tuple(page_rows(tuple(rows), number))),
+            problem,
+            page=page_of(number, count, ("mcp", "catalog", *request.arguments.get_all("words"))),
+        )
+
+
+def _describe(server: CatalogServer) -> Reply:
+    needs = [(f"{item.name}=", _input_text(item)) for item in server.inputs]
+    place = "address" if server.url else "command"
+    title = server.title or server.name
+    details = [("server", title), ("what", server.description), (place, server.place), *needs]
+    details += [("add it", " ".join(filter(None, (f"/mcp add {server.name}", server.usage))))]
+    source = "comes with this program" if server.bundled else "is one of the registry: whoever published it wrote this"
+    return Reply(f"This server {source}.", details=tuple((name, text) for name, text in details if text))
+
+
+def _input_text(item: CatalogInput) -> str:
+    notes = [item.description, "needed" if item.required else "optional"]
+    notes += ["a secret: env:NAME or file:/path, or entered later"] if item.secret else []
+    notes += [f"one of {', '.join(item.choices)}"] if item.choices else []
+    notes += [f"{item.default} by default"] if item.default else []
+    return "; ".join(filter(None, notes))
+
+
+def _fill(
+    entry: CatalogServer,
+    given: Mapping[str, str],
+    options: Mapping[str, str],
+    context: CommandContext,
+    everywhere: bool,
+) -> CatalogRequest:
+    values, errors = _values(entry, given)
+    filling = _Filling()
+    for header in entry.headers:
+        _fill_header(filling, header, values, entry)
+    for variable in entry.variables:
+        _fill_named(filling, "env", variable, values, entry)
+    argv = tuple(
+        fill_text(word, values)
+        for group in entry.command_line
+        if all(name in values for word in group for name in inputs_of(word))
+        for word in group
+    )
+    if entry.url:
+        filling.fields |= {"url": fill_text(entry.url, values), "transport": entry.kind.value}
+        filling.fields |= {"auth": entry.auth.value} if entry.auth is not AuthenticationKind.NONE else {}
+    name = _name(entry, context.arguments)
+    if name == slug_of(short_name(entry.name)):
+        filling.fields |= {"title": entry.title} if entry.title else {}
+    filling.fields |= {"description": entry.description} if entry.description else {}
+    missing = [slot for slot in filling.missing if not (slot == AUTH_SECRET and "secret" in options)]
+    fields = _merged(filling.fields, options)
+    request = ServerRequest(fields, context.member, context.conversation, name, everywhere, argv)
+    return CatalogRequest(entry, request, tuple(missing), errors)
+
+
+def _name(entry: CatalogServer, arguments: Arguments) -> str:
+    """Return the name that was given, or the entry's own."""
+    given = arguments.get("name")
+    return given if arguments.has("from") and given else slug_of(short_name(entry.name))
+
+
+def _values(entry: CatalogServer, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the values of the inputs, and errors by field."""
+    known = {item.name: item for item in entry.inputs}
+    errors = {
+        f"{SLOT}{name}": f"{entry.name} takes {', '.join(f'{other}=' for other in known) or 'nothing'}."
+        for name in given.keys() - known.keys()
+    }
+    open_text = [entry.url, *(word for group in entry.command_line for word in group)]
+    values: dict[str, str] = {}
+    for item in entry.inputs:
+        text = given.get(item.name, "") or item.default
+        if item.secret and any(item.name in inputs_of(text) for text in open_text):
+            errors[f"{SLOT}{item.name}"] = (
+                "This secret would be in the address or the command line, which all can read."
+            )
+        elif text and item.choices and text not in item.choices:
+            errors[f"{SLOT}{item.name}"] = f"One of {', '.join(item.choices)}."
+        elif text:
+            values[item.name] = text
+        elif item.required and not item.secret:
+            errors[f"{SLOT}{item.name}"] = f"It is missing: {item.description or item.name}."
+    return values, errors
+
+
+def _fill_header(filling: _Filling, header: NamedText, values: Mapping[str, str], entry: CatalogServer) -> None:
+    secret = _secret_input(header.text.removeprefix(_BEARER), entry)
+    if header.name.lower() != _AUTHORIZATION or secret is None:
+        _fill_named(filling, "headers", header, values, entry)
+        return
+    filling.fields["auth"] = "api_key" if header.text.startswith(_BEARER) else "header"
+    if secret.name in values:
+        filling.fields["secret"] = values[secret.name]
+    elif secret.required:
+        filling.missing.append(AUTH_SECRET)
+    else:
+        del filling.fields["auth"]
+
+
+def _fill_named(filling: _Filling, key: str, named: NamedText, values: Mapping[str, str], entry: CatalogServer) -> None:
+    """Add a header or variable as a line: a plain value, or the reference of a secret."""
+    needed = [item for item in entry.inputs if item.name in inputs_of(named.text)]
+    slot = f"{'header' if key == 'headers' else 'env'}:{named.name}"
+    text = fill_text(named.text, values)
+    plain = is_plain_header if key == "headers" else is_plain_variable
+    if any(item.name not in values for item in needed):
+        filling.missing += [slot] if any(item.required and item.name not in values for item in needed) else []
+    elif _secret_input(named.text, entry) is not None or plain(named.name, text):
+        filling.fields[key] = "\n".join(filter(None, (filling.fields.get(key, ""), f"{named.name}={text}")))
+    else:
+        filling.missing.append(slot)
+
+
+def _secret_input(text: str, entry: CatalogServer) -> CatalogInput | None:
+    """Return the secret that is the whole text."""
+    return next((item for item in entry.inputs if item.secret and text == f"{{{item.name}}}"), None)
+
+
+def _merged(fields: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields with the user's options, which win; lines of headers and variables are added."""
+    lines = {
+        key: f"{fields[key]}\n{options[key]}" for key in ("headers", "env") if fields.get(key) and options.get(key)
+    }
+    return {**fields, **options, **lines}
