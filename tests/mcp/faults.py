@@ -567,6 +567,11 @@ MALFORMED: dict[str, tuple[str, type[ToolOutcome], str]] = {
         NO_JSON,
     ),
     "deep": (f'{ANSWERED}"result":{{{CONTENT},"structuredContent":{{"deep":{DEEP}}}}}}}', CallOutcomeUnknown, TOO_DEEP),
+    "deep, dumped twice": (
+        f'"{{\\"jsonrpc\\":\\"2.0\\",\\"id\\":ID,\\"result\\":{{\\"a\\":{"[" * 700}{"]" * 700}}}}}"',
+        CallOutcomeUnknown,
+        TOO_DEEP,
+    ),
     "deep, the id behind it": (
         f'{{"result":{{"structuredContent":{{"deep":{DEEP}}}}},"id":ID,"jsonrpc":"2.0"}}',
         CallOutcomeUnknown,

@@ -142,3 +142,11 @@ def test_an_answer_is_read_as_deeply_as_the_library_reads_it(depth: int) -> None
 def test_many_messages_on_one_line_are_bounded() -> None:
     assert len(read("[" + ",".join(["{}"] * 100_000) + "]")) <= 1001
     assert len(read("{}" * 100_000)) <= 1001
+
+
+def test_a_text_that_is_dumped_again_and_again_is_read() -> None:
+    line = '{"jsonrpc":"2.0","id":5,"result":{}}'
+    for _ in range(12):
+        line = json.dumps(line)
+    [item] = read(line)
+    assert (item.message.id, item.message.result) == (5, {})

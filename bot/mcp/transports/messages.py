@@ -133,6 +133,9 @@ def _repaired(text: str, request_id: RequestId | None) -> list[Incoming]:
         except (ValueError, RecursionError):
             break
         position = _after_blanks(shallow, end)
+        if isinstance(value, str):  # a message that was dumped twice
+            messages += _repaired(value, request_id)
+            continue
         values = islice(_items(value), _MOST_MESSAGES)
         messages += [_message(_without_surrogates(item), request_id, is_cut=is_cut) for item in values]
     if position == start:
@@ -143,18 +146,12 @@ def _repaired(text: str, request_id: RequestId | None) -> list[Incoming]:
 
 
 def _items(value: Any) -> Iterator[Any]:
-    """Yield the messages in a value: the items of a batch, and the value of a text that was dumped twice."""
-    match value:
-        case list():
-            for item in value:
-                yield from _items(item)
-        case str() if value.lstrip().startswith("{"):
-            try:
-                yield _DECODER.decode(value)
-            except (ValueError, RecursionError):
-                yield value
-        case _:
-            yield value
+    """Yield the value, or the items of a batch."""
+    if not isinstance(value, list):
+        yield value
+        return
+    for item in value:
+        yield from _items(item)
 
 
 def _after_blanks(text: str, position: int) -> int:
