@@ -36,6 +36,7 @@ _STATUS_WHEN = {
     ServerEnablement.DISCONNECTED: ServerStatus.DISCONNECTED,
     ServerEnablement.DISABLED: ServerStatus.DISABLED,
 }
+_SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
 _IDLE = (ServerStatus.PENDING, ServerStatus.IDLE)
 
 
@@ -217,6 +218,8 @@ class ServerDirectory:
         server = await self.find(name, conversation)
         tool, label = self.request_tool(server, kind), server_label(server.config)
         what = "prompts" if kind is ToolKind.GET_PROMPT else "resources"
+        if server.status in _SWITCHED_OFF:
+            raise NotFoundRejection(f"{label} is {server.status.value}, so its {what} cannot be used now.")
         if tool is None and server.status is not ServerStatus.CONNECTED:
             why = f"`/mcp show {server.name}` says why."
             raise NotFoundRejection(f"{label} is not connected, and its {what} are not known. {why}")
@@ -267,8 +270,8 @@ class ServerDirectory:
         return next((tool for tool in self.callable_tools(server) if tool.kind is kind), None)
 
     def is_usable(self, server: VisibleServer, kind: ToolKind, conversation: ConversationKey) -> bool:
-        """Return True if the server has resources or prompts, and the profile of the place enables them."""
-        tool = self.request_tool(server, kind)
+        """Return True if the server is on and has resources or prompts, and the profile of the place enables them."""
+        tool = None if server.status in _SWITCHED_OFF else self.request_tool(server, kind)
         return tool is not None and self._dependencies.administration.enables(tool, conversation)
 
     def find_prompt(self, server: VisibleServer, name: str) -> Prompt:

@@ -159,6 +159,18 @@ async def test_a_server_without_resources_says_so_or_why_they_are_not_known(
         assert words in reply.text
 
 
+@pytest.mark.parametrize("status", [ServerStatus.DISABLED, ServerStatus.DISCONNECTED])
+async def test_what_is_switched_off_is_not_listed_and_not_asked_about(
+    held: CommandHarness, status: ServerStatus
+) -> None:
+    held.servers.states[0] = ServerSnapshot(NOTES, status, sync=SyncStatus.SYNCED)
+    assert "No resources are offered here" in (await held.ask("mcp resource list")).text
+    for line in ("mcp resource ask notes notes://1 Why?", "mcp prompt notes summary topic=x"):
+        reply = await held.ask(line)
+        assert reply.failed
+        assert f"`notes` is {status.value}" in reply.text
+
+
 async def test_prompts_are_listed_with_what_they_take_and_a_button(held: CommandHarness) -> None:
     for line in ("mcp prompt", "mcp prompt notes", "mcp prompt list notes", "mcp prompts"):
         reply = await held.ask(line, GUEST)

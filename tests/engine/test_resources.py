@@ -284,6 +284,13 @@ async def test_the_name_of_a_prompt_is_not_what_the_person_has_typed_but_its_arg
     assert [step.call.arguments["to"] for step in steps(view) if step.approval] == ["eve@evil.example"]
 
 
+async def test_an_attached_resource_of_a_server_that_is_away_is_told_to_the_model(harness: EngineHarness) -> None:
+    harness.toolbox.unavailable = frozenset({"notes"})
+    view = await answered(harness, attaching("what is in it?", ATTACHED), say("I cannot read it now."))
+    assert view.turn.status is TurnStatus.DONE
+    assert "server notes is not available now" in words(harness.model.requests[0])[-2]
+
+
 def test_rules_match_resources_and_prompts_by_these_names() -> None:
     names = ["list_mcp_resources", "read_mcp_resource", "get_mcp_prompt"]
     assert [each.original_name for each in requests_of("notes")] == names
