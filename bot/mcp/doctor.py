@@ -297,7 +297,8 @@ def flow_warnings(config: ServerConfig, tools: Sequence[Tool]) -> Iterator[tuple
         if tool.annotations.open_world is True
         and (tool.flow.words is Words.OWN or (tool.flow.sends is Sends.CLOSED and not tool.read_only))
     ]
-    if contradicted:
+    # Of a server that the operator trusts in the file, the settings are what the operator says of its hints.
+    if contradicted and not (config.from_file and config.trusted):
         text = f"it says that the world of {_list(contradicted)} is open, and they are set to own words or to closed"
         yield text, "check whose words they return and who reads what is sent"
     if not config.trusted and any(tool.annotations.read_only for tool in tools):

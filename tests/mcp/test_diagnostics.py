@@ -422,6 +422,17 @@ async def test_odd_settings_of_information_flow_are_told() -> None:
     ]
 
 
+async def test_settings_of_a_server_that_the_operator_trusts_in_the_file_are_not_doubted() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern()
+        hints = {"openWorldHint": True, "readOnlyHint": True}
+        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "annotations": hints}]})
+        async with started(remote("s", endpoint.url, flows=ServerFlows(Words.OWN), trusted=True)) as box:
+            await box.offer()
+            checks = await all_of(box.diagnose("file:s"))
+    assert [check.name for check in checks if check.finding is CheckStatus.DOUBTFUL] == []
+
+
 async def test_a_kept_server_that_is_connected_and_does_not_answer_is_found_out() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.speak_modern("t")
