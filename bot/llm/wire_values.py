@@ -112,6 +112,8 @@ def get_count(value: object, name: str) -> int:
 
 def storable(values: list[Any]) -> list[Any]:
     """Return the list with well-formed text; empty if it is not valid JSON or too deep."""
+    if not values:
+        return []
     try:
         written = json.dumps(values, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):

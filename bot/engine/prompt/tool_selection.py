@@ -48,14 +48,14 @@ def select_tools(
     """Return the tools for the model of this name and these capabilities. `names_tokens` is the budget for the list of
     names in the search, of which a small window takes less.
     """
+    resources = resource_definitions(enabled) if enabled.requests else ()
     if search is ToolSearch.AUTO and capabilities.searches and needs_search(enabled.tools, capabilities):
         # Tools that the service rejects are found by searching and are in no request.
         budget = min(names_tokens, capabilities.context_tokens * SHARE_OF_WINDOW)
         builtin_tools = select_builtin_tools(enabled.tools, searches=True, names_tokens=budget)
-        search_tools = dataclasses.replace(enabled, tools=(*builtin_tools, *resource_definitions(enabled)))
+        search_tools = dataclasses.replace(enabled, tools=(*builtin_tools, *resources))
         if refused.remove_refused(model, search_tools) is search_tools:
             return search_tools
-    resources = resource_definitions(enabled)
     offered = within_limit(refused.remove_refused(model, enabled), MOST_TOOLS - len(resources))
     return dataclasses.replace(offered, tools=(*offered.tools, *resources)) if resources else offered
 
