@@ -241,6 +241,6 @@ async def test_the_servers_time_limit_counts_where_the_call_has_none(tmp_path: P
 
 async def test_a_call_to_a_server_that_is_not_configured_is_not_sent() -> None:
     async with started() as box:
-        assert "no MCP server nowhere" in unsent(
+        assert "MCP server nowhere not found" in unsent(
             await box.call(Tool("n__t", "nowhere", "t"), ToolCall("c", "n__t"), CallContext(ANA, "k"))
         )

@@ -75,7 +75,7 @@ async def test_a_new_server_is_used_and_one_that_is_gone_is_not() -> None:
         await until(lambda: status(box, "b") is ServerStatus.CONNECTED)
         assert await offered(box) == ["b__t"]
         assert [server.config.name for server in box.servers()] == ["b"]
-        assert "no MCP server a" in unsent(await call(gone, box))
+        assert "MCP server a not found" in unsent(await call(gone, box))
 
 
 async def test_what_stays_as_it_is_keeps_its_connection_and_its_calls(tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ async def test_switched_off_nothing_is_started_and_nothing_is_offered() -> None:
         offer = await box.offer()
         assert (offer.tools, offer.absent) == ((), ())
         assert box.servers() == []
-        assert "no MCP server" in unsent(await box.call(Tool("s__t", "s", "t"), ToolCall("c", "s__t"), context()))
+        assert "MCP server s not found" in unsent(
+            await box.call(Tool("s__t", "s", "t"), ToolCall("c", "s__t"), context())
+        )
 
 
 async def test_tools_come_by_name_and_always_in_the_same_order() -> None:
