@@ -101,6 +101,13 @@ EDITING = (
     Fill("Sessions", holds="shared"),
     Fill("Open sessions", holds="10"),
     Fill("Seconds until an unused session ends"),
+    Fill("Further attempts", holds="0"),
+    Fill("Reconnect", holds="default"),
+    Fill("Output limit", holds="50000"),
+    Fill("Fallback group"),
+    Fill("Place in the group", holds="1"),
+    Fill("Names of tools", holds="prefixed"),
+    Fill("Version of MCP", holds="auto"),
 )
 PROFILING = (
     Fill("Name", holds="Support"),
