@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from fnmatch import fnmatchcase
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -40,6 +41,7 @@ from bot.engine.config_files import describe_grant
 from bot.errors import CountersignError, DatabaseError, SettingsError
 from bot.llm.models import Availability, Available, ListsModels, ModelChoice, NotListed, NotReported, Retired
 from bot.llm.providers import PROVIDERS
+from bot.llm.static_embeddings import load_embedder
 from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings, find_ineffective_settings
@@ -54,7 +56,7 @@ _LONGEST_NAME = 60
 
 
 async def examine_models(settings: Settings, files: OperatorFiles) -> AsyncGenerator[Check, None]:
-    """Check the bot's own model and each of its fallbacks."""
+    """Check the bot's own model, each of its fallbacks, and the model of the search among tools."""
     try:
         choice = select_model(settings)
     except CountersignError as error:
@@ -65,6 +67,16 @@ async def examine_models(settings: Settings, files: OperatorFiles) -> AsyncGener
         yield check
     for check in await asyncio.gather(*map(_of_service, choice.all)):
         yield check
+    if settings.tool_search_embeddings is not None:
+        yield await asyncio.to_thread(_of_embeddings, settings.tool_search_embeddings)
+
+
+def _of_embeddings(folder: Path) -> Check:
+    try:
+        load_embedder(folder, "TOOL_SEARCH_EMBEDDINGS")
+    except CountersignError as error:
+        return _broken_check("embeddings", error)
+    return Check("embeddings", CheckStatus.WELL, f"The search among tools uses {folder}.")
 
 
 def _of_order(choice: ModelChoice) -> list[Check]:

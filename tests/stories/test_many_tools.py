@@ -99,6 +99,9 @@ def test_a_folder_without_a_model_for_the_search_is_told_before_the_first_messag
     assert said.code != 0
     assert "TOOL_SEARCH_EMBEDDINGS: " in said.err
     assert "Fix: name the folder of a model2vec model on this machine" in said.err
+    examined = place.run("doctor")
+    assert examined.code != 0
+    assert "TOOL_SEARCH_EMBEDDINGS: " in examined.out
 
 
 def test_where_search_is_off_the_model_is_given_what_its_service_takes_and_people_are_told(tmp_path: Path) -> None:
