@@ -99,7 +99,7 @@ def test_a_folder_without_a_model_for_the_search_is_told_before_the_first_messag
     assert said.code != 0
     assert "TOOL_SEARCH_EMBEDDINGS: " in said.err
     assert "Fix: name the folder of a model2vec model on this machine" in said.err
-    examined = place.run("doctor")
+    examined = place.countersign("doctor")
     assert examined.code != 0
     assert "TOOL_SEARCH_EMBEDDINGS: " in examined.out
 
