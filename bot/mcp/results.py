@@ -191,7 +191,7 @@ def tool_result(
         structured = structured if len(spelled) <= limit else None
     if answer.is_error:
         parts = parts if any(_texts(parts)) or _files(parts) else [TextPart(_NO_WORDS)]
-    elif objection := _schema_mismatch(tool, structured):
+    elif objection := _schema_mismatch(tool, structured, is_sent=answer.structured_content is not None):
         parts.append(TextPart(redact(objection)))
     return ToolResult(call_id, tuple(truncate_parts(parts, limit)), is_error=answer.is_error, structured=structured)
 
@@ -288,10 +288,13 @@ def _parse_json(text: str) -> Any:
         return text
 
 
-def _schema_mismatch(tool: Tool, structured: Any) -> str:
+def _schema_mismatch(tool: Tool, structured: Any, *, is_sent: bool) -> str:
     """Return the mismatch of structured content with the output schema, empty if there is none (MCP specification
-    2026-07-28, server/tools: clients SHOULD validate it). Content that is too large is not validated.
+    2026-07-28, server/tools: servers MUST send it, clients SHOULD validate it). Content that is too large is not
+    validated.
     """
+    if tool.output_schema is not None and not is_sent:
+        return "(The tool says that it returns structured content, and has sent none.)"
     if tool.output_schema is None or structured is None:
         return ""
     detected = validate(tool.output_schema, structured)

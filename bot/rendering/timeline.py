@@ -18,6 +18,7 @@ from bot.domain.elicitations import Elicitation
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, StoredFile, ToolResult
 from bot.domain.tools import UNSURE
 from bot.domain.turns import BlockingTurn, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView, can_continue
+from bot.rendering.structured_results import format_for_people, summarize
 from bot.rendering.text_safety import single_line, strip_control
 
 # -------------------- tool calls on one line, and the files that they returned
@@ -114,6 +115,8 @@ def _outcome_of(result: ToolResult | None) -> tuple[str, str]:
         return "", ""
     lines = [line for line in result.text.splitlines() if line.strip()]
     first = single_line(lines[0], SUMMARY_LIMIT) if lines else ""
+    if summary := summarize(result.text, SUMMARY_LIMIT):
+        return summary, ""
     if first in ("{", "[", "```", "---"):
         return _count_text(len(lines), "line"), ""
     return first or _attachments(result), f"+{_count_text(len(lines) - 1, 'line')}" if len(lines) > 1 else ""
@@ -503,7 +506,7 @@ def _call_entries(step: ToolStep, view: TurnView) -> Iterator[Entry | ToolStep |
     if step.elicitations:
         yield ElicitationEntry(step.n, step, step.elicitations)
     if by_hand:
-        yield ToolOutput(text, step.status is StepStatus.FAILED)
+        yield ToolOutput(format_for_people(step.result) if step.result else text, step.status is StepStatus.FAILED)
 
 
 # -------------------- texts

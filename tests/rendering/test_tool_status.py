@@ -73,8 +73,9 @@ def test_a_name_the_model_made_up_stands_as_it_is() -> None:
         ("", "", ""),
         ("\n\n First\n\nsecond\n", "First", "+1 line"),
         ("a\nb\nc", "a", "+2 lines"),
-        ('{\n  "total": 3\n}', "3 lines", ""),
-        ("[\n1\n]", "3 lines", ""),
+        ('{\n  "total": 3\n}', "total 3", ""),
+        ("[\n1\n]", "1", ""),
+        ("[\n1\n", "2 lines", ""),
         ("\x1b[31mred\u202e", "red", ""),
     ],
 )

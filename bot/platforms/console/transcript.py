@@ -19,6 +19,7 @@ from bot.domain.commands import Reply
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.platforms.console.lines import cells, clip, fold, remark, safe_lines, tool_text
 from bot.platforms.console.theme import ConsoleTheme
+from bot.rendering.structured_results import format_for_people
 from bot.rendering.text_safety import single_line, strip_control
 from bot.rendering.timeline import StatusIcon, ToolStatus, offers_behind, offers_of_call, tool_status, waiting_text
 
@@ -75,11 +76,14 @@ class CallLine:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """Result of a manual call; no model describes it. `failed` is True for an error."""
+    """Result of a manual call; no model describes it. `failed` is True for an error. `for_people` is the text with
+    tables in place of JSON, which scripts read.
+    """
 
     key: str
     text: str
     failed: bool
+    for_people: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,8 @@ def _call_entries(step: ToolStep, view: TurnView) -> Iterator[Entry]:
         yield CallLine(f"call-{step.n}", line, step.status.ended)
         return
     yield CallLine(f"call-{step.n}", replace(line, summary="", more=""), ended=True)
-    yield ToolOutput(f"returned-{step.n}", text, step.status is StepStatus.FAILED)
+    for_people = format_for_people(step.result) if step.result else text
+    yield ToolOutput(f"returned-{step.n}", text, step.status is StepStatus.FAILED, for_people)
 
 
 def _at_the_end(step: ToolStep) -> ToolStep:
@@ -272,7 +277,7 @@ class Transcript:
         match entry:
             case CallLine(_, line):
                 return Piece(PieceKind.TOOL, tool_text(line, self._theme, width))
-            case ToolOutput(_, text, failed):
+            case ToolOutput(failed=failed, for_people=text):
                 return Piece(PieceKind.TEXT, self._output_text(text, width, failed=failed))
             case UnknownOutcome():
                 return Piece(PieceKind.REMARK, remark(self._theme.own_text(UNSURE), width, self._theme.warn))
