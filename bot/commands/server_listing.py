@@ -267,7 +267,7 @@ class ServerListing:
             return ""
         instructions = self._directory.capabilities(server).instructions
         if instructions is None:
-            return "to be used, and the server has none"
+            return "to be used, and none are known"
         withheld = withheld_tools(self._dependencies.servers, server.id)
         if any(tool.kind is ToolKind.INSTRUCTIONS for tool in withheld):
             return f"not used, because they wait for review: /mcp review {server.name}"

@@ -46,18 +46,21 @@ def format_for_people(result: ToolResult) -> str:
     return "\n".join(block for block in blocks if block.strip()).strip()
 
 
-def summarize(text: str, limit: int) -> str:
+def summarize(result: ToolResult, limit: int) -> str:
     """Return JSON on one line: `3 items: sku, name`, `sku A-1 · stock 12`; empty for any other text."""
-    value = _unwrap(_parse(text))
+    values = [_parse(part.text) for part in result.parts if isinstance(part, TextPart) and part.text.strip()]
+    value = _unwrap(values[0]) if len(values) == 1 else values
+    if not value or (len(values) > 1 and not all(isinstance(item, dict) for item in values)):
+        return ""
     match value:
         case list() if value and all(isinstance(item, dict) for item in value):
             count = "1 item" if len(value) == 1 else f"{len(value)} items"
             return single_line(f"{count}: {', '.join(_names(value))}", limit)
         case list():
-            return single_line(", ".join(map(_cell, value[:MOST_ROWS])) or "an empty list", limit)
+            return single_line(", ".join(map(_cell, value[:MOST_ROWS])), limit)
         case dict():
             pairs = (f"{_key(key)} {_cell(item)}" for key, item in list(value.items())[:MOST_KEYS])
-            return single_line(" · ".join(pairs) or "nothing", limit)
+            return single_line(" · ".join(pairs), limit)
         case _:
             return ""
 

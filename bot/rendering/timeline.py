@@ -115,7 +115,7 @@ def _outcome_of(result: ToolResult | None) -> tuple[str, str]:
         return "", ""
     lines = [line for line in result.text.splitlines() if line.strip()]
     first = single_line(lines[0], SUMMARY_LIMIT) if lines else ""
-    if summary := summarize(result.text, SUMMARY_LIMIT):
+    if summary := summarize(result, SUMMARY_LIMIT):
         return summary, ""
     if first in ("{", "[", "```", "---"):
         return _count_text(len(lines), "line"), ""

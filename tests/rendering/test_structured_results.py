@@ -19,9 +19,13 @@ ITEMS = [
 ]
 
 
-def shown(*values: Any) -> str:
+def result(*values: Any) -> ToolResult:
     texts = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
-    return format_for_people(ToolResult("c", tuple(map(TextPart, texts))))
+    return ToolResult("c", tuple(map(TextPart, texts)))
+
+
+def shown(*values: Any) -> str:
+    return format_for_people(result(*values))
 
 
 TABLE = """\
@@ -89,13 +93,19 @@ def test_escaped_characters_that_hide_or_turn_text_are_removed_like_written_ones
         ({"result": [{"a": 1}]}, "1 item: a"),
         ({"sku": "A-1", "stock": 12}, "sku A-1 · stock 12"),
         ([1, 2], "1, 2"),
-        ([], "an empty list"),
-        ({}, "nothing"),
+        ([], ""),
+        ({}, ""),
         ("text", ""),
     ],
 )
 def test_one_line_says_what_there_is(value: Any, line: str) -> None:
-    assert summarize(value if isinstance(value, str) else json.dumps(value), 72) == line
+    assert summarize(result(value), 72) == line
+
+
+def test_texts_of_single_items_are_counted_and_a_text_beside_one_is_said_as_it_is() -> None:
+    assert summarize(result(*ITEMS), 72) == "2 items: sku, name, stock, note"
+    assert summarize(result("Found:", ITEMS[0]), 72) == ""
+    assert summarize(result(), 72) == ""
 
 
 json_values = st.recursive(
@@ -109,4 +119,4 @@ json_values = st.recursive(
 def test_every_value_is_drawn_without_control_characters(value: Any) -> None:
     text = shown(json.dumps(value)) if isinstance(value, dict | list) else ""
     assert all(line.isprintable() or "\u00ad" in line for line in text.split("\n")) or not text.isascii()
-    assert "\n" not in summarize(json.dumps(value), 72)
+    assert "\n" not in summarize(result(json.dumps(value)), 72)

@@ -155,6 +155,9 @@ def test_what_a_call_by_hand_returned_stands_behind_it() -> None:
     assert isinstance(called, CallLine)
     assert called.line.summary == ""
     assert returned == ToolOutput("No.", failed=True)
+    as_json = replace(view, steps=(a_step(StepStatus.DONE, 0, result='[{"sku": "A-1", "stock": 12}]'),))
+    _, returned = only(replace(as_json, turn=by_hand.turn)).entries
+    assert returned == ToolOutput("sku  stock\n───  ─────\nA-1  12")
 
 
 def test_a_second_try_says_that_the_first_may_have_happened() -> None:
