@@ -27,7 +27,7 @@ from bot.rendering.call_arguments import (
     shared_json,
     whole_arguments,
 )
-from bot.rendering.deceptive_text import name_spelled_out, spelled_out
+from bot.rendering.deceptive_text import name_spelled_out, spelled_out, text_warnings
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import tool_status
 
@@ -107,6 +107,7 @@ def parse_grant_option(word: str) -> GrantRequest | None:
 ABOUT_LIMIT = 60
 APPROVERS_LIMIT = 5
 _NAMING = ("title", "summary", "subject", "name", "key", "path", "file", "url", "id", "query")
+_LIKE_A_NAME = re.compile(r"[\w-]+(?:__|[._/:])[\w./:-]*\w")
 _WORDS = re.compile(r"[_\-.\s]+|(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -267,14 +268,20 @@ def format_duration(seconds: float) -> str:
 
 
 def call_title(step: ToolStep) -> str:
-    """Return the title of a call, from its server: `Create issue`."""
+    """Return the title of a call, from its server: `Create issue`. The name of the tool replaces a title that is
+    deceptive, or written like the name of another tool.
+    """
     tool = step.tool
     if tool is None:
         return single_line(step.call.name, 60)
-    words = single_line(tool.title, 80) or " ".join(
+    words = (single_line(tool.title, 80) if _is_honest_title(tool) else "") or " ".join(
         part.lower() for part in _WORDS.split(single_line(tool.name, 80)) if part
     )
     return f"{words[:1].upper()}{words[1:].rstrip('?')}"
+
+
+def _is_honest_title(tool: ToolRef) -> bool:
+    return not text_warnings(tool.title) and (not _LIKE_A_NAME.fullmatch(tool.title.strip()) or tool.title == tool.name)
 
 
 def _title(step: ToolStep) -> str:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot.commands.registry import CommandRegistry
-from bot.domain.envelopes import enclose
-from bot.domain.messages import ToolResult
+from bot.domain.messages import ToolResult, enclose
 from bot.domain.servers import ServerConfig, ServerStatus, StdioTransport
 from tests.commands.servers import CommandHarness
 from tests.fakes.parts import ask_for, call, say
@@ -19,7 +18,6 @@ from tests.mcp.toolboxes import FAKES, started, until
 from tests.stories.team import Team
 
 INSTRUCTIONS = "Ask for the list first. @everyone"
-HEADINGS = "sku   name            stock  price"
 
 
 @asynccontextmanager
