@@ -46,7 +46,7 @@ from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_host
 from bot.mcp.doctor import RefusedBy, ServerDiagnostics, never_refused
 from bot.mcp.oauth.tokens import TokenProviders, no_token_provider
 from bot.mcp.redaction import KnownSecrets, redacted_snapshot
-from bot.mcp.registry import ManagedServer, ServerRegistry
+from bot.mcp.registry import ManagedServer, ServerRegistry, choose_tools, named_by_server, stand_in
 from bot.mcp.results import failed_result
 from bot.mcp.review import is_distinctive
 from bot.mcp.server.connection import Connection, error_message
@@ -54,7 +54,6 @@ from bot.mcp.server.retry import ConnectionTiming, StartLimiter
 from bot.mcp.server.session import ConnectionDependencies
 from bot.mcp.server.status import OnSynced, OnSyncFailed, SyncNotifier
 from bot.mcp.server_requests import request_tools, template_error
-from bot.mcp.tool_choice import choose_tools, named_by_server, stand_in
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
