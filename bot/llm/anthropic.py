@@ -35,13 +35,15 @@ from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, Part,
 from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected
 from bot.llm.hosted_model import HostedModel, ModelListPaths, WireFormat
 from bot.llm.provider_service import Sdk, Service, VendorClient, http_settings
-from bot.llm.request_adaptation import describe_file, describe_image, fit_to_read
 from bot.llm.streaming import Delta
 from bot.llm.tool_schemas import tool_arguments, tool_description
-from bot.llm.wire_values import (
+from bot.llm.wire_format import (
     CallIds,
+    describe_file,
+    describe_image,
     distinct_ids,
     encode_arguments,
+    fit_to_read,
     get_count,
     get_field,
     get_list,

@@ -26,7 +26,9 @@ from bot.domain.tools import Tool
 from bot.llm.error_classification import ErrorKind, ProviderError, classify
 from bot.llm.models import Availability, Available, NotListed, NotReported, Retired
 from bot.llm.provider_service import Service
-from bot.llm.request_adaptation import (
+from bot.llm.streaming import Delta, EventReader, ReplyAccumulator, StreamResponse, StreamTimeouts, read_reply
+from bot.llm.wire_format import (
+    encode_safe,
     has_documents,
     has_images,
     without_files,
@@ -34,8 +36,6 @@ from bot.llm.request_adaptation import (
     without_reasoning,
     without_tools,
 )
-from bot.llm.streaming import Delta, EventReader, ReplyAccumulator, StreamResponse, StreamTimeouts, read_reply
-from bot.llm.wire_values import encode_safe
 
 LOOK_UP_SECONDS = 10.0
 _WINDOWS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")

@@ -24,7 +24,7 @@ from bot.errors import (
     SettingsError,
     SmallerWindow,
 )
-from bot.llm.request_adaptation import has_documents, has_images
+from bot.llm.wire_format import has_documents, has_images
 from bot.ports import LanguageModel
 
 log = logging.getLogger(__name__)

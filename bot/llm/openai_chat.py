@@ -31,13 +31,15 @@ from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejec
 from bot.llm.hosted_model import HostedModel, WireFormat
 from bot.llm.openai_client import HOME, WINDOW, model_list_paths, openai_client
 from bot.llm.provider_service import Service
-from bot.llm.request_adaptation import describe_file, describe_image, fit_to_read
 from bot.llm.streaming import Delta
 from bot.llm.tool_schemas import tool_arguments, tool_description
-from bot.llm.wire_values import (
+from bot.llm.wire_format import (
     CallIds,
+    describe_file,
+    describe_image,
     distinct_ids,
     encode_arguments,
+    fit_to_read,
     get_count,
     get_field,
     get_list,

@@ -29,7 +29,7 @@ from bot.domain.completions import ModelLimits
 from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable, SettingsError
 from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected, classify, status_of
 from bot.llm.providers import is_at
-from bot.llm.wire_values import single_line, without_keys
+from bot.llm.wire_format import single_line, without_keys
 
 LOOPBACK = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 """Addresses on this machine, in the form of httpx2's mounts: a proxy from the environment cannot reach them."""

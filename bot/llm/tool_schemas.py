@@ -19,7 +19,7 @@ from typing import Any
 
 from bot.domain.characters import visible
 from bot.domain.tools import Tool
-from bot.llm.wire_values import replace_surrogates
+from bot.llm.wire_format import replace_surrogates
 
 Schema = dict[str, Any]
 

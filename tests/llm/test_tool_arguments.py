@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bot.domain.lenient_json import DEEPEST
 from bot.domain.messages import ToolCall
-from bot.llm.wire_values import encode_arguments, parse_call
+from bot.llm.wire_format import encode_arguments, parse_call
 
 OBJECTS = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text(), max_size=5)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.llm.wire_values import CallIds, distinct_ids, replace_surrogates, single_line, valid_name, without_keys
+from bot.llm.wire_format import CallIds, distinct_ids, replace_surrogates, single_line, valid_name, without_keys
 
 
 def test_well_formed_text_stays_as_it_is() -> None:
