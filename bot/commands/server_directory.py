@@ -251,18 +251,15 @@ class ServerDirectory:
     async def check_request(
         self, kind: ToolKind, name: str, arguments: Mapping[str, Any], member: Member, conversation: ConversationKey
     ) -> VisibleServer:
-        """Return the server of a resource or prompt that is read without a turn. Raises CommandRejected if the profile
-        or a rule forbids it.
+        """Return the server of a resource or prompt that is read without a turn, so without an approval. Raises
+        CommandRejected if it has none, or the profile or a rule does not let it be read so.
         """
-        server = await self.find_synced(name, conversation)
-        tool, administration = self.request_tool(server, kind), self._dependencies.administration
-        if tool is None:
-            return server
-        if not administration.enables(tool, conversation):
-            raise ForbiddenRejection(f"{server_label(server.config)} is not enabled in the profile of this place.")
-        result = administration.judge(tool, arguments, member, conversation)
-        if result.stored.policy is ApprovalPolicy.ALWAYS_DENY:
+        server, tool = await self.find_with(kind, name, conversation)
+        policy = self._dependencies.administration.judge(tool, arguments, member, conversation).stored.policy
+        if policy is ApprovalPolicy.ALWAYS_DENY:
             raise ForbiddenRejection(f"A policy forbids {code(tool.name, 'this')}.")
+        if policy is ApprovalPolicy.ASK_USER:
+            raise ForbiddenRejection(f"A policy wants an approval of {code(tool.name, 'this')}: `tools/execute` asks.")
         return server
 
     def request_tool(self, server: VisibleServer, kind: ToolKind) -> Tool | None:

@@ -183,6 +183,29 @@ async def test_a_rule_that_forbids_reading_holds_for_administrators_too(api: Api
     assert not {"resources/read", "prompts/get"} & set(jira.methods())
 
 
+async def test_what_a_rule_wants_approved_is_not_read_without_an_approval(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira, policy="ASK_USER")
+    await api.post(f"{SERVERS}/jira/sync")
+    for path, body in (
+        ("/api/mcp/resources/read", {"serverId": "jira", "uri": "jira://board"}),
+        ("/api/mcp/prompts/get", {"serverId": "jira", "name": "sum-up", "arguments": {"of": "OPS"}}),
+    ):
+        answer = await api.post(path, json=body)
+        assert (answer.status_code, "wants an approval" in answer.text) == (403, True)
+    assert not {"resources/read", "prompts/get"} & set(jira.methods())
+    run = {"serverId": "jira", "toolName": "read_mcp_resource", "arguments": {"uri": "jira://board"}}
+    assert (await api.post(EXECUTE, json=run)).json()["status"] == "approval_required"
+
+
+async def test_a_server_that_lists_no_resources_is_read_past_no_rule(api: Api, jira: FakeEndpoint) -> None:
+    jira.on["resources/list"] = lambda m: result(m, {"resources": []})
+    await added(api, jira, policy="ALWAYS_DENY")
+    await api.post(f"{SERVERS}/jira/sync")
+    answer = await api.post("/api/mcp/resources/read", json={"serverId": "jira", "uri": "jira://board"})
+    assert (answer.status_code, "has no resources" in answer.text) == (404, True)
+    assert "resources/read" not in jira.methods()
+
+
 async def test_a_rule_about_a_chat_workspace_holds_for_calls_that_are_made_there_over_http(folder: Path) -> None:
     (folder / "policy.toml").write_text('[[rules]]\npolicy = "ALWAYS_DENY"\nin = ["slack:T1"]\n', "utf-8")
     async with opened_api(folder) as api:
