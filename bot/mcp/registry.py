@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.domain.pins import ReviewStatus, first_pins, review_status
@@ -31,7 +31,7 @@ from bot.domain.tools import Tool, ToolKind
 from bot.mcp.config.checks import check_definition
 from bot.mcp.errors import InvalidDefinition
 from bot.mcp.redaction import Redaction
-from bot.mcp.review import offered_name
+from bot.mcp.review import name_at_server, offered_name
 from bot.mcp.server.connection import Connection
 from bot.mcp.server.session import ConnectionDependencies
 from bot.mcp.server.session_pool import SessionPool
@@ -235,25 +235,33 @@ class ChosenTools:
 
 def choose_tools(servers: Iterable[ManagedServer]) -> ChosenTools:
     """Choose the tools of servers that can be used now."""
-    offered: dict[str, Tool] = {}
-    collisions: dict[str, list[str]] = {}
+    candidates: list[tuple[ManagedServer, Tool]] = []
     for group in _groups(servers):
-        chosen: dict[str, Tool] = {}
+        chosen: dict[str, tuple[ManagedServer, Tool]] = {}
         for managed in group:
             for tool in managed.tools:
-                chosen.setdefault(tool.name, tool)
-        for tool in chosen.values():
-            if (first := offered.setdefault(tool.name, tool)) is not tool:
-                reason = f"{tool.original_name}: server {first.server} has a tool that the model knows as {tool.name}"
-                collisions.setdefault(tool.server_id, []).append(reason)
+                chosen.setdefault(tool.name, (managed, tool))
+        candidates += chosen.values()
+    # By its own server: joining a group gives no server the precedence of another member.
+    candidates.sort(key=lambda candidate: _precedence(candidate[0]))
+    offered: dict[str, Tool] = {}
+    collisions: dict[str, list[str]] = {}
+    for _, tool in candidates:
+        if (first := offered.setdefault(tool.name, tool)) is not tool:
+            reason = f"{tool.original_name}: server {first.server} has a tool that the model knows as {tool.name}"
+            collisions.setdefault(tool.server_id, []).append(reason)
     return ChosenTools(
         tuple(offered[name] for name in sorted(offered)),
         {server_id: tuple(reasons) for server_id, reasons in collisions.items()},
     )
 
 
-def named_by_server(config: ServerConfig, tool: Tool) -> Tool:
-    """Return a tool of this server under the name with its server, if models know it by another one."""
+def named_by_server(config: ServerConfig, tool: Tool, groups: Collection[str]) -> Tool:
+    """Return a tool of this server under a name that no other server's tool has: the name with its server, with digits
+    if one of the fallback groups is called like the server.
+    """
+    if config.name in groups:
+        return replace(tool, name=name_at_server(config.name, tool.original_name))
     if tool.kind is not ToolKind.CALL or not (config.fallback_group or config.tool_names is ToolNaming.PLAIN):
         return tool
     return replace(tool, name=offered_name(config.name, tool.original_name))
@@ -275,8 +283,8 @@ def _groups(servers: Iterable[ManagedServer]) -> Sequence[Sequence[ManagedServer
         # The id of a server has another form than the name of a group.
         groups.setdefault(managed.config.fallback_group or f"server {managed.config.id}", []).append(managed)
     for group in groups.values():
-        group.sort(key=lambda managed: (not managed.is_up, managed.config.fallback_order, managed.config.name))
-    return sorted(groups.values(), key=lambda group: min(map(_precedence, group)))
+        group.sort(key=lambda managed: (not managed.is_up, managed.config.fallback_order, _precedence(managed)))
+    return list(groups.values())
 
 
 def _precedence(managed: ManagedServer) -> tuple[bool, bool, str, str]:

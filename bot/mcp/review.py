@@ -252,6 +252,11 @@ def offered_name(server: str, tool: str) -> str:
     return _valid(f"{server}__{tool}", [server, tool], clear=not unclear and server != OWN_SERVER)
 
 
+def name_at_server(server: str, tool: str) -> str:
+    """Return a valid name with eight hexadecimal digits that `offered_name` returns for no other pair."""
+    return _valid(f"{server}__{tool}", ["server", server, tool], clear=False)
+
+
 def plain_name(server: str, tool: str) -> str:
     """Return the tool's own name if a model accepts it and it cannot be taken for another kind of name; else
     `offered_name`.

@@ -215,8 +215,8 @@ class McpToolbox:
             unavailable=frozenset(managed.config.name for managed in servers if self._is_unavailable(managed)),
             withheld=frozenset(name for managed in servers for name in managed.withheld) - names,
             excluded=frozenset(tool.name for managed in servers if managed.excluded for tool in managed.known) - names,
-            requests=_requests(servers, names),
-            by_server=_by_server(servers, names),
+            requests=_requests(servers, names, self._fallback_groups),
+            by_server=_by_server(servers, names, self._fallback_groups),
         )
 
     async def confirm(self, server_id: str, context: CallContext) -> str:
@@ -283,11 +283,12 @@ class McpToolbox:
     def by_server(self, tool: Tool) -> Tool:
         """Return a tool under a name that reaches it at its own server."""
         managed = self._servers.get(tool.server_id)
-        return tool if managed is None else named_by_server(managed.config, tool)
+        return tool if managed is None else named_by_server(managed.config, tool, self._fallback_groups)
 
     def requests(self, server: str) -> Sequence[Tool]:
         """Return the resources and prompts of a server as tools. Raises NotFound."""
-        return request_tools(self._find(server).config, self.capabilities(server))
+        tools = request_tools(self._find(server).config, self.capabilities(server))
+        return [self.by_server(tool) for tool in tools]
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
         """Return the tools with a definition that differs from the pin. Raises NotFound."""
@@ -338,6 +339,11 @@ class McpToolbox:
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises NotFound and ServerTrouble."""
         return await self._connection(server).get_prompt(name, arguments)
+
+    @property
+    def _fallback_groups(self) -> frozenset[str]:
+        """Names of the fallback groups of all workspaces."""
+        return frozenset(managed.config.fallback_group for managed in self._servers if managed.config.fallback_group)
 
     def _in_workspace(self, workspace: str) -> list[ManagedServer]:
         return [managed for managed in self._servers if managed.config.workspace in (EVERYWHERE, workspace)]
@@ -424,19 +430,20 @@ async def _sync(connection: Connection) -> None:
         await connection.sync()
 
 
-def _requests(servers: Iterable[ManagedServer], names: Collection[str]) -> tuple[Tool, ...]:
+def _requests(servers: Iterable[ManagedServer], names: Collection[str], groups: Collection[str]) -> tuple[Tool, ...]:
     """Return the resources and prompts of all servers that can be used now. A tool of that name comes first."""
     offered: dict[str, Tool] = {}
     for managed in servers:
         if managed.connection is not None and managed.connection.tracker.is_callable:
             for tool in request_tools(managed.config, managed.connection.tracker.synced.capabilities):
-                offered.setdefault(tool.name, tool)
+                named = named_by_server(managed.config, tool, groups)
+                offered.setdefault(named.name, named)
     return tuple(offered[name] for name in sorted(offered.keys() - set(names)))
 
 
-def _by_server(servers: Iterable[ManagedServer], names: Collection[str]) -> tuple[Tool, ...]:
+def _by_server(servers: Iterable[ManagedServer], names: Collection[str], groups: Collection[str]) -> tuple[Tool, ...]:
     """Return the tools that models know by other names than those with their server."""
-    tools = (named_by_server(managed.config, tool) for managed in servers for tool in managed.tools)
+    tools = (named_by_server(managed.config, tool, groups) for managed in servers for tool in managed.tools)
     return tuple(tool for tool in tools if tool.name not in names)
 
 

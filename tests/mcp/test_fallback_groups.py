@@ -7,13 +7,17 @@ from typing import Any
 from bot.domain.health import CheckStatus
 from bot.domain.messages import ToolCall
 from bot.domain.servers import ServerConfig, ToolNaming
-from bot.domain.tools import Tool, ToolOutcome, ToolSet
+from bot.domain.tools import Tool, ToolKind, ToolOutcome, ToolSet
+from bot.mcp.config.checks import AllowedTargets
 from bot.mcp.toolbox import McpToolbox
 from bot.ports import CallContext
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.mcp.toolboxes import ANA, named, raw, remote, started, text, unsent, until
 
 PLAIN = ToolNaming.PLAIN
+OF_A_WORKSPACE: dict[str, Any] = {"workspace": "slack:T1", "id": "1"}
+PROGRAMS = AllowedTargets(commands=frozenset({"python"}))
+"""Lets servers of admins be programs, as those of the tests are."""
 
 
 def server(name: str, *tools: str, answers: str = "", **fields: Any) -> ServerConfig:
@@ -141,12 +145,46 @@ async def test_a_group_cannot_take_the_names_of_a_server() -> None:
         assert "A tool of server web has the name" in offer.absent[0]
 
 
+async def test_a_call_by_hand_reaches_the_named_server_also_if_a_group_is_called_like_it() -> None:
+    theirs = server("theirs", "find", "read_mcp_resource", fallback_group="docs", **OF_A_WORKSPACE)
+    own_group = server("mail", "find", fallback_group="mail"), server("first", "find", fallback_group="mail")
+    async with started(server("docs", "find", fallback_group="g"), theirs, *own_group, allowances=PROGRAMS) as box:
+        offer = await box.offer("slack:T1")
+        assert find(offer, "docs__find").server == "theirs", "the group may have the name for models"
+        for name in ("docs", "mail", "first"):
+            by_hand = box.by_server(named(box, "find", name))
+            assert find(offer, by_hand.name).server == name
+            assert text(await run(box, find(offer, by_hand.name))) == name
+
+
+async def test_a_resource_is_read_from_the_named_server_also_if_a_group_is_called_like_it() -> None:
+    async with FakeEndpoint(capabilities={"tools": {}, "resources": {}}) as endpoint:
+        endpoint.speak_modern("find")
+        endpoint.on["resources/list"] = lambda message: result(message, {"resources": [{"uri": "docs://1"}]})
+        endpoint.on["resources/templates/list"] = lambda message: result(message, {"resourceTemplates": []})
+        theirs = server("theirs", "read_mcp_resource", fallback_group="docs", **OF_A_WORKSPACE)
+        async with started(remote("docs", endpoint.url), theirs, allowances=PROGRAMS) as box:
+            await box.offer("slack:T1")
+            await box.sync("file:docs")
+            offer = await box.offer("slack:T1")
+            [reading] = [each for each in box.requests("file:docs") if each.kind is ToolKind.READ_RESOURCE]
+            assert find(offer, reading.name).server == "docs"
+
+
 async def test_a_server_of_a_workspace_cannot_take_a_name_of_a_shared_one() -> None:
-    home = server("a", "find", tool_names=PLAIN, workspace="slack:T1", id="1")
-    async with started(home, server("b", "find", tool_names=PLAIN)) as box:
+    home = server("a", "find", tool_names=PLAIN, **OF_A_WORKSPACE)
+    async with started(home, server("b", "find", tool_names=PLAIN), allowances=PROGRAMS) as box:
         await box.offer("slack:T1")
         assert await offered(box, "slack:T1") == {"find": "b"}
         assert box.servers()[1].left_out == ()
+
+
+async def test_a_server_of_a_workspace_has_no_precedence_from_its_group() -> None:
+    joins = server("a", "find", "look", fallback_group="g", tool_names=PLAIN, **OF_A_WORKSPACE)
+    of_file = server("b", "find", fallback_group="g", tool_names=PLAIN), server("c", "look", tool_names=PLAIN)
+    async with started(joins, *of_file, allowances=PROGRAMS) as box:
+        await box.offer("slack:T1")
+        assert await offered(box, "slack:T1") == {"find": "b", "look": "c"}
 
 
 async def run(box: McpToolbox, tool: Tool) -> ToolOutcome:
