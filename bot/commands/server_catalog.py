@@ -116,7 +116,7 @@ def _input_text(item: CatalogInput) -> str:
     notes = [item.description, "needed" if item.required else "optional"]
     notes += ["a secret: env:NAME or file:/path, or entered later"] if item.secret else []
     notes += [f"one of {', '.join(item.choices)}"] if item.choices else []
-    notes += [f"{item.default} by default"] if item.default else []
+    notes += [f"{item.default} by default"] if item.default and not item.secret else []
     return "; ".join(filter(None, notes))
 
 
@@ -168,7 +168,8 @@ def _values(entry: CatalogServer, given: Mapping[str, str]) -> tuple[dict[str, s
     open_text = [entry.url, *(word for group in entry.command_line for word in group)]
     values: dict[str, str] = {}
     for item in entry.inputs:
-        text = given.get(item.name, "") or item.default
+        # A secret has no default: whoever published the entry could name one of this machine.
+        text = given.get(item.name, "") or ("" if item.secret else item.default)
         if item.secret and any(item.name in inputs_of(text) for text in open_text):
             errors[f"{SLOT}{item.name}"] = (
                 "This secret would be in the address or the command line, which all can read."
@@ -200,7 +201,7 @@ def _fill_named(filling: _Filling, key: str, named: NamedText, values: Mapping[s
     """Add a header or variable as a line: a plain value, or the reference of a secret."""
     needed = [item for item in entry.inputs if item.name in inputs_of(named.text)]
     slot = f"{'header' if key == 'headers' else 'env'}:{named.name}"
-    text = fill_text(named.text, values)
+    text = fill_text(named.text, values).strip()
     plain = is_plain_header if key == "headers" else is_plain_variable
     if any(item.name not in values for item in needed):
         filling.missing += [slot] if any(item.required and item.name not in values for item in needed) else []
