@@ -24,6 +24,7 @@ from bot.app.database import current, open_migrated_database, upgrade
 from bot.app.operator_files import read_operator_files
 from bot.app.secrets import UsableSecrets, check_operator_secrets, secret_box
 from bot.domain.api_clients import OPERATOR_NAME, ApiRole, ApiToken
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import FieldKind, Form, FormSubmission, Invocation, Reply, ReplyAction, reply_json
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.messages import TextPart
@@ -33,11 +34,12 @@ from bot.errors import NotFound, SettingsError
 from bot.platforms.console.lines import strip_markdown
 from bot.platforms.console.local_user import LocalUser, fresh_conversation, login_name
 from bot.platforms.console.plain_output import reply_text
-from bot.ports import CallContext, Toolbox
+from bot.ports import CallContext
 from bot.rendering.text_safety import single_line
 from bot.settings import Settings
 
 if TYPE_CHECKING:
+    from bot.app.runtime import AppServices
     from bot.storage.api_tokens import SqlTokenStore
     from bot.storage.servers import Resealed
 
@@ -103,17 +105,25 @@ async def administer(
                 )
                 continue
             if isinstance(last, Reply) and last.message is not None:
-                last = await _read(services.toolbox, last.message) or last
+                last = await _read(services, last.message, person) or last
             return _print_reply(last, as_json=as_json)
 
 
-async def _read(toolbox: Toolbox, message: InboundMessage) -> Reply | None:
-    """Return the contents of the resource or the prompt that a call by hand reads; None for any other message."""
-    tools = (await toolbox.offer(message.conversation.workspace_key)).requests if message.call else ()
-    tool = next((tool for tool in tools if message.call and tool.name == message.call.name), None)
-    if tool is None or message.call is None:
+async def _read(services: AppServices, message: InboundMessage, person: LocalUser) -> Reply | None:
+    """Return the contents of the resource or the prompt that a call by hand reads; None for any other message, and
+    where a rule wants an approval.
+    """
+    call, conversation = message.call, message.conversation
+    tools = (await services.toolbox.offer(conversation.workspace_key)).requests if call else ()
+    tool = next((tool for tool in tools if call and tool.name == call.name), None)
+    if tool is None or call is None:
         return None
-    match await toolbox.call(tool, message.call, CallContext(message.author, f"shell:{message.call.id}")):
+    policy = services.administration.judge(tool, call.arguments, person.member, conversation).stored.policy
+    if policy is ApprovalPolicy.ALWAYS_DENY:
+        return Reply(message.text, details=(("cause", f"A policy forbids {tool.original_name}."),), failed=True)
+    if policy is ApprovalPolicy.ASK_USER:
+        return None
+    match await services.toolbox.call(tool, call, CallContext(message.author, f"shell:{call.id}")):
         case CallReturned(result):
             files = [part for part in result.parts if not isinstance(part, TextPart)]
             note = f" {len(files)} files are left out: a chat shows them." if files else ""

@@ -119,3 +119,13 @@ def test_the_operator_reads_in_a_shell_and_asks_in_a_chat(tmp_path: Path, model:
     assert (written.code, "Of Atlas. Be kind." in written.out) == (0, True), written
     assert (asked.code, "in a chat" in asked.err) == (1, True), asked
     assert model.requests == []
+
+
+def test_what_a_rule_denies_or_wants_approved_is_not_read_in_a_shell(tmp_path: Path, model: FakeLanguageModel) -> None:
+    with listening(str(LIBRARY), "http") as (port, _):
+        entry = {"transport": "streamable_http", "url": f"http://127.0.0.1:{port}/mcp"}
+        place = Installation(tmp_path, {"library": entry}, model=model, policy=ASKS + DENIES)
+        asked = place.countersign("servers", "resource", "show", "library", "library://desk/hours")
+        denied = place.countersign("servers", "prompt", "show", "library", "review", "book=Atlas")
+    assert (asked.code, "can be approved" in asked.err, "nine to five" in asked.err) == (1, True, False), asked
+    assert (denied.code, "A policy forbids" in denied.err, "Be kind" in denied.err) == (1, True, False), denied
