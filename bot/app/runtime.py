@@ -69,6 +69,7 @@ from bot.mcp.oauth import ClientIdentity, OAuthDependencies, OAuthSignIns, Token
 from bot.mcp.public_registry import PublicRegistry
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.server.retry import ConnectionTiming
+from bot.mcp.server_requests import fill_address
 from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Listener, Surface, TurnLog
@@ -226,7 +227,7 @@ async def open_services(
         refused=refused.reasons,
     )
     approvers = Approvers(settings.admins, settings.approvers, operator)
-    rules = RuleBook(files.policies, approvers, toolbox.is_pinned, read_hosts)
+    rules = RuleBook(files.policies, approvers, toolbox.is_pinned, read_hosts, fill_address)
     reloader = ConfigReloader(
         stores.servers,
         stores.pins,

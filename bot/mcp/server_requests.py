@@ -119,6 +119,18 @@ def template_error(tool: Tool, call: ToolCall) -> str:
     return ""
 
 
+def fill_address(tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments with the values of an address filled in, as rules have to see it; unchanged if they do not
+    fit, because such a call is not sent.
+    """
+    if tool.kind is not ToolKind.READ_RESOURCE or not arguments.get("values"):
+        return arguments
+    try:
+        return {**arguments, "uri": uri_of(ToolCall("", tool.name, arguments))}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return arguments
+
+
 def uri_of(call: ToolCall) -> str:
     """Return the address, with the values filled in if it is a template. Raises ValueError."""
     uri, values = call.arguments["uri"], call.arguments.get("values") or {}

@@ -197,6 +197,23 @@ async def test_what_a_rule_wants_approved_is_not_read_without_an_approval(api: A
     assert (await api.post(EXECUTE, json=run)).json()["status"] == "approval_required"
 
 
+async def test_a_rule_about_an_address_holds_for_a_template_with_values(api: Api, jira: FakeEndpoint) -> None:
+    await added(api, jira)
+    await api.post(f"{SERVERS}/jira/sync")
+    rule = {"arguments": {"uri": "jira://board"}}
+    await put(api, serverId="jira", toolName="read_mcp_resource", policy="ALWAYS_DENY", rule=rule)
+    for uri, value, denied in (
+        ("jira://{x}", "board", True),
+        ("jira://boar{x}", "d", True),
+        ("jira://{x}", "b", False),
+    ):
+        arguments = {"uri": uri, "values": {"x": value}}
+        run = {"serverId": "jira", "toolName": "read_mcp_resource", "arguments": arguments}
+        answer = (await api.post(EXECUTE, json=run)).json()
+        assert ("a policy forbids" in str(answer), answer["isError"]) == (denied, denied), answer
+    assert jira.methods().count("resources/read") == 1
+
+
 async def test_a_server_that_lists_no_resources_is_read_past_no_rule(api: Api, jira: FakeEndpoint) -> None:
     jira.on["resources/list"] = lambda m: result(m, {"resources": []})
     await added(api, jira, policy="ALWAYS_DENY")

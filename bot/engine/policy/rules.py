@@ -12,7 +12,7 @@ nothing.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,15 @@ from bot.engine.policy.evaluation import PolicyRequest, Reviewed, evaluate, need
 from bot.ports import PendingApproval
 
 _NOWHERE = ConversationKey("", "", "", "")
+FillAddress = Callable[[Tool, Mapping[str, Any]], Mapping[str, Any]]
+"""Return arguments in the form in which a server gets them: an address with its values filled in."""
+
+
+def unfilled(_tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments unchanged."""
+    return arguments
+
+
 _ASKED = "You asked for this yourself, so others have to approve it."
 _EDITED = "You have edited it, so others have to approve it."
 
@@ -189,6 +198,7 @@ class Rules:
     conversation: ConversationKey = _NOWHERE
     reviewed: Reviewed = nothing_reviewed
     read_hosts: ReadHosts = no_hosts_read
+    fill_address: FillAddress = unfilled
 
     @property
     def all(self) -> tuple[Rule, ...]:
@@ -208,6 +218,8 @@ class Rules:
         member: Member | None = None,
     ) -> PolicyResult:
         """Return the policy for a call, with the reason. `member` is the author, freshly looked up; None if unknown."""
+        if arguments is not None:
+            arguments = self.fill_address(tool, arguments)
         return evaluate(
             self.all,
             PolicyRequest(tool, self.conversation, arguments, author, member, self.profile, self.read_hosts),
@@ -238,7 +250,7 @@ class Rules:
 
 class RuleBook:
     """Current rules: the operator's, and those of the admins, which change. `reviewed` returns True for a pinned
-    definition; `read_hosts` finds the hosts in an argument.
+    definition; `read_hosts` finds the hosts in an argument; rules are about arguments after `fill_address`.
     """
 
     def __init__(
@@ -247,11 +259,13 @@ class RuleBook:
         approvers: Approvers | None = None,
         reviewed: Reviewed = nothing_reviewed,
         read_hosts: ReadHosts = no_hosts_read,
+        fill_address: FillAddress = unfilled,
     ) -> None:
         self._file = file or Policies()
         self._approvers = approvers or Approvers()
         self._reviewed = reviewed
         self._read_hosts = read_hosts
+        self._fill_address = fill_address
         self._admin_rules: tuple[Rule, ...] = ()
         self._profiles: Mapping[str, Profile] = {}
         self._profile_by_place: Mapping[str, str] = {}
@@ -294,7 +308,16 @@ class RuleBook:
         admin_rules = tuple(
             rule for rule in self._admin_rules if rule.workspace in (EVERYWHERE, conversation.workspace_key)
         )
-        return Rules(self._file, approvers, profile, admin_rules, conversation, self._reviewed, self._read_hosts)
+        return Rules(
+            self._file,
+            approvers,
+            profile,
+            admin_rules,
+            conversation,
+            self._reviewed,
+            self._read_hosts,
+            self._fill_address,
+        )
 
 
 def _without_disabled_tool(guidance: ServerGuidance, names: set[str]) -> ServerGuidance:
