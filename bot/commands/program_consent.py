@@ -14,6 +14,9 @@ from bot.commands.text_format import code
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction
 from bot.domain.packages import unpinned_package
 from bot.domain.servers import ServerConfig, StdioTransport
+from bot.domain.tools import digest
+
+_DIGEST_LENGTH = 12
 
 ALLOW = Parameter("allow", "allow its program on this machine, without a question", ParameterKind.FLAG)
 
@@ -39,7 +42,12 @@ class ProgramConsent:
         if not program or not at_terminal:
             return None
         if not request.arguments.has("allow"):
-            return self._ask(program, draft.record.config, ("mcp", verb, "--allow", *request.words))
+            same = ("--digest", _digest(draft.record.config)) if always else ()
+            return self._ask(program, draft.record.config, ("mcp", verb, "--allow", *same, *request.words))
+        if always and request.arguments.get("digest", _digest(draft.record.config)) != _digest(draft.record.config):
+            raise CommandRejected(
+                "The registry has another command now than the one that was shown. Nothing was added."
+            )
         if not self._administration.allows_program(program):
             await self._administration.allow_program(program)
             del draft.errors["command"]
@@ -76,6 +84,13 @@ class ProgramConsent:
                 ),
             ),
         )
+
+
+def _digest(config: ServerConfig) -> str:
+    """Return a short digest of what is started: a registry may have another command by the time of the answer."""
+    transport = config.transport
+    variables = sorted(transport.env.items()) if isinstance(transport, StdioTransport) else []
+    return digest([command_line(config), *map(list, variables)])[:_DIGEST_LENGTH]
 
 
 def version_warning(config: ServerConfig) -> tuple[tuple[str, str], ...]:

@@ -126,6 +126,21 @@ async def test_a_published_command_line_is_shown_before_it_is_started_though_its
     assert record.secrets == {"env:DESK_TOKEN": SecretReference(SecretSource.STORED)}
 
 
+async def test_a_published_command_line_that_has_changed_since_it_was_shown_is_not_started() -> None:
+    held = with_registry(published(packages=[{"registryType": "npm", "identifier": "desk", "version": "1.0.0"}]))
+    held.programs.add("npx")
+    [action] = (await at_terminal(held, "mcp add io.github.ana/desk-mcp")).actions
+    others = [published(packages=[{"registryType": "npm", "identifier": "evil", "version": "1.0.0"}])]
+
+    async def search(_words: str) -> list[CatalogServer]:
+        return others
+
+    held.catalog = Catalog(search)
+    reply = await at_terminal(held, " ".join(action.words))
+    assert (reply.failed, "another command now" in reply.text) == (True, True)
+    assert not held.store.kept
+
+
 async def test_a_secret_of_a_published_server_never_becomes_part_of_an_address() -> None:
     remote = {"type": "sse", "url": "https://a.example/{token}/sse", "variables": {"token": {"isSecret": True}}}
     held = with_registry(published(remotes=[remote]))
