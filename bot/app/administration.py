@@ -209,9 +209,9 @@ def _agrees(reply: Reply, question: ReplyAction) -> bool:
     details = tuple((name, text) for name, text in reply.details if name != "fix")  # Yes is the fix.
     text = _in_the_shell(reply_text(replace(reply, actions=actions, details=details)))
     _write(f"{text}\n", sys.stderr if reply.failed else sys.stdout)
-    sys.stderr.write(f"{single_line(question.question, 200)} [y/N] ")
-    sys.stderr.flush()
     with _interruptible():
+        sys.stderr.write(f"{single_line(question.question, 200)} [y/N] ")
+        sys.stderr.flush()
         line = sys.stdin.readline()
     if not line.endswith("\n"):
         sys.stderr.write("\n")
