@@ -12,10 +12,10 @@ from bot.commands.argument_parser import A_SERVER, SERVER
 from bot.commands.command import CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.manual_calls import attached_call, manual_call, parse_pairs, question_with
-from bot.commands.server_directory import ServerDirectory, VisibleServer, check_arguments
+from bot.commands.server_directory import ServerDirectory, VisibleServer, check_arguments, suggestion_hint
 from bot.commands.server_forms import form
 from bot.commands.text_format import page_of, page_rows, server_label
-from bot.domain.capabilities import Prompt
+from bot.domain.capabilities import CompletionTarget, Prompt
 from bot.domain.commands import (
     FIELDS_A_STEP,
     CompletionSource,
@@ -39,6 +39,7 @@ _LONGEST_LABEL = 30
 _LONGEST_NAME = 80
 _LONGEST_HINT = 100
 _LONGEST_VALUE = 3_000
+_NO_SUGGESTIONS: Mapping[str, Sequence[str]] = {}
 
 
 class PromptCommands:
@@ -113,7 +114,7 @@ class PromptCommands:
         check_arguments(prompt, {**{argument.name: "" for argument in prompt.arguments}, **given})
         if prompt.arguments and (not given or _missing(prompt, given)):
             values = {name: given[argument] for name, argument in _field_names(prompt).items() if argument in given}
-            yield _form(server, prompt, {"server": server.id, "prompt": prompt.name, **values}, {}, 1)
+            yield await self._form(server, prompt, {"server": server.id, "prompt": prompt.name, **values}, {}, 1)
         else:
             yield await self._start(server.id, prompt, given, request.conversation, request.author)
 
@@ -132,9 +133,9 @@ class PromptCommands:
         }
         errors = {**missing, **submission.errors}
         if errors:
-            yield _form(server, prompt, values, errors, number)
+            yield await self._form(server, prompt, values, errors, number)
         elif number < len(steps):
-            yield _form(server, prompt, values, {}, number + 1)
+            yield await self._form(server, prompt, values, {}, number + 1)
         else:
             given = {
                 argument: value.strip()
@@ -152,30 +153,44 @@ class PromptCommands:
         message = question_with(attached_call(tool, _call_arguments(prompt, given)), text, conversation, author)
         return Reply(f"Asking with a prompt of {server_label(server.config)}…", message=message, private=False)
 
+    async def _form(
+        self,
+        server: VisibleServer,
+        prompt: Prompt,
+        values: Mapping[str, str],
+        errors: Mapping[str, str],
+        number: int,
+    ) -> Form:
+        names = _field_names(prompt)
+        given = {argument: values[name] for name, argument in names.items() if values.get(name)}
+        shown = [names[field.name] for field in _steps(prompt)[number - 1]]
+        suggestions = await self._directory.suggestions(
+            server, [CompletionTarget(prompt.name, argument) for argument in shown if argument not in given], given
+        )
+        required = " ".join(f"{argument.name}=…" for argument in prompt.arguments if argument.required)
+        return form(
+            "mcp prompt ask",
+            "Ask with a prompt",
+            _steps(prompt, suggestions),
+            number,
+            values=values,
+            errors=errors,
+            submit="Ask",
+            intro=f"{prompt.title or prompt.name}, of {server.name}. {prompt.description}".strip(),
+            instead=f"/mcp prompt {server.name} {prompt.name} {required}".strip(),
+        )
 
-def _form(
-    server: VisibleServer, prompt: Prompt, values: Mapping[str, str], errors: Mapping[str, str], number: int
-) -> Form:
-    required = " ".join(f"{argument.name}=…" for argument in prompt.arguments if argument.required)
-    return form(
-        "mcp prompt ask",
-        "Ask with a prompt",
-        _steps(prompt),
-        number,
-        values=values,
-        errors=errors,
-        submit="Ask",
-        intro=f"{prompt.title or prompt.name}, of {server.name}. {prompt.description}".strip(),
-        instead=f"/mcp prompt {server.name} {prompt.name} {required}".strip(),
-    )
 
-
-def _steps(prompt: Prompt) -> Sequence[tuple[Field, ...]]:
+def _steps(prompt: Prompt, suggestions: Mapping[str, Sequence[str]] = _NO_SUGGESTIONS) -> Sequence[tuple[Field, ...]]:
     fields = [
         Field(
             name,
             argument.name,
-            hint=" ".join(argument.description.split())[:_LONGEST_HINT],
+            hint=suggestion_hint(
+                " ".join(argument.description.split())[:_LONGEST_HINT],
+                suggestions.get(argument.name, ()),
+                _LONGEST_HINT,
+            ),
             required=argument.required,
             longest=_LONGEST_VALUE,
         )

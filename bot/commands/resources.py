@@ -5,17 +5,17 @@ Both are calls of the server's tool `read_mcp_resource` in a turn, so its rules,
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from bot.commands.argument_parser import A_SERVER, SERVER, CommandRejected, NotFoundRejection
 from bot.commands.command import CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.manual_calls import attached_call, manual_call, question_with
-from bot.commands.server_directory import ServerDirectory, VisibleServer
+from bot.commands.server_directory import ServerDirectory, VisibleServer, suggestion_hint
 from bot.commands.server_forms import form
 from bot.commands.text_format import page_of, page_rows, server_label
-from bot.domain.capabilities import Resource, ResourceTemplate, find_resources
+from bot.domain.capabilities import CompletionTarget, Resource, ResourceTemplate, find_resources
 from bot.domain.commands import (
     FIELDS_A_STEP,
     CompletionSource,
@@ -39,6 +39,8 @@ _QUESTION = Parameter("question", "the question about it; a form asks without it
 _LONGEST_LABEL = 30
 _LONGEST_NAME = 80
 _LONGEST_QUESTION = 3_000
+_LONGEST_HINT = 100
+_NO_SUGGESTIONS: Mapping[str, Sequence[str]] = {}
 
 
 class ResourceCommands:
@@ -129,7 +131,7 @@ class ResourceCommands:
         if question and not self._variables(server, uri):
             yield await self._start(values, request.conversation, request.author)
         else:
-            yield self._form(server, values, {}, 1)
+            yield await self._form(server, values, {}, 1)
 
     async def _fill(self, submission: SubmissionContext) -> AsyncIterator[Reply | Form]:
         values = dict(submission.fields)
@@ -146,9 +148,9 @@ class ResourceCommands:
         }
         errors = {**missing, **submission.errors}
         if errors:
-            yield self._form(server, values, errors, number)
+            yield await self._form(server, values, errors, number)
         elif number < len(fields):
-            yield self._form(server, values, {}, number + 1)
+            yield await self._form(server, values, {}, number + 1)
         else:
             yield await self._start(values, submission.conversation, submission.author)
 
@@ -162,12 +164,21 @@ class ResourceCommands:
         message = question_with(attached_call(tool, arguments), values["question"].strip(), conversation, author)
         return Reply(f"Asking about a resource of {server_label(server.config)}…", message=message, private=False)
 
-    def _form(self, server: VisibleServer, values: Mapping[str, str], errors: Mapping[str, str], number: int) -> Form:
+    async def _form(
+        self, server: VisibleServer, values: Mapping[str, str], errors: Mapping[str, str], number: int
+    ) -> Form:
         uri = values["uri"]
+        variables = self._variables(server, uri)
+        given = {name: values[_field_name(n)] for n, name in enumerate(variables) if values.get(_field_name(n))}
+        suggestions = await self._directory.suggestions(
+            server,
+            [CompletionTarget(uri, name, is_template=True) for name in variables if name not in given],
+            given,
+        )
         return form(
             "mcp resource ask",
             "Ask about a resource",
-            self._steps(server, uri),
+            self._steps(server, uri, suggestions),
             number,
             values=values,
             errors=errors,
@@ -176,9 +187,17 @@ class ResourceCommands:
             instead=f"/mcp resource ask {server.name} {uri} QUESTION",
         )
 
-    def _steps(self, server: VisibleServer, uri: str) -> list[tuple[Field, ...]]:
+    def _steps(
+        self, server: VisibleServer, uri: str, suggestions: Mapping[str, Sequence[str]] = _NO_SUGGESTIONS
+    ) -> list[tuple[Field, ...]]:
+        hint = "a part of the address"
         fields = [
-            Field(_field_name(n), name, required=True, hint="a part of the address")
+            Field(
+                _field_name(n),
+                name,
+                required=True,
+                hint=suggestion_hint(hint, suggestions.get(name, ()), _LONGEST_HINT),
+            )
             for n, name in enumerate(self._variables(server, uri))
         ]
         fields.append(

@@ -15,7 +15,7 @@ from bot.commands.server_fields import is_slug
 from bot.commands.text_format import code, did_you_mean, server_label
 from bot.commands.token_detection import looks_like_token
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import Piece, Prompt, ServerCapabilities
+from bot.domain.capabilities import CompletionTarget, Piece, Prompt, ServerCapabilities
 from bot.domain.conversations import CONSOLE, ConversationKey, Member
 from bot.domain.launch_templates import expand_template
 from bot.domain.servers import (
@@ -282,6 +282,13 @@ class ServerDirectory:
             )
         return prompt
 
+    async def suggestions(
+        self, server: VisibleServer, targets: Sequence[CompletionTarget], given: Mapping[str, str]
+    ) -> Mapping[str, Sequence[str]]:
+        """Return the server's suggestions by argument, for the arguments that have some. `given` are other values."""
+        found = await asyncio.gather(*(self._servers.complete(server.id, target, given) for target in targets))
+        return {target.argument: values for target, values in zip(targets, found, strict=True) if values}
+
     async def render_prompt(self, server: VisibleServer, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Render a prompt with the given arguments. Raises CommandRejected, ServerTrouble."""
         check_arguments(self.find_prompt(server, name), arguments)
@@ -315,6 +322,17 @@ def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:
         return servers.capabilities(server_id)
     except NotFound:
         return ServerCapabilities()
+
+
+def suggestion_hint(hint: str, suggestions: Sequence[str], longest: int) -> str:
+    """Return the hint of a field with the first suggestions that fit."""
+    begin, shown = f"{hint.rstrip('.')}: " if hint else "", ""
+    for value in suggestions:
+        longer = f"{shown}, {value}" if shown else f"such as {value}"
+        if len(begin) + len(longer) > longest:
+            break
+        shown = longer
+    return f"{begin}{shown}" if shown else hint
 
 
 def name_in_use(servers: Iterable[VisibleServer], name: str, *, except_id: str = "") -> VisibleServer | None:

@@ -101,6 +101,16 @@ class ServerCapabilities:
 
 
 @dataclass(frozen=True, slots=True)
+class CompletionTarget:
+    """An argument of a prompt, or of a resource template by its pattern (`is_template`), with the begun value."""
+
+    name: str
+    argument: str
+    value: str = ""
+    is_template: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TextContents:
     """Text from a server, of a resource or a prompt. `heading` is its address or role."""
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from mcp import Client, MCPError, types
 
-from bot.domain.capabilities import BlobContents, Piece, TextContents
+from bot.domain.capabilities import BlobContents, CompletionTarget, Piece, TextContents
 from bot.domain.characters import visible
 from bot.domain.file_signatures import BINARY, detect_image_type, detect_media_type
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, ResultPart, TextPart, ToolResult
@@ -39,6 +39,8 @@ MOST_FILES = 10
 _HEAD_SHARE = 0.75
 _ROOM_FOR_NOTE = 96
 _LONGEST_DATA = 2_000
+_MOST_SUGGESTIONS = 100
+_LONGEST_SUGGESTION = 200
 """Maximum number of characters of an error's data."""
 _NO_WORDS = "The tool failed without giving a reason."
 _LEFT_OUT = "characters left out"
@@ -311,6 +313,19 @@ async def format_prompt(client: Client, name: str, arguments: Mapping[str, str],
     """Get a prompt and return its messages. Raises the errors of a request, `calls.BROKEN`."""
     answer = await client.get_prompt(name, dict(arguments))
     return tuple(_message(message, redact) for message in answer.messages)
+
+
+async def complete(client: Client, of: CompletionTarget, given: Mapping[str, str], redact: Redaction) -> Sequence[str]:
+    """Return the server's suggestions, without those that a person could not read whole. Raises the errors of a
+    request, `calls.BROKEN`.
+    """
+    if client.server_capabilities.completions is None:
+        return ()
+    reference = types.ResourceTemplateReference(uri=of.name) if of.is_template else types.PromptReference(name=of.name)
+    argument = {"name": of.argument, "value": of.value}
+    answer = await client.complete(reference, argument, dict(given) or None)
+    values = (value for value in answer.completion.values[:_MOST_SUGGESTIONS] if len(value) <= _LONGEST_SUGGESTION)
+    return tuple(value for value in values if value.strip() and value == redact(visible(value)))
 
 
 def _content(content: types.TextResourceContents | types.BlobResourceContents, redact: Redaction) -> Piece:

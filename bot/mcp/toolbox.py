@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from bot.domain.capabilities import Piece, ServerCapabilities
+from bot.domain.capabilities import CompletionTarget, Piece, ServerCapabilities
 from bot.domain.health import Check
 from bot.domain.messages import ToolCall
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
@@ -339,6 +339,10 @@ class McpToolbox:
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises NotFound and ServerTrouble."""
         return await self._connection(server).get_prompt(name, arguments)
+
+    async def complete(self, server: str, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
+        """Return the server's suggestions for a value; none without an answer in time. Raises NotFound."""
+        return await self._connection(server).complete(of, given)
 
     @property
     def _fallback_groups(self) -> frozenset[str]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bot.domain.capabilities import Piece, ServerCapabilities
+from bot.domain.capabilities import CompletionTarget, Piece, ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.elicitations import ElicitationResults, ElicitCallback, cancel_without_user
 from bot.domain.health import Check
@@ -133,3 +133,8 @@ class ServerAdmin(Protocol):
 
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Return the text of a prompt. Raises ServerTrouble."""
+
+    async def complete(self, server: str, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
+        """Return the server's suggestions for a value, best first, at most 100. None if it has no suggestions, cannot
+        be asked or takes longer than a second and a half. `given` are the values of other arguments.
+        """

@@ -10,7 +10,15 @@ from bot.commands.dependencies import CommandDependencies, ConfigDiff, Rights, a
 from bot.commands.registry import CommandRegistry
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
-from bot.domain.capabilities import Piece, Prompt, PromptArgument, Resource, ServerCapabilities, TextContents
+from bot.domain.capabilities import (
+    CompletionTarget,
+    Piece,
+    Prompt,
+    PromptArgument,
+    Resource,
+    ServerCapabilities,
+    TextContents,
+)
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.health import Check, CheckStatus, Health
@@ -78,6 +86,9 @@ class Servers:
     trouble: str = ""
     pins: MemoryPins = field(default_factory=MemoryPins)
     review: ReviewPolicy = ReviewPolicy.CHANGED
+    suggestions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of arguments, by name."""
+    asked_to_complete: list[tuple[CompletionTarget, dict[str, str]]] = field(default_factory=list)
 
     def unpinned_tools(self, server: str) -> Sequence[Tool]:
         tools = self.capabilities(server).definitions
@@ -144,6 +155,10 @@ class Servers:
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         self.done.append(("prompt", server, name, str(dict(arguments))))
         return [TextContents("user", f"Write about {arguments.get('topic', 'it')}.")]
+
+    async def complete(self, server: str, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
+        self.asked_to_complete.append((of, dict(given)))
+        return self.suggestions.get(of.argument, ())
 
     def _known(self, server: str) -> ServerSnapshot:
         found = next((state for state in self.states if state.config.id == server), None)

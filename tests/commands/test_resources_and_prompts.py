@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.capabilities import Prompt, PromptArgument, Resource, ResourceTemplate, ServerCapabilities
+from bot.domain.capabilities import (
+    CompletionTarget,
+    Prompt,
+    PromptArgument,
+    Resource,
+    ResourceTemplate,
+    ServerCapabilities,
+)
 from bot.domain.commands import Form, Reply
 from bot.domain.conversations import InboundMessage
 from bot.domain.messages import ToolCall
@@ -201,6 +208,21 @@ async def test_many_arguments_are_asked_for_in_steps_and_optional_ones_may_stay_
     assert [(field.label, field.hint) for field in second.fields] == [(f"part {n}", f"the part {n}") for n in (5, 6, 7)]
     reply = await held.submit(second, {"argument5": "v5"}, GUEST)
     assert attached(reply).arguments["arguments"] == {f"part {n}": f"v{n}" for n in range(6)}
+
+
+async def test_fields_name_what_the_server_suggests_for_them_and_it_knows_the_other_values(
+    held: CommandHarness,
+) -> None:
+    two = (PromptArgument("city", "Where it is.", required=True), PromptArgument("sku"))
+    held.servers.prompts[NOTES.id] = (Prompt("report", arguments=two),)
+    held.servers.suggestions = {"city": ("Kyoto", "Osaka"), "sku": tuple(f"article {n}" for n in range(99))}
+    form = await held.form("mcp prompt notes report")
+    city, sku = form.fields
+    assert city.hint == "Where it is: such as Kyoto, Osaka"
+    assert sku.hint.startswith("such as article 0, article 1, ")
+    assert len(sku.hint) <= 100
+    await held.form("mcp prompt notes report sku=A-1")
+    assert held.servers.asked_to_complete[-1] == (CompletionTarget("report", "city"), {"sku": "A-1"})
 
 
 async def test_a_prompt_without_arguments_asks_at_once(held: CommandHarness) -> None:

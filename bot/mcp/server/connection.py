@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import anyio
 
-from bot.domain.capabilities import Piece, ServerCapabilities
+from bot.domain.capabilities import CompletionTarget, Piece, ServerCapabilities
 from bot.domain.messages import ToolCall
 from bot.domain.pins import Pinned
 from bot.domain.servers import CachedCapabilities, ServerConfig, ServerStatus
@@ -49,6 +49,9 @@ from bot.mcp.server_requests import list_resources, uri_of
 from bot.ports import CallContext
 
 log = logging.getLogger(__name__)
+
+_COMPLETION_SECONDS = 1.5
+"""Limit of suggestions: a form waits for them, and platforms give a form three seconds."""
 
 _REFUSED = frozenset((401, 403))
 _FORCED_SECONDS = 8.0
@@ -416,6 +419,20 @@ class Connection:
             request = results.format_prompt(session.client, name, arguments, self._redact)
             with self._calls.other_request():
                 return await self._request("the prompt", request)
+
+    async def complete(self, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
+        """Return the server's suggestions for a value; none if it has none, or no answer in time."""
+        if not self.tracker.is_callable:
+            return ()
+        with self._activity.track_user():
+            try:
+                async with asyncio.timeout(_COMPLETION_SECONDS):
+                    session = await self._admin_session()
+                    with self._calls.other_request():
+                        return await results.complete(session.client, of, given, self._redact)
+            except (*calls.BROKEN, ServerTrouble, TimeoutError) as error:
+                log.debug("MCP server %s: no suggestions for %s: %s", self.config.name, of.argument, error)
+                return ()
 
     async def _request(self, what: str, request: Awaitable[_Answer]) -> _Answer:
         try:
