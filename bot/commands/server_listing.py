@@ -335,6 +335,7 @@ class ServerListing:
             ("instructions of the server", self._instructions(server)),
             ("auto context tool", config.auto_context_tool),
             ("protocol, as set", "" if config.protocol is Protocol.AUTO else config.protocol.value),
+            ("folders it may list", ", ".join(config.roots)),
             ("time limits", time_limits(config)),
             *connection_facts(config),
             ("id", config.id),

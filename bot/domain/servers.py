@@ -189,6 +189,8 @@ class ServerConfig:
     max_sessions: int = 10
     session_idle_timeout: float | None = None
     protocol: Protocol = Protocol.AUTO
+    roots: tuple[str, ...] = ()
+    """Absolute paths of the folders that a local server may list (MCP roots)."""
     reconnect: bool | None = None
     connect_retries: int = 0
     output_limit: int = 50_000

@@ -15,11 +15,12 @@ import contextvars
 import logging
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -28,7 +29,7 @@ from mcp import Client, MCPError, types
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.types import HEADER_MISMATCH
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter, ValidationError
+from pydantic import FileUrl, TypeAdapter, ValidationError
 
 from bot.domain.characters import visible
 from bot.domain.elicitations import CANCELLED, MOST_ROUNDS, ElicitationRequest, ElicitationResult, ElicitationResults
@@ -373,10 +374,18 @@ class CallLimits:
 
 
 async def send_call(
-    client: Client, tool: Tool, call: ToolCall, active_call: ActiveCall, *, limits: CallLimits, redact: Redaction
+    client: Client,
+    tool: Tool,
+    call: ToolCall,
+    active_call: ActiveCall,
+    *,
+    limits: CallLimits,
+    redact: Redaction,
+    folders: Sequence[str] = (),
 ) -> ToolOutcome | RequestNotSent | RetryLater | NoResponse:
     """Send a call and wait for its response within the limits, without the time for elicitations. On a timeout or a
-    cancellation the server is notified. Raises only CancelledError.
+    cancellation the server is notified. `folders` are those that it may list (`ServerConfig.roots`). Raises only
+    CancelledError.
     """
     modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
     context, replies = active_call.context, active_call.context.replies
@@ -392,7 +401,7 @@ async def send_call(
     with sdk.record_request() as attempt, active_call.accept_elicitations(attempt, time_left):
         try:
             async with time_left:
-                answer = await _answer(client, request, _ANSWERS[tool.kind], on_progress)
+                answer = await _answer(client, request, _ANSWERS[tool.kind], on_progress, folders)
         except TimeoutError:
             reason = f"Server {tool.server} did not answer within {round(time_left.waited, 1):g} s."
             return CallOutcomeUnknown(reason) if attempt.sent else CallNotSent(reason)
@@ -445,15 +454,33 @@ def _with(request: _Request, responses: types.InputResponses | None, state: str 
     return request.model_copy(update={"params": params})
 
 
-async def _answer(client: Client, request: _Request, answers: TypeAdapter[Any], progressed: ProgressFnT) -> _Answer:
-    """Send a request, and repeat it while the server only asks for that, with the state it returned."""
+async def _answer(
+    client: Client, request: _Request, answers: TypeAdapter[Any], progressed: ProgressFnT, folders: Sequence[str]
+) -> _Answer:
+    """Send a request, and repeat it with the state that the server returned, while the server asks for that alone or
+    for folders that it may list.
+    """
     rounds = 0
     while True:
         answer: _Answer = await client.session.send_request(request, answers, progress_callback=progressed)
         rounds += 1
-        if not isinstance(answer, types.InputRequiredResult) or answer.input_requests or rounds > MOST_ROUNDS:
+        if not isinstance(answer, types.InputRequiredResult):
             return answer
-        request = _with(request, None, answer.request_state)
+        wanted = answer.input_requests or {}
+        if wanted and not (folders and all(isinstance(item, types.ListRootsRequest) for item in wanted.values())):
+            return answer
+        if rounds > MOST_ROUNDS:
+            return answer.model_copy(update={"input_requests": None})
+        listed: types.InputResponses = {key: list_folders(folders) for key in wanted}
+        request = _with(request, listed or None, answer.request_state)
+
+
+def list_folders(folders: Sequence[str]) -> types.ListRootsResult:
+    """Return folders as MCP roots."""
+    paths = [Path(folder) for folder in folders]
+    return types.ListRootsResult(
+        roots=[types.Root(uri=FileUrl(path.as_uri()), name=path.name or str(path)) for path in paths]
+    )
 
 
 def _outcome(answer: _Answer, tool: Tool, call: ToolCall, redact: Redaction, limit: int) -> ToolOutcome:

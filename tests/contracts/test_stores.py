@@ -173,6 +173,7 @@ async def test_a_server_is_kept_with_every_field(harness: Harness, servers: SqlS
             trusted=True,
             system_instruction="Say please.",
             response_instruction="Say thanks.",
+            roots=("/srv/shared",),
             auto_context_tool="look",
             connect_timeout=5.5,
             list_timeout=4.5,

@@ -49,7 +49,7 @@ KNOWN_KEYS = frozenset(
         "transport", "type", "command", "args", "env", "cwd", "url", "headers", "system_instruction",
         "response_instruction", "auto_context_tool", "trusted", "connect_timeout", "list_timeout", "tool_timeout",
         "tool_timeout_max", "tool_timeouts", "disabled", "title", "description", "auto_connect",
-        "auth", "protocol", "words", "sends", "tool_words", "tool_sends", "tool_recipients", "sessions",
+        "auth", "protocol", "roots", "words", "sends", "tool_words", "tool_sends", "tool_recipients", "sessions",
         "max_sessions", "session_idle_timeout", "reconnect", "connect_retries", "output_limit", "fallback_group",
         "fallback_order", "tool_names", "use_instructions",
     )
@@ -253,6 +253,7 @@ def server_config(entry: ConfigEntry) -> ServerConfig:
         name=entry.name,
         transport=transport,
         protocol=_protocol(entry, transport),
+        roots=_roots(entry, transport),
         trusted=entry.flag("trusted"),
         system_instruction=entry.text("system_instruction"),
         response_instruction=entry.text("response_instruction"),
@@ -295,6 +296,23 @@ def _protocol(entry: ConfigEntry, transport: Transport) -> Protocol:
             "protocol",
         )
     return protocol
+
+
+def _roots(entry: ConfigEntry, transport: Transport) -> tuple[str, ...]:
+    folders = entry.substituted_list("roots")
+    if folders and not isinstance(transport, StdioTransport):
+        raise InvalidDefinition(
+            f"Server {entry.name!r}: 'roots' are folders of this machine, for a server that runs here.",
+            "take 'roots' out",
+            "roots",
+        )
+    if relative := next((folder for folder in folders if not Path(folder).is_absolute()), ""):
+        raise InvalidDefinition(
+            f"Server {entry.name!r}: {relative!r:.200} in 'roots' is not an absolute path.",
+            "write the whole path of the folder",
+            "roots",
+        )
+    return folders
 
 
 def _sign_in(entry: ConfigEntry) -> OAuthTerms | None:

@@ -385,10 +385,14 @@ class Connection:
             if (known := session.resources.get(uri)) is not None:
                 return CallReturned(replace(known, call_id=call.id))
             keep = session.resources.reading(uri)
-        outcome = await calls.send_call(session.client, tool, call, active_call, limits=limits, redact=self._redact)
+        outcome = await calls.send_call(
+            session.client, tool, call, active_call, limits=limits, redact=self._redact, folders=self.config.roots
+        )
         if isinstance(outcome, calls.RetryLater) and outcome.seconds < min(_LONGEST_WAIT, limits.whole):
             await asyncio.sleep(outcome.seconds)
-            outcome = await calls.send_call(session.client, tool, call, active_call, limits=limits, redact=self._redact)
+            outcome = await calls.send_call(
+                session.client, tool, call, active_call, limits=limits, redact=self._redact, folders=self.config.roots
+            )
         if isinstance(outcome, calls.RetryLater):
             return CallReturned(results.failed_result(call.id, outcome.reason))
         if keep is not None and isinstance(outcome, CallReturned):

@@ -33,7 +33,7 @@ from bot.domain.metrics import CacheUsed, MetricSink, null_sink
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, SyncStatus, kind_of
 from bot.mcp import sdk
-from bot.mcp.calls import BROKEN, ActiveCalls
+from bot.mcp.calls import BROKEN, ActiveCalls, list_folders
 from bot.mcp.config.checks import AllowedTargets, Resolve, endpoint_fingerprint, resolve_host
 from bot.mcp.errors import InvalidDefinition, failed_listing, root_cause
 from bot.mcp.oauth.tokens import TokenProvider, no_token_provider
@@ -471,6 +471,9 @@ class Session:
                 return types.ErrorData(code=types.INVALID_REQUEST, message=_ONLY_CALLS)
             return await self._calls.on_elicitation(params)
 
+        async def on_roots(context: ClientRequestContext) -> types.ListRootsResult:  # noqa: ARG001 - see above
+            return list_folders(self._config.roots)
+
         return Client(
             open_transport(
                 self._negotiation.config,
@@ -486,6 +489,7 @@ class Session:
             logging_callback=on_log,
             log_level=LEVEL,
             elicitation_callback=on_elicitation,
+            list_roots_callback=on_roots if self._config.roots else None,
             client_info=types.Implementation(name="countersign", version=bot.__version__),
             mode=self._negotiation.mode,
             cache=None,
