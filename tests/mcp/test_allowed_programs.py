@@ -23,6 +23,7 @@ def test_what_is_allowed_is_there_for_the_next_process_too(tmp_path: Path) -> No
     assert "npx" in beside
     assert "uvx" not in beside
     assert path.read_text().count("npx\n") == 1
+    assert path.stat().st_mode & 0o777 == 0o644, "the bot may be another user"
 
 
 def test_the_operator_may_write_comments_and_take_programs_back(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ _HEADING = (
     "# Programs that may run as MCP servers on this machine, one a line. `countersign servers add` adds to them.\n"
 )
 _LARGEST = 64 * 1024
+_MODE = 0o644
 
 
 class AllowedPrograms:
@@ -71,6 +72,8 @@ class AllowedPrograms:
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     file.write(text)
+                # The bot may run as another user than the operator's terminal, and the file holds no secret.
+                Path(temporary).chmod(_MODE)
                 Path(temporary).replace(self._path)
             except OSError:
                 with suppress(OSError):
