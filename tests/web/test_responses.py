@@ -248,6 +248,12 @@ async def test_a_request_chooses_among_the_models_that_the_operator_allows(folde
         assert answer["ignored"] == ["top_p"]
         assert answer["text"]
         assert model.requests == []
+        key = {"Idempotency-Key": "k-of-a-model"}
+        first = await api.post(ASK, json=said("hello", stream=False, model="demo"), headers=key)
+        again = await api.post(ASK, json=said("hello", stream=False, model="demo"), headers=key)
+        assert first.json()["responseId"] == again.json()["responseId"]
+        assert (await api.post(ASK, json=said("hello", stream=False), headers=key)).status_code == 409
+        assert model.requests == []
         other = (await api.post(ASK, json=said("hello", stream=False, model="openai:gpt-9"))).json()
     assert (other["ignored"], other["text"]) == (["model"], "Not asked.")
 

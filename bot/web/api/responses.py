@@ -17,7 +17,7 @@ import re
 import secrets
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any, Literal
@@ -341,9 +341,8 @@ class _Responses:
             await self._dependencies.command_dependencies.archive.create(key, request.title)
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
         earlier = () if has_turns else parsed.earlier
-        message = InboundMessage(keys, key, caller.author, parsed.text, parsed.attachments, earlier)
-        if request.payload.model in self._dependencies.models:
-            message = replace(message, model=request.payload.model)
+        chosen = request.payload.model if request.payload.model in self._dependencies.models else None
+        message = InboundMessage(keys, key, caller.author, parsed.text, parsed.attachments, earlier, model=chosen or "")
         try:
             receipt = await self._engine.receive(message)
         except QueueFull:
@@ -352,7 +351,7 @@ class _Responses:
         if receipt.redelivery:
             self._drop_images(parsed)
             turn = (await self._engine.view(receipt.turn_id)).turn
-            if turn.question.text != parsed.text or turn.conversation != key:
+            if (turn.question.text, turn.question.model, turn.conversation) != (parsed.text, message.model, key):
                 raise Problem(
                     409,
                     "idempotency_key_reused",
