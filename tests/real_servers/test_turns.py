@@ -1,4 +1,4 @@
-"""Servers of other authors, in four languages and on six MCP libraries: each is connected, and called in a turn.
+"""Servers of other authors, in TypeScript, Python and Go: each is connected, and called in a turn.
 
 None needs a network. They come from npm, PyPI and as programs in Go within npm packages.
 """
