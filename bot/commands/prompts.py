@@ -12,7 +12,13 @@ from bot.commands.argument_parser import A_SERVER, SERVER
 from bot.commands.command import CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.manual_calls import attached_call, manual_call, parse_pairs, question_with
-from bot.commands.server_directory import ServerDirectory, VisibleServer, check_arguments, suggestion_hint
+from bot.commands.server_directory import (
+    NO_SUGGESTIONS,
+    ServerDirectory,
+    VisibleServer,
+    check_arguments,
+    suggestion_hint,
+)
 from bot.commands.server_forms import form
 from bot.commands.text_format import page_of, page_rows, server_label
 from bot.domain.capabilities import CompletionTarget, Prompt
@@ -37,9 +43,7 @@ _A_PROMPT = Parameter("prompt", "the prompt's name", completes=CompletionSource.
 _VALUES = Parameter("arguments", "its arguments; a form asks without them", repeated=True, metavar="KEY=VALUE")
 _LONGEST_LABEL = 30
 _LONGEST_NAME = 80
-_LONGEST_HINT = 100
 _LONGEST_VALUE = 3_000
-_NO_SUGGESTIONS: Mapping[str, Sequence[str]] = {}
 
 
 class PromptCommands:
@@ -181,16 +185,12 @@ class PromptCommands:
         )
 
 
-def _steps(prompt: Prompt, suggestions: Mapping[str, Sequence[str]] = _NO_SUGGESTIONS) -> Sequence[tuple[Field, ...]]:
+def _steps(prompt: Prompt, suggestions: Mapping[str, Sequence[str]] = NO_SUGGESTIONS) -> Sequence[tuple[Field, ...]]:
     fields = [
         Field(
             name,
             argument.name,
-            hint=suggestion_hint(
-                " ".join(argument.description.split())[:_LONGEST_HINT],
-                suggestions.get(argument.name, ()),
-                _LONGEST_HINT,
-            ),
+            hint=suggestion_hint(argument.description, suggestions.get(argument.name, ())),
             required=argument.required,
             longest=_LONGEST_VALUE,
         )

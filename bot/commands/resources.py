@@ -12,7 +12,7 @@ from bot.commands.argument_parser import A_SERVER, SERVER, CommandRejected, NotF
 from bot.commands.command import CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.manual_calls import attached_call, manual_call, question_with
-from bot.commands.server_directory import ServerDirectory, VisibleServer, suggestion_hint
+from bot.commands.server_directory import NO_SUGGESTIONS, ServerDirectory, VisibleServer, suggestion_hint
 from bot.commands.server_forms import form
 from bot.commands.text_format import page_of, page_rows, server_label
 from bot.domain.capabilities import CompletionTarget, Resource, ResourceTemplate, find_resources
@@ -39,8 +39,6 @@ _QUESTION = Parameter("question", "the question about it; a form asks without it
 _LONGEST_LABEL = 30
 _LONGEST_NAME = 80
 _LONGEST_QUESTION = 3_000
-_LONGEST_HINT = 100
-_NO_SUGGESTIONS: Mapping[str, Sequence[str]] = {}
 
 
 class ResourceCommands:
@@ -188,7 +186,7 @@ class ResourceCommands:
         )
 
     def _steps(
-        self, server: VisibleServer, uri: str, suggestions: Mapping[str, Sequence[str]] = _NO_SUGGESTIONS
+        self, server: VisibleServer, uri: str, suggestions: Mapping[str, Sequence[str]] = NO_SUGGESTIONS
     ) -> list[tuple[Field, ...]]:
         hint = "a part of the address"
         fields = [
@@ -196,7 +194,7 @@ class ResourceCommands:
                 _field_name(n),
                 name,
                 required=True,
-                hint=suggestion_hint(hint, suggestions.get(name, ()), _LONGEST_HINT),
+                hint=suggestion_hint(hint, suggestions.get(name, ())),
             )
             for n, name in enumerate(self._variables(server, uri))
         ]

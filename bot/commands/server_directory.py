@@ -37,6 +37,9 @@ _STATUS_WHEN = {
     ServerEnablement.DISABLED: ServerStatus.DISABLED,
 }
 _SWITCHED_OFF = (ServerStatus.DISABLED, ServerStatus.DISCONNECTED)
+LONGEST_HINT = 100
+"""Characters that platforms show of a field's hint."""
+NO_SUGGESTIONS: Mapping[str, Sequence[str]] = {}
 _IDLE = (ServerStatus.PENDING, ServerStatus.IDLE)
 
 
@@ -324,12 +327,13 @@ def capabilities(servers: ServerAdmin, server_id: str) -> ServerCapabilities:
         return ServerCapabilities()
 
 
-def suggestion_hint(hint: str, suggestions: Sequence[str], longest: int) -> str:
-    """Return the hint of a field with the first suggestions that fit."""
+def suggestion_hint(hint: str, suggestions: Sequence[str]) -> str:
+    """Return the hint of a field, shortened, with the first suggestions that fit."""
+    hint = " ".join(hint.split())[:LONGEST_HINT]
     begin, shown = f"{hint.rstrip('.')}: " if hint else "", ""
     for value in suggestions:
         longer = f"{shown}, {value}" if shown else f"such as {value}"
-        if len(begin) + len(longer) > longest:
+        if len(begin) + len(longer) > LONGEST_HINT:
             break
         shown = longer
     return f"{begin}{shown}" if shown else hint

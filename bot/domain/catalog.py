@@ -62,7 +62,7 @@ class CatalogServer:
 
     @property
     def needs(self) -> str:
-        """What a user needs to have, in words."""
+        """Requirements of a user in words: inputs, a secret, a sign-in."""
         secret = "a secret" if any(item.required and item.secret for item in self.inputs) else ""
         sign_in = "a sign-in" if self.auth is not AuthenticationKind.NONE else ""
         return ", ".join(filter(None, (self.usage, secret, sign_in)))

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 
 from bot.domain.approvals import ApprovalPolicy, fingerprint
-from bot.domain.characters import visible
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Words
 from bot.domain.grants import requirements_digest
@@ -21,6 +20,7 @@ from bot.engine.elicitation import TOO_MANY, PendingElicitations
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.authorization import BARRED, NOT_ENABLED, WITHHELD, context_tool_rejection
 from bot.engine.policy.rules import Rules
+from bot.engine.prompt.text_format import single_line
 from bot.ports import CallContext, Toolbox, TurnExecution
 
 program_log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ async def execute_call(
 def _log_failure(step: ToolStep, status: StepStatus, result: ToolResult, seconds: float) -> None:
     """Log a call without a result. Its text has no secrets of its server (`bot.mcp.redaction`)."""
     if status is not StepStatus.DONE:
-        error = " ".join(visible(result.text[: 4 * _LONGEST_ERROR]).split())[:_LONGEST_ERROR]
+        error = single_line(result.text, _LONGEST_ERROR)
         program_log.warning("call of %s ended as %s after %.1f s: %s", step.call.name, status.value, seconds, error)
 
 

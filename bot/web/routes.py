@@ -27,10 +27,11 @@ from starlette.types import Receive, Scope, Send
 
 from bot import __version__
 from bot.commands.dependencies import CommandDependencies
+from bot.commands.text_format import MOMENT, parse_time
 from bot.domain.conversations import Member
 from bot.domain.turns import ToolStep, Turn
 from bot.ports import Commands, EngineApi, PendingApproval, TokenStore, UserActivity
-from bot.web.problems import HANDLERS, ErrorAnswer, Handler, answer_status, rejection_response
+from bot.web.problems import HANDLERS, ErrorAnswer, Handler, Problem, answer_status, rejection_response
 from bot.web.surface import Subscriptions, Uploads
 
 
@@ -71,6 +72,17 @@ class RequestModel(BaseModel):
 def format_time(seconds: float) -> str:
     """Format epoch seconds as ISO 8601 in UTC, to the millisecond: `2026-08-31T14:30:00.000Z`."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def parse_moment(field: str, text: str, now: float) -> float:
+    """Parse a time in a request into epoch seconds. Raises Problem, which names the field."""
+    try:
+        return parse_time(text, now)
+    except (ValueError, OverflowError):
+        fields = {field: f"A point in time is {MOMENT}."}
+        raise Problem(
+            422, "invalid", "Some fields cannot be used.", "correct the fields that are named", fields
+        ) from None
 
 
 # -------------------- route suggestions

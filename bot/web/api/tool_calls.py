@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
-from bot.commands.text_format import MOMENT, parse_time
+from bot.commands.text_format import MOMENT
 from bot.domain.turns import StepStatus
 from bot.ports import CallQuery, CallSummary
 from bot.web.conversation_ids import format_id
 from bot.web.problems import Problem
-from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router, format_time
+from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router, format_time, parse_moment
 from bot.web.server_scope import CurrentScope, RequestScope, Services, WorkspaceName
 from bot.web.turn_schemas import CallStatus, call_status, step_statuses
 
@@ -87,8 +87,8 @@ def _query(scope: RequestScope, wanted: CallFilter, now: float) -> CallQuery:
         wanted.tool,
         tuple(stored for shown in wanted.status for stored in step_statuses(shown)),
         wanted.asked_by,
-        _time("since", wanted.since, now),
-        _time("until", wanted.until, now),
+        parse_moment("since", wanted.since, now) if wanted.since else None,
+        parse_moment("until", wanted.until, now) if wanted.until else None,
     )
 
 
@@ -106,15 +106,3 @@ def _shape(scope: RequestScope, call: CallSummary) -> LoggedCall:
         seconds=call.seconds,
         error=call.error or None,
     )
-
-
-def _time(name: str, text: str, now: float) -> float | None:
-    if not text:
-        return None
-    try:
-        return parse_time(text, now)
-    except (ValueError, OverflowError):
-        fields = {name: f"A point in time is {MOMENT}."}
-        raise Problem(
-            422, "invalid", "Some fields cannot be used.", "correct the fields that are named", fields
-        ) from None

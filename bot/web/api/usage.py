@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from bot.commands.text_format import MOMENT, parse_time
+from bot.commands.text_format import MOMENT
 from bot.commands.usage import usage_report
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.servers import EVERYWHERE
@@ -16,7 +16,7 @@ from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, 
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_key
 from bot.web.problems import Problem
-from bot.web.routes import ResponseModel, WebDependencies, api_router
+from bot.web.routes import ResponseModel, WebDependencies, api_router, parse_moment
 
 
 class Of(StrEnum):
@@ -86,23 +86,15 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         workspace: Annotated[str, Query(max_length=200, description="PLATFORM:ID; the token's own if empty.")] = "",
     ) -> UsageShape:
         """Return tokens and cost of turns, by default since the start of the month."""
-        query = _query(caller, of, workspace, _moment(since, dependencies.clock()))
+        now = dependencies.clock()
+        begin = parse_moment("since", since, now) if since else LimitPeriod.MONTH.start_of_period(now)
+        query = _query(caller, of, workspace, begin)
         sums = await usage.totals_by(query, by)
         owner = UsageOwner.of(caller.author, own_key(caller, workspace, "-"))
         limits = await dependencies.command_dependencies.usage_limits(owner) if of is Of.ME else ()
         return UsageShape.model_validate(usage_report(query.since, by, sums, limits))
 
     return router
-
-
-def _moment(text: str, now: float) -> float:
-    try:
-        return parse_time(text, now) if text else LimitPeriod.MONTH.start_of_period(now)
-    except (ValueError, OverflowError):
-        fields = {"since": f"A point in time is {MOMENT}."}
-        raise Problem(
-            422, "invalid", "Some fields cannot be used.", "correct the fields that are named", fields
-        ) from None
 
 
 def _query(caller: ApiClient, of: Of, workspace: str, since: float) -> UsageQuery:
