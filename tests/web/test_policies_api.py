@@ -108,7 +108,9 @@ async def test_a_tool_runs_at_once_where_a_rule_lets_it(api: Api, jira: FakeEndp
     assert [(part["type"], part["text"]) for part in told["content"]] == [
         ("text", "find_issue was given {'key': 'OPS-1'}")
     ]
-    assert jira.seen[-1][1]["params"]["name"] == "find_issue"
+    # Listings of a new server may come after the call.
+    calls = [message for _, message in jira.seen if message.get("method") == "tools/call"]
+    assert [message["params"]["name"] for message in calls] == ["find_issue"]
 
 
 async def test_images_and_files_of_a_tool_come_with_their_bytes(api: Api, jira: FakeEndpoint) -> None:
