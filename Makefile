@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help chat run test fast check conformance chaos bench bench-mcp bench-injection bench-search load format lock pictures clean
+.PHONY: help chat run test fast check conformance chaos bench bench-mcp bench-injection bench-search load format catalogs lock pictures clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,16 @@ load: $(VENV)/.installed-dev  ## ten thousand messages at once by Slack, Discord
 format: $(VENV)/.installed-dev  ## format the code and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+LOCALES := bot/i18n/locales
+EXTRACT := -k gettext_lazy -k ngettext_lazy:1,2 -k pgettext:1c,2 --add-location=file --sort-by-file --no-wrap --omit-header
+
+catalogs: $(VENV)/.installed-dev  ## bring the catalogues of texts up to date with the code (NEW=de begins a language)
+	@$(BIN)/pybabel -q extract $(EXTRACT) -o $(LOCALES)/countersign.pot bot
+	@[ -z "$(NEW)" ] || $(BIN)/pybabel -q init -D countersign -i $(LOCALES)/countersign.pot -d $(LOCALES) -l $(NEW) --no-wrap
+	@$(BIN)/pybabel -q update -D countersign -i $(LOCALES)/countersign.pot -d $(LOCALES) --no-fuzzy-matching \
+	    --ignore-obsolete --ignore-pot-creation-date --no-wrap
+	@rm $(LOCALES)/countersign.pot
 
 pictures: $(VENV)/.installed-dev  ## draw the documents' pictures again, from the real program (needs Chromium and npm)
 	@$(BIN)/python docs/pictures/draw.py

@@ -17,8 +17,9 @@ from typing import TypeVar
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import PageInfo, Reply
 from bot.domain.servers import ServerConfig
+from bot.i18n import _, format_date, gettext_lazy
 
-MOMENT = "2026-08-31, 2026-08-31T14:30, 12h or 7d"
+MOMENT = gettext_lazy("2026-08-31, 2026-08-31T14:30, 12h or 7d")
 """Accepted formats for usage lines. Times without an offset are UTC."""
 
 _AGO = re.compile(r"(\d{1,5})\s*(m|min|h|d|w)", re.IGNORECASE)
@@ -63,10 +64,10 @@ def page_rows(rows: Sequence[T], number: int) -> Sequence[T]:
 
 
 POLICY_WORDS = {
-    ApprovalPolicy.ALWAYS_ALLOW: "runs",
-    ApprovalPolicy.ASK_USER: "asks",
-    ApprovalPolicy.ALWAYS_DENY: "blocked",
-    ApprovalPolicy.AUTO: "runs if it only reads",
+    ApprovalPolicy.ALWAYS_ALLOW: gettext_lazy("runs"),
+    ApprovalPolicy.ASK_USER: gettext_lazy("asks"),
+    ApprovalPolicy.ALWAYS_DENY: gettext_lazy("blocked"),
+    ApprovalPolicy.AUTO: gettext_lazy("runs if it only reads"),
 }
 POLICY_CHOICES = ("ask", "allow", "deny", "auto")
 _POLICIES = {
@@ -84,6 +85,7 @@ POLICY_SAID = {
     ApprovalPolicy.ALWAYS_DENY: "deny",
     ApprovalPolicy.AUTO: "auto",
 }
+_THIS_ONE = gettext_lazy("this one")
 _SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 
 
@@ -99,16 +101,16 @@ def parse_policy(word: str) -> ApprovalPolicy | None:
     return next((policy for policy in ApprovalPolicy if policy.value == word.upper()), None)
 
 
-def code(name: str, otherwise: str = "this one") -> str:
+def code(name: str, otherwise: str = _THIS_ONE) -> str:
     """Format a name as inline code if it has only letters, digits, dots, dashes and underscores; else return
     `otherwise`.
     """
-    return f"`{name}`" if _SAFE.fullmatch(name) else otherwise
+    return f"`{name}`" if _SAFE.fullmatch(name) else str(otherwise)
 
 
 def server_label(config: ServerConfig) -> str:
     """Format a server's slug in Markdown."""
-    return code(config.name, "this server")
+    return code(config.name, _("this server"))
 
 
 def pluralize(count: int, word: str, many: str = "") -> str:
@@ -119,26 +121,29 @@ def pluralize(count: int, word: str, many: str = "") -> str:
 def format_ago(then: float | None, now: float) -> str:
     """Format the time since then: `just now`, `2 min ago`, `3 h ago`, `5 days ago`."""
     if not then:
-        return "never"
+        return _("never")
     seconds = max(now - then, 0)
     if seconds < 60:
-        return "just now"
+        return _("just now")
     if seconds < 3600:
-        return f"{int(seconds // 60)} min ago"
+        return _("{minutes} min ago", minutes=int(seconds // 60))
     if seconds < 48 * 3600:
-        return f"{int(seconds // 3600)} h ago"
+        return _("{hours} h ago", hours=int(seconds // 3600))
     if seconds < 30 * 86400:
-        return f"{int(seconds // 86400)} days ago"
-    return f"on {datetime.fromtimestamp(then, UTC):%Y-%m-%d}"
+        return _("{days} days ago", days=int(seconds // 86400))
+    return _("on {date}", date=format_date(then))
 
 
 def format_expiry(then: float, now: float) -> str:
     """Format the time until then: `in 40 s`, `in 12 min`, `in 3 h`, `in 5 days`."""
     seconds = max(then - now, 0)
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"in {int(seconds // size)} {unit}"
-    return f"in {int(seconds)} s"
+    if seconds >= 2 * 86400:
+        return _("in {days} days", days=int(seconds // 86400))
+    if seconds >= 2 * 3600:
+        return _("in {hours} h", hours=int(seconds // 3600))
+    if seconds >= 2 * 60:
+        return _("in {minutes} min", minutes=int(seconds // 60))
+    return _("in {seconds} s", seconds=int(seconds))
 
 
 def format_moment(then: float) -> str:
@@ -150,7 +155,9 @@ def format_duration(seconds: float | None) -> str:
     """Format a duration: `82 ms`, `1.3 s`; empty for None."""
     if seconds is None:
         return ""
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    if seconds < 1:
+        return _("{milliseconds} ms", milliseconds=round(seconds * 1000))
+    return _("{seconds} s", seconds=f"{seconds:.1f}")
 
 
 def closest_match(text: str, known: Iterable[str]) -> str:
@@ -163,7 +170,7 @@ def closest_match(text: str, known: Iterable[str]) -> str:
 def did_you_mean(text: str, known: Iterable[str], before: str = "") -> str:
     """Return ` Did you mean `jira`?` or an empty text. The input is not repeated, because it may be a secret."""
     close = code(closest_match(text, known), "")
-    return f" Did you mean `{before}{close[1:]}?" if close else ""
+    return " " + _("Did you mean {name}?", name=f"`{before}{close[1:]}") if close else ""
 
 
 def shorten(text: str, limit: int = 200) -> str:

@@ -224,7 +224,7 @@ def test_an_export_is_narrowed_by_time(kept: Kept) -> None:
 
 
 def test_a_spreadsheet_runs_nothing_of_an_export(kept: Kept) -> None:
-    evil = ('=HYPERLINK("http://evil.example","x")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "＝1")  # noqa: RUF001
+    evil = ('=HYPERLINK("http://evil.example","x")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "＝1")
 
     async def write() -> None:
         database = open_database(kept.url)
@@ -236,7 +236,7 @@ def test_a_spreadsheet_runs_nothing_of_an_export(kept: Kept) -> None:
     ended = kept.run("export", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(ended.out, newline="")))
     assert [row["actor"] for row in rows] == [f"'{name}" for name in evil]
-    assert not any(cell.startswith(tuple("=+-@\t\r＝")) for row in rows for cell in row.values())  # noqa: RUF001
+    assert not any(cell.startswith(tuple("=+-@\t\r＝")) for row in rows for cell in row.values())
     assert [json.loads(row["facts"])["n"] for row in rows] == list(evil)
 
 

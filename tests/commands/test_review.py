@@ -68,7 +68,7 @@ async def test_a_change_is_shown_part_by_part_and_approved_as_it_was_shown() -> 
     reply = await held.ask("mcp review notes")
     assert reply.text.startswith("`list` of `notes` waits for a review: it is not what was looked at any more.")
     told = details(reply)
-    assert told["description"] == "− Lists notes.\n+ Lists all notes.\n+ And more."  # noqa: RUF001
+    assert told["description"] == "− Lists notes.\n+ Lists all notes.\n+ And more."
     assert (told["output.type"], told["is"], told["pinned"]) == ("+ string", "changed", "just now by test:ana")
     assert approving(reply).words[-1] == after.definition
     done = await pressed(held, approving(reply))
@@ -122,7 +122,7 @@ async def test_one_tools_digest_does_not_approve_another_nor_all() -> None:
 async def test_whoever_approves_without_having_looked_is_shown_what_there_is() -> None:
     held = await changed(replace(LIST, description="Other."))
     reply = await held.ask("mcp review approve notes list")
-    assert details(reply)["description"] == "− Lists notes.\n+ Other."  # noqa: RUF001
+    assert details(reply)["description"] == "− Lists notes.\n+ Other."
     assert held.servers.pins.audit == []
 
 

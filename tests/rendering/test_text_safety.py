@@ -282,7 +282,7 @@ def test_what_is_found_is_safe(text: str) -> None:
         ("https://pay.example.com:8443/c?x=1", "Open pay.example.com"),
         ("https://github.com.signin.account.security.evil.example/", "Open the page"),
         ("https://xn--pypal-4ve.example/", "Open the page"),
-        ("https://pаypal.example/", "Open the page"),  # noqa: RUF001 - that is the point
+        ("https://pаypal.example/", "Open the page"),
         ("https://[bad", "Open the page"),
     ],
 )

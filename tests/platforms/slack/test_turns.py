@@ -80,7 +80,7 @@ I look at the deploys and the logs.
         (StepStatus.DONE, "✓ github.list_deploys  403: no"),
         (StepStatus.FAILED, "✗ github.list_deploys  failed  403: no"),
         (StepStatus.UNKNOWN, "? github.list_deploys  may or may not have happened  403: no"),
-        (StepStatus.CANCELLED, "– github.list_deploys  cancelled, not run"),  # noqa: RUF001 - the mark
+        (StepStatus.CANCELLED, "– github.list_deploys  cancelled, not run"),
         (StepStatus.DENIED, "⊘ github.list_deploys  denied  403: no"),
     ],
 )

@@ -1,0 +1,48 @@
+"""Languages: the texts that people see, in the language of the person or of the place.
+
+A text for people is written in English where it is used and marked for the catalogues:
+
+    _("Approved by {name}", name=who)                        translated now, into the current language
+    ngettext("{n} call", "{n} calls", n)                     by the plural rules of the language; `n` is a value
+    pgettext("policy", "ask")                                a short word that needs a context
+    gettext_lazy("The server {name} is off.", name=slug)     translated when it is shown
+
+Values go in by name, so that a translation can place them; they are never parsed as a format. Module constants, and
+errors that are raised below the chat, take `gettext_lazy` and `ngettext_lazy`. Texts for models, logs and the audit log
+stay English and are not marked.
+
+The current language and time zone belong to the running task: `with use_language("ja"):`. The chat layer, the web
+application and the terminal set them for each viewer. Outside of them texts are English and times are in UTC.
+
+Catalogues: `locales/<language>/LC_MESSAGES/countersign.po`. `make catalogs` brings them up to date.
+"""
+
+from bot.i18n.catalogs import DEFAULT_LANGUAGE, installed_languages, language_name, resolve_language
+from bot.i18n.context import current_language, current_time_zone, use_language, use_time_zone
+from bot.i18n.formats import format_date, format_datetime, format_list, format_number, format_time
+from bot.i18n.texts import LazyText, gettext, gettext_lazy, ngettext, ngettext_lazy, pgettext
+
+_ = gettext
+
+__all__ = [
+    "DEFAULT_LANGUAGE",
+    "LazyText",
+    "_",
+    "current_language",
+    "current_time_zone",
+    "format_date",
+    "format_datetime",
+    "format_list",
+    "format_number",
+    "format_time",
+    "gettext",
+    "gettext_lazy",
+    "installed_languages",
+    "language_name",
+    "ngettext",
+    "ngettext_lazy",
+    "pgettext",
+    "resolve_language",
+    "use_language",
+    "use_time_zone",
+]

@@ -1,0 +1,79 @@
+"""Texts in the current language, translated now (`gettext`, `ngettext`, `pgettext`) or when shown (`LazyText`)."""
+
+from __future__ import annotations
+
+from bot.i18n.catalogs import DEFAULT_LANGUAGE, translations
+from bot.i18n.context import current_language, use_language
+from bot.i18n.formats import format_number
+
+
+def gettext(message: str, /, **values: object) -> str:
+    """Translate a text and put in its values. A LazyText is translated with its own values."""
+    if isinstance(message, LazyText):
+        return str(message)
+    text = translations(current_language()).gettext(message)
+    return text.format(**values) if values else text
+
+
+def ngettext(singular: str, plural: str, n: int, /, **values: object) -> str:
+    """Translate a text with a count, by the plural rules of the language. `{n}` is the formatted count."""
+    text = translations(current_language()).ngettext(singular, plural, n)
+    return text.format(n=format_number(n), **values)
+
+
+def pgettext(context: str, message: str, /, **values: object) -> str:
+    """Translate a text whose meaning needs a context, such as a single word."""
+    text = translations(current_language()).pgettext(context, message)
+    return text.format(**values) if values else text
+
+
+class LazyText(str):
+    """A text that is translated when it is shown: by `str(text)`, in an f-string, by `+`, and by `gettext(text)`.
+
+    Its raw value is the English text with its values: comparisons, JSON and stored rows have that. Values that are
+    texts for people are lazy, too.
+    """
+
+    __slots__ = ("message", "plural", "values")
+    message: str
+    plural: str
+    values: dict[str, object]
+
+    def __new__(cls, message: str, plural: str, values: dict[str, object]) -> LazyText:  # noqa: D102 - the class says it
+        with use_language(DEFAULT_LANGUAGE):
+            text = super().__new__(cls, _translate(message, plural, values))
+        text.message, text.plural, text.values = message, plural, values
+        return text
+
+    def __str__(self) -> str:
+        return _translate(self.message, self.plural, self.values)
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __add__(self, other: str) -> str:
+        return str(self) + other
+
+    def __radd__(self, other: str) -> str:
+        return other + str(self)
+
+    def __getnewargs__(self) -> tuple[str, str, dict[str, object]]:  # type: ignore[override]
+        return self.message, self.plural, self.values
+
+
+def gettext_lazy(message: str, /, **values: object) -> LazyText:
+    """Mark a text for the catalogues, to be translated when it is shown."""
+    return LazyText(message, "", values)
+
+
+def ngettext_lazy(singular: str, plural: str, n: int, /, **values: object) -> LazyText:
+    """Mark a text with a count for the catalogues, to be translated when it is shown. `{n}` is the formatted count."""
+    return LazyText(singular, plural, {"n": n, **values})
+
+
+def _translate(message: str, plural: str, values: dict[str, object]) -> str:
+    if not plural:
+        return gettext(message, **values)
+    count = values["n"]
+    assert isinstance(count, int)
+    return ngettext(message, plural, count, **{name: value for name, value in values.items() if name != "n"})

@@ -1,0 +1,99 @@
+"""Find the marked texts of the product, and texts for people that are not marked."""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from babel.messages.extract import extract_from_dir
+
+ROOT = Path(__file__).parents[2]
+KEYWORDS = {
+    "_": None,
+    "gettext": None,
+    "gettext_lazy": None,
+    "ngettext": (1, 2),
+    "ngettext_lazy": (1, 2),
+    "pgettext": ((1, "c"), 2),
+}
+MARKERS = frozenset(KEYWORDS)
+_LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
+_PROGRAM_ERRORS = frozenset(
+    {"AssertionError", "AttributeError", "KeyError", "LookupError", "NotImplementedError", "RuntimeError", "TypeError"}
+)
+_WORDS = re.compile(r"[A-Za-z]{2,}[’']?[a-z]*[ ,;:.…!?—–-]+\(?[“\"'`*]*(?:[A-Za-z]{1,}|\{)|\} [A-Za-z]{2,}")
+_LABEL = re.compile(r"[A-Z][a-z]+(?:…|\.|\?|!)?")
+
+
+@cache
+def marked_texts() -> frozenset[str | tuple[str, str]]:
+    """Return every text of the code that is marked for the catalogues; plural texts as (singular, plural)."""
+    found = extract_from_dir(
+        ROOT / "bot", method_map=[("**.py", "python")], keywords=KEYWORDS, strip_comment_tags=False
+    )
+    return frozenset(message if isinstance(message, str) else (message[0], message[1]) for _, _, message, _, _ in found)
+
+
+def placeholders(text: str) -> set[str]:
+    """Return the names of the values in a text."""
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+
+
+def unmarked_texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and text of literals that look like a text for people, outside of a marker."""
+    for node, text in _literals(ast.parse(path.read_text("utf-8"))):
+        if _WORDS.search(text) or _LABEL.fullmatch(text):
+            yield node.lineno, text
+
+
+def _literals(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
+    pending: list[ast.AST] = _without_docstring(tree.body)
+    while pending:
+        node = pending.pop()
+        match node:
+            case ast.JoinedStr():
+                yield node, "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            case ast.Constant(value=str() as text):
+                yield node, text
+        pending += _parts_for_people(node)
+
+
+def _parts_for_people(node: ast.AST) -> list[ast.AST]:  # noqa: PLR0911 - one case for each kind of node
+    match node:
+        case ast.Call() if _is_marker(node.func):
+            return [*(keyword.value for keyword in node.keywords), *node.args[2:]]
+        case ast.Call() if _is_logging(node.func):
+            return []
+        case ast.Raise(exc=ast.Call(func=ast.Name(id=name))) if name in _PROGRAM_ERRORS:
+            return []
+        case ast.Compare() | ast.Subscript() | ast.Assert() | ast.arguments() | ast.MatchValue():
+            return [child for child in ast.walk(node) if isinstance(child, ast.Call)]
+        case ast.AnnAssign():
+            return [node.value] if node.value is not None else []
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [*node.decorator_list, *_without_docstring(node.body)]
+        case ast.Dict():
+            return list(node.values)
+        case ast.JoinedStr():
+            return [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+    return list(ast.iter_child_nodes(node))
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.AST]:
+    return [
+        statement
+        for statement in body
+        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+    ]
+
+
+def _is_marker(function: ast.expr) -> bool:
+    return isinstance(function, ast.Name) and function.id in MARKERS
+
+
+def _is_logging(function: ast.expr) -> bool:
+    return isinstance(function, ast.Attribute) and function.attr in _LOG_METHODS

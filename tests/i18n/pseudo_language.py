@@ -1,0 +1,62 @@
+"""A language in which every translated text is in ⟦brackets⟧: what is outside was not translated.
+
+It is installed as a third language would be: as one more folder with a catalogue.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from babel.messages.catalog import Catalog
+from babel.messages.pofile import read_po, write_po
+
+from bot.i18n import catalogs
+
+PSEUDO_LANGUAGE = "eo"
+_TRANSLATED = re.compile(r"⟦[^⟦⟧]*⟧")
+_WORD = re.compile(r"[A-Za-z]{2,}")
+
+
+@pytest.fixture
+def pseudo_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Install the pseudo-language beside the others, and return its tag."""
+    locales = tmp_path / "locales"
+    shutil.copytree(catalogs.LOCALES, locales)
+    _write_catalog(locales)
+    monkeypatch.setattr(catalogs, "LOCALES", locales)
+    _clear_caches()
+    yield PSEUDO_LANGUAGE
+    monkeypatch.undo()
+    _clear_caches()
+
+
+def untranslated(text: str) -> list[str]:
+    """Return the English words of a shown text that are outside of translated texts."""
+    while (rest := _TRANSLATED.sub(" ", text)) != text:
+        text = rest
+    return _WORD.findall(text)
+
+
+def _write_catalog(locales: Path) -> None:
+    with catalogs.catalog_path("ja").open("rb") as file:
+        messages = read_po(file, locale="ja")
+    catalog = Catalog(locale=PSEUDO_LANGUAGE)
+    for message in messages:
+        if not message.id:
+            continue
+        forms = [message.id] if isinstance(message.id, str) else list(message.id)
+        marked = [f"⟦{form}⟧" for form in forms]
+        catalog.add(message.id, marked[0] if isinstance(message.id, str) else marked, context=message.context)
+    path = locales / PSEUDO_LANGUAGE / "LC_MESSAGES" / "countersign.po"
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        write_po(file, catalog)
+
+
+def _clear_caches() -> None:
+    catalogs.installed_languages.cache_clear()
+    catalogs.translations.cache_clear()
