@@ -26,7 +26,10 @@ _PROGRAM_ERRORS = frozenset(
     {"AssertionError", "AttributeError", "KeyError", "LookupError", "NotImplementedError", "RuntimeError", "TypeError"}
 )
 _WORDS = re.compile(r"[A-Za-z]{2,}[’']?[a-z]*[ ,;:.…!?—–-]+\(?[“\"'`*]*(?:[A-Za-z]{1,}|\{)|\} [A-Za-z]{2,}")
-_LABEL = re.compile(r"[A-Z][a-z]+(?:…|\.|\?|!)?")
+_LABEL = re.compile(r"[A-Z][a-z]+(?:-[a-z]+)*(?:…|\.|\?|!)?")
+_SPACE = re.compile(r"\s")
+_API_FIELDS = frozenset({"Field", "Query", "Header"})
+"""Calls with a description for the OpenAPI document, which is English."""
 
 
 @cache
@@ -46,7 +49,7 @@ def placeholders(text: str) -> set[str]:
 def unmarked_texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and text of literals that look like a text for people, outside of a marker."""
     for node, text in _literals(ast.parse(path.read_text("utf-8"))):
-        if _WORDS.search(text) or _LABEL.fullmatch(text):
+        if (_SPACE.search(text) and _WORDS.search(text)) or _LABEL.fullmatch(text):
             yield node.lineno, text
 
 
@@ -66,8 +69,10 @@ def _parts_for_people(node: ast.AST) -> list[ast.AST]:  # noqa: PLR0911 - one ca
     match node:
         case ast.Call() if _is_marker(node.func):
             return [*(keyword.value for keyword in node.keywords), *node.args[2:]]
-        case ast.Call() if _is_logging(node.func):
+        case ast.Call() if _is_logging(node.func) or _is_api_route(node.func):
             return []
+        case ast.Call(func=ast.Name(id=name)) if name in _API_FIELDS:
+            return [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "description")]
         case ast.Raise(exc=ast.Call(func=ast.Name(id=name))) if name in _PROGRAM_ERRORS:
             return []
         case ast.Compare() | ast.Subscript() | ast.Assert() | ast.arguments() | ast.MatchValue():
@@ -97,3 +102,10 @@ def _is_marker(function: ast.expr) -> bool:
 
 def _is_logging(function: ast.expr) -> bool:
     return isinstance(function, ast.Attribute) and function.attr in _LOG_METHODS
+
+
+def _is_api_route(function: ast.expr) -> bool:
+    match function:
+        case ast.Attribute(value=ast.Name(id="router")):
+            return True
+    return False
