@@ -83,6 +83,7 @@ from bot.storage.database import Database
 from bot.storage.faults import SqlFaultStore
 from bot.storage.feedback import SqlFeedbackStore
 from bot.storage.grants import SqlGrantStore
+from bot.storage.installations import SqlInstallationStore
 from bot.storage.links import SqlLinkStore
 from bot.storage.policies import SqlPolicyStore
 from bot.storage.profiles import SqlProfileStore
@@ -143,6 +144,7 @@ class Stores:
     sign_ins: SqlSignInStore
     usage: SqlUsageStore
     faults: SqlFaultStore
+    installations: SqlInstallationStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,6 +434,7 @@ def build_stores(settings: Settings, database: Database, grants: FindGrants = no
         SqlSignInStore(database, box),
         SqlUsageStore(database),
         SqlFaultStore(database),
+        SqlInstallationStore(database, box),
     )
 
 

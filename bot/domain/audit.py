@@ -50,6 +50,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     ),
     "profiles": ("added profile", "changed profile", "deleted profile", "bound profile", "unbound profile"),
     "tokens": ("made token", "revoked token"),
+    "installations": ("installed app", "uninstalled app"),
     "deletions": ("deleted conversation", "deleted old turns"),
     "seals": (SEALED,),
 }

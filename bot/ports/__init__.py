@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bot.ports.coordination import FaultStore, Leases, Quota, QuotaExceeded, QuotaGranted, Quotas
 from bot.ports.engine_api import Approvals, Commands, Elicitations, EngineApi
+from bot.ports.installations import InstallationStore
 from bot.ports.language_models import LanguageModel, LanguageModels
 from bot.ports.platform import Listener, Surface
 from bot.ports.reporting import (
@@ -74,6 +75,7 @@ __all__ = [
     "Feedback",
     "FeedbackStore",
     "GrantStore",
+    "InstallationStore",
     "LanguageModel",
     "LanguageModels",
     "Leases",

@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
@@ -47,6 +47,11 @@ from bot.storage.database import Database, json_text, transaction
 from bot.storage.dialect import now
 from bot.storage.encryption import SecretBox
 from bot.storage.grants import revoke_grants_of_server
+from bot.storage.installations import (
+    EncryptedInstallation,
+    read_encrypted_installations,
+    replace_encrypted_installations,
+)
 from bot.storage.policies import rule_row
 from bot.storage.secret_sources import open_regular_file
 from bot.storage.server_secrets import (
@@ -117,6 +122,23 @@ class Resealed:
 
     count: int
     unopened: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Encrypted:
+    """Everything in the database that is encrypted."""
+
+    secrets: Sequence[EncryptedSecret]
+    sign_ins: Sequence[EncryptedSignIn]
+    installations: Sequence[EncryptedInstallation]
+
+
+_Pairs = tuple[
+    Sequence[tuple[EncryptedSecret, str]],
+    Sequence[tuple[EncryptedSignIn, str]],
+    Sequence[tuple[EncryptedInstallation, str]],
+]
+"""The same, each with its new ciphertext."""
 
 
 class SqlServerStore:
@@ -285,32 +307,33 @@ class SqlServerStore:
         return read_secrets(connection, server_id)
 
     async def reseal(self, by: Author) -> Resealed:
-        """Encrypt every stored secret and sign-in again with the first key. Those that no key decrypts stay as they
-        are.
+        """Encrypt every stored secret, sign-in and installation again with the first key. Those that no key decrypts
+        stay as they are.
         """
-        stored_secrets, stored_sign_ins = await self._read_all_encrypted()
-        secrets, lost_secrets = await asyncio.to_thread(self._box.encrypt_again, stored_secrets)
-        sign_ins, lost_sign_ins = await asyncio.to_thread(self._box.encrypt_again, stored_sign_ins)
-        unopened = (*lost_secrets, *lost_sign_ins)
-        return Resealed(await self._replace_encrypted(secrets, sign_ins, len(unopened), by), unopened)
+        stored = await self._read_all_encrypted()
+        again = self._box.encrypt_again
+        secrets, lost_secrets = await asyncio.to_thread(again, stored.secrets)
+        sign_ins, lost_sign_ins = await asyncio.to_thread(again, stored.sign_ins)
+        installations, lost_installations = await asyncio.to_thread(again, stored.installations)
+        unopened = (*lost_secrets, *lost_sign_ins, *lost_installations)
+        pairs = (secrets, sign_ins, installations)
+        return Resealed(await self._replace_encrypted(pairs, len(unopened), by), unopened)
 
     @transaction
-    def _read_all_encrypted(
-        self, connection: sa.Connection
-    ) -> tuple[Sequence[EncryptedSecret], Sequence[EncryptedSignIn]]:
-        return read_encrypted_secrets(connection), read_encrypted_sign_ins(connection)
+    def _read_all_encrypted(self, connection: sa.Connection) -> _Encrypted:
+        return _Encrypted(
+            read_encrypted_secrets(connection),
+            read_encrypted_sign_ins(connection),
+            read_encrypted_installations(connection),
+        )
 
     @transaction
-    def _replace_encrypted(
-        self,
-        connection: sa.Connection,
-        secrets: Iterable[tuple[EncryptedSecret, str]],
-        sign_ins: Iterable[tuple[EncryptedSignIn, str]],
-        unopened: int,
-        by: Author,
-    ) -> int:
+    def _replace_encrypted(self, connection: sa.Connection, pairs: _Pairs, unopened: int, by: Author) -> int:
         lock_config(connection)
-        count = replace_encrypted_secrets(connection, secrets) + replace_encrypted_sign_ins(connection, sign_ins)
+        secrets, sign_ins, installations = pairs
+        count = replace_encrypted_secrets(connection, secrets)
+        count += replace_encrypted_sign_ins(connection, sign_ins)
+        count += replace_encrypted_installations(connection, installations)
         audit.record(connection, "re-encrypted secrets", by.principal, count=count, unopened=unopened)
         return count
 

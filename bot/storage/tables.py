@@ -17,6 +17,8 @@ api_tokens        tokens of the HTTP API, as hashes
 one_time_links    links to enter one secret, for one user; tokens as hashes
 sign_ins          OAuth sign-ins by server and user, encrypted
 pending_sign_ins  started OAuth sign-ins; states as hashes
+installations     the app in workspaces, with encrypted tokens
+used_install_states  used states of installations in a browser, as hashes
 mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities, 1-n tool_pins and 1-n policy_rules: also those of the
                   operator's servers
 profiles 1-n profile_bindings
@@ -474,6 +476,26 @@ pending_sign_ins = sa.Table(
     sa.Column("expires_at", sa.Double, nullable=False),
 )
 sa.Index("pending_sign_ins_expiry", pending_sign_ins.c.expires_at)
+
+# The body is encrypted, and bound to its workspace.
+installations = sa.Table(
+    "installations",
+    metadata,
+    sa.Column("platform", StorableText, primary_key=True),
+    sa.Column("workspace", StorableText, primary_key=True),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("removed_at", sa.Double),
+    sa.Column("updated_at", sa.Double, nullable=False),
+)
+
+used_install_states = sa.Table(
+    "used_install_states",
+    metadata,
+    sa.Column("hash", sa.Text, primary_key=True),
+    sa.Column("expires_at", sa.Double, nullable=False),
+)
+sa.Index("used_install_states_expiry", used_install_states.c.expires_at)
 
 
 policy_rules = sa.Table(
