@@ -30,6 +30,7 @@ from pydantic_settings import (
 from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import ConversationKey
+from bot.domain.locales import close_time_zones, language_tag, machine_time_zone, time_zone_name
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
 from bot.domain.servers import ConnectPolicy
@@ -165,6 +166,23 @@ def _parse_channel(value: Any) -> Any:
             "write PLATFORM:WORKSPACE:CHANNEL, such as slack:T123:C456 or discord:81384:81385, by their ids"
         )
     return ConversationKey(platform, ids[0] if len(ids) == 2 else "", ids[-1], "")
+
+
+def _parse_language(value: Any) -> Any:
+    """Parse a language tag. Desktops set the same variable to a list of languages, of which the first counts."""
+    tag = language_tag(str(value).partition(":")[0])
+    if tag is None:
+        raise ValueError("write a language such as en or ja")
+    return tag
+
+
+def _parse_time_zone(value: Any) -> Any:
+    """Parse the IANA name of a time zone."""
+    zone = time_zone_name(value)
+    if zone is None:
+        close = " or ".join(close_time_zones(str(value))) or "Asia/Tokyo or UTC"
+        raise ValueError(f"write the name of a time zone, such as {close}")
+    return zone
 
 
 def _parse_hosts(value: Any) -> Any:
@@ -340,6 +358,9 @@ class Settings(BaseSettings):
 
     admins: Principals = frozenset()
     approvers: Principals = frozenset()
+
+    language: Annotated[str, BeforeValidator(_parse_language)] = "en"
+    time_zone: Annotated[str, BeforeValidator(_parse_time_zone)] = Field(default_factory=machine_time_zone)
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], AnyCase] = "info"
     log_format: Annotated[Literal["auto", "text", "json"], AnyCase] = "auto"

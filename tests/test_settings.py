@@ -340,6 +340,25 @@ def test_a_file_in_another_encoding_is_an_error_that_names_it(
     assert SECRET not in said
 
 
+def test_a_language_is_a_tag_or_the_list_of_a_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_settings().language == "en"
+    monkeypatch.setenv("LANGUAGE", "ja_JP:ja:en")
+    assert read_settings().language == "ja-JP"
+    monkeypatch.setenv("LANGUAGE", "Japanese")
+    with pytest.raises(SettingsError, match="write a language such as en or ja"):
+        read_settings()
+
+
+def test_a_time_zone_has_its_name_and_is_the_machines_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    assert read_settings().time_zone == "Europe/Berlin"
+    monkeypatch.setenv("TIME_ZONE", "asia/tokyo")
+    assert read_settings().time_zone == "Asia/Tokyo"
+    monkeypatch.setenv("TIME_ZONE", "Tokio")
+    with pytest.raises(SettingsError, match="write the name of a time zone, such as Asia/Tokyo"):
+        read_settings()
+
+
 def test_settings_do_not_change_once_they_are_read() -> None:
     settings = read_settings()
     with pytest.raises(ValueError, match="frozen"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import re
 import signal
 import sys
@@ -27,6 +28,7 @@ from bot.domain.api_clients import OPERATOR_NAME, ApiRole, ApiToken
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import FieldKind, Form, FormSubmission, Invocation, Reply, ReplyAction, reply_json
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
+from bot.domain.locales import system_locale
 from bot.domain.messages import TextPart
 from bot.domain.servers import EVERYWHERE, ConnectPolicy
 from bot.domain.tools import CallNeedsInput, CallNotSent, CallOutcomeUnknown, CallReturned
@@ -73,7 +75,7 @@ async def administer(
 
     check_operator_secrets(settings)
     files = read_operator_files(settings)
-    person = LocalUser(login_name())
+    person = LocalUser(login_name(), locale=system_locale(os.environ))
     if settings.auto_migrate:
         version, wanted = await current(settings)
         if version != wanted:

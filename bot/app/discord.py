@@ -90,7 +90,11 @@ async def build_listener(app: DiscordApp, runtime: Runtime, settings: Settings) 
     return app.listener(
         audience=audience.AudiencePolicy(settings.discord_follow_threads),
         records=context.DiscordLookups(
-            stores.opinions.save, runtime.turn_log.get_approval, reader.read, stores.archive.active_conversations
+            stores.opinions.save,
+            runtime.turn_log.get_approval,
+            reader.read,
+            stores.archive.active_conversations,
+            locales=runtime.services.locales,
         ),
         leases=stores.leases,
         quotas=stores.quotas,

@@ -44,6 +44,7 @@ from bot.commands.registry import CommandRegistry
 from bot.domain.api_clients import OPERATOR_PRINCIPAL
 from bot.domain.completions import ModelLimits
 from bot.domain.conversations import HTTP, Member
+from bot.domain.locales import Locale
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.secret_binding import FindGrants, no_grants
 from bot.domain.servers import ConnectPolicy
@@ -51,6 +52,7 @@ from bot.domain.turns import TurnLimits
 from bot.domain.usage import PriceList
 from bot.engine.engine import Engine
 from bot.engine.faults import FaultReporter
+from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import Approvers, RuleBook
 from bot.engine.prompt.builder import PlatformHint, SystemPrompt, local_today
 from bot.engine.prompt.history import HistoryBudget
@@ -164,6 +166,7 @@ class AppServices:
     spending: UsageLimiter
     faults: FaultReporter
     takes_writes: Callable[[], bool]
+    locales: LocaleResolver
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +292,9 @@ async def open_services(
             limiter,
             faults,
             lambda: database.takes_writes,
+            LocaleResolver(
+                Locale(settings.language, settings.time_zone), lambda conversation: rules.rules(conversation).profile
+            ),
         )
 
 

@@ -151,6 +151,7 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
         builder.home,
         services.stores.archive.active_conversations,
         prompts=lambda conversation: services.rules.rules(conversation).profile.prompts,
+        locales=services.locales,
     )
     return records
 

@@ -100,6 +100,7 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
         may_approve=partial(can_approve, services.rules),
         admin_token=_admin_token(settings),
         models=frozenset(select_model(settings, name).name for name in settings.api_models),
+        locales=services.locales,
     )
 
 

@@ -29,6 +29,8 @@ from bot.chat.message_model import (
 from bot.chat.rejection_messages import NOT_SHARED, error_message
 from bot.domain.commands import ActionStyle, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
+from bot.domain.locales import UNKNOWN, Locale
+from bot.engine.locales import LocaleResolver
 from bot.errors import CountersignError, DeliveryFailed
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_columns import columns
@@ -171,15 +173,30 @@ class CommandRunner:
         commands: Commands,
         engine: EngineApi,
         resolve_mentions: Callable[[ConversationKey, Reply], Awaitable[Reply]],
+        locales: LocaleResolver,
     ) -> None:
         self._commands = commands
         self._engine = engine
         self._resolve_mentions = resolve_mentions
+        self._locales = locales
 
-    async def run(self, request: Invocation | FormSubmission, responder: Responder) -> None:
-        """Run a command and show its replies. Raises CountersignError, and TimeoutError after the time limit."""
+    async def run(
+        self,
+        request: Invocation | FormSubmission,
+        responder: Responder,
+        *,
+        direct: bool = False,
+        place: Locale = UNKNOWN,
+    ) -> None:
+        """Run a command and show its replies. `direct` and `place` are those of an Actor. Raises CountersignError, and
+        TimeoutError after the time limit.
+        """
+
+        def localize(message: InboundMessage) -> InboundMessage:
+            return self._locales.with_locales(message, request.member, place, direct=direct)
+
         async with asyncio.timeout(REPLY_SECONDS), aclosing(_closable(self._commands.handle(request))) as replies:
-            last = await self._show_replies(replies, request, responder)
+            last = await self._show_replies(replies, request, responder, localize)
         if last is None:
             return
         if not await responder.finish(reply_message(last)):
@@ -187,16 +204,22 @@ class CommandRunner:
         if last.document is not None:
             await share_file(responder, last.document, private=last.private)
 
-    async def run_typed(self, request: Invocation, responder: Responder) -> None:
+    async def run_typed(
+        self, request: Invocation, responder: Responder, *, direct: bool = False, place: Locale = UNKNOWN
+    ) -> None:
         """Run a command in a message. The last reply says if it failed. Raises DeliveryFailed."""
         try:
-            await self.run(request, responder)
+            await self.run(request, responder, direct=direct, place=place)
         except (CountersignError, TimeoutError) as error:
             log.warning("command failed: %s", error)
             await responder.finish(reply_message(Reply(error_message(error), failed=True)))
 
     async def _show_replies(
-        self, replies: AsyncIterator[Reply | Form], request: Invocation | FormSubmission, responder: Responder
+        self,
+        replies: AsyncIterator[Reply | Form],
+        request: Invocation | FormSubmission,
+        responder: Responder,
+        localize: Callable[[InboundMessage], InboundMessage],
     ) -> Reply | None:
         """Return the last reply, which is not complete yet; None if there is nothing more to show."""
         last = Reply("")
@@ -206,7 +229,7 @@ class CommandRunner:
                     await responder.offer_form(reply, _words_of(request))
                 return None
             if reply.message is not None:
-                await self._start_turn(reply.message, responder)
+                await self._start_turn(localize(reply.message), responder)
                 if not (reply.private or responder.is_awaited):
                     return None  # the turn shows enough
             last = await self._resolve_mentions(request.conversation, reply)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bot.chat.approval_inbox import ApprovalsCommand, ReadPendingCalls
 from bot.chat.background_tasks import BackgroundTasks
@@ -11,6 +11,7 @@ from bot.chat.forms import ArgumentEditForms, ElicitationForms
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Author
 from bot.domain.turns import ToolStep, Turn
+from bot.engine.locales import LocaleResolver
 from bot.ports import Commands, EngineApi
 
 
@@ -18,12 +19,13 @@ from bot.ports import Commands, EngineApi
 class Lookups:
     """Optional lookups outside of the engine. `opinion` stores feedback on a turn's answer: the turn's id, True for
     good, and the author. `approval` finds the call of an approval (`ApprovalLog.get_approval`). `pending_calls` reads
-    those that a user may decide.
+    those that a user may decide. `locales` resolves languages and time zones.
     """
 
     opinion: Callable[[str, bool, Author], Awaitable[None]] | None = None
     approval: Callable[[str], Awaitable[tuple[Turn, ToolStep] | None]] | None = None
     pending_calls: ReadPendingCalls | None = None
+    locales: LocaleResolver = field(default=LocaleResolver(), kw_only=True)
 
     async def find_approval(self, approval_id: str) -> ToolStep | None:
         """Return the call of an approval in its current state, or None if it is unknown."""

@@ -73,6 +73,7 @@ from bot.chat.rejection_messages import (
 from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
 from bot.domain.commands import FormSubmission, Invocation
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
+from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.errors import CountersignError, NotFound, QueueFull
 from bot.ports import EngineApi
@@ -94,10 +95,14 @@ TurnAction = SendFeedback | AskAgain | CheckCallAction | RunAgainAction | StopTu
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The user of an interaction with current rights, in the conversation of the item that it is about."""
+    """The user of an interaction with current rights, in the conversation of the item that it is about. `direct` is
+    True for the user's direct conversation with the bot. `place` is the locale of the place, as the platform says it.
+    """
 
     member: Member
     conversation: ConversationKey
+    direct: bool = False
+    place: Locale = UNKNOWN
 
 
 class Interaction(Protocol):
@@ -179,6 +184,7 @@ class InteractionHandler:
         self._engine = context.engine
         self._platform = platform
         self._records = context.records
+        self._locales = context.records.locales
         self._audience = context.audience
         self._background_tasks = context.background_tasks
         self._commands = commands
@@ -303,7 +309,8 @@ class InteractionHandler:
             await self._show_inbox(actor, interaction, 1)
             return
         responder = interaction.responder(actor, in_new_message=in_new_message)
-        await self._commands.run(Invocation(words[0], words[1:], actor.member, actor.conversation), responder)
+        invocation = Invocation(words[0], words[1:], actor.member, actor.conversation)
+        await self._commands.run(invocation, responder, direct=actor.direct, place=actor.place)
 
     async def _submit_modal(self, opened: Action | None, values: dict[str, str], interaction: Interaction) -> None:
         about: ConversationKey | None = None
@@ -331,22 +338,22 @@ class InteractionHandler:
                 in_new_message = is_edit_form(form) or is_elicitation_form(form)
                 responder = interaction.responder(actor, in_new_message=in_new_message)
                 request = FormSubmission(form, values, actor.member, actor.conversation)
-                await self._commands.run(request, responder)
+                await self._commands.run(request, responder, direct=actor.direct, place=actor.place)
 
     async def _ask(self, question: MessageQuestion, interaction: Interaction) -> None:
         await interaction.acknowledge()
         actor = await self.find_member(interaction)
         author, message = actor.member.author, await question.read_message()
         conversation = await question.open_conversation(actor, f"{author.name} asks about this: {question.text}")
-        await self._engine.receive(
-            InboundMessage(
-                keys=(f"{self._platform}:{conversation.workspace}:{question.id}",),
-                conversation=conversation,
-                author=author,
-                text=question.text,
-                context=(UNREAD,) if message is None else format_lines([message]),
-            )
+        inbound = InboundMessage(
+            keys=(f"{self._platform}:{conversation.workspace}:{question.id}",),
+            conversation=conversation,
+            author=author,
+            text=question.text,
+            context=(UNREAD,) if message is None else format_lines([message]),
         )
+        direct = actor.direct or question.is_answered_directly
+        await self._engine.receive(self._locales.with_locales(inbound, actor.member, actor.place, direct=direct))
         await interaction.tell(ASKED_DIRECTLY if question.is_answered_directly else ASKED)
 
     async def _decide(

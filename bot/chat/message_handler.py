@@ -31,6 +31,7 @@ from bot.chat.context import ChatContext
 from bot.chat.message_model import Button, Buttons, ButtonStyle, Message, Paragraph, Text
 from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member
+from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.turns import EditEffect, Turn
 from bot.engine.prompt.text_format import clean_name
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
@@ -219,12 +220,13 @@ class IncomingMessage:
 class Location:
     """Location of a message. `open_thread` opens a thread at the message, named after the text that it is given, and
     returns its id, empty if the bot may open none; it is missing where answers need no new thread. The same message
-    always gets the same thread.
+    always gets the same thread. `locale` is that of the place, as far as the platform says it.
     """
 
     conversation: ConversationKey
     in_thread: bool = False
     open_thread: Callable[[str], Awaitable[str]] | None = None
+    locale: Locale = UNKNOWN
 
 
 M = TypeVar("M", bound=IncomingMessage)
@@ -357,6 +359,7 @@ class MessageHandler(Generic[M]):
         self._commands = context.commands
         self._audience = context.audience
         self._background_tasks = context.background_tasks
+        self._locales = context.records.locales
         self._on_unreadable = on_unreadable
         self._locks = KeyedLock()
         self._storing = BackgroundTasks(OF_ALL_AT_ONCE, AT_ONCE)
@@ -521,7 +524,9 @@ class MessageHandler(Generic[M]):
             message_id=message.id,
         )
         try:
-            await self._engine.receive(inbound)
+            await self._engine.receive(
+                self._locales.with_locales(inbound, author, location.locale, direct=message.direct)
+            )
         except QueueFull as error:
             self._reject(message, error.user_message)
             return

@@ -45,6 +45,8 @@ class PlatformUser:
     admin: bool = False
     external: bool = False
     bot: bool = False
+    language: str | None = None
+    time_zone: str | None = None
 
     @property
     def author(self) -> Author:

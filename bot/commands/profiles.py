@@ -49,6 +49,7 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.lenient_json import DuplicateName, unique_names
+from bot.domain.locales import close_time_zones, language_tag, time_zone_name
 from bot.domain.policies import ANY, Rule, is_pattern
 from bot.domain.policy_syntax import RuleError, parse_rule, rule_to_table
 from bot.domain.profiles import Profile, binding_scopes
@@ -62,7 +63,7 @@ _PRINCIPAL = re.compile(r"[a-z][a-z-]{0,40}:[^\s,]{1,200}")
 _MODEL = re.compile(r"[a-z][a-z0-9_-]{0,40}(?::[^\s]{1,200})?")
 _INSTEAD = (
     "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask --approver PLATFORM:ID "
-    "--prompt TEXT"
+    "--prompt TEXT --language TAG --timezone ZONE"
 )
 _FIRST = (
     Field("name", "Name", required=True, longest=LONGEST_NAME),
@@ -75,6 +76,8 @@ _SECOND = (
     Field("policies", "Policies", FieldKind.LINES, "SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
     Field("approvers", "Approvers", FieldKind.LINES, "slack:U1 or slack-group:S1, one a line; empty for the settings'"),
     Field("prompts", "Suggested prompts", FieldKind.LINES, f"in Slack's pane; one a line, up to {MOST_PROMPTS}"),
+    Field("language", "Language", hint="of what everybody there reads, such as en or ja; empty for the bot's own"),
+    Field("time_zone", "Time zone", hint="such as Asia/Tokyo; empty for that of the one who asks"),
 )
 STEPS = (_FIRST, _SECOND)
 
@@ -97,6 +100,8 @@ SET = Verb(
         ),
         Parameter("approver", "the approvers where it applies", _OPTION, repeated=True, metavar="PLATFORM:ID"),
         Parameter("prompt", "prompts that Slack's pane suggests", _OPTION, repeated=True, metavar="TEXT"),
+        Parameter("language", "the language of what everybody there reads", _OPTION, metavar="TAG"),
+        Parameter("timezone", "the time zone of the times there", _OPTION, metavar="ZONE"),
         Parameter("rename", "another name for it", _OPTION, metavar="NEW"),
     ),
     aliases=("add", "create", "edit", "new"),
@@ -211,6 +216,8 @@ def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[s
         "policies": "\n".join(policies),
         "approvers": "\n".join(sorted(profile.approvers)),
         "prompts": "\n".join(profile.prompts),
+        "language": profile.language,
+        "time_zone": profile.time_zone,
     }
 
 
@@ -230,6 +237,8 @@ def parse_profile(
         "policies": lambda text: {"policies": reader.policies(text)},
         "approvers": lambda text: {"approvers": _approvers(text)},
         "prompts": lambda text: {"prompts": _prompts(text)},
+        "language": lambda text: {"language": parse_language(text)},
+        "time_zone": lambda text: {"time_zone": parse_time_zone(text)},
     }
     changes: dict[str, object] = {}
     errors: dict[str, str] = {}
@@ -387,6 +396,26 @@ def _prompts(text: str) -> tuple[str, ...]:
     return prompts
 
 
+def parse_language(text: str) -> str:
+    """Parse a language tag; empty for none. Raises ValueError."""
+    tag = language_tag(text) if text else ""
+    if tag is None:
+        raise ValueError("Write the tag of a language, such as en or ja.")
+    return tag
+
+
+def parse_time_zone(text: str) -> str:
+    """Parse the IANA name of a time zone; empty for none. Raises ValueError."""
+    zone = time_zone_name(text) if text else ""
+    if zone is None:
+        close = close_time_zones(text)
+        hint = (
+            f"Did you mean {' or '.join(close)}?" if close else "Zones have names such as Asia/Tokyo or Europe/Berlin."
+        )
+        raise ValueError(f"There is no such time zone. {hint}")
+    return zone
+
+
 # -------------------- verbs
 
 
@@ -456,6 +485,8 @@ class Profiles:
             ("policies", values["policies"].replace("\n", ", ")),
             ("approvers", values["approvers"].replace("\n", ", ")),
             ("prompts", values["prompts"]),
+            ("language", profile.language),
+            ("time zone", profile.time_zone),
             ("for", "every workspace" if profile.workspace == EVERYWHERE else "this workspace"),
             ("changed", f"{when} by {profile.updated_by}" if profile.updated_by else ""),
             ("version", str(profile.version)),
@@ -485,7 +516,13 @@ class Profiles:
         fields = _given_fields(arguments)
         draft, errors = parse_profile(profile, fields, servers)
         if errors:
-            options = {"name": "name", "servers": "--server", "tools": "--tool", "policies": "--policy"}
+            options = {
+                "name": "name",
+                "servers": "--server",
+                "tools": "--tool",
+                "policies": "--policy",
+                "time_zone": "--timezone",
+            }
             facts = tuple((options.get(field, f"--{field}").rstrip("s"), error) for field, error in errors.items())
             yield replace(error_reply("Nothing was saved. `/profile help set` explains the options."), details=facts)
             return
@@ -626,7 +663,9 @@ def profile_command(
 
 
 def _given_fields(arguments: Arguments) -> dict[str, str]:
-    fields = {name: arguments.get(name) for name in ("persona", "model") if arguments.has(name)}
+    fields = {name: arguments.get(name) for name in ("persona", "model", "language") if arguments.has(name)}
+    if arguments.has("timezone"):
+        fields["time_zone"] = arguments.get("timezone")
     lists = {"server": "servers", "tool": "tools", "policy": "policies", "approver": "approvers", "prompt": "prompts"}
     for option, field in lists.items():
         if arguments.has(option):

@@ -60,11 +60,14 @@ class ApiToken:
 
 @dataclass(frozen=True, slots=True)
 class ApiClient:
-    """Client of a request: the name of its token and the token's rights."""
+    """Client of a request: the name of its token and the token's rights. `language` is the one that the request asks
+    for, as a BCP 47 tag; None if it asks for none.
+    """
 
     name: str
     role: ApiRole
     workspace: str = EVERYWHERE
+    language: str | None = None
 
     @property
     def author(self) -> Author:
@@ -77,7 +80,7 @@ class ApiClient:
         roles = frozenset(role.principal for role in self._roles)
         if self.role is ApiRole.ADMIN and self.workspace == EVERYWHERE:
             roles |= {EVERYWHERE_ROLE}
-        return Member(self.author, roles, platform_admin=self.role is ApiRole.ADMIN)
+        return Member(self.author, roles, platform_admin=self.role is ApiRole.ADMIN, language=self.language)
 
     @property
     def _roles(self) -> tuple[ApiRole, ...]:

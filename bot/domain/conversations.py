@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
+from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.messages import ToolCall
 
 HTTP = "api"
@@ -68,6 +69,15 @@ class Member:
     platform_admin: bool = False
     guest: bool = False
     external: bool = False
+    language: str | None = None
+    """BCP 47 tag, as the platform says it; None if it says none."""
+    time_zone: str | None = None
+    """IANA name; None if the platform says none."""
+
+    @property
+    def locale(self) -> Locale:
+        """Language and time zone."""
+        return Locale(self.language or "", self.time_zone or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,8 @@ class InboundMessage:
     messages of others in the same place, oldest first, for the model. `call` is a tool call to run by hand instead of
     asking the model. `again` is True if that call was made before with an unknown outcome. `message_id` is that of the
     user's message on its platform, if it is one. `attached` are calls whose results go to the model with the text.
-    `model` is one that the user chose, `provider:name`.
+    `model` is one that the user chose, `provider:name`. `locale` is that of the conversation, for what everybody there
+    reads; `author_locale` is the author's own.
     """
 
     keys: tuple[str, ...]
@@ -102,6 +113,8 @@ class InboundMessage:
     message_id: str = ""
     attached: tuple[ToolCall, ...] = ()
     model: str = ""
+    locale: Locale = UNKNOWN
+    author_locale: Locale = UNKNOWN
 
 
 @lru_cache(maxsize=4096)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bot.domain.conversations import ConversationKey
+from bot.domain.locales import Locale
 from bot.domain.policies import Rule
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool
@@ -17,7 +18,8 @@ class Profile:
 
     `servers` are ids; None enables every server. `tools` restricts a server with an entry, by id, to the named tools.
     `model` is `provider:name`, empty for the bot's default. `approvers` are principals and roles; empty means those of
-    the settings. `policies` are rules that apply where the profile does. `prompts` are suggested to users.
+    the settings. `policies` are rules that apply where the profile does. `prompts` are suggested to users. `language`
+    and `time_zone` are those of its places; empty means those of the users and the settings.
     """
 
     id: str
@@ -30,6 +32,8 @@ class Profile:
     policies: tuple[Rule, ...] = ()
     approvers: frozenset[str] = frozenset()
     prompts: tuple[str, ...] = ()
+    language: str = ""
+    time_zone: str = ""
     version: int = 0
     updated_at: float = 0.0
     updated_by: str = ""
@@ -38,6 +42,11 @@ class Profile:
     def enables_everything(self) -> bool:
         """True if every tool of every server may be used with the profile."""
         return self.servers is None and not self.tools
+
+    @property
+    def locale(self) -> Locale:
+        """Language and time zone of the places."""
+        return Locale(self.language, self.time_zone)
 
     def enables(self, tool: Tool) -> bool:
         """Return True if this tool may be used with the profile."""

@@ -18,6 +18,7 @@ from bot.domain.conversations import Attachment, Author, ConversationKey
 from bot.domain.elicitations import Elicitation, ElicitationResults
 from bot.domain.flows import Sources
 from bot.domain.grants import GrantUse
+from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.tools import OWN_SERVER, Tool
@@ -131,6 +132,10 @@ class TurnInput:
     """The text after the author has edited the message of a turn that had begun; empty if it is the same."""
     model: str = ""
     """Model that the user chose, `provider:name`, in place of the profile's."""
+    locale: Locale = UNKNOWN
+    """Locale of the conversation, for what everybody there reads."""
+    author_locale: Locale = UNKNOWN
+    """Locale of the author."""
 
     @property
     def typed_text(self) -> str:

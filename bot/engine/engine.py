@@ -168,7 +168,14 @@ class Engine:
         name = step.tool.name if step.tool else step.call.name
         return await self.receive(
             InboundMessage(
-                (f"again:{turn_id}:{n}",), turn.conversation, by, f"Run {name} again", call=step.call, again=True
+                (f"again:{turn_id}:{n}",),
+                turn.conversation,
+                by,
+                f"Run {name} again",
+                call=step.call,
+                again=True,
+                locale=turn.question.locale,
+                author_locale=turn.question.author_locale,
             )
         )
 
@@ -181,7 +188,16 @@ class Engine:
         stored = step.approval.secrets if step.approval is not None else ()
         arguments = with_masks(step.call.arguments, stored, lookalikes(step.call.arguments, stored))
         text = check_question(step.call.name, arguments)
-        return await self.receive(InboundMessage((f"check:{turn_id}:{n}",), turn.conversation, by, text))
+        return await self.receive(
+            InboundMessage(
+                (f"check:{turn_id}:{n}",),
+                turn.conversation,
+                by,
+                text,
+                locale=turn.question.locale,
+                author_locale=turn.question.author_locale,
+            )
+        )
 
     async def is_stored(self, keys: Sequence[str]) -> bool:
         """Return True if a message with one of these keys is a turn."""
@@ -212,6 +228,8 @@ class Engine:
                 question.attachments,
                 question.context,
                 message_id=question.message_id,
+                locale=question.locale,
+                author_locale=question.author_locale,
             )
         )
         await self.stop(turn_id, by)
@@ -225,8 +243,16 @@ class Engine:
         view = await self._views.get_view(turn_id)
         if not can_continue(view):
             raise NotFound("That was not stopped, or there is nothing to go on with.")
+        turn = view.turn
         return await self.receive(
-            InboundMessage((f"continue:{turn_id}",), view.turn.conversation, by, CONTINUE_QUESTION)
+            InboundMessage(
+                (f"continue:{turn_id}",),
+                turn.conversation,
+                by,
+                CONTINUE_QUESTION,
+                locale=turn.question.locale,
+                author_locale=turn.question.author_locale,
+            )
         )
 
     async def view(self, turn_id: str) -> TurnView:

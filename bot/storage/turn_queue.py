@@ -310,6 +310,8 @@ def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]
                 message.message_id,
                 message.attached,
                 model=message.model,
+                locale=message.locale,
+                author_locale=message.author_locale,
             )
         ),
     }

@@ -14,7 +14,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -23,6 +23,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole, ApiToken
+from bot.domain.locales import language_tag
 from bot.errors import CountersignError
 from bot.ports import TokenStore
 from bot.web.problems import Problem, problem_of_error, to_response
@@ -69,6 +70,8 @@ class LoginThrottle:
         return 0.0
 
 
+_LONGEST_HEADER = 1_000
+_WEIGHT = re.compile(r"q\s*=\s*([01](?:\.[0-9]{0,3})?)", re.IGNORECASE)
 _TOKEN = re.compile(r"cs_[A-Za-z0-9_-]{43}")
 _bearer = HTTPBearer(
     auto_error=False, scheme_name="token", description="Made with `countersign tokens create`, or ADMIN_API_TOKEN."
@@ -126,7 +129,9 @@ class AuthMiddleware:
         """Pass the request on, or answer with a problem."""
         state = scope.setdefault("state", {})
         try:
-            state["caller"] = await self._caller(Headers(scope=scope).get("authorization", ""), _peer_address(scope))
+            headers = Headers(scope=scope)
+            caller = await self._caller(headers.get("authorization", ""), _peer_address(scope))
+            state["caller"] = replace(caller, language=accepted_language(headers.get("accept-language", "")))
         except Problem as problem:
             await to_response(problem, state.get("request_id", ""))(scope, receive, send)
         except CountersignError as error:
@@ -154,6 +159,19 @@ class AuthMiddleware:
                 headers={"Retry-After": str(math.ceil(wait))},
             )
         raise _unauthorized_problem()
+
+
+def accepted_language(header: str) -> str | None:
+    """Return the language that an Accept-Language header prefers (RFC 9110, section 12.5.4); None if it names none."""
+    ranges = (entry.partition(";") for entry in header[:_LONGEST_HEADER].split(","))
+    weighed = ((language_tag(tag), _weight(parameters)) for tag, _, parameters in ranges)
+    tags = sorted(((tag, weight) for tag, weight in weighed if tag and weight > 0), key=lambda entry: -entry[1])
+    return tags[0][0] if tags else None
+
+
+def _weight(parameters: str) -> float:
+    match = _WEIGHT.fullmatch(parameters.strip())
+    return float(match[1]) if match else 1.0
 
 
 def _client_of(token: ApiToken) -> ApiClient:

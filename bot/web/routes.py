@@ -30,6 +30,7 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.text_format import MOMENT, parse_time
 from bot.domain.conversations import Member
 from bot.domain.turns import ToolStep, Turn
+from bot.engine.locales import LocaleResolver
 from bot.ports import Commands, EngineApi, PendingApproval, TokenStore, UserActivity
 from bot.web.problems import HANDLERS, ErrorAnswer, Handler, Problem, answer_status, rejection_response
 from bot.web.surface import Subscriptions, Uploads
@@ -40,7 +41,7 @@ class WebDependencies:
     """Dependencies of the routes. `subscriptions` and `uploads` are shared with the API's surface. `user_activity`
     lists pending calls, `find_approval` returns the call of an approval, `may_approve` returns True if a member may
     approve it now. `admin_token` is the operator's own, empty for none; `clock` is in epoch seconds. Requests may
-    choose one of `models`, `provider:name`.
+    choose one of `models`, `provider:name`. `locales` resolves languages and time zones.
     """
 
     engine: EngineApi
@@ -54,6 +55,7 @@ class WebDependencies:
     may_approve: Callable[[Member, PendingApproval], bool]
     admin_token: str = ""
     models: frozenset[str] = frozenset()
+    locales: LocaleResolver = LocaleResolver()
     clock: Callable[[], float] = time.time
 
 

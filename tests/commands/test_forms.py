@@ -519,6 +519,27 @@ async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_what_w
     ]
 
 
+async def test_a_profile_has_a_language_and_a_time_zone() -> None:
+    held = await with_jira()
+    refused = await held.ask("profile set Support --language 日本語 --timezone Tokio")
+    assert (refused.failed, held.profiles.kept) == (True, {})
+    assert dict(refused.details) == {
+        "--language": "Write the tag of a language, such as en or ja.",
+        "--timezone": "There is no such time zone. Did you mean Asia/Tokyo?",
+    }
+    assert not (await held.ask("profile set Support --language ja_JP --timezone asia/tokyo")).failed
+    [profile] = held.profiles.kept.values()
+    assert (profile.language, profile.time_zone) == ("ja-JP", "Asia/Tokyo")
+    shown = dict((await held.ask("profile show Support")).details)
+    assert (shown["language"], shown["time zone"]) == ("ja-JP", "Asia/Tokyo")
+    second = await held.submit(await held.form("profile set Support"), {"servers": "*"})
+    assert isinstance(second, Form)
+    assert (values(second)["language"], values(second)["time_zone"]) == ("ja-JP", "Asia/Tokyo")
+    await held.submit(second, {"language": "", "time_zone": "utc"})
+    [profile] = held.profiles.kept.values()
+    assert (profile.language, profile.time_zone) == ("", "UTC")
+
+
 async def test_a_profile_somebody_else_has_changed_is_not_overwritten() -> None:
     held = await with_jira()
     await held.ask("profile set Support --persona Kind.")

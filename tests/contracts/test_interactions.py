@@ -49,6 +49,7 @@ from bot.domain.commands import Field, Form, FormSubmission, Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.elicitation_answers import InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import DECLINED, ElicitationAction, ElicitationResult
+from bot.domain.locales import UNKNOWN
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable
@@ -472,7 +473,8 @@ async def test_a_call_by_hand_in_a_thread_runs_there(listening: Workspace) -> No
     listening.bot.commands.answers = [[Reply("Running notes.add…", message=by_hand, private=False)]]
     await listening.press(listening.priya, message, LIST)
     await listening.see(listening.priya, view.turn.conversation, "Running notes.add")
-    assert listening.engine.received == [by_hand]
+    (received,) = listening.engine.received
+    assert replace(received, locale=UNKNOWN, author_locale=UNKNOWN) == by_hand
     assert listening.posted(view.turn.conversation)[-1] == message
 
 

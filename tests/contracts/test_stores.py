@@ -895,6 +895,8 @@ CLERK = Profile(
     ),
     approvers=frozenset({"test:ben"}),
     prompts=("Why is CI red?", "What was deployed today, and by whom?"),
+    language="ja",
+    time_zone="Asia/Tokyo",
 )
 
 

@@ -333,7 +333,7 @@ def test_a_name_gives_no_rights() -> None:
 
 
 @pytest.mark.parametrize("outsider", [{"guest": True}, {"external": True}])
-def test_guests_and_people_from_outside_never_approve_not_even_by_name_or_as_admins(outsider: dict[str, bool]) -> None:
+def test_guests_and_people_from_outside_never_approve_not_even_by_name_or_as_admins(outsider: dict[str, Any]) -> None:
     member = Member(ANA, frozenset({"slack-group:S1"}), platform_admin=True, **outsider)
     for named in ("slack:U1", "slack-group:S1"):
         approvers = Approvers(frozenset({named}), frozenset({named}))

@@ -63,6 +63,8 @@ class User:
     is_bot: bool = False
     groups: set[str] = field(default_factory=set)
     left: bool = False
+    language: str | None = None
+    time_zone: str | None = None
 
     @property
     def mention(self) -> str:
@@ -400,6 +402,8 @@ class FakePlain:
             "external": user.external,
             "bot": user.is_bot,
             "groups": sorted(user.groups),
+            "language": user.language,
+            "time_zone": user.time_zone,
         }
 
     def _group(self, request: web.Request, _body: Json) -> Json:

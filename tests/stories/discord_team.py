@@ -29,6 +29,7 @@ class DiscordTeam(Team):
     channel: Channel
     leases: SharedLeases = field(default_factory=SharedLeases)
     processes: int = 0
+    tells_time_zones: bool = False
 
     def person(self, name: str, *, admin: bool = False) -> User:
         return self.discord.user(name, admin=admin)
@@ -50,6 +51,9 @@ class DiscordTeam(Team):
 
     def principal(self, person: User) -> str:
         return f"discord:{person.id}"
+
+    def localize(self, person: User, language: str, time_zone: str) -> None:
+        person.locale = language
 
     def another_channel(self, name: str) -> Channel:
         return self.discord.channel(name)
@@ -231,7 +235,12 @@ class DiscordTeam(Team):
             leases=self.leases,
             holder=f"process {self.processes}",
             audience=AudiencePolicy(),
-            records=DiscordLookups(self._keep_opinion, log.get_approval, self._reader(log, office.surface).read),
+            records=DiscordLookups(
+                self._keep_opinion,
+                log.get_approval,
+                self._reader(log, office.surface).read,
+                locales=self.locales,
+            ),
         )
         return office.surface, listener
 

@@ -48,6 +48,9 @@ class PlainTeam(Team):
     def principal(self, person: User) -> str:
         return f"plain:{person.id}"
 
+    def localize(self, person: User, language: str, time_zone: str) -> None:
+        person.language, person.time_zone = language, time_zone
+
     def another_channel(self, name: str) -> Channel:
         return self.plain.channel(name)
 
@@ -195,7 +198,9 @@ class PlainTeam(Team):
 
     async def _platform(self, stack: AsyncExitStack, log: SqlTurnLog) -> tuple[Surface, Listener]:
         app = await stack.enter_async_context(open_plain(TOKEN, self.plain.url))
-        lookups = Lookups(self._keep_opinion, log.get_approval, self._reader(log, app.surface).read)
+        lookups = Lookups(
+            self._keep_opinion, log.get_approval, self._reader(log, app.surface).read, locales=self.locales
+        )
         return app.surface, app.listener(lookups)
 
     def _public(self, channel: Channel, thread: str) -> list[Message]:

@@ -54,6 +54,9 @@ class SlackTeam(Team):
     def principal(self, person: User) -> str:
         return f"slack:{person.id}"
 
+    def localize(self, person: User, language: str, time_zone: str) -> None:
+        person.locale, person.time_zone = language, time_zone
+
     def another_channel(self, name: str) -> Channel:
         return self.slack.channel(name, self.priya, self.sam)
 
@@ -212,7 +215,9 @@ class SlackTeam(Team):
         named = RuleBook(self._policies()).named | self.approvers.admins | self.approvers.approvers
         people = UserDirectory(api, frozenset(each for each in named if each.startswith("slack-group:")))
         surface = SlackSurface(api, people)
-        records = SlackLookups(self._keep_opinion, log.get_approval, self._reader(log, surface).read)
+        records = SlackLookups(
+            self._keep_opinion, log.get_approval, self._reader(log, surface).read, locales=self.locales
+        )
         listener = SlackListener(
             api, people, app_token=self.slack.app.app_token, audience=AudiencePolicy(), records=records
         )

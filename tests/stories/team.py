@@ -25,6 +25,7 @@ from bot.domain.policies import Rule
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnView
 from bot.engine.engine import Engine
+from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
 from bot.ports.platform import ApproverDirectory
@@ -92,6 +93,9 @@ class Team(ABC):
     commands: Commands = field(default_factory=ScriptedCommands)
     server: str = ""
     """The address of a database on PostgreSQL, instead of the file."""
+    locales: LocaleResolver = LocaleResolver()
+    tells_time_zones: bool = True
+    """True if the platform knows the time zones of its users."""
     opinions: list[tuple[bool, Author]] = field(default_factory=list)
     """Feedback on answers, as it is stored."""
 
@@ -169,6 +173,10 @@ class Team(ABC):
     @abstractmethod
     def principal(self, person: Any) -> str:
         """A user's id as settings name it."""
+
+    @abstractmethod
+    def localize(self, person: Any, language: str, time_zone: str) -> None:
+        """Set the language of a user's client, such as `ja`, and the time zone where the platform knows it."""
 
     @abstractmethod
     def another_channel(self, name: str) -> Any:

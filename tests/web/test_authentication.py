@@ -28,6 +28,10 @@ def routes() -> APIRouter:
     async def member(caller: MemberCaller) -> str:
         return caller.author.principal
 
+    @router.get("/api/language")
+    async def language(caller: MemberCaller) -> str | None:
+        return caller.member.language
+
     @router.get("/api/approver")
     async def approver(caller: ApproverCaller) -> str:
         return caller.author.principal
@@ -108,6 +112,27 @@ async def test_a_role_may_what_the_smaller_ones_may_and_no_more(small: Served) -
     assert found == {ApiRole.MEMBER: [200, 403, 403], ApiRole.APPROVER: [200, 200, 403], ApiRole.ADMIN: [200, 200, 200]}
     refused = (await small.get("/api/admin", by_role[ApiRole.APPROVER])).json()["error"]
     assert (refused["code"], refused["message"]) == ("forbidden", "This takes a token with the role admin.")
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        ("", None),
+        ("*", None),
+        ("ja", "ja"),
+        ("ja-JP,ja;q=0.9,en;q=0.8", "ja-JP"),
+        ("en;q=0.5, ja;q=0.7", "ja"),
+        ("de;q=0, fr;q=0.3", "fr"),
+        ("*;q=1, ja;q=0.1", "ja"),
+        ("日本語, q=q, ;;;", None),
+    ],
+)
+async def test_the_language_of_a_client_is_the_one_it_accepts_best(
+    small: Served, header: str, language: str | None
+) -> None:
+    headers = {b"Accept-Language": header.encode()} if header else {}
+    answer = await small.client.get("/api/language", headers=headers)
+    assert (answer.status_code, answer.json()) == (200, language)
 
 
 async def test_a_token_of_one_workspace_is_good_for_no_other(small: Served) -> None:

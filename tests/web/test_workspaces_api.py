@@ -105,7 +105,12 @@ async def test_a_profile_is_made_changed_and_read_as_an_agent(api: Api, jira: Fa
     changed = await api.put(f"{HERE}/agents/{agent['id']}", json={"enabledMcpServerIds": ["jira", "fake"]})
     assert changed.json()["enabledMcpServerIds"] == sorted([kept["id"], "file:fake"])
     assert (changed.json()["persona"], changed.headers["ETag"]) == ("Kind.", '"2"')
-    everything = await api.put(f"{HERE}/agents/support", json={"enabledMcpServerIds": ["*"]})
+    zone = await api.put(f"{HERE}/agents/support", json={"timeZone": "Asia/Tokio"})
+    assert zone.json()["error"]["fields"] == {
+        "timeZone": "There is no such time zone. Did you mean Asia/Tokyo or Asia/Tomsk?"
+    }
+    everything = await api.put(f"{HERE}/agents/support", json={"enabledMcpServerIds": ["*"], "timeZone": "asia/tokyo"})
+    assert (everything.json()["timeZone"], everything.json()["language"]) == ("Asia/Tokyo", "")
     assert everything.json()["enabledMcpServerIds"] is None
     unknown = await api.put(f"{HERE}/agents/support", json={"enabledMcpServerIds": ["server_123"]})
     assert unknown.status_code == 422

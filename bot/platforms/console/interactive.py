@@ -314,7 +314,7 @@ class InteractiveChat:
     async def _submit(self, engine: EngineApi, wanted: Say | CheckCall | RunAgain | InboundMessage) -> Receipt:
         match wanted:
             case InboundMessage():
-                return await engine.receive(wanted)
+                return await engine.receive(self._user.localized(wanted))
             case Say(message):
                 return await engine.receive(self._user.says(message, self._tracker.conversation))
             case CheckCall():

@@ -9,10 +9,11 @@ from __future__ import annotations
 import getpass
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from bot.domain.conversations import CONSOLE, Author, ConversationKey, InboundMessage, Member
+from bot.domain.locales import UNKNOWN, Locale
 
 WORKSPACE = "local"
 
@@ -24,10 +25,11 @@ def fresh_conversation() -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalUser:
-    """User at the terminal. Without `--user` the user is the operator."""
+    """User at the terminal. Without `--user` the user is the operator. `locale` is that of the terminal."""
 
     name: str
     operator: bool = True
+    locale: Locale = UNKNOWN
 
     @property
     def author(self) -> Author:
@@ -37,7 +39,13 @@ class LocalUser:
     @property
     def member(self) -> Member:
         """User with rights: the operator is an admin."""
-        return Member(self.author, platform_admin=self.operator)
+        locale = self.locale
+        return Member(
+            self.author,
+            platform_admin=self.operator,
+            language=locale.language or None,
+            time_zone=locale.time_zone or None,
+        )
 
     @property
     def reach(self) -> str:
@@ -50,7 +58,12 @@ class LocalUser:
 
     def says(self, text: str, conversation: str) -> InboundMessage:
         """Return a new message with a unique id."""
-        return InboundMessage((f"console:{secrets.token_hex(16)}",), self.key(conversation), self.author, text)
+        key = self.key(conversation)
+        return self.localized(InboundMessage((f"console:{secrets.token_hex(16)}",), key, self.author, text))
+
+    def localized(self, message: InboundMessage) -> InboundMessage:
+        """Return a message of the user with their locale."""
+        return replace(message, locale=self.locale, author_locale=self.locale)
 
 
 def login_name() -> str:

@@ -39,7 +39,7 @@ class PlatformContext(ChatContext):
 
     async def cached_member(self, user: discord.Member | discord.User, guild: str) -> Member:
         """Return the user with rights up to five minutes old: for replies, not for decisions. Raises DeliveryFailed."""
-        return self._known_member(user, guild) or (await self.people.person(str(user.id), guild)).member
+        return self._known_member(user, guild) or await self.people.cached_member(str(user.id), guild)
 
     async def conversation_in(self, channel: ChannelRef, user: str) -> ConversationKey:
         """Return the conversation in a channel. A direct one belongs to the user's guild, empty for an unknown user.

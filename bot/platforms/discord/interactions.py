@@ -42,6 +42,7 @@ from bot.chat.rejection_messages import InteractionRejected
 from bot.domain.approvals import WHOLE, Portion
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import ConversationKey
+from bot.domain.locales import language_tag
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import (
@@ -85,7 +86,7 @@ from bot.platforms.discord.responders import (
     post_notice,
 )
 from bot.platforms.discord.rest import FileUpload, map_errors
-from bot.platforms.discord.users import resolve_mentions, resolve_reply_mentions
+from bot.platforms.discord.users import place_locale, resolve_mentions, resolve_reply_mentions
 from bot.ports import Commands
 
 log = logging.getLogger(__name__)
@@ -159,7 +160,9 @@ class DiscordInteractions:
         self._platform = platform
         self._pending = pending
         self._shortcuts = ShortcutHandler(platform)
-        self._commands = CommandRunner(platform.commands, platform.engine, self._resolve_mentions)
+        self._commands = CommandRunner(
+            platform.commands, platform.engine, self._resolve_mentions, platform.records.locales
+        )
         self._handler = InteractionHandler(
             platform,
             platform=PLATFORM,
@@ -270,13 +273,16 @@ class DiscordInteraction:
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         """Return the member of the item's guild. Raises InteractionRejected and DeliveryFailed."""
         platform = self._platform
+        platform.people.remember_language(self.user, language_tag(self._interaction.locale.value))
+        is_direct = about is None and not self._guild
         if about is None:
             about = await conversation_of(platform, self._interaction)
         if about is None or (about.workspace and not platform.people.serves(about.workspace)):
             raise InteractionRejected(NOT_SERVED)
         if about.platform != PLATFORM or self._guild not in ("", about.workspace):
             raise InteractionRejected(ELSEWHERE)
-        return Actor(await platform.member(self._interaction.user, about.workspace), about)
+        member = await platform.member(self._interaction.user, about.workspace)
+        return Actor(member, about, direct=is_direct, place=place_locale(self._interaction.guild))
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:
         """Send an ephemeral sentence."""

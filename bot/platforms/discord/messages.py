@@ -34,6 +34,7 @@ from bot.platforms.discord.files import attachment_id
 from bot.platforms.discord.markdown import MentionResolver, strip_bot_mention, to_plain_text
 from bot.platforms.discord.responders import DirectMessageResponder, post_notice, send_direct_message
 from bot.platforms.discord.rest import map_errors
+from bot.platforms.discord.users import place_locale
 from bot.rendering.text_safety import single_line
 
 FACTS = PlatformFacts("discord", redelivers=False, reading_seconds=3.0)
@@ -210,7 +211,9 @@ class DiscordMessagePlatform:
             return None
         conversation = await self._platform.conversation_in(channel, message.user)
         opens = functools.partial(open_thread, self._rest, channel.channel, message.id)
-        return Location(conversation, bool(channel.thread), opens if channel.opens_threads else None)
+        return Location(
+            conversation, bool(channel.thread), opens if channel.opens_threads else None, place_locale(message.guild)
+        )
 
     async def find_author(self, message: DiscordMessage, conversation: ConversationKey) -> Member:
         """Return the author. Raises DeliveryFailed."""

@@ -9,7 +9,7 @@ members in a timeout and unknown users are strangers. In sentences of the engine
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from time import monotonic, time
 
@@ -19,6 +19,7 @@ from bot.chat import users
 from bot.chat.users import PlatformUser, TtlCache
 from bot.domain.commands import Reply
 from bot.domain.conversations import Member
+from bot.domain.locales import UNKNOWN, Locale, language_tag
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import PLATFORM, ROLE
 from bot.platforms.discord.rest import DiscordApiError, Rest
@@ -46,8 +47,12 @@ class Person(PlatformUser):
     @property
     def member(self) -> Member:
         """Member with rights, for decisions and commands."""
-        roles = frozenset(f"{ROLE}{role}" for role in self.roles)
-        return Member(self.author, roles, platform_admin=self.admin and not self.external, external=self.external)
+        return Member(
+            self.author,
+            frozenset(f"{ROLE}{role}" for role in self.roles),
+            platform_admin=self.admin and not self.external,
+            external=self.external,
+        )
 
 
 class UserDirectory:
@@ -70,6 +75,7 @@ class UserDirectory:
         self._homes = TtlCache[str, str](clock)
         self._joined = TtlCache[str, tuple[str, ...]](clock)
         self._members = TtlCache[str, tuple[Person, ...] | None](clock)
+        self._languages = TtlCache[str, str](clock)
 
     # ------------------------------------------------------------------ servers
 
@@ -106,9 +112,13 @@ class UserDirectory:
     async def member(self, user: str, server: str) -> Member:
         """Return a user with current rights and roles. Raises DeliveryFailed."""
         if not self.serves(server):
-            return Person(user, user, external=True).member
+            return self._member(Person(user, user, external=True))
         await self._servers.refresh(server, lambda: self._ask_for_server(server))
-        return (await self._people.refresh((server, user), lambda: self._ask_for_person(user, server))).member
+        return self._member(await self._people.refresh((server, user), lambda: self._ask_for_person(user, server)))
+
+    async def cached_member(self, user: str, server: str) -> Member:
+        """Return a user with rights up to five minutes old. Raises DeliveryFailed."""
+        return self._member(await self.person(user, server))
 
     def cached_name(self, user: str, server: str) -> str:
         """Return the name of a recently looked up user, or their id."""
@@ -117,13 +127,19 @@ class UserDirectory:
 
     def stranger(self, user: discord.Member | discord.User) -> Member:
         """Return a user without any rights: a member of no served guild."""
-        return Person(str(user.id), _name(user.display_name, str(user.id)), external=True, bot=user.bot).member
+        name = _name(user.display_name, str(user.id))
+        return self._member(Person(str(user.id), name, external=True, bot=user.bot))
 
     def from_interaction(self, member: discord.Member) -> Member:
         """Return the member of an interaction or a message in a guild, with the current rights there."""
         person = self._person_of(member)
         self._people.put((str(member.guild.id), person.id), person)
-        return person.member
+        return self._member(person)
+
+    def remember_language(self, user: str, language: str | None) -> None:
+        """Remember the language of a user's client, which only interactions tell."""
+        if language is not None:
+            self._languages.put(user, language)
 
     async def find_approver(self, principal: str, server: str) -> DirectoryEntry | None:
         """Return a user or role by its principal, up to five minutes old. None if it is gone, and for users who may
@@ -210,9 +226,19 @@ class UserDirectory:
             bot=member.bot,
         )
 
+    def _member(self, person: Person) -> Member:
+        return replace(person.member, language=self._languages.peek(person.id))
+
     def _silent_until(self, moment: datetime | None) -> bool:
         """Return True if the member is in a timeout."""
         return moment is not None and moment.timestamp() > self._wall_clock()
+
+
+def place_locale(guild: discord.Guild | None) -> Locale:
+    """Return the locale of a guild. Only communities choose a language; all others have English."""
+    if guild is None or "COMMUNITY" not in guild.features:
+        return UNKNOWN
+    return Locale(language_tag(guild.preferred_locale.value) or "")
 
 
 def _name(given: object, user: str) -> str:

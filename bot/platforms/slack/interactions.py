@@ -172,7 +172,9 @@ class SlackInteractions:
         self._handler = InteractionHandler(
             platform,
             platform=PLATFORM,
-            commands=CommandRunner(platform.commands, platform.engine, self._resolve_mentions),
+            commands=CommandRunner(
+                platform.commands, platform.engine, self._resolve_mentions, platform.records.locales
+            ),
             pending=PendingActions(BUTTON_VALUE),
         )
 
@@ -292,7 +294,8 @@ class SlackInteraction:
         here = conversation((await self._platform.api.identity()).team, ref.channel, ref.thread)
         if about is not None and about.workspace_key != here.workspace_key:
             raise InteractionRejected(ELSEWHERE)
-        return Actor(await self._platform.people.member(self.user), about or here)
+        direct = ref.direct and about in (None, here)
+        return Actor(await self._platform.people.member(self.user), about or here, direct=direct)
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:  # noqa: ARG002 - one workspace
         """Post an ephemeral message."""

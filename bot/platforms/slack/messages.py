@@ -277,7 +277,15 @@ class SlackMessagePlatform:
     async def find_author(self, message: SlackMessage, conversation: ConversationKey) -> Member | None:  # noqa: ARG002
         """Return the author without their groups, or None for a bot. Raises DeliveryFailed."""
         person = await self._people.person(message.user)
-        return None if person.bot else Member(person.author, guest=person.guest, external=person.external)
+        if person.bot:
+            return None
+        return Member(
+            person.author,
+            guest=person.guest,
+            external=person.external,
+            language=person.language,
+            time_zone=person.time_zone,
+        )
 
     async def read_earlier(self, message: SlackMessage, *, in_thread: bool) -> EarlierMessages:  # noqa: ARG002
         """Return the messages of the thread; Slack has no replies to single messages. Raises DeliveryFailed."""

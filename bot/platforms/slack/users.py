@@ -20,6 +20,7 @@ from bot.chat import users
 from bot.chat.users import PlatformUser, TtlCache
 from bot.domain.commands import Reply
 from bot.domain.conversations import Member
+from bot.domain.locales import language_tag, time_zone_name
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.channels import PLATFORM
 from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
@@ -145,7 +146,7 @@ class UserDirectory:
     async def _request_person(self, user: str) -> Person:
         identity = await self._api.identity()
         try:
-            answer = await self._api.read("users.info", user=user)
+            answer = await self._api.read("users.info", user=user, include_locale="true")
         except SlackWebApiError as error:
             if error.code not in _UNKNOWN:
                 raise
@@ -176,6 +177,8 @@ def _member(person: Person, groups: Mapping[str, Group]) -> Member:
         platform_admin=person.admin and not (outside or person.guest),
         guest=person.guest,
         external=outside,
+        language=person.language,
+        time_zone=person.time_zone,
     )
 
 
@@ -190,6 +193,8 @@ def _read_person(user: str, found: Mapping[str, Any], identity: Identity) -> Per
         guest=bool(found.get("is_restricted") or found.get("is_ultra_restricted")),
         external=bool(found.get("is_stranger") or found.get("deleted")) or not _is_ours(found, identity),
         bot=bool(found.get("is_bot")) or user in (identity.user, "USLACKBOT"),
+        language=language_tag(found.get("locale")),
+        time_zone=time_zone_name(found.get("tz")),
     )
 
 

@@ -119,6 +119,7 @@ class CommandRoutes:
     def __init__(self, dependencies: WebDependencies) -> None:
         self._commands = dependencies.commands
         self._engine = dependencies.engine
+        self._locales = dependencies.locales
 
     async def run_command(self, body: CommandBody, caller: MemberCaller) -> CommandAnswer:
         """Run a command. A rejected command is a response, too: it has `failed`."""
@@ -136,7 +137,8 @@ class CommandRoutes:
             last = answer
         turn = None
         if isinstance(last, Reply) and last.message is not None:
-            turn_id = (await self._engine.receive(last.message)).turn_id
+            message = self._locales.with_locales(last.message, request.member, direct=True)
+            turn_id = (await self._engine.receive(message)).turn_id
             turn = TurnAnswer(turn_id=turn_id, follow=f"/api/responses/{turn_id}")
         return _command_answer(last, turn)
 

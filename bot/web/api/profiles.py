@@ -24,7 +24,7 @@ from bot.web.server_scope import (
     version_conflict,
 )
 
-_FIELDS = {"servers": "enabledMcpServerIds"}
+_FIELDS = {"servers": "enabledMcpServerIds", "time_zone": "timeZone"}
 """Field names of this API that differ from those of `/profile`."""
 AgentId = Annotated[str, Path(description="The profile's id or name.")]
 
@@ -42,6 +42,8 @@ class AgentBody(RequestModel):
     policies: list[str] | None = Field(default=None, description="`SERVER=ask`, `SERVER.TOOL=deny`, or a rule as JSON.")
     approvers: list[str] | None = None
     prompts: list[str] | None = Field(default=None, description="What Slack's pane suggests to ask, up to four.")
+    language: str | None = Field(default=None, description="Of what everybody there reads: `en`, `ja`; empty for none.")
+    time_zone: str | None = Field(default=None, description="An IANA name, such as `Asia/Tokyo`; empty for none.")
     version: int | None = Field(default=None, ge=0)
 
 
@@ -57,6 +59,8 @@ class AgentAnswer(ResponseModel):
     policies: list[str]
     approvers: list[str]
     prompts: list[str]
+    language: str
+    time_zone: str
     workspace: str | None = Field(description="Whose it is; null for every workspace's.")
     bound_to: list[str] = Field(description="Where it holds: `slack:T1`, `slack:T1:C1`.")
     version: int
@@ -184,7 +188,13 @@ def _fields(body: AgentBody) -> dict[str, str]:
         "approvers": body.approvers,
         "prompts": body.prompts,
     }
-    texts = {"name": body.name, "persona": body.persona, "model": body.model}
+    texts = {
+        "name": body.name,
+        "persona": body.persona,
+        "model": body.model,
+        "language": body.language,
+        "time_zone": body.time_zone,
+    }
     return {
         **{name: "\n".join(lines) for name, lines in lists.items() if lines is not None},
         **{name: text for name, text in texts.items() if text is not None},
@@ -205,6 +215,8 @@ def _answer(
         policies=values["policies"].splitlines(),
         approvers=sorted(profile.approvers),
         prompts=list(profile.prompts),
+        language=profile.language,
+        time_zone=profile.time_zone,
         workspace=profile.workspace or None,
         bound_to=sorted(places.get(profile.id, [])),
         version=profile.version,

@@ -344,7 +344,9 @@ class _Responses:
         chosen = request.payload.model if request.payload.model in self._dependencies.models else None
         message = InboundMessage(keys, key, caller.author, parsed.text, parsed.attachments, earlier, model=chosen or "")
         try:
-            receipt = await self._engine.receive(message)
+            receipt = await self._engine.receive(
+                self._dependencies.locales.with_locales(message, caller.member, direct=True)
+            )
         except QueueFull:
             self._drop_images(parsed)
             raise

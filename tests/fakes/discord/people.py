@@ -13,13 +13,16 @@ JOINED = 1_577_836_800.0
 
 @dataclass
 class User:
-    """A person, a bot, or a webhook (`webhook`). `takes_dms` False: refuses direct messages."""
+    """A person, a bot, or a webhook (`webhook`). `takes_dms` False: refuses direct messages. `locale` is
+    that of the client, which interactions tell.
+    """
 
     id: str
     name: str
     bot: bool = False
     webhook: bool = False
     takes_dms: bool = True
+    locale: str = "en-US"
 
     @property
     def mention(self) -> str:

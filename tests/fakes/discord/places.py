@@ -171,6 +171,8 @@ class Guild:
     channels: dict[str, Channel] = field(default_factory=dict)
     with_bot: bool = True
     features: list[str] = field(default_factory=list)
+    locale: str = "en-US"
+    """Only communities may choose another one."""
 
     @property
     def everyone(self) -> Role:
@@ -207,7 +209,7 @@ class Guild:
             "nsfw_level": 0,
             "premium_tier": 0,
             "premium_progress_bar_enabled": False,
-            "preferred_locale": "en-US",
+            "preferred_locale": self.locale,
             "application_id": None,
             "system_channel_id": None,
             "system_channel_flags": 0,

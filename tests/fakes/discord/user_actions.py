@@ -121,7 +121,7 @@ class UserActions:
             "data": sent,
             "channel_id": channel.id,
             "channel": channel.described() | {"permissions": _bits(granted)},
-            "locale": "en-US",
+            "locale": user.locale,
             "entitlements": [],
             "attachment_size_limit": world.limits.attachment_size,
             "app_permissions": _bits(channel.permissions(world.bot, world.now())),
@@ -145,8 +145,8 @@ class UserActions:
         return {
             "member": guild.members[user.id].described(permissions=granted),
             "guild_id": guild.id,
-            "guild": {"id": guild.id, "locale": "en-US", "features": guild.features},
-            "guild_locale": "en-US",
+            "guild": {"id": guild.id, "locale": guild.locale, "features": guild.features},
+            "guild_locale": guild.locale,
             "context": IN_GUILD,
             "authorizing_integration_owners": owners,
         }

@@ -33,6 +33,8 @@ class User:
     deleted: bool = False
     workflow: bool = False
     email: str = ""
+    locale: str = "en-US"
+    time_zone: str = "Europe/Lisbon"
 
     @property
     def mention(self) -> str:
@@ -67,8 +69,8 @@ class User:
             return described
         described |= {
             "real_name": real_name,
-            "tz": "Europe/Lisbon",
-            "tz_label": "Western European Time",
+            "tz": self.time_zone,
+            "tz_label": self.time_zone.replace("_", " "),
             "tz_offset": 0,
             "is_admin": self.admin or self.owner or self.primary_owner,
             "is_owner": self.owner or self.primary_owner,

@@ -63,7 +63,14 @@ class PlainApi:
             return Member(Author(PLATFORM, user, user), external=True)
         external = found["external"] or found["bot"]
         groups = frozenset(f"{GROUP}{group}" for group in found["groups"] if not external)
-        return Member(Author(PLATFORM, user, found["name"]), groups, found["admin"] and not external, external=external)
+        return Member(
+            Author(PLATFORM, user, found["name"]),
+            groups,
+            found["admin"] and not external,
+            external=external,
+            language=found["language"],
+            time_zone=found["time_zone"],
+        )
 
     async def group(self, group: str) -> DirectoryEntry:
         """Return a group."""

@@ -186,6 +186,7 @@ class TypedCommand:
     conversation: ConversationKey
     user: str
     pending: PendingActions
+    direct: bool = False
 
     is_awaited = True
 
@@ -198,7 +199,8 @@ class TypedCommand:
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         if about is not None and about.workspace_key != self.conversation.workspace_key:
             raise InteractionRejected(ELSEWHERE)
-        return Actor(await self.api.member(self.user), about or self.conversation)
+        direct = self.direct and about in (None, self.conversation)
+        return Actor(await self.api.member(self.user), about or self.conversation, direct)
 
     async def tell(self, text: str, about: ConversationKey | None = None) -> None:
         await self._post(escape(text))
@@ -280,7 +282,7 @@ class PlainListener:
         context = ChatContext(
             engine=engine, commands=commands, audience=self._audience, background_tasks=tasks, records=self._lookups
         )
-        runner = CommandRunner(commands, engine, _with_names)
+        runner = CommandRunner(commands, engine, _with_names, self._lookups.locales)
         self._interactions = InteractionHandler(context, platform=PLATFORM, commands=runner, pending=self._pending)
         messages = MessageHandler[IncomingMessage](self, context)
         session, done = str(uuid4()), list[int]()
@@ -319,7 +321,7 @@ class PlainListener:
         return {names.get(label, label.casefold()): value for label, value in values.items()}
 
     def _typed(self, message: IncomingMessage) -> TypedCommand:
-        return TypedCommand(self._api, _conversation(message), message.user, self._pending)
+        return TypedCommand(self._api, _conversation(message), message.user, self._pending, message.direct)
 
     async def locate(self, message: IncomingMessage) -> Location:
         async def open_thread(_name: str) -> str:

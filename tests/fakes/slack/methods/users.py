@@ -13,19 +13,22 @@ from tests.fakes.slack.state import Caller
 @method("users.info", "tier4", ("user", "include_locale"), "users:read", json=False)
 def users_info(caller: Caller, args: Arguments) -> Json:
     """A user; the e-mail address only with its own scope."""
-    return {"user": _described(caller, args.text("user"))}
+    return {"user": _described(caller, args.text("user"), with_locale=args.flag("include_locale"))}
 
 
 @method("users.list", "tier2", ("include_locale", *PAGED), "users:read", json=False)
 def users_list(caller: Caller, args: Arguments) -> Json:
     """The users, a page at a time."""
     page, more = paged(args, sorted(caller.workspace.users), default=100)
-    return {"members": [_described(caller, user) for user in page]} | more
+    locale = args.flag("include_locale")
+    return {"members": [_described(caller, user, with_locale=locale) for user in page]} | more
 
 
-def _described(caller: Caller, user: str) -> Json:
+def _described(caller: Caller, user: str, *, with_locale: bool) -> Json:
     person = caller.workspace.person(user)
     described = person.described()
+    if with_locale and not person.deleted:
+        described["locale"] = person.locale
     if person.email and "users:read.email" in caller.bot.scopes:
         described["profile"]["email"] = person.email
     return described
