@@ -7,6 +7,7 @@
     │   │   └── DatabaseUnwritable  the same: it answers, but accepts no writes
     │   └── DatabaseHeld          another process claims turns on this SQLite file
     ├── NotFound                  the entity is missing, or hidden from this user
+    │   └── ContentDeleted        the turn exists, but its texts and results were deleted
     ├── Conflict                  the entity was changed meanwhile, or a name is taken
     ├── SecretUnavailable         a secret cannot be opened or read: wrong key, missing variable or file
     ├── QueueFull                 a message was not accepted: too many turns of its author are queued
@@ -28,6 +29,8 @@ chained as causes. Messages are for users: they contain no secret and no traceba
 """
 
 from __future__ import annotations
+
+from bot.i18n import gettext_lazy
 
 
 class CountersignError(Exception):
@@ -73,6 +76,15 @@ class DatabaseHeld(DatabaseError):
 
 class NotFound(CountersignError):
     """The entity is missing, or hidden from this user."""
+
+
+class ContentDeleted(NotFound):
+    """The turn exists, but what was asked, answered and returned in it was deleted."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            gettext_lazy("That is deleted: the bot has not kept what was asked, answered and returned there.")
+        )
 
 
 class Conflict(CountersignError):

@@ -79,6 +79,8 @@ def _bounds(field: FieldInfo) -> str:
             return f", more than {below} and at most {most}"
         case {"gt": below}:
             return f", more than {below}"
+        case {"ge": least}:
+            return f", at least {least}"
         case _:
             return ""
 

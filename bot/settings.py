@@ -273,7 +273,7 @@ class Settings(BaseSettings):
     db_user: str = ""
     db_password: SecretStr | None = None
     auto_migrate: bool = True
-    retention_days: Annotated[float, Field(gt=0)] = 30.0
+    retention_days: Annotated[float, Field(ge=0)] = 30.0
     audit_key: SecretStr | None = None
     audit_checkpoint_file: str = ""
     audit_checkpoint_command: Arguments = ()
@@ -364,6 +364,11 @@ class Settings(BaseSettings):
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], AnyCase] = "info"
     log_format: Annotated[Literal["auto", "text", "json"], AnyCase] = "auto"
+
+    @property
+    def keeps_content(self) -> bool:
+        """False if the content of turns is deleted as soon as their answers are out."""
+        return self.retention_days > 0
 
     @property
     def secrets(self) -> frozenset[str]:

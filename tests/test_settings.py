@@ -204,7 +204,7 @@ def test_everything_that_is_wrong_is_told_at_once_in_one_line(monkeypatch: pytes
         ("PORT", "eighty", "PORT is 'eighty': write a whole number from 0 to 65535, such as 8080"),
         ("DB_PORT", "0", "DB_PORT is '0': write a whole number from 1 to 65535, such as 5432"),
         ("HISTORY_TOKENS", "1.5", "HISTORY_TOKENS is '1.5': write a whole number from 1000 to 1000000, such as 16000"),
-        ("RETENTION_DAYS", "-1", "RETENTION_DAYS is '-1': write a number, more than 0, such as 30"),
+        ("RETENTION_DAYS", "-1", "RETENTION_DAYS is '-1': write a number, at least 0, such as 30"),
         ("USAGE_RETENTION_DAYS", "long", "USAGE_RETENTION_DAYS is 'long': write a number, such as 400"),
         ("API_DOCS", "ja", "API_DOCS is 'ja': write true or false"),
         ("MCP_REVIEW", "often", "MCP_REVIEW is 'often': write changed or off"),

@@ -203,7 +203,8 @@ async def _with_approvals(runtime: Runtime) -> Commands:
 
 async def _read_conversation(turn_log: TurnViews, person: LocalUser, conversation: str) -> StartState:
     recent = await turn_log.recent_turns(person.key(conversation), REMEMBERED_TURNS)
-    return StartState(conversation, recent, turns=recent[-1].turn.seq if recent else 0)
+    shown = [view for view in recent if not view.turn.content_deleted]
+    return StartState(conversation, shown, turns=recent[-1].turn.seq if recent else 0)
 
 
 async def _read_beside(settings: Settings, person: LocalUser, conversation: str, streams: Streams) -> int:

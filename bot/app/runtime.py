@@ -50,6 +50,7 @@ from bot.domain.secret_binding import FindGrants, no_grants
 from bot.domain.servers import ConnectPolicy
 from bot.domain.turns import TurnLimits
 from bot.domain.usage import PriceList
+from bot.engine.content_deletion import WITHOUT_CONTENT_DAYS
 from bot.engine.engine import Engine
 from bot.engine.faults import FaultReporter
 from bot.engine.locales import LocaleResolver
@@ -340,7 +341,7 @@ async def open_runtime(
             await services.turn_log.adopt_orphans()
         turn_log = watch_log(services.turn_log)
         jobs = [
-            retention(turn_log, settings.retention_days),
+            retention(turn_log, settings.retention_days or WITHOUT_CONTENT_DAYS),
             usage_retention(services.stores.usage, settings.usage_retention_days),
             quota_cleanup(services.stores.quotas),
         ]
@@ -365,6 +366,7 @@ async def open_runtime(
             on_change=services.administration.wake,
             observe=observe,
             allow=services.spending.check,
+            keeps_content=settings.keeps_content,
         )
         await stack.enter_async_context(_run_in_background(checkpoints.run(), "audit checkpoints"))
         await stack.enter_async_context(_run_in_background(services.administration.run(), "administration"))

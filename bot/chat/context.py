@@ -12,6 +12,7 @@ from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Author
 from bot.domain.turns import ToolStep, Turn
 from bot.engine.locales import LocaleResolver
+from bot.errors import ContentDeleted
 from bot.ports import Commands, EngineApi
 
 
@@ -28,9 +29,14 @@ class Lookups:
     locales: LocaleResolver = field(default=LocaleResolver(), kw_only=True)
 
     async def find_approval(self, approval_id: str) -> ToolStep | None:
-        """Return the call of an approval in its current state, or None if it is unknown."""
-        found = await self.approval(approval_id) if self.approval is not None else None
-        return None if found is None else found[1]
+        """Return the call of an approval in its current state, or None if it is unknown. Raises ContentDeleted."""
+        call = await self.approval(approval_id) if self.approval is not None else None
+        if call is None:
+            return None
+        turn, step = call
+        if turn.content_deleted:
+            raise ContentDeleted
+        return step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

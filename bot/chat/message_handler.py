@@ -103,7 +103,12 @@ def context_messages(earlier: EarlierMessages, last_turn: Turn | None) -> Sequen
 def _messages_since(messages: Sequence[ThreadMessage], turn: Turn) -> Sequence[ThreadMessage]:
     """Return the messages after the last one that is the input of the turn; all if there is none."""
     for position in reversed(range(len(messages))):
-        if (messages[position].user, messages[position].text) == (turn.author.id, turn.question.text):
+        message = messages[position]
+        if turn.content_deleted:
+            is_input = bool(message.id) and turn.question.message_id.endswith(message.id)
+        else:
+            is_input = (message.user, message.text) == (turn.author.id, turn.question.text)
+        if is_input:
             return messages[position + 1 :]
     return messages
 

@@ -26,9 +26,11 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import FilePart, ImagePart, StoredFile
 from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus, TurnView
+from bot.i18n import gettext_lazy
 
 # -------------------- transcripts
 
+CONTENT_DELETED = gettext_lazy("What was asked, answered and returned is deleted.")
 _TICKS = re.compile(r"`+")
 
 
@@ -65,6 +67,9 @@ def _turn(view: TurnView) -> Iterator[str]:
     turn = view.turn
     when = datetime.fromtimestamp(turn.created_at, UTC)
     yield f"## {inline_code(turn.author.name or turn.author.id)} · {when:%Y-%m-%d %H:%M}"
+    if turn.content_deleted:
+        yield f"_{CONTENT_DELETED}_"
+        return
     yield _inline_code(turn.question.text)
     for attachment in turn.question.attachments:
         yield f"Attached: {inline_code(attachment.name)} ({inline_code(attachment.mime_type)}, {attachment.size} bytes)"
@@ -212,7 +217,7 @@ class Conversations:
                 format_moment(view.turn.created_at),
                 view.turn.author.name,
                 shorten(view.turn.question.text, 80),
-                shorten(_came_of_it(view), 120),
+                str(CONTENT_DELETED) if view.turn.content_deleted else shorten(_came_of_it(view), 120),
             )
             for view in views
         )

@@ -51,7 +51,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "profiles": ("added profile", "changed profile", "deleted profile", "bound profile", "unbound profile"),
     "tokens": ("made token", "revoked token"),
     "installations": ("installed app", "uninstalled app"),
-    "deletions": ("deleted conversation", "deleted old turns"),
+    "deletions": ("deleted conversation", "deleted old turns", "deleted content"),
     "seals": (SEALED,),
 }
 """Names for filtering the audit by kind, and the stored kinds of each."""

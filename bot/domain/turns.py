@@ -181,6 +181,8 @@ class Turn:
     """Reason for the failure, or the user who stopped the turn: a sentence for users."""
     begun: bool = False
     """True if the turn has run before: it is queued again after an approval, or because it was released."""
+    content_deleted: bool = False
+    """True if only ids, names, times and statuses are left of the turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from bot.domain.turns import (
 from bot.engine.approvals import ApprovalService, ApproverNotices
 from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS
 from bot.engine.builtin_tools.tool_index import ToolIndexes
+from bot.engine.content_deletion import ContentDeletion
 from bot.engine.elicitation import ElicitationService
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.rules import RuleBook
@@ -60,9 +61,9 @@ class Engine:
     expire; `approval_notice` is how approvers learn of a call. `on_change` runs when another process may have changed
     servers, policies or profiles. `taint` is the mode for calls that could send one server's data to another. `refused`
     holds the tools that model services rejected. `tool_search` sets when models search for tools, `tool_names_tokens`
-    how many names they see; `embedder` improves the search. `observe` takes
-    metrics. `allow` runs before a turn's first model request and raises LimitReached to reject it. `most_turns` run at
-    the same time. `clock` is monotonic, in seconds.
+    how many names they see; `embedder` improves the search. `observe` takes metrics. `allow` runs before a turn's first
+    model request and raises LimitReached to reject it. `keeps_content` is False if the content of turns is deleted once
+    their answers are out. `most_turns` run at the same time. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Engine:
         jobs: Sequence[Job] = (),
         observe: MetricSink = null_sink,
         allow: Callable[[Turn], Awaitable[None]] = no_limits,
+        keeps_content: bool = True,
         most_turns: int = MOST_TURNS,
         early_seconds: float = EARLY_SECONDS,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -96,9 +98,16 @@ class Engine:
         self._scheduler = Scheduler(turn_log, jobs, pause=pause)
         self._surfaces = surfaces
         members = MemberLookup(surfaces)
+        self._content_deletion = None if keeps_content else ContentDeletion(turn_log, pause=pause)
         self._notices = ApproverNotices(turn_log, surfaces, rules.rules, pause=pause)
         self._delivery = ViewDelivery(
-            turn_log, surfaces, on_settled=self._wake_turn, observe=observe, pause=pause, clock=clock
+            turn_log,
+            surfaces,
+            on_settled=self._wake_turn,
+            on_end=self._content_deletion.wake if self._content_deletion is not None else lambda: None,
+            observe=observe,
+            pause=pause,
+            clock=clock,
         )
         estimates = Estimates()
         self._meters = UsageMeters(turn_log, estimates, pause)
@@ -284,6 +293,8 @@ class Engine:
             group.create_task(self._scheduler.run(), name="schedule")
             group.create_task(self._notices.run(), name="notices")
             group.create_task(self._meters.run(), name="meters")
+            if self._content_deletion is not None:
+                group.create_task(self._content_deletion.run(), name="content deletion")
 
     async def _ended_call(self, turn_id: str, n: int, ends: Collection[StepStatus]) -> tuple[Turn, ToolStep]:
         view = await self._views.get_view(turn_id)

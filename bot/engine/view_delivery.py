@@ -167,7 +167,7 @@ class TurnDelivery:
 
 class ViewDelivery:
     """Delivery of views by this process, in one task a turn. `on_settled` gets the ids of turns with calls that were
-    denied because their cards could not be posted.
+    denied because their cards could not be posted. `on_end` is called when the end of a turn is out, or given up.
     """
 
     def __init__(
@@ -176,6 +176,7 @@ class ViewDelivery:
         surfaces: Sequence[Surface],
         *,
         on_settled: Callable[[str], None] = lambda _turn_id: None,
+        on_end: Callable[[], None] = lambda: None,
         observe: MetricSink = null_sink,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = monotonic,
@@ -183,6 +184,7 @@ class ViewDelivery:
         self._log = turn_log
         self._surfaces = surfaces
         self._on_settled = on_settled
+        self._on_end = on_end
         self._observe = observe
         self._pause = pause
         self._clock = clock
@@ -370,6 +372,8 @@ class ViewDelivery:
                         turn.leased = True
                     else:
                         turn.drop_lease()
+                    if view.turn.status.ended:
+                        self._on_end()
                 if turn.newest is not None:
                     await self._wait_interval(surface, turn, view, turn.newest)
         except LostLease:
@@ -463,6 +467,8 @@ class ViewDelivery:
                 self._on_settled(turn.turn_id)
                 self.wake()
             await self._notices.notify_author(surface, view, failure)
+            if view.turn.status.ended:
+                self._on_end()
             return
         self._measure(view, "delayed", started_at)
         seconds = failure.retry_after if failure.retry_after is not None else turn.count_failure()

@@ -312,6 +312,17 @@ class TurnRetention(Protocol):
         number.
         """
 
+    async def delete_content(self, limit: int, *, fetch_seconds: float, undelivered_seconds: float) -> int:
+        """Delete what was asked, answered and returned in up to `limit` ended turns whose answer is out: their end was
+        delivered, over HTTP `fetch_seconds` ago, or they ended `undelivered_seconds` ago. Return their number. Rows
+        without content stay until `delete_old`.
+        """
+
+    async def purge_files(self, *, whole: bool) -> bool:
+        """Remove what was deleted from the files of a SQLite database: from its write-ahead log, and from the whole
+        file if `whole` is True, which takes longer. Return False if a reader prevented it for now.
+        """
+
     async def delete_conversation(self, conversation: ConversationKey, by: Author) -> bool:
         """Delete a conversation and all its rows but the audit. Return False if it does not exist or has an unfinished
         turn.

@@ -70,6 +70,7 @@ _stale_views = sa.select(sa.func.count()).select_from(
     sa.select(deliveries.c.turn_id)
     .join(turns, turns.c.id == deliveries.c.turn_id)
     .where(sa.text("delivered_revision < revision"), turns.c.status != TurnStatus.RUNNING.value)
+    .where(turns.c.content_deleted_at.is_(None))
     .limit(_MOST)
     .subquery()
 )

@@ -20,7 +20,7 @@ from bot.domain.metrics import ApprovalAsked, CallEnded
 from bot.domain.tools import digest
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, Turn
 from bot.storage import audit
-from bot.storage.codec import converter
+from bot.storage.codec import CONTENT_DELETED, converter
 from bot.storage.database import record
 from bot.storage.tables import approvals, steps, turns
 from bot.storage.turn_records import UNREADABLE
@@ -191,6 +191,8 @@ def _read_call(row: Any) -> tuple[ToolRef | None, dict[str, Any]]:
     """Return the tool and the audit facts of a stored step; `None` and empty if it is unreadable."""
     try:
         body = json.loads(row.body)
+        if body.get(CONTENT_DELETED):
+            return converter.structure(body["tool"], ToolRef) if body["tool"] else None, {}
         call = converter.structure(body["call"], ToolCall)
         tool = converter.structure(body["tool"], ToolRef) if body["tool"] else None
         grant = converter.structure(body["grant"], GrantUse) if body["grant"] else None

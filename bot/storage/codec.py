@@ -22,6 +22,8 @@ Body = dict[str, Any]
 T = TypeVar("T")
 
 VERSION = 1
+CONTENT_DELETED = "content_deleted"
+"""Key in the bodies of steps without content."""
 _PART_TYPES = {
     TextPart: "text",
     ImagePart: "image",

@@ -14,7 +14,7 @@ from sqlalchemy import bindparam
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.turns import BlockingTurn, MessageRefs, PostedMessage, StepStatus, Turn, TurnStatus, TurnView
-from bot.errors import LostLease
+from bot.errors import ContentDeleted, LostLease
 from bot.storage import audit, elicitation_rows
 from bot.storage.codec import converter, encode
 from bot.storage.database import NO_RETRIES, OWNER_RETRY_SECONDS, Database, note_approvals_ended, transaction
@@ -139,6 +139,8 @@ _behind = (
         deliveries.c.due_at <= now(),
         _available,
         turns.c.status != TurnStatus.RUNNING,
+        # Its messages would be emptied.
+        turns.c.content_deleted_at.is_(None),
         sa.func.substr(turns.c.conversation + ":", 1, bindparam("length")) == bindparam("reach"),
     )
     .order_by(turns.c.created_at, turns.c.seq)
@@ -293,8 +295,11 @@ class SqlDeliveryQueue:
 
     @transaction
     def get_view(self, connection: sa.Connection, turn_id: str) -> TurnView:
-        """Return the turn's view, from the database alone. Raises NotFound."""
-        return _read_view(connection, turn_id)
+        """Return the turn's view, from the database alone. Raises NotFound and ContentDeleted."""
+        view = _read_view(connection, turn_id)
+        if view.turn.content_deleted:
+            raise ContentDeleted
+        return view
 
     @transaction
     def get_message_refs(self, connection: sa.Connection, turn_id: str) -> MessageRefs:
@@ -303,7 +308,7 @@ class SqlDeliveryQueue:
 
     @transaction
     def recent_turns(self, connection: sa.Connection, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
-        """Return the last turns of a conversation, oldest first."""
+        """Return the last turns of a conversation, oldest first; those without content have no steps."""
         turn_ids = connection.execute(_recent, {"conversation": str(conversation), "limit": limit}).scalars().all()
         return [_read_view(connection, turn_id) for turn_id in reversed(turn_ids)]
 
@@ -389,7 +394,7 @@ def _read_view(connection: sa.Connection, turn_id: str) -> TurnView:
     record = read_record(connection, turn_id)
     turn = record.turn
     if turn.status is not TurnStatus.QUEUED:
-        return TurnView(turn, record.steps, record.revision)
+        return TurnView(turn, () if turn.content_deleted else record.steps, record.revision)
     ahead = connection.execute(_ahead, {"conversation": str(turn.conversation), "seq": turn.seq}).all()
     return TurnView(
         turn,

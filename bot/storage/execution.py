@@ -124,7 +124,12 @@ _end = (
 )
 _keep_late_result = (
     steps.update()
-    .where(steps.c.turn_id == bindparam("t"), steps.c.n == bindparam("i"), steps.c.fence == bindparam("f"))
+    .where(
+        steps.c.turn_id == bindparam("t"),
+        steps.c.n == bindparam("i"),
+        steps.c.fence == bindparam("f"),
+        sa.exists().where(turns.c.id == steps.c.turn_id, turns.c.content_deleted_at.is_(None)),
+    )
     .values(late_result=bindparam("what"))
 )
 _suspended = sa.select(turns.c.id).where(

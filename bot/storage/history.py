@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.conversations import ConversationKey
+from bot.domain.conversations import CONSOLE, ConversationKey
 from bot.domain.flows import Sources
 from bot.domain.turns import Claim, History, HistorySummary, ToolStep, TurnRecord, truncate_results
 from bot.storage.codec import converter
@@ -49,7 +49,7 @@ class HistoryCache:
     def put(self, records: Iterable[TurnRecord]) -> None:
         """Cache the ended ones of these records."""
         for record in records:
-            if record.turn.status.ended:
+            if record.turn.status.ended and not record.turn.content_deleted:
                 self._add(truncate_results(record))
 
     def get(self, revisions: Mapping[str, int]) -> dict[str, TurnRecord]:
@@ -62,6 +62,17 @@ class HistoryCache:
                     self._kept.move_to_end(turn_id)
                     cached[turn_id] = record
         return cached
+
+    def discard(self, turn_ids: Collection[str]) -> None:
+        """Drop these turns, except for conversations in a terminal: no platform has their texts, and this process has
+        shown them.
+        """
+        with self._lock:
+            for turn_id in turn_ids:
+                record, size = self._kept.get(turn_id, (None, 0))
+                if record is not None and record.turn.conversation.platform != CONSOLE:
+                    del self._kept[turn_id]
+                    self._size -= size
 
     def _add(self, record: TurnRecord) -> None:
         size = _size(record)
@@ -140,7 +151,7 @@ _call_at = (
 )
 _turns = sa.select(turns).where(turns.c.id.in_(bindparam("ids", expanding=True)))
 _ended_before = (
-    sa.select(turns.c.id, deliveries.c.revision.label("revision"))
+    sa.select(turns.c.id, deliveries.c.revision.label("revision"), turns.c.content_deleted_at)
     .join(deliveries, deliveries.c.turn_id == turns.c.id)
     .where(
         turns.c.conversation == bindparam("conversation"),
@@ -174,12 +185,15 @@ class SqlTurnHistory:
         self, connection: sa.Connection, conversation: ConversationKey, before: int, limit: int
     ) -> History:
         """Return the last `limit` ended turns before a sequence number, oldest first, without those covered by the
-        summary. Turns missing from the cache are read and cached.
+        summary. Turns missing from the cache are read and cached. Those without content have bare steps, unless this
+        process has shown them in a terminal.
         """
         summary = _read_summary(connection, str(conversation))
         wanted = {"before": before, "after": summary.upto if summary else 0, "limit": limit}
         rows = connection.execute(_ended_before, {"conversation": str(conversation), **wanted}).all()
         revisions = {row.id: row.revision for row in reversed(rows)}
+        # Another process may have deleted their content.
+        self._ended.discard([row.id for row in rows if row.content_deleted_at is not None])
         known = self._ended.get(revisions)
         if len(known) < len(revisions):
             read = _read_turns(

@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 TITLE_LENGTH = 255
 """Characters."""
 _UNREADABLE = "(unreadable)"
+_NO_TOOL = "(no such tool)"
 _ESCAPES = r"(?<!\\)((?:\\\\)*)\\u[0-9a-fA-F]{4}"
 """Taken out before PostgreSQL looks into JSON: it refuses NUL and halves of surrogate pairs, and no slug has any."""
 
@@ -169,6 +170,7 @@ _turns_of_principal = (
         turns.c.author_id == bindparam("principal", type_=StorableText),
         has_prefix(turns.c.conversation, "platform"),
         has_prefix(turns.c.conversation, "key_prefix"),
+        turns.c.content_deleted_at.is_(None),
     )
     .order_by(turns.c.created_at.desc(), turns.c.seq.desc(), turns.c.id)
     .limit(bindparam("limit"))
@@ -460,7 +462,7 @@ def _name(body: str) -> str:
     try:
         read = json.loads(body)
         tool = read["tool"]
-        return f"{tool['server']}.{tool['name']}" if tool else str(read["call"]["name"])
+        return f"{tool['server']}.{tool['name']}" if tool else str(read["call"]["name"]) or _NO_TOOL
     except (ValueError, TypeError, LookupError):
         return _UNREADABLE
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
 from bot.domain.conversations import Author, ConversationKey
 from bot.storage import audit, history
+from bot.storage.content_deletion import delete_due_content
 from bot.storage.database import NO_RETRIES, Database, transaction
 from bot.storage.dialect import Upsert, now
 from bot.storage.grants import delete_ended_grants, delete_grants_of_conversation
+from bot.storage.history import HistoryCache
 from bot.storage.tables import conversations, deliveries, is_live, jobs, turns
 
 _add_job = Upsert(lambda insert: insert(jobs).values(name=bindparam("name"), due_at=now()).on_conflict_do_nothing())
@@ -29,7 +33,11 @@ _old = (
     .where(
         ~is_live(turns),
         turns.c.ended_at < now() - bindparam("seconds"),
-        deliveries.c.delivered_revision >= deliveries.c.revision,
+        sa.or_(
+            deliveries.c.delivered_revision >= deliveries.c.revision,
+            # Never delivered again.
+            turns.c.content_deleted_at.is_not(None),
+        ),
     )
     .order_by(turns.c.ended_at)
     .limit(bindparam("limit"))
@@ -55,6 +63,7 @@ class SqlRetention:
     """Retention of a database; see `bot.ports.TurnRetention`. Part of `SqlTurnLog`."""
 
     _database: Database
+    _ended: HistoryCache
 
     @transaction(retry_seconds=NO_RETRIES)
     def try_start_job(self, connection: sa.Connection, name: str, seconds: float) -> bool:
@@ -79,6 +88,24 @@ class SqlRetention:
             connection.execute(_delete_empty, {"keys": at_rest})
             audit.record(connection, "deleted old turns", audit.NOBODY, count=len(ids))
         return len(ids)
+
+    async def delete_content(self, limit: int, *, fetch_seconds: float, undelivered_seconds: float) -> int:
+        """Delete the content of up to `limit` ended turns whose answer is out. Return their number."""
+        deleted = await self._delete_content(limit, fetch_seconds, undelivered_seconds)
+        self._ended.discard(deleted)
+        return len(deleted)
+
+    @transaction(retry_seconds=NO_RETRIES)
+    def _delete_content(
+        self, connection: sa.Connection, limit: int, fetch_seconds: float, undelivered_seconds: float
+    ) -> Sequence[str]:
+        return delete_due_content(
+            connection, limit, fetch_seconds=fetch_seconds, undelivered_seconds=undelivered_seconds
+        )
+
+    async def purge_files(self, *, whole: bool) -> bool:
+        """Remove what was deleted from the database's files; see `Database.purge_files`."""
+        return await self._database.purge_files(whole=whole)
 
     @transaction
     def delete_conversation(self, connection: sa.Connection, conversation: ConversationKey, by: Author) -> bool:

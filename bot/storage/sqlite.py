@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BUSY_MILLISECONDS = 5000
+_READERS_MILLISECONDS = 100
+"""Time that emptying the write-ahead log waits for readers; transactions wait meanwhile."""
 _LARGEST_BATCH = 64
 _CLOSING_SECONDS = 7.0
 _INTERRUPT_SECONDS = 0.02
@@ -55,11 +57,12 @@ class _Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A transaction and the future of its result."""
+    """Work on the connection and the future of its result: a transaction, unless it runs `alone`, outside of any."""
 
     work: Callable[[sa.Connection], Any]
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +105,25 @@ class SqliteDatabase(Database):
         """Run one transaction with the next ones that are committed, without trying again."""
         return await self._run(transaction, _Rank.URGENT)
 
-    async def _run(self, transaction: Callable[[sa.Connection], T], rank: _Rank) -> T:
+    async def _run(self, work: Callable[[sa.Connection], T], rank: _Rank, *, alone: bool = False) -> T:
         if self._closed:
             raise DatabaseError(f"The database {self.name} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         # Cancellation affects the future only; the transaction runs.
-        self._put(rank, _Job(transaction, loop, future))
+        self._put(rank, _Job(work, loop, future, alone))
         return await future
+
+    async def purge_files(self, *, whole: bool) -> bool:
+        """Empty the write-ahead log into the file, in which `secure_delete` has overwritten what was deleted. If
+        `whole` is True, write the file anew before: its free pages may be older than that setting. Return False if a
+        reader or a backup prevented it for now.
+        """
+        try:
+            return await self._run(_rewrite if whole else _empty_log, _Rank.ORDINARY, alone=True)
+        except DBAPIError as error:
+            self._handle_error(error)
+            return False
 
     async def read(self, query: Callable[[sa.Connection], T]) -> T:
         """Run a query of a report on a connection of its own, for at most a minute. It sees everything that was
@@ -208,7 +222,11 @@ class SqliteDatabase(Database):
 
     def _work(self) -> None:
         while jobs := self._next_batch():
-            _resolve_futures(jobs, self._commit(jobs))
+            if transactions := [job for job in jobs if not job.alone]:
+                _resolve_futures(transactions, self._commit(transactions))
+            for job in jobs:
+                if job.alone:
+                    _resolve_futures([job], [self._run_alone(job)])
         self._engine.dispose()
 
     def _next_batch(self) -> Sequence[_Job]:
@@ -243,6 +261,14 @@ class SqliteDatabase(Database):
             half = len(jobs) // 2
             return [*self._commit(jobs[:half]), *self._commit(jobs[half:])]
 
+    def _run_alone(self, job: _Job) -> _Outcome:
+        try:
+            with self._engine.connect() as connection:
+                self._check_file()
+                return _Outcome(job.work(connection))
+        except BaseException as error:  # noqa: BLE001 - whoever asked gets it; this thread must live
+            return _Outcome(error=_to_exception(error))
+
     def _check_file(self) -> None:
         """Raise an error if the file was deleted or replaced, because writes to it would be lost."""
         if _identity(self._path) != self._file:
@@ -263,8 +289,25 @@ class SqliteDatabase(Database):
             "synchronous=full",
             f"busy_timeout={_BUSY_MILLISECONDS}",
             "foreign_keys=on",
+            "secure_delete=on",  # deleted messages must not be readable in the file
         ):
             connection.execute(f"pragma {pragma}")
+
+
+def _empty_log(connection: sa.Connection) -> bool:
+    """Move the write-ahead log into the file and cut it to no length. Return False if a reader still needs it."""
+    connection.exec_driver_sql(f"pragma busy_timeout={_READERS_MILLISECONDS}")
+    try:
+        is_busy, _, _ = connection.exec_driver_sql("pragma wal_checkpoint(truncate)").one()
+    finally:
+        connection.exec_driver_sql(f"pragma busy_timeout={_BUSY_MILLISECONDS}")
+    return not is_busy
+
+
+def _rewrite(connection: sa.Connection) -> bool:
+    """Write the file anew, without free pages, and empty the log."""
+    connection.exec_driver_sql("vacuum")
+    return _empty_log(connection)
 
 
 async def _interrupt(driver: Any, task: asyncio.Future[Any]) -> None:

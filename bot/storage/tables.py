@@ -99,6 +99,8 @@ turns = sa.Table(
     sa.Column("recoveries", sa.Integer, nullable=False, server_default="0"),
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("ended_at", sa.Double),
+    # Set once `content_deletion` has taken all content out of the turn's rows.
+    sa.Column("content_deleted_at", sa.Double),
     sa.UniqueConstraint("conversation", "seq"),
 )
 _live = sa.text("status in ('queued', 'running', 'waiting')")
@@ -109,6 +111,8 @@ sa.Index("turns_one_active", turns.c.conversation, unique=True, sqlite_where=_ac
 sa.Index("turns_principal", turns.c.principal, turns.c.created_at, sqlite_where=_live, postgresql_where=_live)
 sa.Index("turns_author", turns.c.author_id, turns.c.created_at)
 sa.Index("turns_created", turns.c.created_at)
+_with_content = sa.text("content_deleted_at is null and ended_at is not null")
+sa.Index("turns_with_content", turns.c.ended_at, sqlite_where=_with_content, postgresql_where=_with_content)
 
 message_keys = sa.Table(
     "message_keys",

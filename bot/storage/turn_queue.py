@@ -89,7 +89,10 @@ _question = sa.select(
     turns.c.input,
     turns.c.principal,
     sa.or_(turns.c.fence > 0, turns.c.status.not_in(LIVE)).label("has_begun"),
-    sa.or_(turns.c.ended_at.is_(None), turns.c.ended_at > now() - EDIT_SECONDS).label("is_recent"),
+    sa.or_(
+        turns.c.ended_at.is_(None),
+        sa.and_(turns.c.ended_at > now() - EDIT_SECONDS, turns.c.content_deleted_at.is_(None)),
+    ).label("is_recent"),
 ).where(turns.c.id == bindparam("t"))
 _new_input = bindparam("new", type_=turns.c.input.type)
 _save_input = turns.update().where(turns.c.id == bindparam("t")).values(input=_new_input)

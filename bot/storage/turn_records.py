@@ -120,6 +120,7 @@ def read_turn(row: Any) -> Turn:
         created_at=row.created_at,
         failure=row.failure,
         begun=row.fence > 0,
+        content_deleted=row.content_deleted_at is not None,
     )
 
 

@@ -24,6 +24,7 @@ from bot.commands.argument_parser import CommandRejected, ForbiddenRejection, No
 from bot.commands.text_format import did_you_mean
 from bot.errors import (
     Conflict,
+    ContentDeleted,
     CountersignError,
     DatabaseUnavailable,
     ModelRejected,
@@ -233,6 +234,7 @@ _RETRY = {"Retry-After": "5"}
 
 _ERRORS: Mapping[type[CountersignError], tuple[int, str]] = {
     NotFound: (404, "not_found"),
+    ContentDeleted: (410, "deleted"),
     Conflict: (409, "conflict"),
     SettingsError: (422, "unusable"),
     SecretUnavailable: (409, "secret_unavailable"),

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import OWN_SERVER, Annotations, Tool
-from bot.domain.turns import ToolRef, ToolStep
+from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from bot.engine.prompt.text_format import READ_RESULT, Address, result_id
 from bot.ports import TurnHistory
 
@@ -92,8 +92,12 @@ async def _read(
         raise _Unreadable('The id is a text such as "3.2": use the one that stands where a result breaks off.')
     seq, n = address
     step = await log.get_call(conversation, seq, n)
-    if step is None or step.result is None:
+    if step is None or (step.result is None and step.status is not StepStatus.DONE):
         raise _Unreadable("There is no such result in this conversation.")
+    if step.result is None:
+        raise _Unreadable(
+            "That result is deleted: it was kept for its answer only. Call the tool again if you need it."
+        )
     if error := await rejection_reason(seq, step):
         raise _Unreadable(error)
     text = step.result.text_or_json

@@ -149,6 +149,10 @@ def history_turns(
     return history
 
 
+def _with_content(stored: History) -> History:
+    return replace(stored, turns=tuple(record for record in stored.turns if not record.turn.content_deleted))
+
+
 def count_fitting(turns: Sequence[HistoryTurn], room: float) -> int:
     """Return the number of the newest turns that fit into `room` tokens."""
     count = 0
@@ -430,7 +434,7 @@ class HistoryPrompt:
         `readable` is True if the model has `read_result`, `shared` if several users write here.
         """
         if self._stored is None:
-            stored = await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS)
+            stored = _with_content(await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS))
             self._disclosure = await disclosure() if self._results(stored.turns) else None
             self._stored, self._shared, self.excerpts = stored, shared, ResultTruncator(readable=readable)
             self._full_turns = await self._visible_turns(stored.turns, self._disclosure)

@@ -32,7 +32,7 @@ from bot.domain.approvals import (
 from bot.domain.argument_edits import InvalidArguments, NotEditable, RevisionAccepted
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep, Turn
-from bot.errors import CountersignError
+from bot.errors import ContentDeleted, CountersignError
 from bot.ports import PendingApproval, PendingApprovalPosition
 from bot.ports.reporting import read_pending_approvals
 from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_approvals_text
@@ -219,6 +219,8 @@ class _ApprovalHandler:
             caller.may(ApiRole.APPROVER) or self._concerns(caller, pending)
         ):
             raise _not_found()
+        if turn.content_deleted:
+            raise ContentDeleted
         return call
 
     def _concerns(self, caller: ApiClient, call: PendingApproval) -> bool:

@@ -110,7 +110,8 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         summary = await archive.summary(key)
         if summary is None:
             raise no_such_conversation()
-        views = await dependencies.engine.recent_turns(key, MOST_RESPONSES)
+        latest = await dependencies.engine.recent_turns(key, MOST_RESPONSES)
+        views = [view for view in latest if not view.turn.content_deleted]
         return ConversationDetail(
             **dict(_shape(caller, summary)),
             messages=[message for view in views for message in messages_of(view)],

@@ -4,8 +4,8 @@ Input is stored before the turn starts, and the turn runs with or without a clie
 resumes it with `Last-Event-ID` from any process.
 
 The last user message is the input. In a new conversation, earlier messages become context for the model, marked as
-information and not as instructions; a continued conversation uses its stored history. Model, parameters and tools are
-set by the operator: the response lists such fields as ignored.
+information and not as instructions; a continued conversation uses its stored history, if its content is kept. Model,
+parameters and tools are set by the operator: the response lists such fields as ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bot.chat.message_handler import append_file_names, describe_files, format_l
 from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, TurnView
-from bot.errors import CountersignError, NotFound, QueueFull
+from bot.errors import ContentDeleted, CountersignError, NotFound, QueueFull
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, is_own, may_see, own_conversation
 from bot.web.limits import RequestStreamPlace, StreamPlace
@@ -320,6 +320,8 @@ class _Responses:
         """Return the view of a turn that the caller may see. Raises Problem."""
         try:
             view = await self._engine.view(turn_id)
+        except ContentDeleted:
+            raise
         except NotFound:
             raise _no_such_response() from None
         if not may_see(caller, view.turn.conversation):
@@ -336,11 +338,14 @@ class _Responses:
     ) -> Receipt:
         """Store the input once. Raises Problem if the idempotency key belongs to other input."""
         parsed = parse_input(request.payload, self._uploads, caller.author.id)
-        has_turns = bool(await self._engine.recent_turns(key, 1))
+        latest = await self._engine.recent_turns(key, 1)
+        has_turns = bool(latest)
+        # Without a stored history, the client's messages are all that the model learns.
+        has_history = has_turns and not latest[-1].turn.content_deleted
         if request.title.strip() and not has_turns:
             await self._dependencies.command_dependencies.archive.create(key, request.title)
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
-        earlier = () if has_turns else parsed.earlier
+        earlier = () if has_history else parsed.earlier
         chosen = request.payload.model if request.payload.model in self._dependencies.models else None
         message = InboundMessage(keys, key, caller.author, parsed.text, parsed.attachments, earlier, model=chosen or "")
         try:
