@@ -30,7 +30,7 @@ chained as causes. Messages are for users: they contain no secret and no traceba
 
 from __future__ import annotations
 
-from bot.i18n import gettext_lazy
+from bot.i18n import _, gettext_lazy, ngettext_lazy
 
 
 class CountersignError(Exception):
@@ -103,16 +103,20 @@ class QueueFull(CountersignError):
     """A message was not accepted, because `limit` turns of its author are queued."""
 
     def __init__(self, limit: int) -> None:
-        waiting = "1 of your messages is" if limit == 1 else f"{limit} of your messages are"
         super().__init__(
-            f"This message was not accepted: {waiting} waiting already, the most for one person.",
-            "send it again when some of them have been answered, or stop some",
+            ngettext_lazy(
+                "This message was not accepted: {n} of your messages is waiting already, the most for one person.",
+                "This message was not accepted: {n} of your messages are waiting already, the most for one person.",
+                limit,
+            ),
+            gettext_lazy("send it again when some of them have been answered, or stop some"),
         )
 
     @property
     def user_message(self) -> str:
         """Text for the author in a chat."""
-        return f"{self.cause} {self.fix.capitalize()}."
+        fix = _(self.fix)
+        return f"{_(self.cause)} {fix[:1].upper()}{fix[1:]}."
 
 
 class ServerTrouble(CountersignError):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.domain.servers import AuthenticationKind, HttpKind
+from bot.i18n import _
 
 _PLACEHOLDER = re.compile(r"\{([a-z0-9_]+)\}")
 
@@ -63,8 +64,8 @@ class CatalogServer:
     @property
     def needs(self) -> str:
         """Requirements of a user in words: inputs, a secret, a sign-in."""
-        secret = "a secret" if any(item.required and item.secret for item in self.inputs) else ""
-        sign_in = "a sign-in" if self.auth is not AuthenticationKind.NONE else ""
+        secret = _("a secret") if any(item.required and item.secret for item in self.inputs) else ""
+        sign_in = _("a sign-in") if self.auth is not AuthenticationKind.NONE else ""
         return ", ".join(filter(None, (self.usage, secret, sign_in)))
 
 

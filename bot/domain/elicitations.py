@@ -17,10 +17,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bot.domain.secret_detection import asks_for_secret
+from bot.i18n import _, gettext_lazy
 
 MOST_ROUNDS = 10
 """Number of elicitation rounds of one call. The MCP library's own limit."""
-EXPIRED_REASON = "The question expired without an answer."
+EXPIRED_REASON = gettext_lazy("The question expired without an answer.")
 """Reason of an elicitation that was cancelled because its time was over."""
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 """A last label that makes browsers take a host for an address (WHATWG URL, "ends in a number checker")."""
@@ -124,10 +125,10 @@ def rejection_reason(question: ElicitationRequest) -> str:
     match question.ask:
         case FormMode(schema):
             if name := _secret_field(schema):
-                return f"It asks for a secret ({name}). Never type one into a chat."
+                return _("It asks for a secret ({name}). Never type one into a chat.", name=name)
         case UrlMode(url):
             if not _may_be_visited(url):
-                return "It wants a page visited whose address is not https, or is not written as addresses are."
+                return _("It wants a page visited whose address is not https, or is not written as addresses are.")
     return ""
 
 

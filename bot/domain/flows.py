@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from bot.i18n import gettext_lazy
+
 _ADDRESS_FORMATS = frozenset(("uri", "uri-reference", "uri-template", "iri", "iri-reference", "url", "hostname"))
 _ADDRESS_WORDS = frozenset(
     (
@@ -214,13 +216,13 @@ class OtherSource(StrEnum):
     @property
     def label(self) -> str:
         """Phrase for the source in a sentence for users."""
-        return _LABELS[self]
+        return str(_LABELS[self])
 
 
 _LABELS = {
-    OtherSource.ATTACHMENT: "an attached file",
-    OtherSource.THREAD: "earlier messages here",
-    OtherSource.RESULT: "an earlier result",
+    OtherSource.ATTACHMENT: gettext_lazy("an attached file"),
+    OtherSource.THREAD: gettext_lazy("earlier messages here"),
+    OtherSource.RESULT: gettext_lazy("an earlier result"),
 }
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from bot.domain.servers import ServerConfig, StdioTransport, TemplateLaunch
+from bot.i18n import gettext_lazy
 
 LONGEST_VALUE = 500
 LONGEST_COMMAND = 1800
@@ -78,12 +79,14 @@ class TemplateSlot:
     def parse_value(self, text: str) -> str:
         """Return the argument for a typed value. Raises ValueError with a sentence for the user."""
         if len(text) > LONGEST_VALUE or not text.isprintable() or not _BLANK.isdisjoint(text):
-            raise ValueError(f"At most {LONGEST_VALUE} characters on one line, all of which can be seen.")
+            raise ValueError(
+                gettext_lazy("At most {most} characters on one line, all of which can be seen.", most=LONGEST_VALUE)
+            )
         if not text:
-            raise ValueError("It is missing.")
+            raise ValueError(gettext_lazy("It is missing."))
         fitted = _fit_values(self.rule, text)
         if fitted.startswith("-") and not self.dashed:
-            raise ValueError("It must not begin with a dash.")
+            raise ValueError(gettext_lazy("It must not begin with a dash."))
         return fitted
 
 
@@ -129,12 +132,16 @@ class LaunchTemplate:
         """
         fitted, errors = self._fit_values(values)
         known = {item.name for item in self.typed}
-        errors |= dict.fromkeys(values.keys() - known, f"The template {self.name} has no such slot.")
+        errors |= dict.fromkeys(
+            values.keys() - known, gettext_lazy("The template {template} has no such slot.", template=self.name)
+        )
         if errors:
             raise InvalidSlotValue(errors)
         args = tuple(_PLACE.sub(lambda place: _standing_for(place, fitted), item) for item in self.args)
         if len(shlex.join((self.command, *args))) > LONGEST_COMMAND:
-            raise InvalidSlotValue({"": f"The command line would have more than {LONGEST_COMMAND} characters."})
+            raise InvalidSlotValue(
+                {"": gettext_lazy("The command line would have more than {most} characters.", most=LONGEST_COMMAND)}
+            )
         given = {item.name: values[item.name] for item in self.typed if values.get(item.name)}
         return StdioTransport(self.command, args, dict(self.env), self.cwd, TemplateLaunch(self.name, given))
 
@@ -193,20 +200,24 @@ def _fit_values(rule: SlotRule, text: str) -> str:
     match rule:
         case TextRule(pattern):
             if not pattern.fullmatch(text):
-                raise ValueError(f"It does not have the form that the operator wants: {pattern.pattern}")
+                raise ValueError(
+                    gettext_lazy(
+                        "It does not have the form that the operator wants: {pattern}", pattern=pattern.pattern
+                    )
+                )
             return text
         case ChoiceRule(choices):
             if text not in choices:
-                raise ValueError(f"One of: {', '.join(choices)}.")
+                raise ValueError(gettext_lazy("One of: {choices}.", choices=", ".join(choices)))
             return text
         case IntegerRule(least, most):
             if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
-                raise ValueError(f"A whole number from {least} to {most}.")
+                raise ValueError(gettext_lazy("A whole number from {least} to {most}.", least=least, most=most))
             return str(int(text))
         case PathRule(below):
             path = PurePosixPath(below, text)
             if ".." in path.parts or not path.is_relative_to(below):
-                raise ValueError(f"A path below {below}, without `..` in it.")
+                raise ValueError(gettext_lazy("A path below {below}, without `..` in it.", below=below))
             return str(path)
         case SecretRule():
-            raise ValueError("A secret is no part of a command line.")
+            raise ValueError(gettext_lazy("A secret is no part of a command line."))

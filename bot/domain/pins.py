@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from bot.domain.tools import Annotations, Tool, ToolKind, canonical_json, digest
+from bot.i18n import _, format_list, ngettext
 
 Pinned = Mapping[str, str]
 """Pinned definition (`Tool.definition`) by the server's own name for the tool."""
@@ -91,8 +92,8 @@ def combined_digest(tools: Iterable[Tool]) -> str:
 def count_definitions(definitions: Collection[Tool]) -> str:
     """Count tools and instructions: `2 tools and the instructions`."""
     count = sum(tool.kind is not ToolKind.INSTRUCTIONS for tool in definitions)
-    counts = [f"{count} tool{'s' if count > 1 else ''}"] if count else []
-    return " and ".join(counts if count == len(definitions) else [*counts, "the instructions"])
+    counts = [ngettext("{n} tool", "{n} tools", count)] if count else []
+    return format_list(counts if count == len(definitions) else [*counts, _("the instructions")])
 
 
 def definition_changes(before: Tool | None, after: Tool) -> tuple[DefinitionChange, ...]:
@@ -139,7 +140,11 @@ def _hints(annotations: Annotations) -> Iterator[tuple[str, str]]:
         "idempotent": annotations.idempotent,
         "open world": annotations.open_world,
     }
-    yield from ((f"says it is {name}", "yes" if hint else "no") for name, hint in hints.items() if hint is not None)
+    yield from (
+        (_("says it is {hint}", hint=name), _("yes") if hint else _("no"))
+        for name, hint in hints.items()
+        if hint is not None
+    )
 
 
 def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:

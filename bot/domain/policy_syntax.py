@@ -26,6 +26,7 @@ from bot.domain.approval_requirements import (
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import ANNOTATIONS, ANY, GUESTS, Rule, is_pattern
 from bot.domain.tools import canonical_json
+from bot.i18n import gettext_lazy
 
 
 class Comparison(StrEnum):
@@ -47,9 +48,11 @@ def parse_comparison(key: str) -> tuple[Comparison, str]:
         return Comparison.EXACT, key
     known = [comparison.value for comparison in Comparison if comparison]
     if match[1] not in known:
-        raise ValueError(f"compares by {match[1]!r:.40}, and can by {' or '.join(known)}")
+        raise ValueError(
+            gettext_lazy("compares by {name}, and can by {known}", name=f"{match[1]!r:.40}", known=" or ".join(known))
+        )
     if not match[2]:
-        raise ValueError("names no argument within the brackets")
+        raise ValueError(gettext_lazy("names no argument within the brackets"))
     return Comparison(match[1]), match[2]
 
 
@@ -57,7 +60,9 @@ def host_problem(pattern: str) -> str:
     """Return the error of a text as the host of a rule, as the end of a sentence; empty if it is valid."""
     ipv6 = pattern.count(":") > 1 and not pattern.startswith("[")
     if _NO_HOST.search(pattern) or (":" in pattern and not ipv6) or not pattern.strip(".*"):
-        return "must be a host alone, such as example.com, .example.com for it and all below it, or *.example.com"
+        return gettext_lazy(
+            "must be a host alone, such as example.com, .example.com for it and all below it, or *.example.com"
+        )
     return ""
 
 
@@ -104,7 +109,9 @@ class RuleError(ValueError):
     """Invalid rule. `key` is the position, `problem` the error. The exception's text includes the `given` value."""
 
     def __init__(self, key: str, problem: str, given: Any = None) -> None:
-        super().__init__(problem if given is None else f"{given!r:.60} {problem}")
+        super().__init__(
+            problem if given is None else gettext_lazy("{value} {problem}", value=f"{given!r:.60}", problem=problem)
+        )
         self.key = key
         self.problem = problem
 
@@ -115,34 +122,46 @@ def parse_policy(value: Any, key: str = "policy") -> ApprovalPolicy:
         return ApprovalPolicy(value)
     except ValueError:
         words = ", ".join(word.value for word in ApprovalPolicy)
-        raise RuleError(key, f"is no policy; use one of {words}", value) from None
+        raise RuleError(key, gettext_lazy("is no policy; use one of {words}", words=words), value) from None
 
 
 def parse_rule(table: Mapping[str, Any]) -> Rule:
     """Parse a rule from a table. Raises RuleError for the first invalid key."""
     for key in table:
         if key not in KEYS:
-            raise RuleError(str(key), f"means nothing here{_hint(str(key))}; use {', '.join(KEYS)}")
+            raise RuleError(str(key), _unknown_key(str(key)))
     if "policy" not in table:
-        raise RuleError("policy", "is missing: what happens to the calls that fit")
+        raise RuleError("policy", gettext_lazy("is missing: what happens to the calls that fit"))
     if "server" in table and "server_id" in table:
-        raise RuleError("server_id", "stands beside server; use one of them")
+        raise RuleError("server_id", gettext_lazy("stands beside server; use one of them"))
     policy = parse_policy(table["policy"])
     rule = Rule(
         policy,
         server=_text(table, "server", ANY),
         server_id=_text(table, "server_id", ""),
         tool=_text(table, "tool", ANY),
-        excluded_tools=_texts(table, "except", lambda name: not is_pattern(name), "a tool's name, no pattern"),
+        excluded_tools=_texts(
+            table, "except", lambda name: not is_pattern(name), gettext_lazy("a tool's name, no pattern")
+        ),
         annotations=_annotations(table),
         arguments=_arguments(table),
-        places=_texts(table, "in", _PLACE.fullmatch, "PLATFORM, PLATFORM:WORKSPACE or PLATFORM:WORKSPACE:CHANNEL"),
+        places=_texts(
+            table, "in", _PLACE.fullmatch, gettext_lazy("PLATFORM, PLATFORM:WORKSPACE or PLATFORM:WORKSPACE:CHANNEL")
+        ),
         profile=_text(table, "profile", ""),
-        askers=_texts(table, "asker", _is_asker, f"PLATFORM:ID, {MEMBERS} or {GUESTS}"),
+        askers=_texts(
+            table,
+            "asker",
+            _is_asker,
+            gettext_lazy("PLATFORM:ID, {members} or {guests}", members=MEMBERS, guests=GUESTS),
+        ),
         requirements=_terms(table),
     )
     if rule.requirements != NO_REQUIREMENTS and policy not in (ApprovalPolicy.ASK_USER, ApprovalPolicy.AUTO):
-        raise RuleError("policy", f"{policy.value} asks no approver, so it takes no approvers, quorum or expiry")
+        raise RuleError(
+            "policy",
+            gettext_lazy("{policy} asks no approver, so it takes no approvers, quorum or expiry", policy=policy.value),
+        )
     return rule
 
 
@@ -224,9 +243,12 @@ def _said_of_place(destination: str) -> str:
     return "a direct message to the approvers" if destination == APPROVERS else destination
 
 
-def _hint(key: str) -> str:
+def _unknown_key(key: str) -> str:
     close = difflib.get_close_matches(key, KEYS, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    known = ", ".join(KEYS)
+    if close:
+        return gettext_lazy("means nothing here (did you mean {name}?); use {keys}", name=close[0], keys=known)
+    return gettext_lazy("means nothing here; use {keys}", keys=known)
 
 
 def _text(table: Mapping[str, Any], key: str, otherwise: str) -> str:
@@ -237,7 +259,7 @@ def _text(table: Mapping[str, Any], key: str, otherwise: str) -> str:
 
 def _check_text(value: Any, key: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_TEXT:
-        raise RuleError(key, f"must be a text of 1 to {LONGEST_TEXT} characters")
+        raise RuleError(key, gettext_lazy("must be a text of 1 to {most} characters", most=LONGEST_TEXT))
     return value
 
 
@@ -247,32 +269,35 @@ def _texts(table: Mapping[str, Any], key: str, fits: Callable[[str], object], sh
     given = table[key]
     entries = [given] if isinstance(given, str) else given
     if not isinstance(entries, list) or not 0 < len(entries) <= MOST_ENTRIES:
-        raise RuleError(key, f"must be a text or a list of 1 to {MOST_ENTRIES} of them")
+        raise RuleError(key, gettext_lazy("must be a text or a list of 1 to {most} of them", most=MOST_ENTRIES))
     for entry in entries:
         if not fits(_check_text(entry, key)):
-            raise RuleError(key, f"must be {shape}", entry)
+            raise RuleError(key, gettext_lazy("must be {shape}", shape=shape), entry)
     return frozenset(entries)
 
 
 def _annotations(table: Mapping[str, Any]) -> Mapping[str, bool]:
     given = table.get("annotations", {})
     if not isinstance(given, Mapping):
-        raise RuleError("annotations", "must be a table such as { read_only = true }")
+        raise RuleError("annotations", gettext_lazy("must be a table such as { read_only = true }"))
     for name, value in given.items():
         if name not in ANNOTATIONS or not isinstance(value, bool):
-            raise RuleError(f"annotations.{name}", f"must be true or false of one of {', '.join(ANNOTATIONS)}")
+            raise RuleError(
+                f"annotations.{name}",
+                gettext_lazy("must be true or false of one of {names}", names=", ".join(ANNOTATIONS)),
+            )
     return dict(given)
 
 
 def _arguments(table: Mapping[str, Any]) -> Mapping[str, str]:
     given = table.get("arguments", {})
     if not isinstance(given, Mapping) or len(given) > MOST_ENTRIES:
-        raise RuleError("arguments", 'must be a table such as { project = "OPS", "labels" = "urgent*" }')
+        raise RuleError("arguments", gettext_lazy('must be a table such as { project = "OPS", "labels" = "urgent*" }'))
     arguments: dict[str, str] = {}
     for path, value in given.items():
         key = f"arguments.{path}"
         if not isinstance(value, str | int | float | bool):
-            raise RuleError(key, "must be a text, a number, true or false")
+            raise RuleError(key, gettext_lazy("must be a text, a number, true or false"))
         _check_text(path, "arguments")
         arguments[path] = _check_text(value_text(value), key)
         try:
@@ -304,7 +329,12 @@ def _is_approver(text: str) -> bool:
 
 
 def _terms(table: Mapping[str, Any]) -> ApprovalRequirements:
-    approvers = _texts(table, "approvers", _is_approver, f"PLATFORM:ID, {MEMBERS} or {ASKER}")
+    approvers = _texts(
+        table,
+        "approvers",
+        _is_approver,
+        gettext_lazy("PLATFORM:ID, {members} or {asker}", members=MEMBERS, asker=ASKER),
+    )
     requirements = ApprovalRequirements(
         approvers=(approvers,) if approvers else (),
         four_eyes=_switch(table, "four_eyes"),
@@ -315,17 +345,22 @@ def _terms(table: Mapping[str, Any]) -> ApprovalRequirements:
         deliver=_deliver(table),
     )
     if requirements.four_eyes and approvers == {ASKER}:
-        raise RuleError("four_eyes", "no one could approve: the only approver is the asker")
+        raise RuleError("four_eyes", gettext_lazy("no one could approve: the only approver is the asker"))
     people = all(approver == ASKER or is_person(approver) for approver in approvers)
     if approvers and people and requirements.quorum > len(approvers - ({ASKER} if requirements.four_eyes else set())):
-        raise RuleError("quorum", "no one could approve: there are fewer approvers than that")
+        raise RuleError("quorum", gettext_lazy("no one could approve: there are fewer approvers than that"))
     return requirements
 
 
 def _deliver(table: Mapping[str, Any]) -> frozenset[str]:
-    places = _texts(table, "deliver", _is_destination, f"{THREAD}, {APPROVERS} or PLATFORM:WORKSPACE:CHANNEL")
+    places = _texts(
+        table,
+        "deliver",
+        _is_destination,
+        gettext_lazy("{thread}, {approvers} or PLATFORM:WORKSPACE:CHANNEL", thread=THREAD, approvers=APPROVERS),
+    )
     if THREAD in places and len(places) > 1:
-        raise RuleError("deliver", f"{THREAD} stands alone: the card is there or elsewhere")
+        raise RuleError("deliver", gettext_lazy("{thread} stands alone: the card is there or elsewhere", thread=THREAD))
     return places - {THREAD}
 
 
@@ -336,14 +371,14 @@ def _is_destination(text: str) -> bool:
 def _switch(table: Mapping[str, Any], key: str) -> bool:
     value = table.get(key, False)
     if not isinstance(value, bool):
-        raise RuleError(key, "must be true or false")
+        raise RuleError(key, gettext_lazy("must be true or false"))
     return value
 
 
 def _quorum(table: Mapping[str, Any]) -> int:
     value = table.get("quorum", 1)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_QUORUM:
-        raise RuleError("quorum", f"must be a number of people, 1 to {LARGEST_QUORUM}")
+        raise RuleError("quorum", gettext_lazy("must be a number of people, 1 to {most}", most=LARGEST_QUORUM))
     return value
 
 
@@ -355,7 +390,9 @@ def _expires(table: Mapping[str, Any]) -> float | None:
     seconds = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
     seconds = float(read[1]) * _UNITS[read[2]] if read else seconds
     if not SHORTEST_EXPIRY <= seconds <= LONGEST_EXPIRY:
-        raise RuleError("expires", "must be a time from 1m to 30d, such as 30m, 2h or a number of seconds")
+        raise RuleError(
+            "expires", gettext_lazy("must be a time from 1m to 30d, such as 30m, 2h or a number of seconds")
+        )
     return seconds
 
 
@@ -366,4 +403,7 @@ def _on_timeout(table: Mapping[str, Any]) -> OnTimeout | None:
     try:
         return OnTimeout(value)
     except ValueError:
-        raise RuleError("on_timeout", f"must be one of {', '.join(choice.value for choice in OnTimeout)}") from None
+        raise RuleError(
+            "on_timeout",
+            gettext_lazy("must be one of {choices}", choices=", ".join(choice.value for choice in OnTimeout)),
+        ) from None

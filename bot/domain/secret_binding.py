@@ -23,6 +23,7 @@ from bot.domain.servers import (
     TemplateLaunch,
     Transport,
 )
+from bot.i18n import _, gettext_lazy
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -119,8 +120,9 @@ class GrantProblem:
     @property
     def sentence(self) -> str:
         """Line, cause and fix."""
-        line = f"Line {self.line}: " if self.line else ""
-        return f"{line}{self.cause} It grants nothing. Fix: {self.fix}."
+        if not self.line:
+            return _("{cause} It grants nothing. Fix: {fix}.", cause=self.cause, fix=self.fix)
+        return _("Line {line}: {cause} It grants nothing. Fix: {fix}.", line=self.line, cause=self.cause, fix=self.fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,14 @@ class SecretGrants:
         """Return cause and fix if this server may not use this reference; two empty strings if it may."""
         if any(grant.covers(reference, config) for grant in self.grants):
             return "", ""
-        cause = f"The reference {reference} is the operator's, and is not granted to {_used_by(config)}."
-        return cause, f"{_entry_for(reference, config, self.source)}, or enter the secret itself"
+        cause = gettext_lazy(
+            "The reference {reference} is the operator's, and is not granted to {servers}.",
+            reference=reference,
+            servers=_used_by(config),
+        )
+        return cause, gettext_lazy(
+            "{entry}, or enter the secret itself", entry=_entry_for(reference, config, self.source)
+        )
 
 
 def no_grants() -> SecretGrants:
@@ -154,14 +162,18 @@ def format_origin(origin: str) -> str:
 
 
 def _used_by(config: ServerConfig) -> str:
-    where = config.workspace or "every workspace"
+    where = config.workspace or gettext_lazy("every workspace")
     match config.transport:
         case HttpTransport(url):
-            return f"servers of {where} at {format_origin(origin_of(url))}"
+            return gettext_lazy(
+                "servers of {workspace} at {origin}", workspace=where, origin=format_origin(origin_of(url))
+            )
         case StdioTransport(launch=TemplateLaunch(template)):
-            return f"servers of {where} that the launch template {template} starts"
+            return gettext_lazy(
+                "servers of {workspace} that the launch template {template} starts", workspace=where, template=template
+            )
         case StdioTransport():
-            return f"programs of {where}"
+            return gettext_lazy("programs of {workspace}", workspace=where)
 
 
 def _entry_for(reference: SecretReference, config: ServerConfig, source: str) -> str:
@@ -174,6 +186,6 @@ def _entry_for(reference: SecretReference, config: ServerConfig, source: str) ->
         case StdioTransport():
             place = ""
     if config.workspace == EVERYWHERE or not place:
-        return "have the operator define it (`countersign servers` or ADMIN_API_TOKEN)"
+        return gettext_lazy("have the operator define it (`countersign servers` or ADMIN_API_TOKEN)")
     entry = f'secret = "{reference}", workspaces = ["{config.workspace}"], {place}'
-    return f"ask the operator for a [[grant]] in {source} with {entry}"
+    return gettext_lazy("ask the operator for a [[grant]] in {file} with {entry}", file=source, entry=entry)

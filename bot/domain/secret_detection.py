@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.domain.secrets import SecretSpan
+from bot.i18n import _, gettext_lazy, ngettext
 
 LEAST_BITS = 40.0
 """Minimum for a stored secret of a server: 10^12 guesses. One result of a tool holds at most some 10^6."""
@@ -73,10 +74,10 @@ def weakness(secret: str, least: float = LEAST_BITS) -> str:
         return ""
     runs = _RUNS.findall(secret.strip())
     if all(not run.isalpha() for run in runs):
-        return "a number of few digits" if any(map(str.isdigit, runs)) else "too short"
+        return _("a number of few digits") if any(map(str.isdigit, runs)) else _("too short")
     if all(not run.isdigit() for run in runs) and any(map(_is_words, runs)):
-        return "a word, or a few words in a row"
-    return "too short" if len(secret.strip()) < least / _bits_per_character(secret) else "easy to guess"
+        return _("a word, or a few words in a row")
+    return _("too short") if len(secret.strip()) < least / _bits_per_character(secret) else _("easy to guess")
 
 
 def _single_value(repeated: re.Match[str]) -> str:
@@ -166,7 +167,9 @@ _SHORT = re.compile(r"(^| )(pin|otp|totp|cvv|cvc|ssn|pwd|2fa|mfa)( |$)")
 # Letters of other scripts that look like those of the words above.
 _LIKE_LATIN = str.maketrans("аеорсѕіԁκкпԝухյοανρτт", "aeopcsidkknwyxjoavptt")
 
-TOKEN, PRIVATE_KEY, PASSWORD = "looks like a token", "looks like a private key", "looks like a password"
+TOKEN = gettext_lazy("looks like a token")
+PRIVATE_KEY = gettext_lazy("looks like a private key")
+PASSWORD = gettext_lazy("looks like a password")
 # `password: hunter2`, `api_key=...`, `my password is ...`
 _ASSIGNED = (
     r"(?i:\b\w{0,40}(?:password|passwd|passphrase|secret(?!ar)|api[-_]?key|access[-_]?key|auth[-_]?token|access[-_]?token)"
@@ -303,7 +306,7 @@ def is_plain_variable(name: str, value: str) -> bool:
     return all(map(weakness, filter(None, (place["path"] or "").split("/")))) if place else bool(weakness(value))
 
 
-NAMED = "its name is that of a secret"
+NAMED = gettext_lazy("its name is that of a secret")
 Path = tuple[int, ...]
 """Positions from the arguments to one text: of a key in its object, of an element in its list. Keys are not part of the
 path, because a key may be a secret.
@@ -332,8 +335,11 @@ class Lookalike:
     in_key: bool = False
 
     def __str__(self) -> str:
-        count = self.end - self.start
-        return f"{MASK} ({count} {'character' if count == 1 else 'characters'} hidden: {self.reason})"
+        reason = _(self.reason)
+        hidden = ngettext(
+            "{n} character hidden: {reason}", "{n} characters hidden: {reason}", self.end - self.start, reason=reason
+        )
+        return f"{MASK} ({hidden})"
 
 
 FindSecrets = Callable[[str], Sequence[SecretSpan]]

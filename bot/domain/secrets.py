@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bot.domain.conversations import Author, ConversationKey
+from bot.i18n import gettext_lazy
 
 LINK_SECONDS = 600.0
 """Lifetime of a link, in seconds: long enough to fetch a key from another page."""
@@ -67,7 +68,7 @@ class SecretReference:
                 return cls(SecretSource.ENVIRONMENT, place)
             case "file" if place.startswith("/") and place.isprintable():
                 return cls(SecretSource.FILE, place)
-        raise ValueError("a reference is env:NAME or file:/absolute/path")
+        raise ValueError(gettext_lazy("a reference is env:NAME or file:/absolute/path"))
 
 
 @dataclass(frozen=True, slots=True)

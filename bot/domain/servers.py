@@ -11,6 +11,7 @@ from bot.domain.capabilities import ServerCapabilities
 from bot.domain.flows import NO_FLOWS, ServerFlows
 from bot.domain.pins import Pinned
 from bot.domain.secrets import SecretReference
+from bot.i18n import gettext_lazy
 
 CONNECT_SECONDS, START_SECONDS, FIRST_START_SECONDS = 10.0, 30.0, 60.0
 MOST_SESSIONS = 100
@@ -38,6 +39,11 @@ class ServerStatus(StrEnum):
     """Disconnected by a user or by the end of the program: stays so until asked."""
     DISABLED = "disabled"
 
+    @property
+    def label(self) -> str:
+        """The status in the current language."""
+        return str(_STATUS_LABELS[self])
+
 
 class SyncStatus(StrEnum):
     """Status of the cached tools of a server."""
@@ -46,6 +52,29 @@ class SyncStatus(StrEnum):
     SYNCING = "syncing"
     SYNCED = "synced"
     SYNC_FAILED = "sync failed"
+
+    @property
+    def label(self) -> str:
+        """The status in the current language."""
+        return str(_SYNC_LABELS[self])
+
+
+_STATUS_LABELS = {
+    ServerStatus.PENDING: gettext_lazy("pending"),
+    ServerStatus.CONNECTING: gettext_lazy("connecting"),
+    ServerStatus.CONNECTED: gettext_lazy("connected"),
+    ServerStatus.IDLE: gettext_lazy("idle"),
+    ServerStatus.FAILED: gettext_lazy("failed"),
+    ServerStatus.AUTH_REQUIRED: gettext_lazy("sign-in required"),
+    ServerStatus.DISCONNECTED: gettext_lazy("disconnected"),
+    ServerStatus.DISABLED: gettext_lazy("disabled"),
+}
+_SYNC_LABELS = {
+    SyncStatus.NEVER_SYNCED: gettext_lazy("never synced"),
+    SyncStatus.SYNCING: gettext_lazy("syncing"),
+    SyncStatus.SYNCED: gettext_lazy("synced"),
+    SyncStatus.SYNC_FAILED: gettext_lazy("sync failed"),
+}
 
 
 class ServerEnablement(StrEnum):

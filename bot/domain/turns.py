@@ -23,6 +23,7 @@ from bot.domain.messages import Message, TextPart, ToolCall, ToolResult
 from bot.domain.policies import StoredPolicyResult
 from bot.domain.tools import OWN_SERVER, Tool
 from bot.domain.usage import UsageEntry
+from bot.i18n import _
 
 NO_LIMIT = 2**31 - 1
 BEGINNING = 4_000
@@ -419,7 +420,7 @@ class ModelRetry:
 
     def __str__(self) -> str:
         # The wait comes first: a narrow screen shows the beginning of this line, and reasons can be long.
-        return f"Trying again in {self.seconds} s. {self.reason}"
+        return _("Trying again in {seconds} s. {reason}", seconds=self.seconds, reason=_(self.reason))
 
 
 @dataclass(frozen=True, slots=True)

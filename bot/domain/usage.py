@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 
 from bot.domain.completions import Usage
 from bot.domain.conversations import Author, ConversationKey
+from bot.i18n import _, format_number, ngettext
 
 MICRO = 1_000_000
 _CENT = MICRO // 100
@@ -292,10 +293,20 @@ class LimitStatus:
         places of the limit, so that both read as equal only if the limit is reached.
         """
         if self.limit.unit is LimitUnit.TOKENS:
-            return f"{self.used:,} of {self.limit.most:,} tokens"
+            return _("{used} of {limit}", used=format_number(self.used), limit=self.limit_text)
+        return _("{used} of {limit}", used=format_money(self.used, self._places), limit=self.limit_text)
+
+    @property
+    def limit_text(self) -> str:
+        """The limit as text: `2,000 tokens`, `5.00 EUR`."""
+        if self.limit.unit is LimitUnit.TOKENS:
+            return ngettext("{n} token", "{n} tokens", self.limit.most)
+        return f"{Decimal(self.limit.most) / MICRO:,.{self._places}f} {self.currency}"
+
+    @property
+    def _places(self) -> int:
         most = Decimal(self.limit.most) / MICRO
-        places = max(_PLACES, -int(most.normalize().as_tuple().exponent))
-        return f"{format_money(self.used, places)} of {most:,.{places}f} {self.currency}"
+        return max(_PLACES, -int(most.normalize().as_tuple().exponent))
 
 
 def format_money(micro: int, places: int = _PLACES) -> str:

@@ -64,6 +64,7 @@ from bot.engine.policy.rules import RuleBook, Rules, check_approver
 from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, named_people
 from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
+from bot.i18n import _, gettext_lazy
 from bot.ports import ApprovalLog, Surface, Toolbox
 from bot.ports.platform import ApproverDirectory
 
@@ -71,10 +72,10 @@ log = logging.getLogger(__name__)
 
 _HOUR = 3600.0
 
-SETTLED = "That is decided already and cannot be edited."
-TOOL_CHANGED = "The tool is missing or has changed since the request. Deny the call and ask again."
-OUTSIDER = "Only full members of this workspace may edit a call."
-UNCHANGED = "Nothing was changed."
+SETTLED = gettext_lazy("That is decided already and cannot be edited.")
+TOOL_CHANGED = gettext_lazy("The tool is missing or has changed since the request. Deny the call and ask again.")
+OUTSIDER = gettext_lazy("Only full members of this workspace may edit a call.")
+UNCHANGED = gettext_lazy("Nothing was changed.")
 TOOLS_SECONDS = 5.0
 """Time limit, in seconds, of a tool lookup during a decision. Without the tool, the stored requirements apply."""
 POLL_SECONDS = 5.0
@@ -85,15 +86,15 @@ BATCH = 20
 def grant_rejection(request: GrantRequest, step: ToolStep, evidence: ApproverEvidence, *, admin: bool) -> str:
     """Return the reason why an approver may not give this grant, in a sentence; empty if they may."""
     if step.tool is None or step.approval is None:
-        return "This call can be approved, but not granted. Ask for it again."
+        return _("This call can be approved, but not granted. Ask for it again.")
     if evidence.quorum > 1:
-        return f"This needs {evidence.quorum} approvals each time. It can be approved, not granted."
+        return _("This needs {quorum} approvals each time. It can be approved, not granted.", quorum=evidence.quorum)
     if not admin and (isinstance(request.scope, PermanentScope) or request.everyone or request.destructive):
-        return "Only an admin can allow that."
+        return _("Only an admin can allow that.")
     if step.tool.destructive and not request.destructive:
-        return "It may be destructive, so each call needs its own approval, unless an admin grants it."
+        return _("It may be destructive, so each call needs its own approval, unless an admin grants it.")
     if isinstance(request.scope, HoursScope) and not 0 < request.scope.hours <= LONGEST_HOURS:
-        return f"That takes between one minute and {LONGEST_HOURS:.0f} hours."
+        return _("That takes between one minute and {hours} hours.", hours=f"{LONGEST_HOURS:.0f}")
     return ""
 
 
@@ -290,7 +291,7 @@ class ApprovalService:
         """Return the evidence on which this member's decision counts, or the reason why it does not."""
         pending = step.approval
         if pending is None:
-            return NotAllowed("This call does not await approval.")
+            return NotAllowed(_("This call does not await approval."))
         terms = await self._requirements(turn, step, pending)
         approvers = self._rules.rules(turn.conversation).approvers
         evidence = check_approver(
@@ -388,7 +389,7 @@ def _invalid_arguments(
     if errors:
         return InvalidArguments(errors)
     if result.stored.policy is ApprovalPolicy.ALWAYS_DENY:
-        return InvalidArguments((ArgumentError("", "A policy forbids this call with these arguments."),))
+        return InvalidArguments((ArgumentError("", _("A policy forbids this call with these arguments.")),))
     return None
 
 
@@ -490,10 +491,20 @@ def _card_channels(approval: Approval, conversation: ConversationKey) -> list[No
 
 def _request_text(step: ToolStep, approval: Approval) -> str:
     call_name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
-    return f"{approval.requested_for.name} asks for approval of {call_name} ({approval.id[:8]})."
+    return _(
+        "{asker} asks for approval of {call} ({id}).",
+        asker=approval.requested_for.name,
+        call=call_name,
+        id=approval.id[:8],
+    )
 
 
 def _reminder_text(step: ToolStep, asker: Author, needed: str) -> str:
     call_name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
     suffix = f" ({step.approval.id[:8]})" if step.approval else ""
-    return f"{call_name}{suffix}, which {asker.name} asked for, still awaits approval. It needs {needed}."
+    return _(
+        "{call}, which {asker} asked for, still awaits approval. It needs {approvers}.",
+        call=f"{call_name}{suffix}",
+        asker=asker.name,
+        approvers=needed,
+    )

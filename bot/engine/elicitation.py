@@ -25,11 +25,13 @@ from bot.domain.elicitations import (
 )
 from bot.domain.tools import CallNeedsInput
 from bot.domain.turns import Claim, ToolStep, TurnRecord
+from bot.i18n import _, gettext_lazy
 from bot.ports import ElicitationLog, Toolbox
 
-TOO_MANY = f"The server asked for input more than {MOST_ROUNDS} times, so the call was cancelled."
-NOT_YOURS = "Only {} can answer this: the call runs in their name."
-NOT_WAITING = "The server needs no answer any more."
+TOO_MANY = gettext_lazy(
+    "The server asked for input more than {count} times, so the call was cancelled.", count=MOST_ROUNDS
+)
+NOT_WAITING = gettext_lazy("The server needs no answer any more.")
 
 
 class PendingElicitations:
@@ -139,8 +141,15 @@ class ElicitationService:
 def _answer_rejection(elicitation: OpenElicitation, member: Member) -> AnswerRejected | None:
     """Return the reason why this member cannot answer now. Only the author of the turn may answer."""
     if member.author.principal != elicitation.turn.author.principal:
-        return NotAllowed(NOT_YOURS.format(elicitation.turn.author.name or "whoever asked"))
+        return NotAllowed(
+            _(
+                "Only {asker} can answer this: the call runs in their name.",
+                asker=elicitation.turn.author.name or _("whoever asked"),
+            )
+        )
     if not elicitation.elicitation.open or elicitation.turn.status.ended:
         by = elicitation.elicitation.answered_by
-        return AlreadyDecided(f"{by} has answered it already." if by else elicitation.elicitation.reason or NOT_WAITING)
+        return AlreadyDecided(
+            _("{name} has answered it already.", name=by) if by else elicitation.elicitation.reason or NOT_WAITING
+        )
     return None

@@ -43,6 +43,7 @@ from bot.engine.usage import Estimates, UsageMeters, no_limits
 from bot.engine.view_delivery import MemberLookup, ViewDelivery, surface_for
 from bot.engine.worker import MOST_TURNS, Capacity, Worker
 from bot.errors import NotFound
+from bot.i18n import _
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog, TurnQueue, TurnViews
 from bot.ports.embeddings import TextEmbedder
 
@@ -226,7 +227,7 @@ class Engine:
         turn = (await self._views.get_view(turn_id)).turn
         question = turn.question
         if not question.edited_text or by.principal != turn.author.principal:
-            raise NotFound("There is no edited question of yours.")
+            raise NotFound(_("There is no edited question of yours."))
         digest = hashlib.sha256(question.edited_text.encode(errors="replace")).hexdigest()[:16]
         receipt = await self.receive(
             InboundMessage(
@@ -251,7 +252,7 @@ class Engine:
         """
         view = await self._views.get_view(turn_id)
         if not can_continue(view):
-            raise NotFound("That was not stopped, or there is nothing to go on with.")
+            raise NotFound(_("That was not stopped, or there is nothing to go on with."))
         turn = view.turn
         return await self.receive(
             InboundMessage(
@@ -300,14 +301,14 @@ class Engine:
         view = await self._views.get_view(turn_id)
         step = next((view_step for view_step in view.steps if view_step.n == n), None)
         if not isinstance(step, ToolStep) or step.status not in ends:
-            raise NotFound("The call does not exist or needs no second try.")
+            raise NotFound(_("The call does not exist or needs no second try."))
         return view.turn, step
 
     async def _fetch(self, conversation: ConversationKey, attachment: Attachment) -> bytes:
         """Return the bytes of a message's attachment. Raises NotFound and the errors of the surface."""
         surface = surface_for(self._surfaces, conversation)
         if surface is None:
-            raise NotFound("The file's platform is not connected.")
+            raise NotFound(_("The file's platform is not connected."))
         return await surface.fetch(attachment)
 
     def _wake_turn(self, turn_id: str) -> None:

@@ -15,9 +15,10 @@ from time import monotonic, time
 from bot.domain.faults import Fault, FaultKind
 from bot.domain.pins import ReviewPolicy, count_definitions
 from bot.domain.servers import ServerSnapshot, ServerStatus
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, ToolKind
 from bot.domain.usage import LimitPeriod, LimitStatus
 from bot.errors import CountersignError, DatabaseError
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.ports import FaultStore, ServerAdmin
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ NEAR = 0.8
 """Used part of a usage limit from which on operators are told."""
 _USABLE = (ServerStatus.CONNECTED, ServerStatus.IDLE)
 _SERVERS_GUIDE = "docs/servers.md"
-_PERIODS = {LimitPeriod.DAY: "today", LimitPeriod.MONTH: "this month"}
+_PERIODS = {LimitPeriod.DAY: gettext_lazy("today"), LimitPeriod.MONTH: gettext_lazy("this month")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ class ServerFaults:
         for server in over:
             name, fault = self._failed.pop(server)
             if server not in usable:
-                yield replace(fault, over=f"MCP server {name} is not used any more")
+                yield replace(fault, over=_("MCP server {server} is not used any more", server=name))
 
     def _of_connection(self, snapshot: ServerSnapshot, now: float) -> Iterator[Fault | Suspicion]:
         failed, sign_in = _failed_server(snapshot), _sign_in(snapshot)
@@ -190,22 +191,24 @@ class ServerFaults:
             yield Fault(
                 f"review:{snapshot.config.id}",
                 FaultKind.REVIEW,
-                f"MCP server {name} waits for a review",
-                f"MCP server {name}: tools reviewed",
-                f"{_count_of_its(waiting)} new or changed, and not offered until then.",
-                "compare the definitions, and approve those that you want",
+                _("MCP server {server} waits for a review", server=name),
+                _("MCP server {server}: tools reviewed", server=name),
+                _waiting_definitions(waiting),
+                _("compare the definitions, and approve those that you want"),
                 f"/mcp review {name}",
                 _SERVERS_GUIDE,
             )
 
 
-def _count_of_its(waiting: Sequence[Tool]) -> str:
-    """Count waiting reviews: `1 of its tools is`, `2 tools and the instructions are`."""
-    text = count_definitions(waiting)
-    number, _, rest = text.partition(" ")
-    if rest not in ("tool", "tools"):
-        return f"{text[0].upper()}{text[1:]} are"
-    return f"{number} of its tools {'is' if number == '1' else 'are'}"
+def _waiting_definitions(waiting: Sequence[Tool]) -> str:
+    if any(definition.kind is ToolKind.INSTRUCTIONS for definition in waiting):
+        definitions = count_definitions(waiting)
+        return _("New or changed, and not offered until then: {definitions}.", definitions=definitions)
+    return ngettext(
+        "{n} of its tools is new or changed, and not offered until then.",
+        "{n} of its tools are new or changed, and not offered until then.",
+        len(waiting),
+    )
 
 
 def _failed_server(snapshot: ServerSnapshot) -> Fault:
@@ -213,8 +216,8 @@ def _failed_server(snapshot: ServerSnapshot) -> Fault:
     return Fault(
         f"server:{snapshot.config.id}",
         FaultKind.SERVER_FAILED,
-        f"MCP server {name} has failed",
-        f"MCP server {name} recovered",
+        _("MCP server {server} has failed", server=name),
+        _("MCP server {server} recovered", server=name),
         " ".join(snapshot.own_problem.split())[:_LONGEST_CAUSE],
         command=f"/mcp show {name}",
         guide=_SERVERS_GUIDE,
@@ -226,10 +229,10 @@ def _sign_in(snapshot: ServerSnapshot) -> Fault:
     return Fault(
         f"sign-in:{snapshot.config.id}",
         FaultKind.SIGN_IN,
-        f"MCP server {name} waits for a sign-in",
-        f"MCP server {name}: signed in",
-        "It does not accept the bot's credentials. Its tools are not offered until then.",
-        "sign in to it, or give it another secret",
+        _("MCP server {server} waits for a sign-in", server=name),
+        _("MCP server {server}: signed in", server=name),
+        _("It does not accept the bot's credentials. Its tools are not offered until then."),
+        _("sign in to it, or give it another secret"),
         f"/mcp show {name}",
         _SERVERS_GUIDE,
     )
@@ -237,16 +240,25 @@ def _sign_in(snapshot: ServerSnapshot) -> Fault:
 
 def limit_fault(status: LimitStatus, owner: str) -> Fault:
     """Return the fault of a usage limit that is near or reached. `owner` is the user, channel or workspace."""
-    limit, most = status.limit, status.text.partition(" of ")[2]
+    limit, most = status.limit, status.limit_text
     state = "reached" if status.reached else "near"
     return Fault(
         f"limit:{state}:{limit.per}:{limit.every}:{limit.unit}:{owner}:{status.resets_at:.0f}",
         FaultKind.USAGE_LIMIT,
-        f"Usage limit {state}: {limit.per} {owner}",
-        f"Usage limit of {limit.per} {owner}: a new period has begun",
-        f"{'All' if status.reached else f'{NEAR:.0%}'} of {most} for {_PERIODS[limit.every]} are used."
-        + (" Further messages are rejected." if status.reached else ""),
-        "raise the limit in the file of limits, or wait for the next period",
+        _("Usage limit reached: {owner}", owner=f"{limit.per} {owner}")
+        if status.reached
+        else _("Usage limit near: {owner}", owner=f"{limit.per} {owner}"),
+        _("Usage limit of {owner}: a new period has begun", owner=f"{limit.per} {owner}"),
+        _(
+            "All of {limit} for {period} are used. Further messages are rejected.",
+            limit=most,
+            period=_PERIODS[limit.every],
+        )
+        if status.reached
+        else _(
+            "{share} of {limit} for {period} are used.", share=f"{NEAR:.0%}", limit=most, period=_PERIODS[limit.every]
+        ),
+        _("raise the limit in the file of limits, or wait for the next period"),
         "/usage workspace",
         "docs/usage.md",
     )

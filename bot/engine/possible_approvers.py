@@ -27,6 +27,7 @@ from bot.domain.turns import ToolStep
 from bot.engine.policy.rules import Approvers, Rules, check_approver
 from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import CountersignError
+from bot.i18n import _, gettext_lazy
 from bot.ports import Surface
 from bot.ports.platform import ApproverDirectory, DirectoryEntry
 
@@ -37,9 +38,7 @@ MAX_NOTIFIED_APPROVERS = 20
 MOST_MEMBERS_NAMED = 5
 LOOKUP_SECONDS = 10.0
 
-ALL_MEMBERS = "all members may approve"
-TOO_MANY = f"{{}} people may approve, and a card goes directly to at most {MAX_NOTIFIED_APPROVERS}"
-UNTOLD = "the members of {} are unknown here"
+ALL_MEMBERS = gettext_lazy("all members may approve")
 
 GroupMembers = Mapping[str, frozenset[str] | None]
 """Principals of the members of groups; None for a group whose members are unknown."""
@@ -84,11 +83,15 @@ def _card_recipients(
         return frozenset(), ALL_MEMBERS
     group_entries = sorted(entry for entry in entries if not is_person(entry))
     if unknown := [group for group in group_entries if groups.get(group) is None]:
-        return frozenset(), UNTOLD.format(", ".join(unknown))
+        return frozenset(), _("the members of {groups} are unknown here", groups=", ".join(unknown))
     people = {entry for entry in entries if is_person(entry)}.union(*(groups[group] or () for group in group_entries))
     people -= {asker.principal} if terms.four_eyes else set()
     if len(people) > MAX_NOTIFIED_APPROVERS:
-        return frozenset(), TOO_MANY.format(len(people))
+        return frozenset(), _(
+            "{n} people may approve, and a card goes directly to at most {most}",
+            n=len(people),
+            most=MAX_NOTIFIED_APPROVERS,
+        )
     return (frozenset(), "") if people <= {asker.principal} else (frozenset(people), "")
 
 

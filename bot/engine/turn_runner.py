@@ -47,6 +47,7 @@ from bot.engine.prompt.builder import PromptBuilder, PromptParts
 from bot.engine.prompt.tool_selection import SOMETHING_MISSING, select_tools
 from bot.engine.tool_execution import execute_call
 from bot.engine.usage import UsageMeter, no_limits
+from bot.i18n import _, gettext_lazy
 from bot.ports import LanguageModels, Toolbox, TurnExecution
 
 _PREFIX = "The call "
@@ -56,8 +57,8 @@ _SUFFIX = (
 )
 
 MOST_CORRECTIONS = 2
-NO_PROMPT = "The prompt could not be used, so nothing was asked. The call above says why."
-GAVE_UP = "Stopped using tools: the model kept requesting invalid calls."
+NO_PROMPT = gettext_lazy("The prompt could not be used, so nothing was asked. The call above says why.")
+GAVE_UP = gettext_lazy("Stopped using tools: the model kept requesting invalid calls.")
 MAX_ROUNDS = 10
 MAX_RECOVERIES = 3
 EARLY_SECONDS = 4.0
@@ -185,7 +186,7 @@ class TurnRunner:
 
     async def _run(self) -> None:
         if self._claim.recoveries > MAX_RECOVERIES:
-            await self._finish(TurnStatus.FAILED, failure="This question stopped the bot several times.")
+            await self._finish(TurnStatus.FAILED, failure=_("This question stopped the bot several times."))
         if not self._record.steps and not self._manual_call:
             await self._parts.allow(self._record.turn)
         while not self._record.turn.status.ended:
@@ -202,7 +203,7 @@ class TurnRunner:
             elif not self._record.steps and (calls := await self._context_calls()):
                 self._update(await self._log.append(self._claim, None, calls))
             elif self._is_without_prompt:
-                await self._finish(TurnStatus.FAILED, failure=NO_PROMPT)
+                await self._finish(TurnStatus.FAILED, failure=str(NO_PROMPT))
             else:
                 await self._ask_model()
 
@@ -261,7 +262,7 @@ class TurnRunner:
         offered = await self._parts.toolbox.offer(turn.conversation.workspace_key)
         if not offered.absent or await self._administers(turn):
             return offered
-        return dataclasses.replace(offered, absent=(SOMETHING_MISSING,))
+        return dataclasses.replace(offered, absent=(str(SOMETHING_MISSING),))
 
     async def _administers(self, turn: Turn) -> bool:
         member = await self._parts.member(turn.author, turn.conversation)
@@ -364,7 +365,7 @@ class TurnRunner:
         return any(step.status.ended and step.status is not StepStatus.DONE for step in prompts)
 
     async def _ask_model(self) -> None:
-        self._note_activity("Looking at the tools")
+        self._note_activity(_("Looking at the tools"))
         profile = replace(self._rules.profile, model=self._record.turn.question.model or self._rules.profile.model)
         offered = await self._offer()
         model = await self._parts.models.get(profile.model)
@@ -420,14 +421,14 @@ class TurnRunner:
         notes += (note for note in self._prompts.notes if note not in earlier)
         if last_round:
             gave_up = exceeds_invalid_calls(self._record)
-            notes.append(GAVE_UP if gave_up else f"Stopped using tools after {MAX_ROUNDS} rounds.")
+            notes.append(str(GAVE_UP) if gave_up else _("Stopped using tools after {n} rounds.", n=MAX_ROUNDS))
         match completion.stop:
             case StopReason.LENGTH:
-                notes.append("The answer was cut off at the model's length limit.")
+                notes.append(_("The answer was cut off at the model's length limit."))
             case StopReason.REFUSED:
-                notes.append("The model declined to answer.")
+                notes.append(_("The model declined to answer."))
             case StopReason.ANSWERED if not completion.message.text.strip():
-                notes.append("The model gave an empty answer.")
+                notes.append(_("The model gave an empty answer."))
             case _:
                 pass
         return tuple(dict.fromkeys(notes))

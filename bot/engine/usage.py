@@ -52,6 +52,7 @@ from bot.domain.usage import (
     limits_for,
 )
 from bot.errors import DatabaseUnavailable, LimitReached
+from bot.i18n import _, format_date
 from bot.ports import UsageLog, UsageStore
 
 _ASCII_PER_TOKEN = 4
@@ -83,8 +84,6 @@ SETTLE_SECONDS = 2.0
 LARGE_REQUESTS = 2_000
 LARGE_SECONDS = 10.0
 """Seconds for which a sum of many requests is cached: one request more changes little."""
-_WHOSE = {LimitScope.PERSON: "your", LimitScope.CHANNEL: "this channel's", LimitScope.WORKSPACE: "this workspace's"}
-_WHEN = {LimitPeriod.DAY: "for today", LimitPeriod.MONTH: "for this month"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,9 +488,23 @@ def _limit_text(status: LimitStatus, now: float) -> str:
     limit = status.limit
     when = datetime.fromtimestamp(status.resets_at, UTC)
     hours = max(status.resets_at - now, 0) / 3600
-    wait = f"in {hours:.0f} h" if hours >= 2 else f"in {hours * 60:.0f} min"
-    wait = f"in {hours / 24:.0f} days" if hours >= 48 else wait
-    return (
-        f"The request was not sent: {_WHOSE[limit.per]} limit {_WHEN[limit.every]} is used up, {status.text}. "
-        f"It resets on {when.day} {when:%B} at 00:00 UTC, {wait}."
-    )
+    wait = _("in {hours} h", hours=round(hours)) if hours >= 2 else _("in {minutes} min", minutes=round(hours * 60))
+    wait = _("in {days} days", days=round(hours / 24)) if hours >= 48 else wait
+    reset = _("It resets on {date} at 00:00 UTC, {wait}.", date=format_date(when.date()), wait=wait)
+    return f"{_used_up(limit, status.text)} {reset}"
+
+
+def _used_up(limit: UsageLimit, used: str) -> str:
+    match limit.per, limit.every:
+        case LimitScope.PERSON, LimitPeriod.DAY:
+            return _("The request was not sent: your limit for today is used up, {used}.", used=used)
+        case LimitScope.PERSON, LimitPeriod.MONTH:
+            return _("The request was not sent: your limit for this month is used up, {used}.", used=used)
+        case LimitScope.CHANNEL, LimitPeriod.DAY:
+            return _("The request was not sent: this channel's limit for today is used up, {used}.", used=used)
+        case LimitScope.CHANNEL, LimitPeriod.MONTH:
+            return _("The request was not sent: this channel's limit for this month is used up, {used}.", used=used)
+        case LimitScope.WORKSPACE, LimitPeriod.DAY:
+            return _("The request was not sent: this workspace's limit for today is used up, {used}.", used=used)
+        case _:
+            return _("The request was not sent: this workspace's limit for this month is used up, {used}.", used=used)

@@ -19,6 +19,7 @@ from bot.domain.metrics import Delivered, DeliveryOutcome, MetricSink, null_sink
 from bot.domain.turns import Notice, NoticeTarget, Step, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.monotonic_clock import monotonic
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed, LostLease, NotFound
+from bot.i18n import _, gettext_lazy
 from bot.logs import in_context
 from bot.ports import DeliveryQueue, Surface
 
@@ -57,8 +58,7 @@ NOTICE_SECONDS = 30.0
 QUESTION_LIMIT = 200
 MAX_NOTIFIED = 1000
 
-UNANSWERED = "I could not answer you where you asked “{question}”. {cause}"
-NOT_RUN = "What needed an approval there was not run."
+NOT_RUN = gettext_lazy("What needed an approval there was not run.")
 
 
 class UndeliverableNotices:
@@ -90,7 +90,7 @@ def _notice_text(view: TurnView, failure: DeliveryFailed) -> str:
     question = " ".join(view.turn.question.text.split())
     if len(question) > QUESTION_LIMIT:
         question = question[: QUESTION_LIMIT - 1].rstrip() + "…"
-    text = UNANSWERED.format(question=question, cause=failure.cause)
+    text = _("I could not answer you where you asked “{question}”. {cause}", question=question, cause=_(failure.cause))
     return f"{text} {NOT_RUN}" if any(map(_is_undelivered_call, view.steps)) else text
 
 
@@ -417,7 +417,12 @@ class ViewDelivery:
             await self._handle_failure(surface, turn, view, failure, started_at)
             return False
         except TimeoutError:
-            timeout = DeliveryFailed(f"The platform did not answer within {DELIVERY_SECONDS:.0f} s.")
+            timeout = DeliveryFailed(
+                _(
+                    "The platform did not answer within {seconds} s.",
+                    seconds=f"{DELIVERY_SECONDS:.0f}",
+                )
+            )
             await self._handle_failure(surface, turn, view, timeout, started_at)
             return False
         except (LostLease, DatabaseError):

@@ -29,6 +29,7 @@ from bot.domain.turns import (
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.turn_runner import TurnRunner
 from bot.errors import CountersignError, DatabaseUnavailable, LostLease, ModelError, Stopped
+from bot.i18n import _, gettext_lazy
 from bot.logs import in_context
 from bot.ports import TurnClaims, TurnQueue
 
@@ -45,7 +46,7 @@ LONGEST_PAUSE_SECONDS = 60.0
 CLEAN_UP_SECONDS = 4.0
 """Time limit, in seconds, for running calls at shutdown."""
 HAND_OVER_SECONDS = 2.0
-UNREADABLE = "The stored data of this question cannot be read."
+UNREADABLE = gettext_lazy("The stored data of this question cannot be read.")
 
 
 @dataclass(slots=True)
@@ -332,7 +333,9 @@ class Worker:
             reference = secrets.token_hex(3)
             log.exception("turn %s: failed, reference %s", claim.turn_id, reference)
             await self._end(
-                claim, TurnStatus.FAILED, f"Something broke on my end; it is logged as {reference}. Please try again."
+                claim,
+                TurnStatus.FAILED,
+                _("Something broke on my end; it is logged as {reference}. Please try again.", reference=reference),
             )
 
     async def _end(self, claim: Claim, status: TurnStatus, failure: str, last: Sequence[Step] = ()) -> None:
@@ -342,7 +345,7 @@ class Worker:
             self.shown.forget(claim.turn_id)
         except Exception as error:  # noqa: BLE001 - the turn must end in any case
             log.error("turn %s: not ended: %r", claim.turn_id, error)
-            await self._end_unread(claim, failure or UNREADABLE)
+            await self._end_unread(claim, failure or str(UNREADABLE))
         self.shown.wake()
 
     async def _end_unread(self, claim: Claim, failure: str) -> None:

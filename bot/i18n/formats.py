@@ -1,6 +1,6 @@
 """Numbers, dates, times and lists in the current language and time zone. Epoch times are in seconds.
 
-All languages have the 24-hour clock, so that `17:00` is the same everywhere.
+English is that of international readers: `31 Aug 2026`. All languages have the 24-hour clock.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from datetime import date, datetime
 
 from babel import dates, lists, numbers
 
+from bot.i18n.catalogs import DEFAULT_LANGUAGE
 from bot.i18n.context import current_language, current_time_zone
 
 
 def _locale() -> str:
-    return current_language().replace("-", "_")
+    language = current_language()
+    return "en_001" if language == DEFAULT_LANGUAGE else language.replace("-", "_")
 
 
 def format_number(number: float) -> str:
@@ -25,7 +27,7 @@ def format_number(number: float) -> str:
 
 
 def format_date(moment: float | date) -> str:
-    """Format a day: `Aug 31, 2026`."""
+    """Format a day: `31 Aug 2026`."""
     day = moment if isinstance(moment, date) else datetime.fromtimestamp(moment, current_time_zone()).date()
     return dates.format_date(day, "medium", locale=_locale())
 
@@ -36,11 +38,16 @@ def format_time(moment: float) -> str:
 
 
 def format_datetime(moment: float) -> str:
-    """Format a day with its time: `Aug 31, 2026, 17:00`."""
+    """Format a day with its time: `31 Aug 2026, 17:00`."""
     pattern = str(dates.get_datetime_format("medium", locale=_locale())).replace("'", "")
     return pattern.replace("{0}", format_time(moment)).replace("{1}", format_date(moment))
 
 
 def format_list(items: Sequence[str]) -> str:
     """Format a list with the word of the language before its last item: `a, b and c`."""
-    return lists.format_list(list(items), locale="en_GB" if _locale() == "en" else _locale())
+    return lists.format_list(list(items), locale=_locale())
+
+
+def format_alternatives(items: Sequence[str]) -> str:
+    """Format alternatives: `a, b or c`."""
+    return lists.format_list(list(items), "or", locale=_locale())

@@ -73,7 +73,7 @@ async def test_a_question_is_not_sent_once_the_limit_is_used_up_and_is_when_it_b
         assert refused.turn.status is TurnStatus.FAILED
         assert refused.turn.failure == (
             "The request was not sent: your limit for today is used up, 1,000 of 1,000 tokens. "
-            "It resets on 1 September at 00:00 UTC, in 12 h."
+            "It resets on 1 Sept 2026 at 00:00 UTC, in 12 h."
         )
         assert len(harness.model.requests) == 2
         harness.clock[0] += 12 * HOUR

@@ -39,6 +39,7 @@ from bot.domain.policies import (
 from bot.domain.policy_syntax import Comparison, describe_rule, fold_text, is_person, parse_comparison, value_text
 from bot.domain.profiles import DEFAULT, Profile
 from bot.domain.tools import Annotations, Tool, ToolKind
+from bot.i18n import _, gettext_lazy
 
 # -------------------- argument values
 
@@ -53,11 +54,11 @@ STRICTEST_FIRST = (
     ApprovalPolicy.ALWAYS_ALLOW,
 )
 _RESTRICTIVE = (ApprovalPolicy.ALWAYS_DENY, ApprovalPolicy.ASK_USER)
-_DENIED = "A rule that denies wins over all others."
-_DEFAULT = "No rule matches this call; the default applies."
-_ONLY_RULE = "It is the only rule that matches this call."
-_SPECIFIC = "It is more specific than the other rules that match this call."
-_STRICTEST = "It is the strictest of the most specific rules."
+_DENIED = gettext_lazy("A rule that denies wins over all others.")
+_DEFAULT = gettext_lazy("No rule matches this call; the default applies.")
+_ONLY_RULE = gettext_lazy("It is the only rule that matches this call.")
+_SPECIFIC = gettext_lazy("It is more specific than the other rules that match this call.")
+_STRICTEST = gettext_lazy("It is the strictest of the most specific rules.")
 Reviewed = Callable[[Tool], bool]
 """Return True if the tool's definition is pinned (`bot.domain.pins`)."""
 _Resolve = Callable[[ApprovalPolicy], ApprovalPolicy]
@@ -217,18 +218,18 @@ def _exactness(pattern: str) -> int:
 
 
 def _conditions(rule: Rule, request: PolicyRequest) -> Iterator[tuple[str, RuleMatch]]:
-    yield "another server", _match(is_for_server(rule, request.tool))
-    yield "another tool", _match(is_for_tool(rule, request.tool))
+    yield _("another server"), _match(is_for_server(rule, request.tool))
+    yield _("another tool"), _match(is_for_tool(rule, request.tool))
     if rule.places:
-        yield "another place", _match(any(_is_in(place, request.conversation) for place in rule.places))
+        yield _("another place"), _match(any(_is_in(place, request.conversation) for place in rule.places))
     if rule.profile:
-        yield "another profile", _match(rule.profile in (request.profile.id, request.profile.name))
+        yield _("another profile"), _match(rule.profile in (request.profile.id, request.profile.name))
     if rule.askers:
-        yield "another author", max(_match_author(asker, request) for asker in rule.askers)
+        yield _("another author"), max(_match_author(asker, request) for asker in rule.askers)
     for name, wanted in rule.annotations.items():
-        yield f"the tool's {name.replace('_', '-')} hint", _match_hint(request.tool, name, wanted=wanted)
+        yield _("the tool's {hint} hint", hint=name.replace("_", "-")), _match_hint(request.tool, name, wanted=wanted)
     for path, pattern in rule.arguments.items():
-        yield f"the argument {path}", _match_argument(request, path, pattern)
+        yield _("the argument {path}", path=path), _match_argument(request, path, pattern)
 
 
 def _match(holds: bool) -> RuleMatch:
@@ -408,39 +409,50 @@ def _resolve(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[Ap
     if policy is not ApprovalPolicy.AUTO:
         return policy, ""
     if tool.kind is not ToolKind.CALL:
-        return ApprovalPolicy.ALWAYS_ALLOW, "AUTO runs it: a resource or a prompt is only read."
+        return ApprovalPolicy.ALWAYS_ALLOW, _("AUTO runs it: a resource or a prompt is only read.")
     if not tool.trusted:
-        return ApprovalPolicy.ASK_USER, "AUTO asks: the server is not marked trusted."
+        return ApprovalPolicy.ASK_USER, _("AUTO asks: the server is not marked trusted.")
     if not tool.read_only:
-        return ApprovalPolicy.ASK_USER, "AUTO asks: the server does not say that the tool only reads."
+        return ApprovalPolicy.ASK_USER, _("AUTO asks: the server does not say that the tool only reads.")
     if not reviewed(tool):
-        return ApprovalPolicy.ASK_USER, "AUTO asks: the tool's definition is not the pinned one."
-    return ApprovalPolicy.ALWAYS_ALLOW, "AUTO runs it: it only reads, and its definition is pinned."
+        return ApprovalPolicy.ASK_USER, _("AUTO asks: the tool's definition is not the pinned one.")
+    return ApprovalPolicy.ALWAYS_ALLOW, _("AUTO runs it: it only reads, and its definition is pinned.")
 
 
 def _reason(rule: Rule | None, matching: Sequence[Rule]) -> str:
     if rule is None:
-        return _DEFAULT if not matching else "No rule certainly matches this call, and the default is stricter."
+        return str(_DEFAULT) if not matching else _("No rule certainly matches this call, and the default is stricter.")
     if rule.policy is ApprovalPolicy.ALWAYS_DENY:
-        return _DENIED
+        return str(_DENIED)
     if len(matching) == 1:
-        return _ONLY_RULE
+        return str(_ONLY_RULE)
     others = [other for other in matching if other is not rule]
-    return _SPECIFIC if all(_wins_over(rule, other) for other in others) else _STRICTEST
+    return str(_SPECIFIC if all(_wins_over(rule, other) for other in others) else _STRICTEST)
 
 
 def _uncertainty(rule: Rule | None, request: PolicyRequest) -> str:
     if rule is None or match_rule(rule, request) is RuleMatch.YES:
         return ""
-    return f"It may match this call or a part of it ({first_mismatch(rule, request)}), so it applies."
+    return _(
+        "It may match this call or a part of it ({difference}), so it applies.",
+        difference=first_mismatch(rule, request),
+    )
 
 
 def _overruled_reason(rule: Rule, winner: Rule | None, sure: Sequence[Rule]) -> str:
     if winner is None:
-        return "the default is stricter"
+        return _("the default is stricter")
     if winner.policy is ApprovalPolicy.ALWAYS_DENY:
-        return "it denies, too" if rule.policy is ApprovalPolicy.ALWAYS_DENY else f"{winner.id or 'a rule'} denies"
+        return (
+            _("it denies, too")
+            if rule.policy is ApprovalPolicy.ALWAYS_DENY
+            else _("{rule} denies", rule=winner.id or _("a rule"))
+        )
     stronger = next((other for other in sure if _wins_over(other, rule)), None)
     if stronger is not None:
-        return f"{stronger.id or 'a rule'} is more specific"
-    return "it says the same" if rule.policy is winner.policy else f"{winner.id or 'a rule'} is stricter"
+        return _("{rule} is more specific", rule=stronger.id or _("a rule"))
+    return (
+        _("it says the same")
+        if rule.policy is winner.policy
+        else _("{rule} is stricter", rule=winner.id or _("a rule"))
+    )

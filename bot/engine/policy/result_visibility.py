@@ -18,9 +18,10 @@ from bot.engine.builtin_tools.read_result import is_read_result_call, parse_addr
 from bot.engine.policy.evaluation import PolicyRequest, evaluate
 from bot.engine.policy.rules import Rules
 from bot.engine.prompt.text_format import ANSWERED, Address
+from bot.i18n import gettext_lazy
 from bot.ports import TurnHistory
 
-GONE = "The result of this page no longer exists."
+GONE = gettext_lazy("The result of this page no longer exists.")
 _DENIED = "A policy forbids {} to the present author, so its results are not shown."
 _NOT_ENABLED = "{} is not enabled in this conversation's profile, so its results are not shown here."
 

@@ -34,6 +34,7 @@ from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolKind, ToolSet
 from bot.engine.policy.evaluation import PolicyRequest, Reviewed, evaluate, needs_member, nothing_reviewed
+from bot.i18n import _, format_alternatives, gettext_lazy
 from bot.ports import PendingApproval
 
 _NOWHERE = ConversationKey("", "", "", "")
@@ -46,8 +47,8 @@ def unfilled(_tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     return arguments
 
 
-_ASKED = "You asked for this yourself, so others have to approve it."
-_EDITED = "You have edited it, so others have to approve it."
+_ASKED = gettext_lazy("You asked for this yourself, so others have to approve it.")
+_EDITED = gettext_lazy("You have edited it, so others have to approve it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +142,14 @@ class Approvers:
 
     def format_requirements(self, terms: ApprovalRequirements) -> str:
         """Format the required approvers: `slack:U1`, `2 of slack-group:S1, not the asker`."""
-        named = [" or ".join(sorted(approver)) for approver in terms.approvers]
-        who = " and at once ".join(named) or ", ".join(sorted(self.approvers or self.admins)) or "an administrator"
-        count = f"{terms.quorum} of " if terms.quorum > 1 else ""
-        return f"{count}{who}{', neither the asker nor an editor' if terms.four_eyes else ''}"
+        named = [format_alternatives(sorted(approver)) for approver in terms.approvers]
+        anyone = ", ".join(sorted(self.approvers or self.admins)) or _("an administrator")
+        who = _(" and at once ").join(named) or anyone
+        if terms.quorum > 1 and terms.four_eyes:
+            return _("{n} of {approvers}, neither the asker nor an editor", n=terms.quorum, approvers=who)
+        if terms.quorum > 1:
+            return _("{n} of {approvers}", n=terms.quorum, approvers=who)
+        return _("{approvers}, neither the asker nor an editor", approvers=who) if terms.four_eyes else who
 
 
 def is_program(member: Member) -> bool:
@@ -344,10 +349,10 @@ def check_approver(
     is_author = member.author.principal == asker.principal
     if is_author and verdict is DecisionType.DENY:
         return ApproverEvidence(ASKER, terms.quorum)
-    needed = f"It needs {approvers.format_requirements(terms)}."
+    needed = _("It needs {approvers}.", approvers=approvers.format_requirements(terms))
     evidence = _evidence(approvers, terms, asker, member)
     if not evidence:
-        return NotAllowed(f"You may not approve this. {needed}")
+        return NotAllowed(f"{_('You may not approve this.')} {needed}")
     if terms.four_eyes and verdict is DecisionType.APPROVE:
         if is_author:
             return NotAllowed(f"{_ASKED} {needed}")

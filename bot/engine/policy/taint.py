@@ -38,18 +38,18 @@ from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import HistorySummary, ToolStep, TurnInput, TurnRecord
 from bot.engine.builtin_tools.read_result import is_read_result_call, parse_address
 from bot.engine.prompt.text_format import ANSWERED, Address
+from bot.i18n import _, format_list, gettext_lazy
 
 Known = Mapping[Address, ToolStep]
 """Calls of a conversation, by result location."""
 
 _MOST_NAMED = 3
-_READS_OUTSIDE = "Its arguments could carry what was read from {} to the outside."
-_SENDS_OUT = "It would send something to people outside the team."
-_SENDS_ROUND = "It would send something to other people of the team."
-_DESTROYS = "It may change or delete something."
-_RETURNS_AS_OWN = "It would keep something that counts as your own words when it is read again."
-_QUESTIONS = "other people's questions here"
-_WRITERS = {Words.SHARED: "other people of the team", Words.STRANGERS: "strangers"}
+_SENDS_OUT = gettext_lazy("It would send something to people outside the team.")
+_SENDS_ROUND = gettext_lazy("It would send something to other people of the team.")
+_DESTROYS = gettext_lazy("It may change or delete something.")
+_RETURNS_AS_OWN = gettext_lazy("It would keep something that counts as your own words when it is read again.")
+_QUESTIONS = gettext_lazy("other people's questions here")
+_WRITERS = {Words.SHARED: gettext_lazy("other people of the team"), Words.STRANGERS: gettext_lazy("strangers")}
 _HELD = (ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER)
 _NAME = r"[\w@.+-]"
 
@@ -164,14 +164,22 @@ class Taint:
         if not risk:
             return ""
         causes = [source for source in self.sources if source.words is self.words]
-        return f"{risk} The model has read {_names(causes)}, where {_WRITERS[self.words]} may have written."
+        cause = _(
+            "The model has read {sources}, where {writers} may have written.",
+            sources=_names(causes),
+            writers=_WRITERS[self.words],
+        )
+        return f"{risk} {cause}"
 
     def _read_risk(self, tool: Tool, sends: Sends) -> str:
         """Return the risk of a read-only call. Tools with unknown effects count as such, because their servers would
         otherwise ask at every second call.
         """
         other_servers = [source for source in self.sources if source.is_read and source.server_id != tool.server_id]
-        return _READS_OUTSIDE.format(_names(other_servers)) if other_servers and sends is Sends.WORLD else ""
+        if not other_servers or sends is not Sends.WORLD:
+            return ""
+        sources = _names(other_servers)
+        return _("Its arguments could carry what was read from {sources} to the outside.", sources=sources)
 
     def _write_risk(self, tool: Tool, sends: Sends) -> str:
         """Return the risk of any other call."""
@@ -287,5 +295,5 @@ def _contains_word(wanted: str, author_texts: Sequence[str]) -> bool:
 def _names(sources: Sequence[TaintSource]) -> str:
     labels = list(dict.fromkeys(source.label for source in sources))
     more = len(labels) - _MOST_NAMED
-    shown = labels if more <= 0 else [*labels[:_MOST_NAMED], f"{more} more"]
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    shown = labels if more <= 0 else [*labels[:_MOST_NAMED], _("{more} more", more=more)]
+    return format_list([str(label) for label in shown])

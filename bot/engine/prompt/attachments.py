@@ -20,6 +20,7 @@ from bot.domain.messages import FilePart, ImagePart, Message, MessageRole, TextP
 from bot.engine.prompt.text_format import single_line
 from bot.engine.usage import reply_limits
 from bot.errors import CountersignError
+from bot.i18n import _, format_list, gettext_lazy
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,11 @@ MOST_DOCUMENT_BYTES = 15 * 2**20
 _PDF = b"%PDF-"
 _BYTES_PER_TOKEN = 2
 """Bytes of text files for each token of the window less the reply: at most half of it in any language."""
-_NAMES = {FileKind.IMAGE: "images", FileKind.TEXT: "text files", FileKind.DOCUMENT: "PDFs"}
+_NAMES = {
+    FileKind.IMAGE: gettext_lazy("images"),
+    FileKind.TEXT: gettext_lazy("text files"),
+    FileKind.DOCUMENT: gettext_lazy("PDFs"),
+}
 _NAME_LENGTH = 80
 
 Fetch = Callable[[Attachment], Awaitable[bytes]]
@@ -145,14 +150,22 @@ def _rejection(
 ) -> _Unread | None:
     if kind is FileKind.OTHER:
         return _Unread(
-            f"I can't read this file type ({_line(type_words(attachment))}).{_supported_types(capabilities)}"
+            " ".join(
+                filter(
+                    None,
+                    (
+                        _("I can't read this file type ({type}).", type=_line(type_words(attachment))),
+                        _supported_types(capabilities),
+                    ),
+                )
+            )
         )
     if missing := _missing_capability(kind, capabilities):
         return _Unread(missing)
     if attachment.size > _largest(kind, capabilities):
         return _too_large(kind, capabilities)
     if remaining[kind] == 0:
-        return _Unread(f"left out, since I read at most {MOST[kind]} {_NAMES[kind]} at a time.")
+        return _Unread(_("left out, since I read at most {n} {files} at a time.", n=MOST[kind], files=_NAMES[kind]))
     return None
 
 
@@ -160,11 +173,11 @@ def _missing_capability(kind: FileKind, capabilities: Capabilities) -> str:
     """Return the missing capability for this kind of file; empty if the model has it."""
     match kind:
         case FileKind.IMAGE if not capabilities.images:
-            return "this model cannot see images."
+            return _("this model cannot see images.")
         case FileKind.TEXT if not capabilities.files:
-            return "this model does not read files."
+            return _("this model does not read files.")
         case FileKind.DOCUMENT if not capabilities.documents:
-            return "this model does not read PDF."
+            return _("this model does not read PDF.")
         case _:
             return ""
 
@@ -176,12 +189,12 @@ async def _fetch(attachment: Attachment, rejection: _Unread | None, fetch: Fetch
         async with asyncio.timeout_at(deadline):
             return await fetch(attachment)
     except TimeoutError:
-        return _Unread("it did not arrive in time.")
+        return _Unread(_("it did not arrive in time."))
     except CountersignError as error:
-        return _Unread(f"it could not be read. {_line(error.cause, 200)}")
+        return _Unread(_("it could not be read. {cause}", cause=_line(error.cause, 200)))
     except Exception:  # a surface's bug must not fail the turn
         log.exception("attachment not fetched")
-        return _Unread("it could not be read.")
+        return _Unread(_("it could not be read."))
 
 
 def _to_messages(
@@ -235,25 +248,26 @@ def _message(name: str, data: bytes, kind: FileKind) -> Message | _Unread:
     )
     if kind is FileKind.DOCUMENT:
         if not data.startswith(_PDF):
-            return _Unread("it is not a PDF.")
+            return _Unread(_("it is not a PDF."))
         return Message(MessageRole.USER, (TextPart(label), FilePart(data, "application/pdf", name)))
     mime_type = detect_image_type(data)
     if not mime_type:
-        return _Unread("it is not a PNG, JPEG, GIF or WebP image.")
+        return _Unread(_("it is not a PNG, JPEG, GIF or WebP image."))
     return Message(MessageRole.USER, (TextPart(label), ImagePart(data, mime_type, name)))
 
 
 def _supported_types(capabilities: Capabilities) -> str:
     supported = [
-        *(["text files"] if capabilities.files else []),
+        *([_("text files")] if capabilities.files else []),
         *(["PDF"] if capabilities.documents else []),
-        *(["PNG, JPEG, GIF and WebP images"] if capabilities.images else []),
+        *([_("PNG, JPEG, GIF and WebP images")] if capabilities.images else []),
     ]
     if not supported:
         return ""
-    *rest, last = supported
-    words = f"{', '.join(rest)} and {last}" if rest else last
-    return f" {words[0].upper()}{words[1:]} work{'s' if supported == ['PDF'] else ''}."
+    types = format_list(supported)
+    if supported == ["PDF"]:
+        return _("{types} works.", types=types)
+    return _("{types} work.", types=types[0].upper() + types[1:])
 
 
 def _largest(kind: FileKind, capabilities: Capabilities) -> int:
@@ -262,8 +276,12 @@ def _largest(kind: FileKind, capabilities: Capabilities) -> int:
 
 def _too_large(kind: FileKind, capabilities: Capabilities) -> _Unread:
     largest = _largest(kind, capabilities)
-    size = f"{largest // 2**10} KB" if kind is FileKind.TEXT else f"{largest / 2**20:.3g} MB"
-    return _Unread(f"too large, since I read {_NAMES[kind]} of up to {size}.")
+    size = (
+        _("{size} KB", size=largest // 2**10)
+        if kind is FileKind.TEXT
+        else _("{size} MB", size=f"{largest / 2**20:.3g}")
+    )
+    return _Unread(_("too large, since I read {files} of up to {size}.", files=_NAMES[kind], size=size))
 
 
 def _name(attachment: Attachment) -> str:

@@ -62,6 +62,7 @@ from bot.engine.usage import (
     reply_limits,
 )
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
+from bot.i18n import _, gettext_lazy
 from bot.ports import LanguageModel, TurnHistory
 
 WHOLE_CHARACTERS = 24_000
@@ -76,14 +77,14 @@ MAX_REFUSED = 8
 """Most tools to drop from one request. More rejections have another cause."""
 MAX_IMAGES = 5
 """Most images in one request, the newest ones. Each costs 1,000 tokens or more."""
-NO_TOOLS = "This model does not support tools, so it answers without them."
+NO_TOOLS = gettext_lazy("This model does not support tools, so it answers without them.")
 _MAX_MODEL_CHANGES = 3
 """Changes to models of other capabilities in one request, so that a loop over unavailable models ends."""
 Offer = Callable[[str, Capabilities], ToolSet]
 """Select the tools for a model, by its name and capabilities (`tool_selection.select_tools`)."""
 _NO_FILES = Attached()
-_THINKING = "Asking the model"
-_SHORTENING = "That was too long for the model: asking again with a shorter request"
+_THINKING = gettext_lazy("Asking the model")
+_SHORTENING = gettext_lazy("That was too long for the model: asking again with a shorter request")
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +344,7 @@ async def _attempt(
                     pass
                 case Completion():
                     return event
-    raise ModelUnavailable("The model's answer broke off.")
+    raise ModelUnavailable(_("The model's answer broke off."))
 
 
 # -------------------- result images
@@ -446,7 +447,7 @@ class PromptBuilder:
         self._notes: list[str] = []
         self._missing_tool_notes: Sequence[str] = ()
         self._sources: Sources = ()
-        self._activity = _THINKING
+        self._activity = str(_THINKING)
         self._tools_size: tuple[tuple[Tool, ...], float] | None = None
 
     @property
@@ -509,14 +510,14 @@ class PromptBuilder:
                     raise
                 self._share = self._levels[0].history
                 self._on_text("")
-                self._activity = _SHORTENING
+                self._activity = str(_SHORTENING)
                 continue
-            self._activity = _THINKING
+            self._activity = str(_THINKING)
             if is_text(request):
                 counted = completion.model or profile.model
                 self._parts.estimates.record_count(counted, size, completion.usage.input_tokens)
             if capabilities_before.tools and not model.capabilities.tools and request.tools and not completion.note:
-                self._notes.append(NO_TOOLS)
+                self._notes.append(str(NO_TOOLS))
             return completion
 
     # ------------------------------------------------------------------ making a request that fits
@@ -617,7 +618,7 @@ class PromptBuilder:
             attachments = record.turn.question.attachments
             if not attachments:
                 return _NO_FILES
-            self._on_activity("Reading the attached files")
+            self._on_activity(_("Reading the attached files"))
             self._attached = await read_attachments(attachments, capabilities, self._fetch)
         return self._attached
 

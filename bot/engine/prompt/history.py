@@ -59,6 +59,7 @@ from bot.engine.usage import (
     truncate_to_tokens,
 )
 from bot.errors import ContextTooLong, ModelError, ModelRejected, SmallerWindow
+from bot.i18n import gettext_lazy
 from bot.ports import LanguageModel, TurnHistory
 
 log = logging.getLogger(__name__)
@@ -97,9 +98,11 @@ _TASK = (
 _SPEAKERS = {MessageRole.ASSISTANT: "You", MessageRole.TOOL: "A tool"}
 _OMITTED = "(What was said before this is left out.)"
 _SOURCE = "this conversation"
-HISTORY_OMITTED = "The oldest messages here did not fit any more and could not be summed up: I do not know them now."
-HISTORY_EXCLUDED = "This fills all that the model can read: what was said before did not fit beside it."
-_SUMMARIZING = "Summarizing earlier messages"
+HISTORY_OMITTED = gettext_lazy(
+    "The oldest messages here did not fit any more and could not be summed up: I do not know them now."
+)
+HISTORY_EXCLUDED = gettext_lazy("This fills all that the model can read: what was said before did not fit beside it.")
+_SUMMARIZING = gettext_lazy("Summarizing earlier messages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,7 +468,7 @@ class HistoryPrompt:
     def exclude_history(self) -> None:
         """Leave the history out of this turn, which fills the window by itself. Later turns still get it."""
         if self._included and self._stored is not None and (self._full_turns or self._stored.summary):
-            self._notes.append(HISTORY_EXCLUDED)
+            self._notes.append(str(HISTORY_EXCLUDED))
         self._included = False
 
     def summary_tokens(self, capabilities: Capabilities) -> float:
@@ -490,7 +493,7 @@ class HistoryPrompt:
         count = min(fitting, HISTORY_TURNS // 2, len(self._full_turns) - 1)
         oldest = self._full_turns[: len(self._full_turns) - count]
         self._full_turns = self._full_turns[len(oldest) :]
-        self._on_activity(_SUMMARIZING)
+        self._on_activity(str(_SUMMARIZING))
         window = estimates.room(name, model.capabilities, LIMITS)
 
         async def begin(size: float) -> RequestAttempt:
@@ -550,5 +553,5 @@ class HistoryPrompt:
         """Note the omission, once a conversation."""
         earlier_notes = {note for turn in stored.turns for reply in turn.replies for note in reply.notes}
         left_out_before = stored.summary is not None and not stored.summary.text
-        if not left_out_before and HISTORY_OMITTED not in earlier_notes.union(self._notes):
-            self._notes.append(HISTORY_OMITTED)
+        if not left_out_before and str(HISTORY_OMITTED) not in earlier_notes.union(self._notes):
+            self._notes.append(str(HISTORY_OMITTED))

@@ -20,6 +20,7 @@ from bot.engine.builtin_tools.tool_index import MOST_HITS
 from bot.engine.builtin_tools.toolbox import select_builtin_tools
 from bot.engine.usage import estimate_tools
 from bot.errors import ModelRejected
+from bot.i18n import _, gettext_lazy
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,9 @@ SHARE_OF_WINDOW = 0.05
 A_SEARCH = 1_000
 """Estimated tokens of the search tools and one result: below that, a search saves nothing."""
 _MAX_REMEMBERED = 1000
-SOMETHING_MISSING = "A server is missing now, and its tools with it. Fix: ask an administrator; /mcp list names it."
+SOMETHING_MISSING = gettext_lazy(
+    "A server is missing now, and its tools with it. Fix: ask an administrator; /mcp list names it."
+)
 """Note for users who are not admins."""
 
 
@@ -138,12 +141,16 @@ class RefusedTools:
 
 def refused_note(tool: Tool) -> str:
     """Return the note for users on a rejected tool."""
-    fix = "have its server corrected, or leave the tool out of the profile"
     if tool.is_builtin:
-        fix = "set TOOL_SEARCH=off, or use another model"
-    return (
-        f"The model's service does not accept the definition of {tool.name}, so the model answers without it."
-        f" Fix: {fix}."
+        return _(
+            "The model's service does not accept the definition of {tool}, so the model answers without it. "
+            "Fix: set TOOL_SEARCH=off, or use another model.",
+            tool=tool.name,
+        )
+    return _(
+        "The model's service does not accept the definition of {tool}, so the model answers without it. "
+        "Fix: have its server corrected, or leave the tool out of the profile.",
+        tool=tool.name,
     )
 
 
@@ -155,7 +162,11 @@ def _omission_notes(servers: dict[str, list[Tool]], selected: set[str], most: in
     for server, tools in servers.items():
         count = sum(tool.name not in selected for tool in tools)
         if count:
-            yield (
-                f"{count} of the {len(tools)} tools of server {server} are left out, because a model takes {most}."
-                " Fix: enable fewer of them in the profile."
+            yield _(
+                "{count} of the {all} tools of server {server} are left out, because a model takes {most}. "
+                "Fix: enable fewer of them in the profile.",
+                count=count,
+                all=len(tools),
+                server=server,
+                most=most,
             )
