@@ -121,7 +121,7 @@ async def serve_web(
     shares = limits.CallerShares(settings.api_requests_per_token, settings.api_streams_per_token)
     api = None if parts is None else applications.api_application(parts, shares=shares)
     documents = [] if parts is None or not settings.api_docs else applications.documentation(parts)
-    app = applications.application(hooks, api=api, pages=[*pages, *documents])
+    app = applications.application(hooks, api=api, pages=[*pages, *documents], language=settings.language)
     proxies = server.TrustedProxies(settings.forwarded_allow_ips)
     async with server.serve(app, settings.web_host, settings.port, proxies=proxies) as port:
         log.info("listening for requests at %s, port %d", settings.web_host, port)

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import bot.web.api
 from bot import __version__
 from bot.domain.health import Health, HealthStatus
+from bot.i18n import DEFAULT_LANGUAGE
 from bot.ports import TokenStore
 from bot.web.authentication import AuthMiddleware, LoginThrottle
 from bot.web.limits import (
@@ -189,9 +190,10 @@ def application(
     api: ASGIApp | None = None,
     pages: Sequence[Page] = (),
     limits: ConnectionLimits | None = None,
+    language: str = DEFAULT_LANGUAGE,
 ) -> RequestMiddleware:
     """Return the whole application: `/healthz`, hooks of platforms, `pages` without a token, and the API at all other
-    addresses. `limits` are those of the server.
+    addresses. `limits` are those of the server; `language` is for requests that accept no installed one.
     """
     routes: list[BaseRoute] = [alive_route(), *map(hook_route, hooks), *pages]
     if api is not None:
@@ -199,7 +201,7 @@ def application(
     served_always = {ALIVE, *READY, *(hook.path for hook in hooks)}
     at_work = (limits or ConnectionLimits()).at_work
     return RequestMiddleware(
-        CapacityMiddleware(_PlainRoutes(Router(routes, redirect_slashes=False)), served_always, at_work)
+        CapacityMiddleware(_PlainRoutes(Router(routes, redirect_slashes=False)), served_always, at_work), language
     )
 
 

@@ -23,8 +23,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole, ApiToken
-from bot.domain.locales import language_tag
 from bot.errors import CountersignError
+from bot.i18n import _
 from bot.ports import TokenStore
 from bot.web.problems import Problem, problem_of_error, to_response
 
@@ -70,11 +70,11 @@ class LoginThrottle:
         return 0.0
 
 
-_LONGEST_HEADER = 1_000
-_WEIGHT = re.compile(r"q\s*=\s*([01](?:\.[0-9]{0,3})?)", re.IGNORECASE)
 _TOKEN = re.compile(r"cs_[A-Za-z0-9_-]{43}")
 _bearer = HTTPBearer(
-    auto_error=False, scheme_name="token", description="Made with `countersign tokens create`, or ADMIN_API_TOKEN."
+    auto_error=False,
+    scheme_name="token",
+    description="Made with `countersign tokens create`, or ADMIN_API_TOKEN.",
 )
 
 
@@ -93,8 +93,8 @@ class RequireRole:
             raise Problem(
                 403,
                 "forbidden",
-                f"This takes a token with the role {self.role}.",
-                "use another token, or have one made with `countersign tokens create`",
+                _("This takes a token with the role {role}.", role=self.role),
+                _("use another token, or have one made with `countersign tokens create`"),
             )
         return caller
 
@@ -112,7 +112,9 @@ def ensure_workspace(caller: ApiClient, workspace: str) -> str:
     tell existing workspaces from others.
     """
     if not caller.covers_workspace(workspace):
-        raise Problem(403, "other_workspace", "This token is for another workspace.", "use a token of that workspace")
+        raise Problem(
+            403, "other_workspace", _("This token is for another workspace."), _("use a token of that workspace")
+        )
     return workspace
 
 
@@ -129,9 +131,8 @@ class AuthMiddleware:
         """Pass the request on, or answer with a problem."""
         state = scope.setdefault("state", {})
         try:
-            headers = Headers(scope=scope)
-            caller = await self._caller(headers.get("authorization", ""), _peer_address(scope))
-            state["caller"] = replace(caller, language=accepted_language(headers.get("accept-language", "")))
+            caller = await self._caller(Headers(scope=scope).get("authorization", ""), _peer_address(scope))
+            state["caller"] = replace(caller, language=state.get("language"))
         except Problem as problem:
             await to_response(problem, state.get("request_id", ""))(scope, receive, send)
         except CountersignError as error:
@@ -141,7 +142,7 @@ class AuthMiddleware:
 
     async def _caller(self, header: str, address: str) -> ApiClient:
         """Return the API client of a token. Valid tokens are accepted from throttled addresses too. Raises Problem."""
-        scheme, _, secret = header.partition(" ")
+        scheme, _space, secret = header.partition(" ")
         secret = secret.strip()
         if scheme.lower() == "bearer" and secret:
             if hmac.compare_digest(hashlib.sha256(secret.encode()).digest(), self._admin_digest):
@@ -154,24 +155,11 @@ class AuthMiddleware:
             raise Problem(
                 429,
                 "too_many_failures",
-                "Too many requests without a good token came from this address.",
-                "wait, and use a token that is good",
+                _("Too many requests without a good token came from this address."),
+                _("wait, and use a token that is good"),
                 headers={"Retry-After": str(math.ceil(wait))},
             )
         raise _unauthorized_problem()
-
-
-def accepted_language(header: str) -> str | None:
-    """Return the language that an Accept-Language header prefers (RFC 9110, section 12.5.4); None if it names none."""
-    ranges = (entry.partition(";") for entry in header[:_LONGEST_HEADER].split(","))
-    weighed = ((language_tag(tag), _weight(parameters)) for tag, _, parameters in ranges)
-    tags = sorted(((tag, weight) for tag, weight in weighed if tag and weight > 0), key=lambda entry: -entry[1])
-    return tags[0][0] if tags else None
-
-
-def _weight(parameters: str) -> float:
-    match = _WEIGHT.fullmatch(parameters.strip())
-    return float(match[1]) if match else 1.0
 
 
 def _client_of(token: ApiToken) -> ApiClient:
@@ -183,8 +171,8 @@ def _unauthorized_problem() -> Problem:
     return Problem(
         401,
         "unauthorized",
-        "A valid API token is required.",
-        "send Authorization: Bearer TOKEN; `countersign tokens create` makes one",
+        _("A valid API token is required."),
+        _("send Authorization: Bearer TOKEN; `countersign tokens create` makes one"),
         headers={"WWW-Authenticate": "Bearer"},
     )
 

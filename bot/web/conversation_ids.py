@@ -14,6 +14,7 @@ from urllib.parse import quote
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.conversations import HTTP, ConversationKey
 from bot.domain.servers import EVERYWHERE
+from bot.i18n import _, gettext_lazy
 from bot.web.authentication import ensure_workspace
 from bot.web.problems import Problem
 from bot.web.server_scope import WORKSPACE, WORKSPACE_FORM
@@ -23,12 +24,12 @@ def key_prefixes(caller: ApiClient) -> list[str]:
     """Return the key prefixes of the client's workspace: on its platform, and over HTTP."""
     if caller.workspace == EVERYWHERE:
         return [""]
-    platform, _, workspace = caller.workspace.partition(":")
+    platform, _colon, workspace = caller.workspace.partition(":")
     return [f"{platform}:{quote(workspace, safe='')}:", f"{HTTP}:{quote(caller.workspace, safe='')}:"]
 
 
 _THREAD = re.compile(r"[A-Za-z0-9._~-]{1,128}")
-THREAD_FORM = "an id has up to 128 letters, digits and . _ ~ -"
+THREAD_FORM = gettext_lazy("An id has up to 128 letters, digits and . _ ~ -.")
 
 
 def own_key(caller: ApiClient, workspace: str, thread: str = "") -> ConversationKey:
@@ -54,7 +55,10 @@ def own_conversation(caller: ApiClient, workspace: str, name: str) -> Conversati
     key = parse_id(caller, name)
     if not is_own(caller, key) or not caller.covers_workspace(key.workspace_key):
         raise Problem(
-            403, "not_yours", "Only the token that began a conversation over HTTP can ask in it.", "leave the id out"
+            403,
+            "not_yours",
+            _("Only the token that began a conversation over HTTP can ask in it."),
+            _("leave the id out"),
         )
     if not _THREAD.fullmatch(key.thread):
         raise _invalid_field("conversationId", THREAD_FORM)
@@ -93,9 +97,10 @@ def may_see(caller: ApiClient, key: ConversationKey) -> bool:
 
 def no_such_conversation() -> Problem:
     """Answer 404 for missing and for foreign conversations alike, so that ids cannot be probed."""
-    return Problem(404, "not_found", "There is no such conversation.", "GET /api/conversations lists them")
+    return Problem(404, "not_found", _("There is no such conversation."), _("GET /api/conversations lists them"))
 
 
-def _invalid_field(name: str, form: str) -> Problem:
-    message = f"{form[:1].upper()}{form[1:]}."
-    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {name: message})
+def _invalid_field(name: str, message: str) -> Problem:
+    return Problem(
+        422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), {name: message}
+    )

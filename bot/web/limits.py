@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.domain.api_clients import ApiClient
 from bot.domain.lenient_json import DEEPEST, DuplicateName, exceeds_json_depth, unique_names
+from bot.i18n import _, ngettext
 from bot.web.problems import Problem, problem_of_status, to_response
 
 T = TypeVar("T")
@@ -240,7 +241,7 @@ class BodyLimitMiddleware:
     async def _read(self, request: Request) -> bytes:
         body = await read_body(request, self._largest, self._seconds)
         if body and not _is_json(request.headers.get("content-type", "")):
-            raise Problem(415, "not_json", "The body must be JSON.", "send Content-Type: application/json")
+            raise Problem(415, "not_json", _("The body must be JSON."), _("send Content-Type: application/json"))
         if body and (problem := _json_problem(body)) is not None:
             raise problem
         return body
@@ -254,7 +255,12 @@ async def read_body(request: Request, largest: int, seconds: float) -> bytes:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > largest:
-                    raise Problem(413, "too_large", f"The body is larger than {largest} bytes.", "send less at once")
+                    raise Problem(
+                        413,
+                        "too_large",
+                        _("The body is larger than {size} bytes.", size=largest),
+                        _("send less at once"),
+                    )
     except TimeoutError:
         raise problem_of_status(408, {"Connection": "close"}) from None
     except ClientDisconnect:
@@ -266,20 +272,23 @@ def _json_problem(body: bytes) -> Problem | None:
     """Return the error of a body that the framework's parser accepts: UTF-16, NaN, 1e999, half a surrogate pair,
     duplicate members.
     """
-    too_deep = Problem(400, "too_deep", f"The body is nested deeper than {DEEPEST} levels.", "send it flatter")
+    too_deep = Problem(
+        400, "too_deep", _("The body is nested deeper than {levels} levels.", levels=DEEPEST), _("send it flatter")
+    )
     try:
         value = json.loads(body.decode("utf-8-sig"), object_pairs_hook=unique_names)
         if exceeds_json_depth(value):
             return too_deep
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except DuplicateName as error:
-        return Problem(400, "duplicate_name", f"The body cannot be used: {error}.", "send each name once")
+        message = _("The body cannot be used: the name {name} is there twice.", name=f"{error.name!r:.80}")
+        return Problem(400, "duplicate_name", message, _("send each name once"))
     except UnicodeEncodeError:
-        return Problem(400, "not_text", "A text in the body holds half a character.", "send whole characters")
+        return Problem(400, "not_text", _("A text in the body holds half a character."), _("send whole characters"))
     except RecursionError:
         return too_deep
     except ValueError:
-        return Problem(400, "not_json", "The body is not JSON in UTF-8.", "send one JSON object")
+        return Problem(400, "not_json", _("The body is not JSON in UTF-8."), _("send one JSON object"))
     return None
 
 
@@ -332,8 +341,8 @@ def _busy() -> Problem:
     return Problem(
         503,
         "too_busy",
-        "Too many requests are being served.",
-        "try again in a moment",
+        _("Too many requests are being served."),
+        _("try again in a moment"),
         headers=_RETRY,
     )
 
@@ -376,7 +385,11 @@ class CallerLimits:
         name = caller.name
         if self._requests[name] >= self._shares.requests:
             problem = _too_many_requests(
-                f"This token has {self._shares.requests} requests in flight, as many as it may."
+                ngettext(
+                    "This token has {n} request in flight, as many as it may.",
+                    "This token has {n} requests in flight, as many as it may.",
+                    self._shares.requests,
+                )
             )
             await to_response(problem, scope["state"]["request_id"])(scope, receive, send)
             return
@@ -416,8 +429,8 @@ class StreamPlace:
             raise Problem(
                 503,
                 "too_many_streams",
-                "Too many responses are being followed.",
-                "try again in a moment",
+                _("Too many responses are being followed."),
+                _("try again in a moment"),
                 headers=_RETRY,
             )
 
@@ -428,7 +441,11 @@ class StreamPlace:
         by_caller, shares = self._streams.by_caller, self._streams.shares
         if by_caller[self._caller] >= shares.streams:
             raise _too_many_requests(
-                f"This token keeps {shares.streams} requests open, streams included, as many as it may."
+                ngettext(
+                    "This token keeps {n} request open, streams included, as many as it may.",
+                    "This token keeps {n} requests open, streams included, as many as it may.",
+                    shares.streams,
+                )
             )
         self._taken = by_caller.total() < shares.all_streams
         if self._taken:
@@ -442,7 +459,11 @@ class StreamPlace:
         key = (self._caller, subject)
         if self._streams.by_subject[key] >= self._streams.shares.streams_per_response:
             raise _too_many_requests(
-                f"This token follows this {self._streams.shares.streams_per_response} times, as often as it may."
+                ngettext(
+                    "This token follows this {n} time, as often as it may.",
+                    "This token follows this {n} times, as often as it may.",
+                    self._streams.shares.streams_per_response,
+                )
             )
         self._subject = key
         self._streams.by_subject[key] += 1
@@ -472,7 +493,7 @@ def _too_many_requests(message: str) -> Problem:
         429,
         "too_many_requests",
         message,
-        "end one, or wait until one has ended",
+        _("end one, or wait until one has ended"),
         headers=_RETRY,
     )
 

@@ -17,7 +17,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
@@ -41,10 +41,10 @@ from bot.commands.server_secrets import (
     ServerChanged,
 )
 from bot.commands.sign_in import OAuthCallback, SignInCompleted, SignInRejected, UnknownLink
-from bot.commands.text_format import pluralize
 from bot.domain.conversations import Author
 from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
 from bot.errors import DatabaseError
+from bot.i18n import _, current_language, gettext_lazy, ngettext
 from bot.ports import AuthorizationResponse
 from bot.rendering.text_safety import single_line
 from bot.web.authentication import LoginThrottle
@@ -52,7 +52,7 @@ from bot.web.limits import READING_SECONDS, read_body
 from bot.web.problems import Problem, problem_of_status
 
 _LONGEST = 300
-_PLATFORMS = {"slack": "on Slack", "discord": "on Discord", "api": "over HTTP", "console": "at the bot's own machine"}
+_PLATFORMS = {"slack": "Slack", "discord": "Discord"}
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ground: #f4f5f7; --paper: #fff; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de;
@@ -110,14 +110,14 @@ LARGEST_BODY = 16 * 1024
 """Longest submission in bytes: the longest secret, URL-encoded, and its other fields."""
 _MOST_FIELDS = 10
 _FORM = "application/x-www-form-urlencoded"
-_ASK_FOR_LINK = "Ask for another one in the chat: <code>/mcp secret set NAME SLOT</code>"
+_ASK_FOR_LINK = gettext_lazy("Ask for another one in the chat: <code>/mcp secret set NAME SLOT</code>")
 _RETRY = {"Retry-After": "10"}
 _STATE = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _LONGEST_CODE = 8_192
 _LONGEST_PARAMETER = 2_048
 _CACHE_SECONDS = 3_600
 """Seconds that clients may cache the client document."""
-_ASK_FOR_SIGN_IN = "Ask for another link in the chat: <code>/mcp connect NAME</code>"
+_ASK_FOR_SIGN_IN = gettext_lazy("Ask for another link in the chat: <code>/mcp connect NAME</code>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ def text_page(
 
 
 def page(status: int, title: str, body: str, headers: Mapping[str, str] | None = None) -> HtmlDocument:
-    """Return a page with a plain-text title and a body of HTML."""
+    """Return a page in the current language, with a plain-text title and a body of HTML."""
     html = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<!doctype html><html lang="{current_language()}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="robots" content="noindex, nofollow"><meta name="referrer" content="no-referrer">'
         f"<title>{title} · Countersign</title><style>{_STYLE}</style></head>"
@@ -150,13 +150,24 @@ def page(status: int, title: str, body: str, headers: Mapping[str, str] | None =
 
 def escape_text(text: str, longest: int = _LONGEST) -> str:
     """Escape text from outside as HTML on one line."""
-    return escape(single_line(text, longest))
+    return escape(single_line(str(text), longest))
 
 
 def user_html(user: Author) -> str:
     """Return a user's name and platform as HTML."""
-    platform = _PLATFORMS.get(user.platform, f"on {user.platform}")
-    return f"<b>{escape_text(user.name or user.id)}</b> {escape_text(platform)}"
+    name = f"<b>{escape_text(user.name or user.id)}</b>"
+    match user.platform:
+        case "api":
+            return _("{user} over HTTP", user=name)
+        case "console":
+            return _("{user} at the bot's own machine", user=name)
+        case platform:
+            return _("{user} on {platform}", user=name, platform=escape_text(_PLATFORMS.get(platform, platform)))
+
+
+def _facts_html(facts: Iterable[tuple[str, str]]) -> str:
+    """Return pairs of a label and HTML as a list."""
+    return "<dl>" + "".join(f"<dt>{label}</dt><dd>{html}</dd>" for label, html in facts) + "</dl>"
 
 
 # -------------------- one-time links
@@ -244,40 +255,43 @@ def _to_response(page: HtmlDocument) -> Response:
 
 def secret_page(prompt: SecretPrompt, now: float) -> HtmlDocument:
     """Return the form."""
-    return page(200, "Enter a secret", _secret_form(prompt, now, "", ""))
+    return page(200, _("Enter a secret"), _secret_form(prompt, now, "", ""))
 
 
 def invalid_page(prompt: SecretPrompt, now: float, why: str) -> HtmlDocument:
     """Return the form with an error below the field. The entered value is not repeated."""
-    return page(422, "Error: enter a secret", _secret_form(prompt, now, "", why))
+    return page(422, _("Error: enter a secret"), _secret_form(prompt, now, "", why))
 
 
 def server_changed_page(prompt: SecretPrompt, now: float) -> HtmlDocument:
     """Return the form for a server that was changed meanwhile."""
-    notice = (
+    notice = _(
         "The server was changed since you opened this page. Nothing was saved. Look at it again, then enter the secret."
     )
-    return page(409, "Error: enter a secret", _secret_form(prompt, now, notice, ""))
+    return page(409, _("Error: enter a secret"), _secret_form(prompt, now, notice, ""))
 
 
 def saved_page(prompt: SecretPrompt) -> HtmlDocument:
     """Return the page for a saved secret."""
-    server = escape_text(prompt.server)
-    return page(
-        200,
-        "The secret is stored",
-        f"<h1>The secret is stored</h1><p>The bot connects to <b>{escape_text(prompt.title)}</b> with it from now on. "
-        "It is encrypted and never shown again.</p><p>Go back to the chat and say "
-        f"<code>/mcp verify {server}</code>: it says whether the server takes it. You can close this page.</p>",
+    title = _("The secret is stored")
+    effect = _(
+        "The bot connects to <b>{server}</b> with it from now on. It is encrypted and never shown again.",
+        server=escape_text(prompt.title),
     )
+    next_step = _(
+        "Go back to the chat and say <code>/mcp verify {server}</code>: it says whether the server takes it. "
+        "You can close this page.",
+        server=escape_text(prompt.server),
+    )
+    return page(200, title, f"<h1>{title}</h1><p>{effect}</p><p>{next_step}</p>")
 
 
 def link_expired_page() -> HtmlDocument:
     """Return the same page for unknown, used and expired links, so that links cannot be probed."""
     return text_page(
         404,
-        "This link is not good",
-        "It was already used, has expired, or never existed.",
+        _("This link is not good"),
+        _("It was already used, has expired, or never existed."),
         _ASK_FOR_LINK,
     )
 
@@ -285,7 +299,10 @@ def link_expired_page() -> HtmlDocument:
 def denied_page(why: str) -> HtmlDocument:
     """Return the page for a user who has lost the right to do this. `why` is Markdown of this project."""
     return text_page(
-        403, "This was not saved", escape_text(why.replace("`", ""), 1000), "The link is of no use to you any more."
+        403,
+        _("This was not saved"),
+        escape_text(why.replace("`", ""), 1000),
+        _("The link is of no use to you any more."),
     )
 
 
@@ -293,9 +310,9 @@ def access_check_failed_page(why: str) -> HtmlDocument:
     """Return the page for a failed access check. `why` is plain text."""
     return text_page(
         503,
-        "This was not saved",
-        f"It could not be found out whether you may still do this. {escape_text(why, 1000)}",
-        "Open the link again in a moment.",
+        _("This was not saved"),
+        _("It could not be found out whether you may still do this. {reason}", reason=escape_text(why, 1000)),
+        _("Open the link again in a moment."),
         _RETRY,
     )
 
@@ -304,9 +321,9 @@ def link_unavailable_page() -> HtmlDocument:
     """Return the page for an unavailable database, without its address."""
     return text_page(
         503,
-        "This does not work now",
-        "The bot cannot reach its own database. Nothing was saved.",
-        "Open the link again in a moment.",
+        _("This does not work now"),
+        _("The bot cannot reach its own database. Nothing was saved."),
+        _("Open the link again in a moment."),
         _RETRY,
     )
 
@@ -315,9 +332,9 @@ def too_many_links_page(seconds: float) -> HtmlDocument:
     """Return the page for an address with too many invalid links."""
     return text_page(
         429,
-        "Too many wrong links",
-        "Too many links that are not good were opened from where you are.",
-        "Wait a minute, then open your link again.",
+        _("Too many wrong links"),
+        _("Too many links that are not good were opened from where you are."),
+        _("Wait a minute, then open your link again."),
         {"Retry-After": str(math.ceil(seconds))},
     )
 
@@ -326,9 +343,9 @@ def unreadable_page(status: int) -> HtmlDocument:
     """Return the page for a submission that is malformed, too long or too slow."""
     return text_page(
         status,
-        "This was not saved",
-        "What was sent could not be read.",
-        "Open the link again and enter the secret there.",
+        _("This was not saved"),
+        _("What was sent could not be read."),
+        _("Open the link again and enter the secret there."),
     )
 
 
@@ -336,25 +353,34 @@ def _secret_form(prompt: SecretPrompt, now: float, notice: str, error: str) -> s
     wanted, title, server = escape_text(prompt.wanted), escape_text(prompt.title), escape_text(prompt.server)
     expires_at = prompt.link.expires_at
     minutes = max(math.ceil((expires_at - now) / 60), 1)
-    until = f"{datetime.fromtimestamp(expires_at, UTC):%H:%M} UTC, in {minutes} minute{'s' * (minutes > 1)}"
+    until = ngettext(
+        "{time} UTC, in {n} minute",
+        "{time} UTC, in {n} minutes",
+        minutes,
+        time=f"{datetime.fromtimestamp(expires_at, UTC):%H:%M}",
+    )
     name = title if prompt.title == prompt.server else f"{title} ({server})"
     # On an error the field has the focus, so that screen readers announce it.
     described_by, invalid = ("hint", "") if not error else ("error hint", ' aria-invalid="true" autofocus')
     notice_html = f'<p class="notice" role="alert">{escape_text(notice)}</p>' if notice else ""
-    error_html = f'<p class="error" id="error"><span>Error:</span> {escape_text(error)}</p>' if error else ""
+    error_label = _("Error:")
+    error_html = f'<p class="error" id="error"><span>{error_label}</span> {escape_text(error)}</p>' if error else ""
+    made_for = _(
+        "This link was made for {user}. If that is not you, close this page.", user=user_html(prompt.link.person)
+    )
+    heading = _("{secret} for {server}", secret=wanted, server=title)
+    hint = _("Stored encrypted: it is never shown again and never logged.")
+    button = _("Store the secret")
+    facts = ((_("Server"), name), (_("Used at"), escape_text(prompt.goes_to, 2100)), (_("Link is good until"), until))
     return (
-        f"<h1>{wanted} for {title}</h1>{notice_html}"
-        f"<p>This link was made for {user_html(prompt.link.person)}. If that is not you, close this page."
-        "</p><dl>"
-        f"<dt>Server</dt><dd>{name}</dd><dt>Used at</dt><dd>{escape_text(prompt.goes_to, 2100)}</dd>"
-        f"<dt>Link is good until</dt><dd>{until}</dd></dl>"
+        f"<h1>{heading}</h1>{notice_html}<p>{made_for}</p>{_facts_html(facts)}"
         '<form method="post" accept-charset="utf-8" novalidate>'
         f'<input type="hidden" name="version" value="{prompt.version}">'
         f'<label for="secret">{wanted}</label>'
-        '<p class="hint" id="hint">Stored encrypted: it is never shown again and never logged.</p>'
+        f'<p class="hint" id="hint">{hint}</p>'
         f'{error_html}<input type="password" id="secret" name="secret" required autocomplete="off" '
         f'autocapitalize="none" spellcheck="false" aria-describedby="{described_by}"{invalid}>'
-        "<button>Store the secret</button></form>"
+        f"<button>{button}</button></form>"
     )
 
 
@@ -446,34 +472,40 @@ def _parameter(request: Request, name: str, longest: int = _LONGEST_PARAMETER) -
 def signed_in_page(outcome: SignInCompleted) -> HtmlDocument:
     """Return the page for a completed sign-in."""
     title, server = escape_text(outcome.title), escape_text(outcome.server)
-    facts = f"<dt>Server</dt><dd>{title if title == server else f'{title} ({server})'}</dd>"
-    facts += f"<dt>Asked for by</dt><dd>{user_html(outcome.person)}</dd>"
+    facts = [
+        (_("Server"), title if title == server else f"{title} ({server})"),
+        (_("Asked for by"), user_html(outcome.person)),
+    ]
     if outcome.problem:
-        next_step = (
-            f'<p class="notice" role="alert">It is not connected yet: {escape_text(outcome.problem, 1000)}</p>'
-            f"<p>In the chat <code>/mcp doctor {server}</code> looks for the reason. You can close this window.</p>"
+        notice = _("It is not connected yet: {problem}", problem=escape_text(outcome.problem, 1000))
+        advice = _(
+            "In the chat <code>/mcp doctor {server}</code> looks for the reason. You can close this window.",
+            server=server,
         )
+        next_step = f'<p class="notice" role="alert">{notice}</p><p>{advice}</p>'
     else:
-        facts += f"<dt>It has</dt><dd>{pluralize(outcome.tools, 'tool')}</dd>"
-        next_step = "<p>Go back to the chat. You can close this window.</p>"
-    return page(
-        200,
-        "The bot is signed in",
-        f"<h1>The bot is signed in to {title}</h1><dl>{facts}</dl>{next_step}<p>Everybody who may use this server in "
-        "the chat uses it as the account that you have just signed in with, under the rules that hold for its tools. "
-        "If you do not know who asked for this, have the bot signed out: "
-        f"<code>/mcp secret clear {server} sign-in</code></p>",
+        tools = ngettext("{n} tool", "{n} tools", outcome.tools)
+        facts.append((_("It has"), tools))
+        advice = _("Go back to the chat. You can close this window.")
+        next_step = f"<p>{advice}</p>"
+    effect = _(
+        "Everybody who may use this server in the chat uses it as the account that you have just signed in with, "
+        "under the rules that hold for its tools. If you do not know who asked for this, have the bot signed out: "
+        "<code>/mcp secret clear {server} sign-in</code>",
+        server=server,
     )
+    heading = _("The bot is signed in to {server}", server=title)
+    return page(200, _("The bot is signed in"), f"<h1>{heading}</h1>{_facts_html(facts)}{next_step}<p>{effect}</p>")
 
 
 def sign_in_rejected_page(outcome: SignInRejected) -> HtmlDocument:
     """Return the page for a rejected sign-in."""
-    fix = outcome.fix.rstrip(".")
+    fix = str(outcome.fix).rstrip(".。")
     return text_page(
         403,
-        "The bot is not signed in",
+        _("The bot is not signed in"),
         escape_text(outcome.cause, 1000),
-        f"What to do: {escape_text(fix, 1000)}." if fix else _ASK_FOR_SIGN_IN,
+        _("What to do: {fix}.", fix=escape_text(fix, 1000)) if fix else _ASK_FOR_SIGN_IN,
     )
 
 
@@ -481,8 +513,8 @@ def sign_in_unknown_page() -> HtmlDocument:
     """Return the same page for unknown, finished and expired sign-ins, so that they cannot be probed."""
     return text_page(
         404,
-        "This sign-in is not under way",
-        "It was already finished, has expired after ten minutes, or never existed.",
+        _("This sign-in is not under way"),
+        _("It was already finished, has expired after ten minutes, or never existed."),
         _ASK_FOR_SIGN_IN,
     )
 
@@ -491,8 +523,8 @@ def sign_in_unavailable_page() -> HtmlDocument:
     """Return the page for an unavailable database, without its address."""
     return text_page(
         503,
-        "This does not work now",
-        "The bot cannot reach its own database, so nothing was kept.",
+        _("This does not work now"),
+        _("The bot cannot reach its own database, so nothing was kept."),
         _ASK_FOR_SIGN_IN,
         _RETRY,
     )
@@ -502,8 +534,8 @@ def too_many_sign_ins_page(seconds: float) -> HtmlDocument:
     """Return the page for an address with too many unknown states."""
     return text_page(
         429,
-        "Too many wrong addresses",
-        "Too many sign-ins that are not under way came from where you are.",
-        f"Wait a minute. {_ASK_FOR_SIGN_IN}",
+        _("Too many wrong addresses"),
+        _("Too many sign-ins that are not under way came from where you are."),
+        " ".join([_("Wait a minute."), str(_ASK_FOR_SIGN_IN)]),
         {"Retry-After": str(math.ceil(seconds))},
     )

@@ -35,6 +35,7 @@ from bot.errors import (
     ServerTrouble,
     SettingsError,
 )
+from bot.i18n import _, format_alternatives, gettext_lazy
 
 # -------------------- validation errors
 
@@ -48,8 +49,9 @@ _PREFIX = "Value error, "
 _SEPARATORS = re.compile(", | or ")
 """Separators in `'a', 'b' or 'c'`."""
 
-_TEXT, _BOOLEAN, _INTEGER, _NUMBER = "text", "true or false", "a whole number", "a number"
-_LIST, _OBJECT = "a list", "a JSON object"
+_TEXT, _BOOLEAN = gettext_lazy("text"), gettext_lazy("true or false")
+_INTEGER, _NUMBER = gettext_lazy("a whole number"), gettext_lazy("a number")
+_LIST, _OBJECT = gettext_lazy("a list"), gettext_lazy("a JSON object")
 _TYPE_NAMES: Mapping[str, str] = {
     "string_type": _TEXT,
     "bool_type": _BOOLEAN,
@@ -67,22 +69,22 @@ _TYPE_NAMES: Mapping[str, str] = {
 }
 """Expected type by pydantic's error type. A field of several types has one error for each."""
 _LIMITS: Mapping[str, str] = {
-    "missing": "It is missing.",
-    "string_too_short": "It must have {min_length} or more characters.",
-    "string_too_long": "It must be at most {max_length} characters long.",
-    "string_pattern_mismatch": "It must match the regular expression {pattern}",
-    "too_short": "It must have {min_length} or more entries.",
-    "too_long": "It must have at most {max_length} entries.",
-    "greater_than": "It must be more than {gt}.",
-    "greater_than_equal": "It must be at least {ge}.",
-    "less_than": "It must be less than {lt}.",
-    "less_than_equal": "It must be at most {le}.",
-    "enum": "It must be one of: {expected}.",
-    "literal_error": "It must be one of: {expected}.",
-    "int_parsing_size": "It must be a whole number with fewer digits.",
-    "finite_number": "It must be a number that is not infinite.",
+    "missing": gettext_lazy("It is missing."),
+    "string_too_short": gettext_lazy("It must have {min_length} or more characters."),
+    "string_too_long": gettext_lazy("It must be at most {max_length} characters long."),
+    "string_pattern_mismatch": gettext_lazy("It must match the regular expression {pattern}"),
+    "too_short": gettext_lazy("It must have {min_length} or more entries."),
+    "too_long": gettext_lazy("It must have at most {max_length} entries."),
+    "greater_than": gettext_lazy("It must be more than {gt}."),
+    "greater_than_equal": gettext_lazy("It must be at least {ge}."),
+    "less_than": gettext_lazy("It must be less than {lt}."),
+    "less_than_equal": gettext_lazy("It must be at most {le}."),
+    "enum": gettext_lazy("It must be one of: {expected}."),
+    "literal_error": gettext_lazy("It must be one of: {expected}."),
+    "int_parsing_size": gettext_lazy("It must be a whole number with fewer digits."),
+    "finite_number": gettext_lazy("It must be a number that is not infinite."),
 }
-_OTHER_ERROR = "It cannot be used as it is."
+_OTHER_ERROR = gettext_lazy("It cannot be used as it is.")
 
 
 def validation_errors(errors: Sequence[Mapping[str, Any]], body: object, body_type: object) -> dict[str, str]:
@@ -128,10 +130,10 @@ def _message(errors: Sequence[Mapping[str, Any]], position: Position, body_type:
     """Return the error at one position. An error that is not about the type is more specific."""
     type_names = [_TYPE_NAMES[candidate["type"]] for candidate in errors if candidate["type"] in _TYPE_NAMES]
     if len(type_names) == len(errors):
-        return f"It must be {' or '.join(dict.fromkeys(type_names))}."
+        return _("It must be {types}.", types=format_alternatives([str(name) for name in dict.fromkeys(type_names)]))
     error = next(candidate for candidate in errors if candidate["type"] not in _TYPE_NAMES)
     if error["type"] == "extra_forbidden":
-        return f"It is not known here.{did_you_mean(str(position[-1]), _known_fields(body_type, position[:-1]))}"
+        return _("It is not known here.") + did_you_mean(str(position[-1]), _known_fields(body_type, position[:-1]))
     if error["type"] == _VALUE_ERROR:
         return _sentence(str(error["msg"]).removeprefix(_PREFIX))
     return _value_message(error["type"], error.get("ctx", {}))
@@ -142,11 +144,11 @@ def _value_message(kind: str, limits: Mapping[str, Any]) -> str:
     texts = {name: f"{limit:,.15g}" if isinstance(limit, int | float) else str(limit) for name, limit in limits.items()}
     if "expected" in texts:
         texts["expected"] = ", ".join(limit.strip("'") for limit in _SEPARATORS.split(texts["expected"]))
-    return _LIMITS.get(kind, _OTHER_ERROR).format_map(texts)
+    return str(_LIMITS.get(kind, _OTHER_ERROR)).format_map(texts)
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'}"
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '。')) else '.'}"
 
 
 def _known_fields(body_type: object, position: Position) -> Iterable[str]:
@@ -253,16 +255,16 @@ _REJECTIONS: Mapping[type[CommandRejected], tuple[int, str]] = {
 """
 
 _STATUSES = {
-    400: ("bad_request", "The request cannot be read."),
-    401: ("unauthorized", "The request needs a token."),
-    403: ("forbidden", "This is not allowed."),
-    404: ("not_found", "There is nothing at this address."),
-    405: ("method_not_allowed", "This address does not take that method."),
-    408: ("too_slow", "The body did not arrive in time."),
-    413: ("too_large", "The body is too large."),
-    415: ("not_json", "The body must be JSON."),
+    400: ("bad_request", gettext_lazy("The request cannot be read.")),
+    401: ("unauthorized", gettext_lazy("The request needs a token.")),
+    403: ("forbidden", gettext_lazy("This is not allowed.")),
+    404: ("not_found", gettext_lazy("There is nothing at this address.")),
+    405: ("method_not_allowed", gettext_lazy("This address does not take that method.")),
+    408: ("too_slow", gettext_lazy("The body did not arrive in time.")),
+    413: ("too_large", gettext_lazy("The body is too large.")),
+    415: ("not_json", gettext_lazy("The body must be JSON.")),
 }
-_INTERNAL_ERROR = ("broken", "Something broke. The log has the reason, under this request's id.")
+_INTERNAL_ERROR = ("broken", gettext_lazy("Something broke. The log has the reason, under this request's id."))
 
 
 def request_id(request: Request) -> str:
@@ -271,8 +273,9 @@ def request_id(request: Request) -> str:
 
 
 def to_response(problem: Problem, about: str) -> Response:
-    """Return a problem as a response; `about` is the request's id."""
-    error = {"code": problem.code, "message": problem.message, "fix": problem.fix, "fields": problem.fields}
+    """Return a problem as a response in the current language; `about` is the request's id."""
+    fields = {name: str(message) for name, message in problem.fields.items()}
+    error = {"code": problem.code, "message": str(problem.message), "fix": str(problem.fix), "fields": fields}
     return JSONResponse({"error": error, "requestId": about}, problem.status, problem.headers)
 
 
@@ -285,7 +288,9 @@ def problem_of_error(error: CountersignError) -> Problem:
     """Return the problem for an error of the program."""
     if isinstance(error, DatabaseUnavailable):
         # Details of the database are for the operator; the log has them.
-        return Problem(503, "database_unavailable", "The database is away for now.", "ask again later", headers=_RETRY)
+        return Problem(
+            503, "database_unavailable", _("The database is away for now."), _("ask again later"), headers=_RETRY
+        )
     if isinstance(error, QueueFull):
         return Problem(429, "queue_full", error.cause, error.fix, headers=_RETRY)
     if type(error) not in _ERRORS:
@@ -297,7 +302,7 @@ def problem_of_error(error: CountersignError) -> Problem:
 
 def problem_of_status(status: int, headers: Mapping[str, str] | None = None, fix: str = "") -> Problem:
     """Return a problem from an HTTP status alone."""
-    code, message = _STATUSES.get(status, ("refused", "The request is not done."))
+    code, message = _STATUSES.get(status, ("refused", _("The request is not done.")))
     return Problem(status, code, message, fix, headers=headers)
 
 
@@ -305,9 +310,9 @@ def problem_of_validation(error: RequestValidationError, body_type: object = Non
     """Return the problem with one message per invalid field, without values. `shape` is the type of the body."""
     errors = error.errors()
     if any(detail["type"] == "json_invalid" for detail in errors):
-        return Problem(400, "not_json", "The body is not JSON.", "send one JSON object")
+        return Problem(400, "not_json", _("The body is not JSON."), _("send one JSON object"))
     fields = validation_errors(errors, error.body, body_type)
-    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", fields)
+    return Problem(422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), fields)
 
 
 async def _answer_problem(request: Request, problem: Exception) -> Response:

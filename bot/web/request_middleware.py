@@ -1,4 +1,4 @@
-"""Outermost middleware: request id, log line, response headers, and the end of a request.
+"""Outermost middleware: request id, language, log line, response headers, and the end of a request.
 
 A request is cancelled when its client disconnects, unless it has FINISHES in its state. Event streams end on
 `RequestMiddleware.shutdown`, so that the process can exit.
@@ -19,6 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.domain.api_clients import ApiClient
+from bot.i18n import DEFAULT_LANGUAGE, current_language, resolve_language, use_language
 from bot.logs import in_context
 from bot.web.problems import internal_error, to_response
 
@@ -27,6 +28,10 @@ log = logging.getLogger("bot.web.access")
 FINISHES = "finishes"
 """Key in the state of a request that is completed even if its client disconnects."""
 
+_LONGEST_HEADER = 1_000
+_WEIGHT = re.compile(r"\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*", re.IGNORECASE)
+_WITHOUT_LANGUAGE = ("text/plain", "image/", "application/octet-stream")
+"""Content types of responses without texts for people."""
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _NO_ROUTE = "-"
 _EVENT_STREAM = "text/event-stream"
@@ -78,15 +83,20 @@ class _Response:
             headers.setdefault(name, value)
         headers["X-Request-Id"] = self.request_id
         self.status = message["status"]
-        self.streams = headers.get("content-type", "").startswith(_EVENT_STREAM)
+        content_type = headers.get("content-type", "")
+        if content_type and not content_type.startswith(_WITHOUT_LANGUAGE):
+            headers.setdefault("Content-Language", current_language())
+            headers.add_vary_header("Accept-Language")
+        self.streams = content_type.startswith(_EVENT_STREAM)
         self.started.set()
 
 
 class RequestMiddleware:
-    """Middleware around the whole application."""
+    """Middleware around the whole application. `language` is for requests that accept no installed one."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, language: str = DEFAULT_LANGUAGE) -> None:
         self._app = app
+        self._language = language
         self._streams: set[asyncio.Task[None]] = set()
         self._shutting_down = False
 
@@ -107,7 +117,9 @@ class RequestMiddleware:
         if head:
             inner["method"] = "GET"
         response = _Response(send, inner["state"]["request_id"], head)
-        with in_context(request=response.request_id):
+        language = accepted_language(Headers(scope=scope).get("accept-language", ""))
+        inner["state"]["language"] = language
+        with in_context(request=response.request_id), use_language(language or self._language):
             try:
                 await self._run(inner, receive, response)
             finally:
@@ -180,6 +192,21 @@ class _Connection:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 self._closed.set()
+
+
+def accepted_language(header: str) -> str | None:
+    """Return the installed language that an Accept-Language header prefers (RFC 9110, section 12.5.4), None if there
+    is none.
+    """
+    ranges = (entry.partition(";") for entry in header[:_LONGEST_HEADER].split(","))
+    weighted = ((resolve_language(tag.strip()), _weight(parameters)) for tag, _semicolon, parameters in ranges)
+    languages = sorted(((tag, weight) for tag, weight in weighted if tag and weight), key=lambda entry: -entry[1])
+    return languages[0][0] if languages else None
+
+
+def _weight(parameters: str) -> float:
+    match = _WEIGHT.fullmatch(parameters)
+    return float(match[1]) if match else 1.0
 
 
 def _request_id(scope: Scope) -> str:

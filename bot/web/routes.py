@@ -17,7 +17,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.params import Depends
 from fastapi.routing import APIRoute, iter_route_contexts
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -31,6 +31,7 @@ from bot.commands.text_format import MOMENT, parse_time
 from bot.domain.conversations import Member
 from bot.domain.turns import ToolStep, Turn
 from bot.engine.locales import LocaleResolver
+from bot.i18n import LazyText, _
 from bot.ports import Commands, EngineApi, PendingApproval, TokenStore, UserActivity
 from bot.web.problems import HANDLERS, ErrorAnswer, Handler, Problem, answer_status, rejection_response
 from bot.web.surface import Subscriptions, Uploads
@@ -64,6 +65,23 @@ class ResponseModel(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _translate(cls, values: object) -> object:
+        """Translate lazy texts, of which pydantic would keep the English."""
+        return {name: _translated(value) for name, value in values.items()} if isinstance(values, dict) else values
+
+
+def _translated(value: object) -> object:
+    match value:
+        case LazyText():
+            return str(value)
+        case list() | tuple():
+            return [_translated(item) for item in value]
+        case dict():
+            return {name: _translated(item) for name, item in value.items()}
+    return value
+
 
 class RequestModel(BaseModel):
     """A request body. Unknown fields are rejected."""
@@ -81,9 +99,9 @@ def parse_moment(field: str, text: str, now: float) -> float:
     try:
         return parse_time(text, now)
     except (ValueError, OverflowError):
-        fields = {field: f"A point in time is {MOMENT}."}
+        fields = {field: _("A point in time is {example}.", example=MOMENT)}
         raise Problem(
-            422, "invalid", "Some fields cannot be used.", "correct the fields that are named", fields
+            422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), fields
         ) from None
 
 
@@ -242,9 +260,8 @@ def _not_found_handler(templates: Sequence[RouteTemplate]) -> Handler:
         match error.status_code:
             case 404:
                 suggestions = closest_routes(request.method, request.url.path, templates)
-                return rejection_response(
-                    request, 404, f"did you mean {', '.join(suggestions)}?" if suggestions else ""
-                )
+                fix = _("did you mean {addresses}?", addresses=", ".join(suggestions)) if suggestions else ""
+                return rejection_response(request, 404, fix)
             case 405:
                 return _wrong_method(request, templates)
             case _:
@@ -261,4 +278,4 @@ def _wrong_method(request: Request, templates: Sequence[RouteTemplate]) -> Respo
     allowed = {"Allow": ", ".join(sorted(methods))}
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=allowed)
-    return rejection_response(request, 405, f"use one of {allowed['Allow']}", allowed)
+    return rejection_response(request, 405, _("use one of {methods}", methods=allowed["Allow"]), allowed)

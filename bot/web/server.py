@@ -20,6 +20,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bot.errors import SettingsError
+from bot.i18n import gettext_lazy
 from bot.web.limits import ConnectionLimits, ConnectionTable, TrustedProxies
 from bot.web.request_middleware import RequestMiddleware
 
@@ -221,7 +222,12 @@ def bind_socket(host: str, port: int) -> socket.socket:
             stack.pop_all()
     except OSError as error:
         raise SettingsError(
-            f"Nothing can be served at {host}, port {port}: {error.strerror or error}.",
-            "end what uses it, or set WEB_HOST and PORT to an address of this machine that is free",
+            gettext_lazy(
+                "Nothing can be served at {host}, port {port}: {reason}.",
+                host=host,
+                port=port,
+                reason=error.strerror or error,
+            ),
+            gettext_lazy("end what uses it, or set WEB_HOST and PORT to an address of this machine that is free"),
         ) from error
     return listening

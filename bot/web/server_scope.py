@@ -27,19 +27,20 @@ from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Profile
 from bot.domain.servers import EVERYWHERE, ServerRecord
+from bot.i18n import _, gettext_lazy
 from bot.web.authentication import AdminCaller, ensure_workspace
 from bot.web.problems import Problem
 
 WORKSPACE = r"^[a-z][a-z-]{0,40}:[A-Za-z0-9._~@+-]{1,200}$"
 """Format of a workspace: `slack:T1`, `discord:1`, `api:default`. It needs no escaping in addresses."""
-WORKSPACE_FORM = "a workspace is PLATFORM:ID, for example slack:T1"
+WORKSPACE_FORM = gettext_lazy("A workspace is PLATFORM:ID, for example slack:T1.")
 """The format in an error message."""
-OFF = "MCP is switched off (MCP_ENABLED=false), so there are no servers and no tools."
+OFF = gettext_lazy("MCP is switched off (MCP_ENABLED=false), so there are no servers and no tools.")
 
 
 def _check_workspace(workspace: str) -> str:
     if not re.fullmatch(WORKSPACE, workspace):
-        raise ValueError(WORKSPACE_FORM)
+        raise ValueError(str(WORKSPACE_FORM))
     return workspace
 
 
@@ -140,7 +141,7 @@ class Services:
     def scope_in(self, caller: ApiClient, workspace: str) -> RequestScope:
         """Return the scope of one workspace that the token covers; rights in others do not apply. Raises Problem."""
         if not self.dependencies.servers.enabled:
-            raise Problem(503, "mcp_disabled", OFF, "set MCP_ENABLED=true and start again")
+            raise Problem(503, "mcp_disabled", OFF, _("set MCP_ENABLED=true and start again"))
         client_there = replace(caller, workspace=workspace)
         return RequestScope(client_there, client_there.place(), workspace)
 
@@ -196,13 +197,26 @@ def check_version(present: ServerRecord | Profile, version: int | None, if_match
 def version_conflict(present: ServerRecord | Profile, status: int = 409) -> Problem:
     """Return the problem for a record that was changed meanwhile."""
     time = format_moment(present.updated_at)
-    when = f" at {time} UTC" if time else ""
+    user = present.updated_by or _("somebody")
+    message = (
+        _(
+            "It was changed by {user} at {time} UTC: it has version {version} now. Nothing was saved.",
+            user=user,
+            time=time,
+            version=present.version,
+        )
+        if time
+        else _(
+            "It was changed by {user}: it has version {version} now. Nothing was saved.",
+            user=user,
+            version=present.version,
+        )
+    )
     return Problem(
         status,
         "conflict" if status == 409 else "changed",
-        f"It was changed by {present.updated_by or 'somebody'}{when}: it has version {present.version} now. "
-        "Nothing was saved.",
-        "read it again, and send the change with that version",
+        message,
+        _("read it again, and send the change with that version"),
         {"version": str(present.version)},
         headers={"ETag": format_etag(present.version)},
     )

@@ -25,6 +25,7 @@ from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import HTTP, Attachment, Author, ConversationKey, Member
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnStatus, TurnView
 from bot.errors import DatabaseUnavailable, NotFound
+from bot.i18n import gettext_lazy
 from bot.rendering.text_safety import single_line
 
 log = logging.getLogger(__name__)
@@ -173,7 +174,8 @@ class Uploads:
             return self._images[attachment.id][1]
         except KeyError:
             raise NotFound(
-                "It is not in this process's memory any more.", "ask again, with the image in the request"
+                gettext_lazy("It is not in this process's memory any more."),
+                gettext_lazy("ask again, with the image in the request"),
             ) from None
 
     def drop(self, attachment: Attachment) -> None:

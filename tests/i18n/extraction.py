@@ -28,7 +28,7 @@ _PROGRAM_ERRORS = frozenset(
 _WORDS = re.compile(r"[A-Za-z]{2,}[’']?[a-z]*[ ,;:.…!?—–-]+\(?[“\"'`*]*(?:[A-Za-z]{1,}|\{)|\} [A-Za-z]{2,}")
 _LABEL = re.compile(r"[A-Z][a-z]+(?:-[a-z]+)*(?:…|\.|\?|!)?")
 _SPACE = re.compile(r"\s")
-_API_FIELDS = frozenset({"Field", "Query", "Header"})
+_API_FIELDS = frozenset({"Field", "Path", "Query", "Header"})
 """Calls with a description for the OpenAPI document, which is English."""
 
 
@@ -51,6 +51,15 @@ def unmarked_texts(path: Path) -> Iterator[tuple[int, str]]:
     for node, text in _literals(ast.parse(path.read_text("utf-8"))):
         if (_SPACE.search(text) and _WORDS.search(text)) or _LABEL.fullmatch(text):
             yield node.lineno, text
+
+
+def texts_in_f_strings(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the line and text of markers inside of f-strings, where Babel does not find them on Python 3.11."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            for call in ast.walk(node):
+                if isinstance(call, ast.Call) and _is_marker(call.func) and isinstance(call.args[0], ast.Constant):
+                    yield call.lineno, str(call.args[0].value)
 
 
 def _literals(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:

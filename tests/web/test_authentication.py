@@ -120,14 +120,15 @@ async def test_a_role_may_what_the_smaller_ones_may_and_no_more(small: Served) -
         ("", None),
         ("*", None),
         ("ja", "ja"),
-        ("ja-JP,ja;q=0.9,en;q=0.8", "ja-JP"),
+        ("ja-JP,ja;q=0.9,en;q=0.8", "ja"),
         ("en;q=0.5, ja;q=0.7", "ja"),
-        ("de;q=0, fr;q=0.3", "fr"),
+        ("tlh, ja;q=0.3", "ja"),
+        ("ja;q=0, tlh", None),
         ("*;q=1, ja;q=0.1", "ja"),
         ("日本語, q=q, ;;;", None),
     ],
 )
-async def test_the_language_of_a_client_is_the_one_it_accepts_best(
+async def test_the_language_of_a_client_is_the_installed_one_that_it_accepts_best(
     small: Served, header: str, language: str | None
 ) -> None:
     headers = {b"Accept-Language": header.encode()} if header else {}

@@ -33,6 +33,7 @@ from bot.domain.argument_edits import InvalidArguments, NotEditable, RevisionAcc
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.errors import ContentDeleted, CountersignError
+from bot.i18n import _
 from bot.ports import PendingApproval, PendingApprovalPosition
 from bot.ports.reporting import read_pending_approvals
 from bot.rendering.approval_card import OFFERS, parse_grant_option, remaining_approvals_text
@@ -244,7 +245,7 @@ class _ApprovalHandler:
 
     async def open_call(self, caller: ApiClient, approval_id: str, revision: int) -> ApprovalShape:
         """Return the whole call to an approver, and record it in the audit."""
-        turn, _ = await self.find(caller, approval_id)
+        turn, _step = await self.find(caller, approval_id)
         match await self._engine.approvals.open_call(approval_id, revision, caller.member):
             case ToolStep(approval=approval) as step if approval is not None:
                 signed_by = self._dependencies.command_dependencies.administration.signed_by
@@ -257,7 +258,7 @@ class _ApprovalHandler:
     async def decide(self, caller: ApiClient, approval_id: str, body: ApprovalDecision) -> DecisionAnswer:
         """Apply a decision."""
         grant = _requested_grant(body)
-        _, step = await self.find(caller, approval_id)
+        _turn, step = await self.find(caller, approval_id)
         revision = body.revision
         if body.arguments is not None:
             revision = await self._revise(caller, approval_id, body, step)
@@ -290,7 +291,9 @@ class _ApprovalHandler:
                     f"arguments.{problem.argument}" if problem.argument else "arguments": problem.problem
                     for problem in problems
                 }
-                raise Problem(422, "invalid", "Some arguments do not fit the tool.", "correct those named", fields)
+                raise Problem(
+                    422, "invalid", _("Some arguments do not fit the tool."), _("correct those named"), fields
+                )
             case rejection:
                 raise _rejection_problem(rejection)
 
@@ -302,7 +305,7 @@ def _position(cursor: str) -> PendingApprovalPosition | None:
     try:
         return PendingApprovalPosition.parse(cursor)
     except ValueError:
-        raise _invalid_field("cursor", "It must be the nextCursor of another page.") from None
+        raise _invalid_field("cursor", _("It must be the nextCursor of another page.")) from None
 
 
 def _requested_grant(body: ApprovalDecision) -> GrantRequest | None:
@@ -310,16 +313,16 @@ def _requested_grant(body: ApprovalDecision) -> GrantRequest | None:
     each other.
     """
     if body.approved is None and body.arguments is None:
-        raise _invalid_field("approved", "It takes approved, arguments, or both.")
+        raise _invalid_field("approved", _("It takes approved, arguments, or both."))
     if body.approved is False and body.arguments is not None:
-        raise _invalid_field("arguments", "A call that is denied needs no other arguments.")
+        raise _invalid_field("arguments", _("A call that is denied needs no other arguments."))
     if not body.grant:
         return None
     grant = parse_grant_option(body.grant)
     if grant is None:
-        raise _invalid_field("grant", f"It must be one of {WORDS}.")
+        raise _invalid_field("grant", _("It must be one of {choices}.", choices=WORDS))
     if not body.approved:
-        raise _invalid_field("grant", "Only a call that is approved can be allowed from now on.")
+        raise _invalid_field("grant", _("Only a call that is approved can be allowed from now on."))
     return grant
 
 
@@ -341,7 +344,7 @@ def _restore_redacted(step: ToolStep, sent: Mapping[str, Any]) -> dict[str, Any]
             restored[original] = present[original]
         elif imitates_mask(name) or imitates_mask(value):
             raise _invalid_field(
-                f"arguments.{name}", "Part of it stands for a secret: send all of it, or leave it as it was."
+                f"arguments.{name}", _("Part of it stands for a secret: send all of it, or leave it as it was.")
             )
         else:
             restored[name] = value
@@ -369,26 +372,31 @@ def _rejection_problem(rejection: NotEditable | ViewRequired) -> Problem:
     """Return the reason why a decision had no effect."""
     match rejection:
         case AlreadyDecided(how):
-            return Problem(409, "already_settled", how, "see what has become of the response")
+            return Problem(409, "already_settled", how, _("see what has become of the response"))
         case StaleRevision():
             return Problem(
-                409, "out_of_date", "The call is asked for with other arguments by now.", "read it again, then decide"
+                409,
+                "out_of_date",
+                _("The call is asked for with other arguments by now."),
+                _("read it again, then decide"),
             )
         case NotAllowed(reason):
-            return Problem(403, "not_allowed", reason, "leave it to those who may")
+            return Problem(403, "not_allowed", reason, _("leave it to those who may"))
         case ApprovalNotFound():
             return _not_found()
         case ViewRequired():
-            return Problem(409, "open_first", VIEW_FIRST, "POST to …/open with this token, then decide")
+            return Problem(409, "open_first", VIEW_FIRST, _("POST to …/open with this token, then decide"))
         case _:
             assert_never(rejection)
 
 
 def _not_found() -> Problem:
     return Problem(
-        404, "not_found", "No such call waits for an approval.", "GET /api/responses/approvals lists what does"
+        404, "not_found", _("No such call waits for an approval."), _("GET /api/responses/approvals lists what does")
     )
 
 
 def _invalid_field(field: str, message: str) -> Problem:
-    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {field: message})
+    return Problem(
+        422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), {field: message}
+    )

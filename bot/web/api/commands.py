@@ -16,6 +16,7 @@ from bot.domain.api_clients import ApiClient
 from bot.domain.commands import Field as FormField
 from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, reply_json
 from bot.domain.conversations import ConversationKey, Member
+from bot.i18n import _
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
@@ -132,7 +133,7 @@ class CommandRoutes:
         return await self._answer(FormSubmission(body.form, body.fields, member, conversation))
 
     async def _answer(self, request: Invocation | FormSubmission) -> CommandAnswer:
-        last: Reply | Form = Reply("There is nothing to say.", failed=True)
+        last: Reply | Form = Reply(_("There is nothing to say."), failed=True)
         async for answer in self._commands.handle(request):
             last = answer
         turn = None

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.conversations import ConversationKey
+from bot.i18n import _
 from bot.ports import ConversationSummary, ReportingStore
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, key_prefixes, may_see, no_such_conversation, own_key, parse_id
@@ -94,7 +95,9 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         name = "" if body.conversation_id is None else str(body.conversation_id)
         key = own_key(caller, body.workspace, name)
         if not await archive.create(key, body.title):
-            raise Problem(409, "conflict", "There is a conversation of that id.", "take another one, or ask in it")
+            raise Problem(
+                409, "conflict", _("There is a conversation of that id."), _("take another one, or ask in it")
+            )
         summary = await archive.summary(key)
         if summary is None:
             raise no_such_conversation()
@@ -129,7 +132,7 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         if await archive.summary(key) is None:
             raise no_such_conversation()
         raise Problem(
-            409, "not_at_rest", "Something runs or waits in this conversation.", "stop its last response first"
+            409, "not_at_rest", _("Something runs or waits in this conversation."), _("stop its last response first")
         )
 
     return router
@@ -141,10 +144,16 @@ async def _page(
     """Return a page of the conversations with these key prefixes, and their total number."""
     offset = (page - 1) * size
     if offset + size > MOST_ROWS:
-        raise Problem(422, "invalid", f"A list ends after {MOST_ROWS} rows.", "name a workspace", {"page": "Too far."})
+        raise Problem(
+            422,
+            "invalid",
+            _("A list ends after {rows} rows.", rows=MOST_ROWS),
+            _("name a workspace"),
+            {"page": _("Too far.")},
+        )
     pages = [await archive.conversations(prefix, "", offset + size, 0) for prefix in prefixes]
-    summaries = sorted((row for rows, _ in pages for row in rows), key=lambda summary: -summary.updated_at)
-    return summaries[offset : offset + size], sum(count for _, count in pages)
+    summaries = sorted((row for rows, _count in pages for row in rows), key=lambda summary: -summary.updated_at)
+    return summaries[offset : offset + size], sum(count for _rows, count in pages)
 
 
 def _visible(caller: ApiClient, name: str, workspace: str) -> ConversationKey:

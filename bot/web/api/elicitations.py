@@ -14,6 +14,7 @@ from bot.domain.api_clients import ApiClient
 from bot.domain.approvals import AlreadyDecided, ApprovalNotFound, NotAllowed
 from bot.domain.elicitation_answers import AnswerRejected, ElicitationAnswered, InvalidAnswer, OpenElicitation
 from bot.domain.elicitations import ElicitationAction, ElicitationResult, FormMode
+from bot.i18n import _
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id
 from bot.web.problems import Problem
@@ -108,7 +109,7 @@ def _parse_answer(body: ElicitationAnswer, elicitation: OpenElicitation) -> Elic
     """Return the parsed answer. Raises Problem for values that were not requested."""
     is_form = isinstance(elicitation.elicitation.question.ask, FormMode)
     if body.content is not None and not (is_form and body.action is ElicitationAction.ACCEPT):
-        raise _invalid_fields({"content": "Only a form that is accepted has values."})
+        raise _invalid_fields({"content": _("Only a form that is accepted has values.")})
     return ElicitationResult(
         body.action, (body.content or {}) if is_form and body.action is ElicitationAction.ACCEPT else None
     )
@@ -118,9 +119,11 @@ def _rejection_problem(rejection: AnswerRejected) -> Problem:
     """Return the reason why an answer had no effect."""
     match rejection:
         case AlreadyDecided(how):
-            return Problem(409, "already_settled", how, "see what has become of the response")
+            return Problem(409, "already_settled", how, _("see what has become of the response"))
         case NotAllowed():
-            return Problem(403, "not_allowed", "Only the token that asked can answer this.", "leave it to that one")
+            return Problem(
+                403, "not_allowed", _("Only the token that asked can answer this."), _("leave it to that one")
+            )
         case ApprovalNotFound():
             return _not_found()
         case _:
@@ -129,9 +132,12 @@ def _rejection_problem(rejection: AnswerRejected) -> Problem:
 
 def _not_found() -> Problem:
     return Problem(
-        404, "not_found", "No server waits for an answer to that.", "GET /api/responses/{responseId} lists what does"
+        404,
+        "not_found",
+        _("No server waits for an answer to that."),
+        _("GET /api/responses/{responseId} lists what does"),
     )
 
 
 def _invalid_fields(fields: dict[str, str]) -> Problem:
-    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", fields)
+    return Problem(422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), fields)

@@ -14,6 +14,7 @@ from bot.commands.argument_parser import NotFoundRejection
 from bot.commands.server_directory import VisibleServer
 from bot.domain.policies import ANY, Rule
 from bot.domain.policy_syntax import RuleError, describe_rule, parse_rule, rule_to_table
+from bot.i18n import _
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
@@ -109,13 +110,17 @@ class PolicyRoutes:
         elif server_id is not None:
             server = await self._services.policies.server(server_id, scope.conversation)
             tool = "" if tool_name in (None, ANY) else tool_name or ""
-            _, rule = self._services.policies.about(rules, server, tool, scope.member)
+            _tool, rule = self._services.policies.about(rules, server, tool, scope.member)
         else:
             raise Problem(
-                422, "invalid", "Which rule?", "send ?id=… or ?serverId=…&toolName=…", {"serverId": "It is missing."}
+                422,
+                "invalid",
+                _("Which rule?"),
+                _("send ?id=… or ?serverId=…&toolName=…"),
+                {"serverId": _("It is missing.")},
             )
         if rule is None or not await self._services.policies.clear(rule, scope.member):
-            raise NotFoundRejection("There is no such rule. Nothing was changed.")
+            raise NotFoundRejection(_("There is no such rule. Nothing was changed."))
 
 
 def routes(dependencies: WebDependencies) -> APIRouter:
@@ -138,7 +143,11 @@ def _parse_rule(table: dict[str, Any]) -> Rule:
         key = error.key.partition(".")[0]
         field = _FIELDS.get(key, f"rule.{error.key}")
         raise Problem(
-            422, "invalid", "The rule cannot be used. Nothing was saved.", "correct it", {field: f"It {error.problem}."}
+            422,
+            "invalid",
+            _("The rule cannot be used. Nothing was saved."),
+            _("correct it"),
+            {field: _("It {problem}.", problem=error.problem)},
         ) from error
 
 

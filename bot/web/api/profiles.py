@@ -11,6 +11,7 @@ from bot.commands.argument_parser import NotFoundRejection
 from bot.commands.profiles import Outdated, parse_profile, profile_values
 from bot.commands.server_directory import VisibleServer
 from bot.domain.profiles import Profile
+from bot.i18n import _
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
 from bot.web.server_responses import Moment, RequestedOptions, ResponseOptions
@@ -108,7 +109,7 @@ class ProfileRoutes:
             check_version(existing, body.version, if_match)
         elif body.version or if_match is not None:
             raise Problem(
-                412 if if_match else 409, "conflict", "There is no such profile yet.", "leave out the version"
+                412 if if_match else 409, "conflict", _("There is no such profile yet."), _("leave out the version")
             )
         servers = await self._services.directory.all(scope.conversation)
         fields = {"name": agent} if existing is None else {}
@@ -116,12 +117,12 @@ class ProfileRoutes:
         other = await profiles.find_or_none(draft.name, scope.conversation)
         if other is not None and other.id != profile.id:
             raise Problem(
-                409, "conflict", "There is a profile of that name.", "choose another", {"name": "It is taken."}
+                409, "conflict", _("There is a profile of that name."), _("choose another"), {"name": _("It is taken.")}
             )
         if errors:
             field_errors = {_FIELDS.get(name, name): error for name, error in errors.items()}
             raise Problem(
-                422, "invalid", "Some fields cannot be used. Nothing was saved.", "correct them", field_errors
+                422, "invalid", _("Some fields cannot be used. Nothing was saved."), _("correct them"), field_errors
             )
         saved = await profiles.save(draft, scope.author)
         if isinstance(saved, Outdated):
@@ -141,7 +142,7 @@ class ProfileRoutes:
     async def _find(self, name: str, scope: RequestScope) -> Profile:
         profile = await self._services.profiles.find_or_none(name, scope.conversation)
         if profile is None:
-            raise NotFoundRejection("There is no profile of that id or name in this workspace.")
+            raise NotFoundRejection(_("There is no profile of that id or name in this workspace."))
         return profile
 
     async def _respond(

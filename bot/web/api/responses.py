@@ -30,6 +30,7 @@ from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, TurnView
 from bot.errors import ContentDeleted, CountersignError, NotFound, QueueFull
+from bot.i18n import _, ngettext
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import format_id, is_own, may_see, own_conversation
 from bot.web.limits import RequestStreamPlace, StreamPlace
@@ -106,21 +107,24 @@ def parse_input(payload: Payload, uploads: Uploads, owner: str) -> ParsedInput:
     messages = _messages(payload)
     last = next((index for index in reversed(range(len(messages))) if messages[index].role == _USER), None)
     if last is None:
-        raise _invalid_field("payload.messages", "There is no message of the role user.")
+        raise _invalid_field("payload.messages", _("There is no message of the role user."))
     if last != len(messages) - 1:
-        raise _invalid_field("payload.messages", "The last message must be of the role user: it is the question.")
+        raise _invalid_field("payload.messages", _("The last message must be of the role user: it is the question."))
     text, images = _text_and_images(messages[last])
     if len(images) > MOST_IMAGES:
-        raise _invalid_field("payload.messages", f"A question takes {MOST_IMAGES} images at most.")
+        raise _invalid_field(
+            "payload.messages",
+            ngettext("A question takes {n} image at most.", "A question takes {n} images at most.", MOST_IMAGES),
+        )
     if not text.strip() and not images:
-        raise _invalid_field("payload.messages", "The question is empty.")
+        raise _invalid_field("payload.messages", _("The question is empty."))
     attachments = tuple(_store_image(uploads, owner, number, image) for number, image in enumerate(images, start=1))
     return ParsedInput(text.strip() or describe_files(attachments), _context(messages[:last]), attachments)
 
 
 def _messages(payload: Payload) -> Sequence[InputMessage]:
     if (payload.messages is None) == (payload.input is None):
-        raise _invalid_field("payload", "It takes either messages or input.")
+        raise _invalid_field("payload", _("It takes either messages or input."))
     if payload.messages is not None:
         return payload.messages
     return [InputMessage(content=payload.input)] if isinstance(payload.input, str) else payload.input or []
@@ -131,7 +135,8 @@ def _context(messages: Sequence[InputMessage]) -> tuple[str, ...]:
     lines = []
     for message in messages:
         text, images = _text_and_images(message)
-        lines.append((message.role, append_file_names(text, [f"image {n}" for n, _ in enumerate(images, start=1)])))
+        names = [f"image {number}" for number in range(1, len(images) + 1)]
+        lines.append((message.role, append_file_names(text, names)))
     return format_lines([line for line in lines if line[1].strip()])
 
 
@@ -146,7 +151,7 @@ def _text_and_images(message: InputMessage) -> tuple[str, Sequence[_Image]]:
         elif piece.type in _IMAGES and piece.image_url is not None:
             images.append(_image(piece.image_url))
         else:
-            raise _invalid_field("payload.messages", "A piece of a message must be a text or an image.")
+            raise _invalid_field("payload.messages", _("A piece of a message must be a text or an image."))
     return "\n".join(texts), images
 
 
@@ -156,12 +161,12 @@ def _image(address: str | dict[str, Any]) -> _Image:
     if match is None:
         raise _invalid_field(
             "payload.messages",
-            "An image must be in the request itself: data:image/png;base64,… (PNG, JPEG, GIF or WebP).",
+            _("An image must be in the request itself: data:image/png;base64,… (PNG, JPEG, GIF or WebP)."),
         )
     try:
         return _Image(base64.b64decode("".join(match[2].split()), validate=True), match[1])
     except binascii.Error:
-        raise _invalid_field("payload.messages", "An image is no base64.") from None
+        raise _invalid_field("payload.messages", _("An image is no base64.")) from None
 
 
 def _store_image(uploads: Uploads, owner: str, number: int, image: _Image) -> Attachment:
@@ -170,7 +175,9 @@ def _store_image(uploads: Uploads, owner: str, number: int, image: _Image) -> At
 
 
 def _invalid_field(field: str, error: str) -> Problem:
-    return Problem(422, "invalid", "Some fields cannot be used.", "correct the fields that are named", {field: error})
+    return Problem(
+        422, "invalid", _("Some fields cannot be used."), _("correct the fields that are named"), {field: error}
+    )
 
 
 WAIT_SECONDS = 50.0
@@ -362,8 +369,8 @@ class _Responses:
                 raise Problem(
                     409,
                     "idempotency_key_reused",
-                    "Another question was asked under this Idempotency-Key.",
-                    "take a new key for a new question",
+                    _("Another question was asked under this Idempotency-Key."),
+                    _("take a new key for a new question"),
                 )
         return receipt
 
@@ -427,8 +434,8 @@ def _not_resumable() -> Problem:
     return Problem(
         400,
         "no_such_event",
-        "Only a question with an Idempotency-Key can be taken up again.",
-        "follow it with GET /api/responses/{responseId}/stream",
+        _("Only a question with an Idempotency-Key can be taken up again."),
+        _("follow it with GET /api/responses/{responseId}/stream"),
     )
 
 
@@ -443,11 +450,11 @@ def _cursor(turn_id: str, last_event_id: str | None) -> Cursor:
         raise Problem(
             400,
             "no_such_event",
-            "Last-Event-ID is no event of this response.",
-            "leave it out to begin at the beginning",
+            _("Last-Event-ID is no event of this response."),
+            _("leave it out to begin at the beginning"),
         )
     return cursor
 
 
 def _no_such_response() -> Problem:
-    return Problem(404, "not_found", "There is no such response.", "GET /api/conversations lists conversations")
+    return Problem(404, "not_found", _("There is no such response."), _("GET /api/conversations lists conversations"))

@@ -22,6 +22,7 @@ from bot.domain.health import Check, CheckStatus
 from bot.domain.pins import combined_digest
 from bot.domain.servers import ServerEnablement, ServerSnapshot, ServerStatus, SyncStatus
 from bot.errors import ServerTrouble
+from bot.i18n import _
 from bot.ports import ServerAdmin
 from bot.web.limits import RequestStreamPlace
 from bot.web.problems import Problem
@@ -275,7 +276,7 @@ def _action_routes(scope: ServerScope, services: Services) -> APIRouter:
 def _verify_answer(server: VisibleServer, checks: list[Check], options: ResponseOptions, *, deep: bool) -> VerifyAnswer:
     broken = next((check for check in checks if check.finding is CheckStatus.BROKEN), None)
     durations = [check.seconds for check in checks if check.seconds is not None]
-    problem = "" if server.status is ServerStatus.CONNECTED else server.problem or "It is not connected."
+    problem = "" if server.status is ServerStatus.CONNECTED else server.problem or _("It is not connected.")
     return VerifyAnswer(
         ok=broken is None and not problem,
         status=options.status(server.status),
@@ -295,8 +296,8 @@ def _verify_answer(server: VisibleServer, checks: list[Check], options: Response
 
 def _off_problem(server: VisibleServer) -> Problem:
     if server.status is ServerStatus.DISABLED:
-        return Problem(409, "disabled", "The server is disabled.", 'enable it: PUT {"enabled": true}')
-    return Problem(409, "disconnected", "The server is disconnected.", "connect it: POST …/connect")
+        return Problem(409, "disabled", _("The server is disabled."), _('enable it: PUT {"enabled": true}'))
+    return Problem(409, "disconnected", _("The server is disconnected."), _("connect it: POST …/connect"))
 
 
 class DefinitionDiff(ResponseModel):
@@ -362,7 +363,10 @@ class ReviewRoutes:
         approved = await self._services.review.approve(server, body.tool, body.definition, scope.member)
         if not approved:
             raise Problem(
-                409, "conflict", "What waits is not what was looked at any more. Nothing was approved.", "look again"
+                409,
+                "conflict",
+                _("What waits is not what was looked at any more. Nothing was approved."),
+                _("look again"),
             )
         return Approved(approved=[approved_tool.tool.original_name for approved_tool in approved])
 

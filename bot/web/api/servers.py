@@ -29,6 +29,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.secret_detection import is_plain_header, is_plain_variable
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord
+from bot.i18n import _, gettext_lazy
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, WebDependencies, api_router
 from bot.web.server_responses import (
@@ -50,7 +51,7 @@ from bot.web.server_scope import (
 )
 
 _REFERENCES = ("env:", "file:")
-MISSING_SECRET = "It is missing: the secret itself, or env:NAME or file:/path, where it is."  # noqa: S105 - a sentence
+MISSING_SECRET = gettext_lazy("It is missing: the secret itself, or env:NAME or file:/path, where it is.")
 AUTH_OF = {
     "apiKey": AuthenticationKind.API_KEY,
     "config.headerValue": AuthenticationKind.HEADER,
@@ -177,7 +178,8 @@ class ParsedServer:
                 f"config.slots.{name.removeprefix(SLOT)}" if name.startswith(SLOT) else _FIELD_NAMES.get(name, name)
             )
             if error == UNNAMED_SECRET:
-                message, field_name = f"{MISSING_SECRET} It is for the slot {name.removeprefix(SLOT)}.", "config.env"
+                of_slot = _("It is for the slot {slot}.", slot=name.removeprefix(SLOT))
+                message, field_name = f"{MISSING_SECRET} {of_slot}", "config.env"
             errors_by_field.setdefault(self.field_names.get(name, field_name), message)
         return errors_by_field
 
@@ -283,7 +285,7 @@ def parse_server(body: ServerBody) -> ParsedServer:
         parsed.argv = (config.command, *(config.args or ()))
         parsed.fields.setdefault("transport", "stdio")
     elif config.args:
-        parsed.errors["config.args"] = "These are arguments of a program: config.command is missing."
+        parsed.errors["config.args"] = _("These are arguments of a program: config.command is missing.")
     _parse_secret(parsed, body, config)
     _parse_user(parsed, config)
     for name, prefix, values in (("headers", "header:", config.headers), ("env", "env:", config.env)):
@@ -308,7 +310,7 @@ def _parse_secret(parsed: ParsedServer, body: ServerBody, config: ConfigBody) ->
     kind = parsed.fields.get("auth", "").lower().replace("-", "_")
     name = _SECRET_FIELD.get(kind, "apiKey") if kind else next(iter(values), "apiKey")
     for other in values.keys() - {name}:
-        parsed.errors[other] = f"It goes with authType {AUTH_OF[other].value}."
+        parsed.errors[other] = _("It goes with authType {auth_type}.", auth_type=AUTH_OF[other].value)
     parsed.field_names |= {"secret": name, "hidden": name}
     if name not in values:
         return
@@ -340,7 +342,7 @@ def _lines(parsed: ParsedServer, prefix: str, values: Mapping[str, SecretStr]) -
     for name, secret in values.items():
         value = secret.get_secret_value()
         if "=" in name or name != name.strip() or not name.isprintable():
-            parsed.errors["config.headers" if prefix == "header:" else "config.env"] = (
+            parsed.errors["config.headers" if prefix == "header:" else "config.env"] = _(
                 "One of the names cannot be used."
             )
         elif value == KEEP or _is_reference(value) or _PLAIN[prefix](name, value):
@@ -373,7 +375,7 @@ def _text(value: object) -> str:
 
 CONNECTING_SECONDS = 45.0
 """Seconds that a response waits for a connection attempt, which continues after that."""
-_INVALID = "Some fields cannot be used. Nothing was saved."
+_INVALID = gettext_lazy("Some fields cannot be used. Nothing was saved.")
 
 
 class ServerRoutes:
@@ -404,9 +406,9 @@ class ServerRoutes:
             raise Problem(
                 409,
                 "conflict",
-                "There is a server of that name.",
-                "choose another name, or send ?upsert=true to change that one",
-                {"serverId" if body.server_id else "name": "It is taken."},
+                _("There is a server of that name."),
+                _("choose another name, or send ?upsert=true to change that one"),
+                {"serverId" if body.server_id else "name": _("It is taken.")},
             )
         if existing is not None:
             await self._change(existing, body, scope, None)
@@ -468,7 +470,7 @@ class ServerRoutes:
         parsed = parse_server(body)
         name = body.server_id or body.name or ""
         if body.server_id and not is_slug(body.server_id):
-            parsed.errors["serverId"] = "Lower-case letters, digits and dashes, at most 64 of them."
+            parsed.errors["serverId"] = _("Lower-case letters, digits and dashes, at most 64 of them.")
         if is_slug(name) and body.name == name:
             parsed.fields.pop("title", None)
         policy = _policy(body, parsed)
@@ -488,7 +490,7 @@ class ServerRoutes:
         check_version(record, body.version, if_match)
         parsed = parse_server(body)
         if body.policy is not None:
-            parsed.errors["policy"] = "It is for new servers: PUT /api/mcp/approval-policies changes what holds."
+            parsed.errors["policy"] = _("It is for new servers: PUT /api/mcp/approval-policies changes what holds.")
         if body.server_id is not None:
             parsed.fields["name"] = body.server_id
         if body.name == record.config.name and not record.config.title:
@@ -521,7 +523,10 @@ class ServerRoutes:
     def _check_name(self, draft: ParsedDefinition) -> None:
         if not self._services.validator.is_name_allowed(draft.record.config.name):
             raise Problem(
-                403, "name_not_allowed", "The operator does not allow a server of this name.", "choose an allowed name"
+                403,
+                "name_not_allowed",
+                _("The operator does not allow a server of this name."),
+                _("choose an allowed name"),
             )
 
 
@@ -588,17 +593,21 @@ def _policy(body: ServerBody, parsed: ParsedServer) -> ApprovalPolicy | None:
     policy = parse_policy(body.policy or "")
     if body.policy is not None and policy is None:
         choices = ", ".join((*(policy_value.value for policy_value in ApprovalPolicy), *POLICY_CHOICES))
-        parsed.errors["policy"] = f"One of {choices}."
+        parsed.errors["policy"] = _("One of {choices}.", choices=choices)
     return policy
 
 
 def _check_draft(parsed: ParsedServer, draft: ParsedDefinition) -> None:
     errors = parsed.all_errors(draft.errors)
     if errors:
-        raise Problem(422, "invalid", _INVALID, "correct the fields that are named", errors)
+        raise Problem(422, "invalid", _INVALID, _("correct the fields that are named"), errors)
 
 
 def _name_taken(parsed: ParsedServer, invalid: InvalidServer) -> Problem:
     return Problem(
-        409, "conflict", "There is a server of that name.", "choose another name", parsed.all_errors(invalid.errors)
+        409,
+        "conflict",
+        _("There is a server of that name."),
+        _("choose another name"),
+        parsed.all_errors(invalid.errors),
     )

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from bot.commands.text_format import MOMENT
 from bot.domain.turns import StepStatus
+from bot.i18n import _
 from bot.ports import CallQuery, CallSummary
 from bot.web.conversation_ids import format_id
 from bot.web.problems import Problem
@@ -70,8 +71,8 @@ def routes(dependencies: WebDependencies) -> APIRouter:
         """List calls of the workspace, or of all workspaces for a token without one. Newest first."""
         offset = (wanted.page - 1) * wanted.size
         if offset + wanted.size > MOST_ROWS:
-            text = f"A list ends after {MOST_ROWS} rows."
-            raise Problem(422, "invalid", text, "filter by time", {"page": "Too far."})
+            text = _("A list ends after {rows} rows.", rows=MOST_ROWS)
+            raise Problem(422, "invalid", text, _("filter by time"), {"page": _("Too far.")})
         query = _query(scope, wanted, dependencies.clock())
         calls, total = await archive.calls(query, wanted.size, offset)
         shown = [_shape(scope, call) for call in calls]

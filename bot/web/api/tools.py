@@ -22,6 +22,7 @@ from bot.domain.messages import FilePart, ImagePart, StoredFile, TextPart, ToolR
 from bot.domain.servers import ServerStatus
 from bot.domain.tools import ToolKind
 from bot.domain.turns import ReadFile, ToolStep, TurnView
+from bot.i18n import _
 from bot.ports import EngineApi
 from bot.web.limits import RequestStreamPlace
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
@@ -226,7 +227,7 @@ async def execution_result(view: TurnView) -> Executed | Pending:
     step = next((step for step in reversed(view.steps) if isinstance(step, ToolStep)), None)
     result = step.result if step is not None else None
     if result is None:
-        failure = turn.failure or "The call was not run."
+        failure = turn.failure or _("The call was not run.")
         return Executed(content=[Content(type="text", text=failure)], is_error=True, turn_id=turn.id)
     return Executed(
         content=await _contents(result, view.read),

@@ -13,6 +13,7 @@ from bot.commands.usage import usage_report
 from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.servers import EVERYWHERE
 from bot.domain.usage import LimitPeriod, LimitUnit, UsageGrouping, UsageOwner, UsageQuery
+from bot.i18n import _
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_key
 from bot.web.problems import Problem
@@ -108,5 +109,8 @@ def _query(caller: ApiClient, of: Of, workspace: str, since: float) -> UsageQuer
             return UsageQuery(since)
         case _:
             raise Problem(
-                403, "forbidden", "This token may see only what it used itself.", "leave `of` out, or use another token"
+                403,
+                "forbidden",
+                _("This token may see only what it used itself."),
+                _("leave `of` out, or use another token"),
             )
