@@ -52,6 +52,7 @@ from bot.web.limits import READING_SECONDS, read_body
 from bot.web.problems import Problem, problem_of_status
 
 _LONGEST = 300
+_PRODUCT = "Countersign"
 _PLATFORMS = {"slack": "Slack", "discord": "Discord"}
 
 _STYLE: Final = """
@@ -142,8 +143,8 @@ def page(status: int, title: str, body: str, headers: Mapping[str, str] | None =
         f'<!doctype html><html lang="{current_language()}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="robots" content="noindex, nofollow"><meta name="referrer" content="no-referrer">'
-        f"<title>{title} · Countersign</title><style>{_STYLE}</style></head>"
-        f'<body><main><p class="brand">Countersign</p><article>{body}</article></main></body></html>\n'
+        f"<title>{title} · {_PRODUCT}</title><style>{_STYLE}</style></head>"
+        f'<body><main><p class="brand">{_PRODUCT}</p><article>{body}</article></main></body></html>\n'
     )
     return HtmlDocument(status, html, {**HEADERS, **(headers or {})})
 

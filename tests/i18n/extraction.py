@@ -27,6 +27,8 @@ _PROGRAM_ERRORS = frozenset(
 )
 _WORDS = re.compile(r"[A-Za-z]{2,}[’']?[a-z]*[ ,;:.…!?—–-]+\(?[“\"'`*]*(?:[A-Za-z]{1,}|\{)|\} [A-Za-z]{2,}")
 _LABEL = re.compile(r"[A-Z][a-z]+(?:-[a-z]+)*(?:…|\.|\?|!)?")
+_TAG = re.compile(r"<[!/]?[a-z][^>]*>")
+_STYLE_SHEET = re.compile(r"\{[^{}]*:[^{}]*;")
 _SPACE = re.compile(r"\s")
 _API_FIELDS = frozenset({"Field", "Path", "Query", "Header"})
 """Calls with a description for the OpenAPI document, which is English."""
@@ -49,7 +51,10 @@ def placeholders(text: str) -> set[str]:
 def unmarked_texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and text of literals that look like a text for people, outside of a marker."""
     for node, text in _literals(ast.parse(path.read_text("utf-8"))):
-        if (_SPACE.search(text) and _WORDS.search(text)) or _LABEL.fullmatch(text):
+        words = _TAG.sub("", text)
+        if _STYLE_SHEET.search(words):
+            continue
+        if (_SPACE.search(words) and _WORDS.search(words)) or _LABEL.fullmatch(words):
             yield node.lineno, text
 
 

@@ -19,12 +19,88 @@ NOT_FOR_PEOPLE = {
     "bot/llm": "prompts and answers of models",
     "bot/logs.py": "the log",
     "bot/storage": "SQL, and errors for the log",
+    "bot/web/application.py": "answers to platforms and probes, and the description of the API",
+    "bot/web/prometheus.py": "metrics",
+    "bot/web/sse.py": "the format of event streams",
 }
 """Folders and files without texts for people, each with a reason."""
 
-NOT_YET = ("bot",)
+NOT_YET = (
+    "bot/__main__.py",
+    "bot/app",
+    "bot/chat",
+    "bot/cli",
+    "bot/commands",
+    "bot/domain",
+    "bot/engine",
+    "bot/errors.py",
+    "bot/mcp",
+    "bot/platforms",
+    "bot/ports",
+    "bot/rendering",
+    "bot/setting_errors.py",
+    "bot/settings.py",
+)
+"""Folders and files whose texts are still to be marked."""
 
-NO_TEXTS: dict[str, frozenset[str]] = {}
+NO_TEXTS: dict[str, frozenset[str]] = {
+    "bot/web/api/responses.py": frozenset(
+        {
+            "image {}",  # for the model
+            "It waits for an approval or for an answer to a server, or is still being answered.",  # OpenAPI
+        }
+    ),
+    "bot/web/api/server_actions.py": frozenset(
+        {  # OpenAPI
+            "Ask a server for everything it offers",
+            "Connect to a server now",
+            (
+                "Events `status_update` (at once), `connection_change`, `capabilities_synced` and `server_removed`, "
+                "each with the server as in the list; comments while nothing happens."
+            ),
+            "Leave a server alone until it is connected again",
+            "Whether a server can be used",
+        }
+    ),
+    "bot/web/api/servers.py": frozenset({"It was there, and has been changed (`upsert`).", "Its secret is missing."}),
+    "bot/web/api/tools.py": frozenset({"It waits for an approval, or is still running."}),  # OpenAPI
+    "bot/web/authentication.py": frozenset({"Bearer", "Made with `countersign tokens create`, or ADMIN_API_TOKEN."}),
+    "bot/web/limits.py": frozenset(
+        {  # the log
+            "address %s has all of its %d connections",
+            "all %d connections are taken, the last by %s",
+        }
+    ),
+    "bot/web/pages.py": frozenset(
+        {
+            ' aria-invalid="true" autofocus',
+            "Countersign",
+            "Discord",
+            "Slack",
+            "default-src 'none'; style-src 'sha256-{}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+            "error hint",
+            "noindex, nofollow, noarchive",
+            "public, max-age={}",
+        }
+    ),
+    "bot/web/problems.py": frozenset({"Value error, "}),
+    "bot/web/request_middleware.py": frozenset({"default-src 'none'; frame-ancestors 'none'"}),
+    "bot/web/routes.py": frozenset(
+        {  # OpenAPI
+            "An assistant that works through MCP servers and acts only on the right person's signature.",
+            "Countersign",
+            "It could not be done.",
+            "It does not exist, or not for this token.",
+            "It is not what it was, or the name is taken.",
+            "No token, or none that is good.",
+            "Some fields cannot be used.",
+            "The database is away for now.",
+            "The request cannot be taken: its body, its method, or too many failures before it.",
+            "The token's role or workspace is another.",
+        }
+    ),
+    "bot/web/turn_events.py": frozenset({"not a cursor"}),
+}
 """Literals that look like texts and are none, by file."""
 
 
