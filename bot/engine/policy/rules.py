@@ -352,7 +352,7 @@ def check_approver(
     needed = _("It needs {approvers}.", approvers=approvers.format_requirements(terms))
     evidence = _evidence(approvers, terms, asker, member)
     if not evidence:
-        return NotAllowed(f"{_('You may not approve this.')} {needed}")
+        return NotAllowed(" ".join([_("You may not approve this."), needed]))
     if terms.four_eyes and verdict is DecisionType.APPROVE:
         if is_author:
             return NotAllowed(f"{_ASKED} {needed}")
