@@ -14,7 +14,7 @@ posted unfinished begins with a mark, which decides alike in every process.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import assert_never
@@ -80,6 +80,7 @@ WITHOUT_TEXT, WITH_TEXT = "~", "+"
 """Marks of refs of messages that were posted before the turn had ended: before their text began, or with text."""
 NO_REFS: MessageRefs = {}
 _ANSWERS = (ReplyText, ToolOutput)
+_ANSWER_KINDS = ("answer", "reply", "final")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +243,18 @@ def _mark(refs: MessageRefs, name: str) -> str:
     """Return the mark of a posted message. One that was removed had no text left."""
     mark, _ = split_mark(refs.get(name, ""))
     return WITHOUT_TEXT if mark == REMOVED else mark
+
+
+def find_answers(posted: Mapping[str, MessageRefs]) -> Mapping[str, str]:
+    """Return the turn of each posted message with text of an answer, by the message's ref. `posted` are the stored refs
+    of turns.
+    """
+    return {
+        split_mark(ref)[1]: turn_id
+        for turn_id, refs in posted.items()
+        for slot, ref in refs.items()
+        if slot.partition("-")[0] in _ANSWER_KINDS and not ref.startswith(REMOVED)
+    }
 
 
 def answer_pages(segment: AnswerSegment, limits: AnswerLimits) -> tuple[AnswerPage, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from bot.domain.turns import (
     Claim,
     EditedQuestion,
     EditEffect,
+    MessageRefs,
     Receipt,
     StepStatus,
     ToolStep,
@@ -46,8 +47,11 @@ from bot.errors import NotFound
 from bot.i18n import _
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog, TurnQueue, TurnViews
 from bot.ports.embeddings import TextEmbedder
+from bot.ports.platform import PostedText, ThreadReader
 
 APPROVAL_SECONDS = 1800.0
+THREAD_SECONDS = 15.0
+"""Time limit of reading a conversation from its platform."""
 CONTINUE_QUESTION = "Go on where you were stopped. Do not repeat what you have written."
 UNCLEAR_ENDS = frozenset({StepStatus.UNKNOWN})
 REPEATABLE_ENDS = frozenset(status for status in StepStatus if status.ended and status is not StepStatus.DONE)
@@ -120,7 +124,16 @@ class Engine:
             approval_seconds,
             self._delivery.deliver,
             self._fetch,
-            PromptParts(turn_log, pause, self._meters, estimates, instructions, memory, refused or RefusedTools()),
+            PromptParts(
+                turn_log,
+                pause,
+                self._meters,
+                estimates,
+                instructions,
+                memory,
+                refused or RefusedTools(),
+                None if keeps_content else self._read_thread,
+            ),
             members.find,
             ApproverResolver(surfaces, members, approval_notice).resolve,
             taint,
@@ -310,6 +323,18 @@ class Engine:
         if surface is None:
             raise NotFound(_("The file's platform is not connected."))
         return await surface.fetch(attachment)
+
+    async def _read_thread(
+        self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
+    ) -> Sequence[PostedText]:
+        """Return the messages of a conversation from its platform, empty without one. Raises DeliveryFailed and
+        TimeoutError.
+        """
+        surface: object = surface_for(self._surfaces, conversation)
+        if not isinstance(surface, ThreadReader):
+            return ()
+        async with asyncio.timeout(THREAD_SECONDS):
+            return await surface.read_thread(conversation, posted)
 
     def _wake_turn(self, turn_id: str) -> None:
         """Wake a turn after a decision, or after its approval card failed to post."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -49,6 +49,31 @@ class Surface(Protocol):
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Return the bytes of an attachment."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostedText:
+    """A message of a conversation as its platform has it now. `id` is as in `InboundMessage.message_id`, `name` is that
+    of its author. `answer_of` is the id of the turn whose answer it belongs to; empty for a message of a user.
+    """
+
+    id: str
+    name: str
+    text: str
+    answer_of: str = ""
+
+
+@runtime_checkable
+class ThreadReader(Protocol):
+    """Optional half of a Surface: it reads conversations back, for operators who store none."""
+
+    async def read_thread(
+        self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
+    ) -> Sequence[PostedText]:
+        """Return the messages of a conversation, oldest first: those of users, and of the bot those with text of the
+        answers of turns in `posted`, by the refs of each turn. Cards and notices are left out. Raises DeliveryFailed.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ owner. Every method is one transaction, committed when the method returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from bot.domain.approvals import (
@@ -225,6 +225,9 @@ class TurnHistory(TurnViews, Protocol):
         """Store a summary of the oldest turns in `past`, replacing the summary in `past`. It is deleted with any turn
         that it covers, and not stored if one of them is already deleted.
         """
+
+    async def message_refs(self, turn_ids: Collection[str]) -> Mapping[str, MessageRefs]:
+        """Return the references of the posted messages of these turns, by turn."""
 
     async def get_call(self, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:
         """Return the call in step `n` of a conversation's turn `seq`, or None."""

@@ -18,11 +18,11 @@ from sqlalchemy import bindparam
 
 from bot.domain.conversations import CONSOLE, ConversationKey
 from bot.domain.flows import Sources
-from bot.domain.turns import Claim, History, HistorySummary, ToolStep, TurnRecord, truncate_results
+from bot.domain.turns import Claim, History, HistorySummary, MessageRefs, ToolStep, TurnRecord, truncate_results
 from bot.storage.codec import converter
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
 from bot.storage.dialect import Upsert, now
-from bot.storage.tables import approvals, conversations, deliveries, is_live, steps, summaries, turns
+from bot.storage.tables import approvals, conversations, deliveries, is_live, message_refs, steps, summaries, turns
 from bot.storage.turn_records import UNREADABLE, approval_of_step, read_step, read_turn, step_columns
 from bot.storage.turn_states import check_claim
 
@@ -149,6 +149,7 @@ _call_at = (
         steps.c.kind == "tool",
     )
 )
+_refs = sa.select(message_refs).where(message_refs.c.turn_id.in_(bindparam("ids", expanding=True)))
 _turns = sa.select(turns).where(turns.c.id.in_(bindparam("ids", expanding=True)))
 _ended_before = (
     sa.select(turns.c.id, deliveries.c.revision.label("revision"), turns.c.content_deleted_at)
@@ -212,6 +213,14 @@ class SqlTurnHistory:
             sources = converter.unstructure(summary.sources, Sources)
             values = {"k": key, "u": summary.upto, "words": summary.text, "from": sources}
             connection.execute(_save.on(connection), values)
+
+    @transaction
+    def message_refs(self, connection: sa.Connection, turn_ids: Collection[str]) -> Mapping[str, MessageRefs]:
+        """Return the references of the posted messages of these turns, by turn."""
+        refs: dict[str, dict[str, str]] = {turn_id: {} for turn_id in turn_ids}
+        for row in connection.execute(_refs, {"ids": list(turn_ids)}):
+            refs[row.turn_id][row.slot] = row.ref
+        return refs
 
     @transaction
     def get_call(self, connection: sa.Connection, conversation: ConversationKey, seq: int, n: int) -> ToolStep | None:

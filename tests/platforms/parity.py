@@ -49,6 +49,13 @@ FEATURES = (
         tests=("test_the_context_has_the_messages_of_the_thread_with_their_authors",),
     ),
     Feature(
+        "With `RETENTION_DAYS=0`, the history of a conversation is read from its messages",
+        slack="yes, the messages of its thread",
+        discord="the latest 100 messages of its thread",
+        terminal="only within one run of the program",
+        tests=("test_a_whole_turn_leaves_nothing_behind_and_the_next_one_reads_it_from_the_platform",),
+    ),
+    Feature(
         "An edit that adds the mention is a question; an edited question can be asked again",
         discord="yes; the offer is a direct message",
         terminal="a line cannot be edited once it is sent",

@@ -89,6 +89,8 @@ class Team(ABC):
     early_seconds: float = 4.0
     """Seconds in which a turn posts nothing unless a user must act."""
     approval_notice: ApprovalNotice = ApprovalNotice.MENTION
+    keeps_content: bool = True
+    """False if content is deleted once an answer is out."""
     pause: Callable[[float], Awaitable[None]] = briskly
     commands: Commands = field(default_factory=ScriptedCommands)
     server: str = ""
@@ -114,6 +116,7 @@ class Team(ABC):
                 approval_seconds=self.approval_seconds,
                 early_seconds=self.early_seconds,
                 approval_notice=self.approval_notice,
+                keeps_content=self.keeps_content,
                 pause=self.pause,
             )
             tasks = [asyncio.create_task(engine.run())]

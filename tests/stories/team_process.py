@@ -1,7 +1,8 @@
 """A process of the bot on a platform, received there: `python team_process.py DATABASE PLATFORM API_URL TOKEN...`.
 
 Its model answers what it is asked, unless the environment says HANG: then it never does. EARLY_SECONDS is the time in
-which a turn posts nothing unless a user must act.
+which a turn posts nothing unless a user must act. With KEEP_NOTHING, content is deleted once an answer is out, unless
+HOLD_DELETION is there too.
 """
 
 from __future__ import annotations
@@ -68,6 +69,12 @@ async def plain(stack: AsyncExitStack, url: str, token: str) -> tuple[Surface, L
     return app.surface, app.listener(Lookups())
 
 
+async def hold(*_arguments: object, **_options: object) -> int:
+    """Never delete anything."""
+    await asyncio.Event().wait()
+    return 0
+
+
 async def main(file: str, platform: str, *credentials: str) -> None:
     """Receive and answer until killed."""
     async with AsyncExitStack() as stack:
@@ -85,7 +92,10 @@ async def main(file: str, platform: str, *credentials: str) -> None:
             [surface],
             rules=RuleBook(Policies(), Approvers()),
             early_seconds=float(os.environ.get("EARLY_SECONDS", EARLY_SECONDS)),
+            keeps_content="KEEP_NOTHING" not in os.environ,
         )
+        if "HOLD_DELETION" in os.environ:
+            log.delete_content = hold  # type: ignore[method-assign]
         async with asyncio.TaskGroup() as group:
             group.create_task(engine.run())
             group.create_task(listener.run(engine, ScriptedCommands()))

@@ -49,6 +49,7 @@ from bot.engine.prompt.text_format import (
     is_large,
     label_message,
 )
+from bot.engine.prompt.thread_history import ReadThread
 from bot.engine.prompt.tool_selection import RefusedTools, add_builtin_tools, refused_note
 from bot.engine.usage import (
     Estimates,
@@ -396,6 +397,8 @@ class PromptParts:
     instructions: SystemPrompt = NO_INSTRUCTIONS
     memory: HistoryBudget = USUAL_MEMORY
     refused: RefusedTools = field(default_factory=RefusedTools)
+    read_thread: ReadThread | None = None
+    """For turns whose content is deleted; None if content is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,7 +444,15 @@ class PromptBuilder:
         self._on_activity = on_activity
         self._levels = [_FULL_DETAIL, *_SHORTER_LEVELS]
         self._share = _FULL_DETAIL.history
-        self._history = HistoryPrompt(claim, parts.log, parts.memory, parts.estimates, meter, on_activity=on_activity)
+        self._history = HistoryPrompt(
+            claim,
+            parts.log,
+            parts.memory,
+            parts.estimates,
+            meter,
+            on_activity=on_activity,
+            read_thread=parts.read_thread,
+        )
         self._attached: Attached | None = None
         self._images = ReturnedImages(partial(parts.log.get_file, claim.turn_id))
         self._notes: list[str] = []

@@ -15,7 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelLimits, ModelRequest, StopReason
-from bot.domain.flows import Sources
+from bot.domain.flows import OtherSource, Sources
 from bot.domain.messages import (
     Message,
     MessageRole,
@@ -48,6 +48,7 @@ from bot.engine.policy.result_visibility import ResultVisibility
 from bot.engine.policy.taint import Known, known_calls, merge_sources, sources_of_summary, sources_of_turn
 from bot.engine.prompt.attachments import names
 from bot.engine.prompt.text_format import Address, ResultTruncator, is_large, label_message, single_line
+from bot.engine.prompt.thread_history import UNREAD_THREAD, ReadThread, turns_of_thread
 from bot.engine.usage import (
     Estimates,
     RequestAttempt,
@@ -58,7 +59,7 @@ from bot.engine.usage import (
     reply_limits,
     truncate_to_tokens,
 )
-from bot.errors import ContextTooLong, ModelError, ModelRejected, SmallerWindow
+from bot.errors import ContextTooLong, DeliveryFailed, ModelError, ModelRejected, SmallerWindow
 from bot.i18n import gettext_lazy
 from bot.ports import LanguageModel, TurnHistory
 
@@ -150,10 +151,6 @@ def history_turns(
         size, sources = estimate_messages(messages), sources_of_turn(record, known)
         history.append(HistoryTurn(turn.seq, messages, size, turn.author.principal, turn.question.typed_text, sources))
     return history
-
-
-def _with_content(stored: History) -> History:
-    return replace(stored, turns=tuple(record for record in stored.turns if not record.turn.content_deleted))
 
 
 def count_fitting(turns: Sequence[HistoryTurn], room: float) -> int:
@@ -397,7 +394,8 @@ def _indent(text: str) -> str:
 
 class HistoryPrompt:
     """Recent turns in full and a summary of older ones. `on_activity` gets the activity to display. `excerpts`
-    truncates results, those of the current turn included.
+    truncates results, those of the current turn included. With `read_thread`, content is not kept: turns without it are
+    read from their platform, and nothing is summarized.
     """
 
     def __init__(
@@ -409,6 +407,7 @@ class HistoryPrompt:
         meter: UsageMeter,
         *,
         on_activity: Callable[[str], None],
+        read_thread: ReadThread | None = None,
     ) -> None:
         self._claim = claim
         self._log = log
@@ -416,6 +415,7 @@ class HistoryPrompt:
         self._estimates = estimates
         self._meter = meter
         self._on_activity = on_activity
+        self._read_thread = read_thread
         self._stored: History | None = None
         self._shared = False
         self._disclosure: ResultVisibility | None = None
@@ -437,10 +437,13 @@ class HistoryPrompt:
         `readable` is True if the model has `read_result`, `shared` if several users write here.
         """
         if self._stored is None:
-            stored = _with_content(await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS))
+            past = await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS)
+            bare = [record for record in past.turns if record.turn.content_deleted]
+            stored = replace(past, turns=tuple(record for record in past.turns if not record.turn.content_deleted))
             self._disclosure = await disclosure() if self._results(stored.turns) else None
             self._stored, self._shared, self.excerpts = stored, shared, ResultTruncator(readable=readable)
-            self._full_turns = await self._visible_turns(stored.turns, self._disclosure)
+            full = [*await self._thread_turns(turn, bare), *await self._visible_turns(stored.turns, self._disclosure)]
+            self._full_turns = sorted(full, key=lambda earlier: earlier.seq)
 
     def messages(self, capabilities: Capabilities) -> list[Message]:
         """Return the history's messages for a model of this window."""
@@ -487,6 +490,11 @@ class HistoryPrompt:
         """Keep the newest turns, up to half of `budget`, and summarize the others."""
         assert self._stored is not None
         stored, estimates = self._stored, self._estimates
+        if self._read_thread is not None:
+            count = min(count_fitting(self._full_turns, estimates.estimate(name, budget)), HISTORY_TURNS - 1)
+            self._full_turns = self._full_turns[len(self._full_turns) - count :]
+            self._note_omission(stored)
+            return
         if stored.summary is None and len(stored.turns) >= HISTORY_TURNS and stored.turns[0].turn.seq > 1:
             self._note_omission(stored)  # the turns before them were not read
         fitting = count_fitting(self._full_turns, estimates.estimate(name, budget / 2))
@@ -516,6 +524,29 @@ class HistoryPrompt:
         assert self._stored is not None
         await self._log.save_summary(self._claim, summary, self._stored)
         self._stored = replace(self._stored, summary=summary)
+
+    async def _thread_turns(self, turn: Turn, bare: Sequence[TurnRecord]) -> list[HistoryTurn]:
+        """Return the messages of turns without content, from their platform."""
+        if self._read_thread is None or not bare:
+            return []
+        try:
+            refs = await self._log.message_refs([record.turn.id for record in bare])
+            thread = await self._read_thread(turn.conversation, refs)
+        except (DeliveryFailed, TimeoutError) as error:
+            log.warning("the thread of %s was not read: %s", turn.conversation, error or "the platform does not answer")
+            self._notes.append(UNREAD_THREAD)
+            return []
+        return [
+            HistoryTurn(
+                earlier.record.turn.seq,
+                earlier.messages,
+                estimate_messages(earlier.messages),
+                earlier.record.turn.author.principal,
+                earlier.question,
+                merge_sources(sources_of_turn(earlier.record, {}), [OtherSource.THREAD] if earlier.has_others else []),
+            )
+            for earlier in turns_of_thread(bare, thread, shared=self._shared)
+        ]
 
     def _results(self, turns: Iterable[TurnRecord]) -> list[tuple[int, ToolStep]]:
         """Return the calls with results in the prompt, with the sequence numbers of their turns."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from time import time
@@ -28,12 +28,13 @@ from bot.platforms.discord.files import fetch_file
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.markdown import escape_to_limit
 from bot.platforms.discord.message_layout import CALLS_A_CARD, address_of, outgoing_message, remote_cards, turn_messages
+from bot.platforms.discord.messages import read_conversation
 from bot.platforms.discord.responders import notify_directly, post_notice
 from bot.platforms.discord.rest import API_URL, DiscordApiError, FileUpload, Rest
 from bot.platforms.discord.sending import DiscordMessages
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Leases, Quotas
-from bot.ports.platform import DirectoryEntry
+from bot.ports.platform import DirectoryEntry, PostedText
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ToolFile
 
@@ -200,6 +201,12 @@ class DiscordSurface:
         """Return the URL of a call's card; empty if it is not posted."""
         slots = card_slots(view, approval_id, CALLS_A_CARD)
         return next(filter(None, (address_of(view, refs, slot) for slot in slots)), "")
+
+    async def read_thread(
+        self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
+    ) -> Sequence[PostedText]:
+        """Return the latest messages of a conversation. Raises DeliveryFailed."""
+        return await read_conversation(self._rest, conversation, posted)
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Download an attached file. Raises NotFound and DeliveryFailed."""

@@ -6,7 +6,7 @@ Discord delivers each message once. Messages of the bot, other bots, webhooks an
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,22 +25,34 @@ from bot.chat.message_handler import (
     prepend_title,
 )
 from bot.chat.message_model import Message
+from bot.chat.thread_history import conversation_texts
 from bot.domain.commands import Invocation
 from bot.domain.conversations import Attachment, ConversationKey, Member
+from bot.domain.turns import MessageRefs
 from bot.errors import DeliveryFailed
-from bot.platforms.discord.channels import ChannelRef, fetch_channel, message_key, open_thread
+from bot.platforms.discord.channels import (
+    ChannelRef,
+    MessageRef,
+    channel_id_of,
+    fetch_channel,
+    message_key,
+    open_thread,
+)
 from bot.platforms.discord.context import PlatformContext
 from bot.platforms.discord.files import attachment_id
 from bot.platforms.discord.markdown import MentionResolver, strip_bot_mention, to_plain_text
 from bot.platforms.discord.responders import DirectMessageResponder, post_notice, send_direct_message
-from bot.platforms.discord.rest import map_errors
+from bot.platforms.discord.rest import Rest, map_errors
 from bot.platforms.discord.users import place_locale
+from bot.ports.platform import PostedText
 from bot.rendering.text_safety import single_line
 
 FACTS = PlatformFacts("discord", redelivers=False, reading_seconds=3.0)
 MOST_FILES = 10
 MOST_LINES = 100
 """Messages of one request; Discord's limit."""
+CAPTION = "-# "
+"""Beginning of a small line, in Discord's Markdown."""
 LONGEST_CHAIN = 8
 CALL_ME = "I cannot read along here. Reply to one of my messages with the ping on, or mention me, and I go on."
 _USER_TYPES = (discord.MessageType.default, discord.MessageType.reply)
@@ -179,6 +191,33 @@ def _to_line(earlier: discord.Message, me: str, message: DiscordMessage) -> Thre
     return replace(line, text=prepend_title(message.channel.post_title(line.id), line.text))
 
 
+async def _history(rest: Rest, channel: str, *, before: discord.Object | None = None) -> list[discord.Message]:
+    """Return the latest messages of a channel, latest first. Raises DeliveryFailed."""
+    client = await rest.client()
+    with map_errors("read what was said before"):
+        history = client.get_partial_messageable(int(channel)).history(limit=MOST_LINES, before=before)
+        return [message async for message in history]
+
+
+async def read_conversation(
+    rest: Rest, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
+) -> Sequence[PostedText]:
+    """Return the latest messages of a conversation; see `ThreadReader.read_thread`. Raises DeliveryFailed."""
+    me, channel = (await rest.identity()).user, channel_id_of(conversation)
+    lines = (to_thread_message(message, me, None) for message in reversed(await _history(rest, channel)))
+    return conversation_texts(
+        [replace(line, text=_without_captions(line.text)) if line.own else line for line in lines if line is not None],
+        posted,
+        ref_of=lambda line: str(MessageRef(channel, line.id)),
+        id_of=lambda line: line.id,
+    )
+
+
+def _without_captions(text: str) -> str:
+    """Return the text of an answer without the small lines about tools and notices."""
+    return "\n".join(line for line in text.split("\n") if not line.startswith(CAPTION)).strip()
+
+
 # -------------------- calls
 
 
@@ -261,20 +300,13 @@ class DiscordMessagePlatform:
 
     async def _is_explained(self, thread: str) -> bool:
         me = (await self._rest.identity()).user
-        messages = await self._history(thread)
+        messages = await _history(self._rest, thread)
         return any(str(message.author.id) == me and message.content == CALL_ME for message in messages)
 
     async def _read_thread(self, message: DiscordMessage, me: str) -> list[ThreadMessage]:
-        messages = await self._history(message.channel_id, before=discord.Object(int(message.id)))
+        messages = await _history(self._rest, message.channel_id, before=discord.Object(int(message.id)))
         lines = (_to_line(earlier, me, message) for earlier in reversed(messages))
         return [line for line in lines if line is not None]
-
-    async def _history(self, channel: str, *, before: discord.Object | None = None) -> list[discord.Message]:
-        """Return the latest messages of a channel, latest first. Raises DeliveryFailed."""
-        client = await self._rest.client()
-        with map_errors("read what was said before"):
-            history = client.get_partial_messageable(int(channel)).history(limit=MOST_LINES, before=before)
-            return [message async for message in history]
 
     async def _read_chain(
         self, message: DiscordMessage, thread: Sequence[ThreadMessage], me: str

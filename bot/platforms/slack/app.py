@@ -6,7 +6,7 @@ Enter it before use, and leave it after the last delivery.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from time import time
@@ -28,12 +28,13 @@ from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.files import fetch_file, share_file
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.message_blocks import CALLS_A_CARD, SentCards, outgoing_message, remote_cards, turn_messages
+from bot.platforms.slack.messages import NameResolver, read_conversation
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.sending import SlackMessages, Stream, Streaming, StreamManager, StreamSession, streams
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
 from bot.ports import Quotas
-from bot.ports.platform import DirectoryEntry
+from bot.ports.platform import DirectoryEntry, PostedText
 from bot.rendering.timeline import ToolFile
 
 LARGEST_FILE = 20 * 1024 * 1024
@@ -192,6 +193,7 @@ class SlackSurface:
     ) -> None:
         self._api = api
         self._people = people
+        self._names = NameResolver(api, people)
         self._messages = SlackTurnMessages(api, people, streaming, clock)
         activity = SlackActivity(api)
         self._delivery = TurnDelivery(
@@ -257,6 +259,12 @@ class SlackSurface:
         """Return the permalink of a call's card; empty if it is not posted. Raises DeliveryFailed."""
         sent = SentCards((await self._api.identity()).url, dict(refs))
         return next(filter(None, map(sent.address, card_slots(view, approval_id, CALLS_A_CARD))), "")
+
+    async def read_thread(
+        self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
+    ) -> Sequence[PostedText]:
+        """Return the messages of a conversation. Raises DeliveryFailed."""
+        return await read_conversation(self._api, self._names, conversation, posted)
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Download an attached file. Raises NotFound and DeliveryFailed."""

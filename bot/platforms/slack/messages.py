@@ -21,14 +21,17 @@ from typing import Any
 
 from bot.chat.message_handler import EarlierMessages, IncomingMessage, Location, PlatformFacts, ThreadMessage
 from bot.chat.message_model import Message
+from bot.chat.thread_history import conversation_texts
 from bot.domain.conversations import Attachment, ConversationKey, Member
+from bot.domain.turns import MessageRefs
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.blocks import CommandReply, fallback, fallback_text
-from bot.platforms.slack.channels import ChannelRef, conversation, message_keys
+from bot.platforms.slack.channels import ChannelRef, MessageRef, conversation, message_keys
 from bot.platforms.slack.message_blocks import message_blocks
 from bot.platforms.slack.responders import send_ephemeral, text_message
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import Identity, WebApi
+from bot.ports.platform import PostedText
 from bot.rendering.text_safety import single_line
 
 _TOKEN = re.compile(r"<([@#!][^<>\n\s][^<>\n]*|[a-z][a-z0-9+.-]*:[^<>\n]+)>")
@@ -194,10 +197,16 @@ def _concerns(body: Mapping[str, Any], identity: Identity) -> bool:
 
 
 async def read_thread(
-    api: WebApi, identity: Identity, ref: ChannelRef, before: str, *, may_read: Callable[[], bool]
+    api: WebApi,
+    identity: Identity,
+    ref: ChannelRef,
+    before: str = "",
+    *,
+    may_read: Callable[[], bool] = lambda: True,
+    with_own: bool = False,
 ) -> tuple[ThreadMessage, ...]:
-    """Return the messages of a thread before a timestamp as markup, without the bot's own, oldest first. `may_read` is
-    asked before each call. Raises DeliveryFailed.
+    """Return the messages of a thread as markup, oldest first: those before a timestamp, if it is given, without the
+    bot's own unless `with_own` is True. `may_read` is asked before each call. Raises DeliveryFailed.
     """
     lines: list[ThreadMessage] = []
     cursor: str | None = None
@@ -205,15 +214,20 @@ async def read_thread(
         if not may_read():
             raise DeliveryFailed("This user's share of conversations.replies is used up.")
         answer = await api.read(
-            "conversations.replies", channel=ref.channel, ts=ref.thread, latest=before, limit=PAGE, cursor=cursor
+            "conversations.replies",
+            channel=ref.channel,
+            ts=ref.thread,
+            latest=before or None,
+            limit=PAGE,
+            cursor=cursor,
         )
         messages = answer.get("messages")
         lines += [
             line
             for message in (messages if isinstance(messages, list) else ())
             if isinstance(message, dict)
-            and (line := _thread_message(message, identity))
-            and _number(line.id) < _number(before)
+            and (line := _thread_message(message, identity, with_own=with_own))
+            and (not before or _number(line.id) < _number(before))
         ]
         metadata = answer.get("response_metadata")
         cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
@@ -222,10 +236,40 @@ async def read_thread(
     return tuple(lines)
 
 
-def _thread_message(message: Mapping[str, Any], identity: Identity) -> ThreadMessage | None:
+async def read_conversation(
+    api: WebApi, names: NameResolver, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
+) -> Sequence[PostedText]:
+    """Return the messages of a conversation's thread; see `ThreadReader.read_thread`. Raises DeliveryFailed."""
+    ref = ChannelRef(conversation.channel, "", conversation.thread)
+    messages = await read_thread(api, await api.identity(), ref, with_own=True)
+    users = iter(await names.resolve([message for message in messages if not message.own]))
+    return conversation_texts(
+        # The text of the bot is no markup.
+        [message if message.own else next(users) for message in messages],
+        posted,
+        ref_of=lambda message: str(MessageRef(conversation.channel, message.id)),
+        id_of=lambda message: f"{conversation.channel}:{message.id}",
+    )
+
+
+def _own_message(message: Mapping[str, Any]) -> ThreadMessage:
+    """Return a message of the bot without the small lines about tools and notices."""
+    blocks = message.get("blocks")
+    texts = [
+        block
+        for block in (blocks if isinstance(blocks, list) else ())
+        if isinstance(block, dict) and block.get("type") != "context"
+    ]
+    text = fallback_text(texts) if texts else html.unescape(str(message.get("text") or ""))
+    return ThreadMessage(str(message.get("ts") or ""), str(message.get("user") or ""), "", text, own=True)
+
+
+def _thread_message(message: Mapping[str, Any], identity: Identity, *, with_own: bool) -> ThreadMessage | None:
     user, bot = str(message.get("user") or ""), str(message.get("bot_id") or "")
-    if user == identity.user or (bot and bot == identity.bot) or message.get("hidden"):
+    if message.get("hidden"):
         return None
+    if user == identity.user or (bot and bot == identity.bot):
+        return _own_message(message) if with_own else None
     profile = message.get("bot_profile")
     bot_name = profile.get("name") if isinstance(profile, dict) else ""
     files = message.get("files")
@@ -254,53 +298,20 @@ def _number(ts: str) -> tuple[int, int]:
 # -------------------- calls
 
 
-class SlackMessagePlatform:
-    """Slack's part of handling a message. `start_command` starts a command for the
-    user and in the thread of the reference.
-    """
+class NameResolver:
+    """Names of users and channels in markup, cached for some minutes."""
 
-    facts = FACTS
-
-    def __init__(
-        self, api: WebApi, people: UserDirectory, start_command: Callable[[tuple[str, ...], ChannelRef], None]
-    ) -> None:
+    def __init__(self, api: WebApi, people: UserDirectory) -> None:
         self._api = api
         self._people = people
-        self._start_command = start_command
         self._channels: dict[str, str] = {}
-        self._reads = PerUserRate(READS_A_MINUTE, 60.0)
 
-    async def locate(self, message: SlackMessage) -> Location:
-        """Return the location, which the message has."""
-        return Location(message.conversation, in_thread=message.in_thread)
-
-    async def find_author(self, message: SlackMessage, conversation: ConversationKey) -> Member | None:  # noqa: ARG002
-        """Return the author without their groups, or None for a bot. Raises DeliveryFailed."""
-        person = await self._people.person(message.user)
-        if person.bot:
-            return None
-        return Member(
-            person.author,
-            guest=person.guest,
-            external=person.external,
-            language=person.language,
-            time_zone=person.time_zone,
-        )
-
-    async def read_earlier(self, message: SlackMessage, *, in_thread: bool) -> EarlierMessages:  # noqa: ARG002
-        """Return the messages of the thread; Slack has no replies to single messages. Raises DeliveryFailed."""
-        identity = await self._api.identity()
-        ts = message.id.partition(":")[2]
-        return EarlierMessages(
-            await read_thread(self._api, identity, message.ref, ts, may_read=lambda: self._reads.acquire(message.user))
-        )
-
-    async def resolve_names(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
+    async def resolve(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
         """Return the messages as plain text. Names that cannot be resolved in time stay ids."""
         if not messages:
             return ()
         identity = await self._api.identity()
-        names = await self._names(messages, identity)
+        names = await self._load(messages, identity)
         return [
             replace(
                 message,
@@ -310,30 +321,7 @@ class SlackMessagePlatform:
             for message in messages
         ]
 
-    async def run_command(
-        self,
-        message: SlackMessage,
-        conversation: ConversationKey,  # noqa: ARG002 - the command looks it up
-        words: tuple[str, ...],
-    ) -> None:
-        """Start a command."""
-        self._start_command(words, message.ref)
-
-    async def notify_author(self, message: SlackMessage, text: str) -> None:
-        """Post an ephemeral message in the thread. Raises DeliveryFailed."""
-        await send_ephemeral(self._api, message.ref, text_message(text))
-
-    async def show_to_author(self, message: SlackMessage, conversation: ConversationKey, shown: Message) -> None:
-        """Post an ephemeral message with buttons in the thread. Raises DeliveryFailed."""
-        blocks = message_blocks(shown.blocks)
-        reply = CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
-        await send_ephemeral(self._api, replace(message.ref, thread=conversation.thread), reply)
-
-    async def post_hint(self, message: SlackMessage, text: str) -> None:
-        """Post an ephemeral message in the thread. Raises DeliveryFailed."""
-        await self.notify_author(message, text)
-
-    async def _names(self, messages: Sequence[ThreadMessage], identity: Identity) -> MentionResolver:
+    async def _load(self, messages: Sequence[ThreadMessage], identity: Identity) -> MentionResolver:
         text = "\n".join(message.text for message in messages)
         # The latest authors come first: only their messages remain in the context.
         authors = [message.user for message in reversed(messages) if message.user and not message.name]
@@ -365,6 +353,75 @@ class SlackMessagePlatform:
             self._channels.clear()
         info = answer.get("channel")
         self._channels[channel] = single_line(str(info.get("name") or ""), 80) if isinstance(info, dict) else ""
+
+
+class SlackMessagePlatform:
+    """Slack's part of handling a message. `start_command` starts a command for the
+    user and in the thread of the reference.
+    """
+
+    facts = FACTS
+
+    def __init__(
+        self, api: WebApi, people: UserDirectory, start_command: Callable[[tuple[str, ...], ChannelRef], None]
+    ) -> None:
+        self._api = api
+        self._people = people
+        self._start_command = start_command
+        self._names = NameResolver(api, people)
+        self._reads = PerUserRate(READS_A_MINUTE, 60.0)
+
+    async def locate(self, message: SlackMessage) -> Location:
+        """Return the location, which the message has."""
+        return Location(message.conversation, in_thread=message.in_thread)
+
+    async def find_author(self, message: SlackMessage, conversation: ConversationKey) -> Member | None:  # noqa: ARG002
+        """Return the author without their groups, or None for a bot. Raises DeliveryFailed."""
+        person = await self._people.person(message.user)
+        if person.bot:
+            return None
+        return Member(
+            person.author,
+            guest=person.guest,
+            external=person.external,
+            language=person.language,
+            time_zone=person.time_zone,
+        )
+
+    async def read_earlier(self, message: SlackMessage, *, in_thread: bool) -> EarlierMessages:  # noqa: ARG002
+        """Return the messages of the thread; Slack has no replies to single messages. Raises DeliveryFailed."""
+        identity = await self._api.identity()
+        ts = message.id.partition(":")[2]
+        return EarlierMessages(
+            await read_thread(self._api, identity, message.ref, ts, may_read=lambda: self._reads.acquire(message.user))
+        )
+
+    async def resolve_names(self, messages: Sequence[ThreadMessage]) -> Sequence[ThreadMessage]:
+        """Return the messages as plain text. Names that cannot be resolved in time stay ids."""
+        return await self._names.resolve(messages)
+
+    async def run_command(
+        self,
+        message: SlackMessage,
+        conversation: ConversationKey,  # noqa: ARG002 - the command looks it up
+        words: tuple[str, ...],
+    ) -> None:
+        """Start a command."""
+        self._start_command(words, message.ref)
+
+    async def notify_author(self, message: SlackMessage, text: str) -> None:
+        """Post an ephemeral message in the thread. Raises DeliveryFailed."""
+        await send_ephemeral(self._api, message.ref, text_message(text))
+
+    async def show_to_author(self, message: SlackMessage, conversation: ConversationKey, shown: Message) -> None:
+        """Post an ephemeral message with buttons in the thread. Raises DeliveryFailed."""
+        blocks = message_blocks(shown.blocks)
+        reply = CommandReply(tuple(blocks), fallback(fallback_text(blocks)))
+        await send_ephemeral(self._api, replace(message.ref, thread=conversation.thread), reply)
+
+    async def post_hint(self, message: SlackMessage, text: str) -> None:
+        """Post an ephemeral message in the thread. Raises DeliveryFailed."""
+        await self.notify_author(message, text)
 
 
 class PerUserRate:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from time import time
@@ -34,6 +34,7 @@ from bot.chat.message_handler import (
 )
 from bot.chat.message_model import ChannelLink, Message
 from bot.chat.rejection_messages import InteractionRejected
+from bot.chat.thread_history import conversation_texts
 from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import WHOLE, ChannelTarget, DirectTarget, Portion
 from bot.domain.commands import Field, Form, Reply, ReplyFile
@@ -42,7 +43,7 @@ from bot.domain.health import ListenerStatus
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, StepStatus, ToolStep, Turn, TurnView
 from bot.errors import CountersignError, DeliveryFailed
 from bot.ports import Commands, EngineApi
-from bot.ports.platform import DirectoryEntry
+from bot.ports.platform import DirectoryEntry, PostedText
 from bot.rendering.approval_card import approval_card, whole_card
 from bot.rendering.markdown import SizeLimit
 from bot.rendering.timeline import ToolFile
@@ -173,6 +174,17 @@ class PlainSurface:
     async def card_url(self, view: TurnView, approval_id: str, refs: MessageRefs) -> str:
         posted = (refs.get(slot, "") for slot in card_slots(view, approval_id, CALLS_A_CARD))
         return next((f"https://plain.example/{ref}" for ref in posted if ":" in ref), "")
+
+    async def read_thread(
+        self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
+    ) -> Sequence[PostedText]:
+        messages = await read_messages(self._api, conversation)
+        return conversation_texts(
+            messages,
+            posted,
+            ref_of=lambda message: f"{conversation.channel}:{message.id}",
+            id_of=lambda message: message.id,
+        )
 
     async def fetch(self, attachment: Attachment) -> bytes:
         return bytes(await self._api.call("GET", f"/files/{attachment.id}"))
@@ -344,21 +356,8 @@ class PlainListener:
         ]
 
     async def read_earlier(self, message: IncomingMessage, *, in_thread: bool) -> EarlierMessages:
-        where = _conversation(message)
-        answer = await self._api.call("GET", f"/channels/{where.channel}/messages", {"thread": where.thread})
-        read = [
-            ThreadMessage(
-                entry["id"],
-                entry["author"],
-                entry["name"],
-                _without_mention(entry["text"]),
-                tuple(file["name"] for file in entry["files"]),
-                own=entry["author"] == BOT,
-            )
-            for entry in answer["messages"]
-            if entry["id"] != message.id
-        ]
-        return EarlierMessages(read if in_thread else ())
+        read = await read_messages(self._api, _conversation(message))
+        return EarlierMessages([earlier for earlier in read if earlier.id != message.id] if in_thread else ())
 
     async def run_command(
         self, message: IncomingMessage, _conversation: ConversationKey, words: tuple[str, ...]
@@ -372,6 +371,22 @@ class PlainListener:
 
     async def show_to_author(self, message: IncomingMessage, conversation: ConversationKey, shown: Message) -> None:
         await TypedCommand(self._api, conversation, message.user, self._pending).show(shown)
+
+
+async def read_messages(api: PlainApi, where: ConversationKey) -> Sequence[ThreadMessage]:
+    """Return the messages of a conversation, oldest first."""
+    answer = await api.call("GET", f"/channels/{where.channel}/messages", {"thread": where.thread})
+    return [
+        ThreadMessage(
+            entry["id"],
+            entry["author"],
+            entry["name"],
+            _without_mention(entry["text"]),
+            tuple(file["name"] for file in entry["files"]),
+            own=entry["author"] == BOT,
+        )
+        for entry in answer["messages"]
+    ]
 
 
 def parse_message(event: dict[str, Any]) -> IncomingMessage:
