@@ -33,12 +33,12 @@ from bot.chat.message_model import (
     Rule,
     Span,
     Text,
+    fill_spans,
 )
 from bot.chat.rejection_messages import rejection_message
 from bot.commands.argument_parser import CONFIRM, CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import Rights
-from bot.commands.text_format import pluralize
 from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.commands import (
     ActionStyle,
@@ -54,19 +54,26 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.turns import ToolStep, Turn
+from bot.i18n import _, gettext_lazy, ngettext, pgettext
 from bot.ports import Commands, EngineApi
 from bot.rendering.approval_card import ApprovalCard, approval_card, earliest_expiry, format_duration, headline
 
 COMMAND = "approvals"
 CALLS_A_PAGE = 3
 """Calls with all of their buttons in one message of Discord."""
-NOTHING_WAITS = "Nothing waits for you."
-NOT_ALL_READ = "Too many calls wait for others to look through all of them. The cards in their threads show the rest."
+NOTHING_WAITS = gettext_lazy("Nothing waits for you.")
+NOT_ALL_READ = gettext_lazy(
+    "Too many calls wait for others to look through all of them. The cards in their threads show the rest."
+)
 SHOWN = 20
 MOST_SEARCHED = 200
 ID_LENGTH = 8
-_ID = Parameter("id", "the id on the card, or its beginning", required=True)
-_REASON = Parameter("reason", "why, for the model", repeated=True)
+_ID = Parameter("id", gettext_lazy("the id on the card, or its beginning"), required=True)
+_REASON = Parameter("reason", gettext_lazy("why, for the model"), repeated=True)
+_SUMMARY = gettext_lazy("Calls that wait for your approval")
+_LIST = Verb("list", gettext_lazy("the calls that wait for you, oldest first"), (), RequiredRole.EVERYONE)
+_APPROVE = Verb("approve", gettext_lazy("approve one of them"), (_ID, CONFIRM), RequiredRole.EVERYONE)
+_DENY = Verb("deny", gettext_lazy("deny one of them"), (_ID, _REASON), RequiredRole.EVERYONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,9 @@ def inbox_confirmation(step: ToolStep, card: ApprovalCard, page: int) -> Message
     *before, buttons = message.blocks
     assert isinstance(buttons, Buttons)
     asked = _in_inbox(buttons, page)
-    return replace(message, blocks=(*before, replace(asked, buttons=(*asked.buttons, Button("Back", ShowInbox(page))))))
+    return replace(
+        message, blocks=(*before, replace(asked, buttons=(*asked.buttons, Button(_("Back"), ShowInbox(page)))))
+    )
 
 
 def pending_call_blocks(call: PendingCall, now: float) -> Iterator[Block]:
@@ -125,33 +134,41 @@ def pending_call_blocks(call: PendingCall, now: float) -> Iterator[Block]:
     yield open_call_buttons(call.step, card)
 
 
+def waiting_title(count: int, *, all_counted: bool) -> str:
+    """Return the title of a list of pending calls."""
+    if not count:
+        return _("Waiting for you")
+    if all_counted:
+        return _("Waiting for you ({count})", count=count)
+    return _("Waiting for you (at least {count})", count=count)
+
+
 def page_count(pending: PendingCalls) -> int:
     """Return the number of pages of the list."""
     return max(1, -(-pending.count // CALLS_A_PAGE))
 
 
 def _blocks(pending: PendingCalls, page: int, now: float) -> Iterator[Block]:
-    number = f"{pending.count}" if pending.all_counted else f"at least {pending.count}"
-    yield Heading(f"Waiting for you ({number})" if pending.count else "Waiting for you")
+    yield Heading(waiting_title(pending.count, all_counted=pending.all_counted))
     if not pending.calls:
-        yield Paragraph((Text(NOTHING_WAITS if pending.all_counted else NOT_ALL_READ),))
+        yield Paragraph((Text(str(NOTHING_WAITS if pending.all_counted else NOT_ALL_READ)),))
     for call in pending.calls:
         yield Rule()
         for block in pending_call_blocks(call, now):
             yield _in_inbox(block, page) if isinstance(block, Buttons) else block
     pages = page_count(pending)
-    buttons = [Button("Back", ShowInbox(page - 1))] if page > 1 else []
-    buttons.append(Button("Refresh", ShowInbox(page)))
-    buttons += [Button("More", ShowInbox(page + 1))] if page < pages else []
+    buttons = [Button(_("Back"), ShowInbox(page - 1))] if page > 1 else []
+    buttons.append(Button(_("Refresh"), ShowInbox(page)))
+    buttons += [Button(_("More"), ShowInbox(page + 1))] if page < pages else []
     if pages > 1:
-        yield Footer((Text(f"Page {page} of {pages}"),))
+        yield Footer((Text(_("Page {number} of {count}", number=page, count=pages)),))
     yield Buttons(tuple(buttons))
 
 
 def _place(call: PendingCall) -> tuple[Span, ...]:
-    place = Text(DIRECT_CONVERSATION) if call.is_direct else ChannelLink(call.turn.conversation.channel)
-    link: tuple[Span, ...] = (Text(" · "), Link(call.card_url, OPEN_CARD)) if call.card_url else ()
-    return (Text("In "), place, *link)
+    place = Text(str(DIRECT_CONVERSATION)) if call.is_direct else ChannelLink(call.turn.conversation.channel)
+    link: tuple[Span, ...] = (Text(" · "), Link(call.card_url, str(OPEN_CARD))) if call.card_url else ()
+    return (*fill_spans(_("In {place}"), place=place), *link)
 
 
 def _in_inbox(buttons: Buttons, page: int) -> Buttons:
@@ -185,12 +202,20 @@ class ApprovalsCommand:
         self._read = read
         handlers = (
             VerbHandler(
-                Verb("list", "the calls that wait for you, oldest first", (), RequiredRole.EVERYONE), self._list
+                Verb("list", gettext_lazy("the calls that wait for you, oldest first"), (), RequiredRole.EVERYONE),
+                self._list,
             ),
-            VerbHandler(Verb("approve", "approve one of them", (_ID, CONFIRM), RequiredRole.EVERYONE), self._approve),
-            VerbHandler(Verb("deny", "deny one of them", (_ID, _REASON), RequiredRole.EVERYONE), self._deny),
+            VerbHandler(
+                Verb("approve", gettext_lazy("approve one of them"), (_ID, CONFIRM), RequiredRole.EVERYONE),
+                self._approve,
+            ),
+            VerbHandler(
+                Verb("deny", gettext_lazy("deny one of them"), (_ID, _REASON), RequiredRole.EVERYONE), self._deny
+            ),
         )
-        self._command = Command(COMMAND, "Calls that wait for your approval", handlers, _NO_RIGHTS, default="list")
+        self._command = Command(
+            COMMAND, gettext_lazy("Calls that wait for your approval"), handlers, _NO_RIGHTS, default="list"
+        )
 
     @property
     def verbs(self) -> Mapping[str, Sequence[Verb]]:
@@ -222,13 +247,13 @@ class ApprovalsCommand:
                 yield _confirmation(call)
                 return
             if confirmed != _list_id(call.approval):
-                raise CommandRejected("That was not its id. Nothing was approved.")
-        yield await self._decide(request, call, DecisionType.APPROVE, "Approved.")
+                raise CommandRejected(_("That was not its id. Nothing was approved."))
+        yield await self._decide(request, call, DecisionType.APPROVE, _("Approved."))
 
     async def _deny(self, request: CommandContext) -> AsyncIterator[Reply]:
         call = await self._find(request)
         yield await self._decide(
-            request, call, DecisionType.DENY, "Denied.", " ".join(request.arguments.get_all("reason"))
+            request, call, DecisionType.DENY, _("Denied."), " ".join(request.arguments.get_all("reason"))
         )
 
     async def _decide(
@@ -243,23 +268,23 @@ class ApprovalsCommand:
         that arguments that were edited after the list was read are not approved unseen. Raises CommandRejected if none
         or several of the user's calls have the id.
         """
-        written, _, revision = request.arguments.get("id").partition(".")
+        written, _dot, revision = request.arguments.get("id").partition(".")
         pending = await self._read(request.member, request.conversation.workspace_key, 0, MOST_SEARCHED)
         approvals = [(call.step, call.step.approval) for call in pending.calls if call.step.approval is not None]
         matching = [call for call in approvals if len(written) >= 4 and call[1].id.startswith(written)]
         if len(matching) != 1 or not re.fullmatch(r"[1-9][0-9]{0,8}|", revision):
-            raise CommandRejected(f"No call that waits for you has this id. `/{COMMAND}` lists them.")
+            raise CommandRejected(_("No call that waits for you has this id. `/approvals` lists them."))
         return _FoundCall(*matching[0], int(revision or "1"))
 
 
 def _confirmation(call: _FoundCall) -> Reply:
     """Return the question before a call is approved that may destroy data."""
     card, listed = approval_card(call.step), _list_id(call.approval)
-    shown = () if card is None else (("call", headline(call.step, card).removesuffix("?")), *_arguments(card))
+    shown = () if card is None else ((_("call"), headline(call.step, card).removesuffix("?")), *_arguments(card))
     return Reply(
-        "Approve this call? It may destroy data. Type its id to confirm.",
-        details=(*shown, ("id", listed)),
-        actions=(ReplyAction("Approve", (COMMAND, "approve", listed), ActionStyle.DANGER, confirm=listed),),
+        _("Approve this call? It may destroy data. Type its id to confirm."),
+        details=(*shown, (_("id"), listed)),
+        actions=(ReplyAction(_("Approve"), (COMMAND, "approve", listed), ActionStyle.DANGER, confirm=listed),),
     )
 
 
@@ -274,13 +299,15 @@ def _list_id(approval: Approval) -> str:
 
 def _list_reply(pending: PendingCalls, now: float) -> Reply:
     if not pending.count:
-        return Reply(NOTHING_WAITS if pending.all_counted else NOT_ALL_READ)
+        return Reply(str(NOTHING_WAITS if pending.all_counted else NOT_ALL_READ))
     more = pending.count - len(pending.calls)
-    text = f"{pluralize(pending.count, 'call')} {'waits' if pending.count == 1 else 'wait'} for you, oldest first."
-    text += f" And {more} more." if more > 0 else ""
-    text += f" Decide with `/{COMMAND} approve ID` or `/{COMMAND} deny ID REASON`."
-    rows = tuple(_row(call, now) for call in pending.calls)
-    return Reply(text, Table(("id", "call", "asked by", "in", "expires"), rows))
+    sentences = (
+        ngettext("{n} call waits for you, oldest first.", "{n} calls wait for you, oldest first.", pending.count),
+        ngettext("And {n} more.", "And {n} more.", more) if more > 0 else "",
+        _("Decide with `/approvals approve ID` or `/approvals deny ID REASON`."),
+    )
+    headings = (_("id"), _("call"), _("asked by"), pgettext("heading", "in"), _("expires"))
+    return Reply(" ".join(filter(None, sentences)), Table(headings, tuple(_row(call, now) for call in pending.calls)))
 
 
 def _row(call: PendingCall, now: float) -> tuple[str, ...]:
@@ -288,7 +315,8 @@ def _row(call: PendingCall, now: float) -> tuple[str, ...]:
     if approval is None or card is None:
         return ("", "", "", "", "")
     end = earliest_expiry([approval], now)
-    expires = "never" if end is None else f"in {format_duration(max(end[0] - now, 0.0) if end[0] else end[1])}"
+    left = 0.0 if end is None else max(end[0] - now, 0.0) if end[0] else end[1]
+    expires = _("never") if end is None else _("in {duration}", duration=format_duration(left))
     place = call.card_url or conversation.thread or conversation.channel
     return (_list_id(approval), headline(call.step, card).removesuffix("?"), card.asked_by, place, expires)
 

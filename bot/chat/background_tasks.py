@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bot.errors import CountersignError, DeliveryFailed
+from bot.i18n import ngettext
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +70,13 @@ class _Notice:
     def text(self) -> str:
         others = self.count - 1
         if not others:
-            return self.reason
-        are = "other message of yours was" if others == 1 else "other messages of yours were"
-        return f"{self.reason} {others} {are} not taken either."
+            return str(self.reason)
+        missed = ngettext(
+            "{n} other message of yours was not taken either.",
+            "{n} other messages of yours were not taken either.",
+            others,
+        )
+        return f"{self.reason} {missed}"
 
 
 class BackgroundTasks:

@@ -9,6 +9,7 @@ from textwrap import indent
 from bot.chat.card_messages import NAME, TITLE, call_facts, decision_buttons
 from bot.chat.message_model import Block, Caption, Code, Heading, Paragraph, Text
 from bot.domain.turns import StepStatus, ToolStep
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.rendering.approval_card import (
     ApprovalCard,
     approval_card,
@@ -20,8 +21,8 @@ from bot.rendering.approval_card import (
 from bot.rendering.call_arguments import CardArgument
 from bot.rendering.text_safety import ELLIPSIS
 
-NO_ARGUMENTS = "This call has no arguments."
-NAME_IN_FULL = "The name in full:"
+NO_ARGUMENTS = gettext_lazy("This call has no arguments.")
+NAME_IN_FULL = gettext_lazy("The name in full:")
 LONGEST_WARNING = 800
 INDENT = "    "
 
@@ -65,7 +66,7 @@ def whole_call(step: ToolStep, limits: PartLimits, *, whole: bool) -> WholeCall 
     parts = tuple(part for argument in card.arguments for part in _argument_parts(argument, limits))
     return WholeCall(
         (Heading(headline(step, card), TITLE), call_facts(card)),
-        parts or ((Paragraph((Text(NO_ARGUMENTS),)),),),
+        parts or ((Paragraph((Text(str(NO_ARGUMENTS)),)),),),
         _ending(card),
         (decision_buttons(step, card),) if step.status is StepStatus.AWAITING else (),
         _text(card),
@@ -92,11 +93,13 @@ def _argument_parts(argument: CardArgument, limits: PartLimits) -> Iterator[Part
     name = argument.name
     if len(name) > NAME:
         name = name[: NAME - 1] + ELLIPSIS
-        yield from ((Paragraph((Text(NAME_IN_FULL),)), Code(piece)) for piece in _pieces(argument.name, limits))
+        yield from ((Paragraph((Text(str(NAME_IN_FULL)),)), Code(piece)) for piece in _pieces(argument.name, limits))
     for number, piece in enumerate(pieces, start=1):
-        position = f" ({number} of {len(pieces)})" if len(pieces) > 1 else ""
-        size = f"   {len(argument.full)} characters" if argument.shortened and number == 1 else ""
-        yield Paragraph((Text(name, bold=True), Text(position + size))), Code(piece)
+        position = _("({number} of {count})", number=number, count=len(pieces)) if len(pieces) > 1 else ""
+        size = ngettext("{n} character", "{n} characters", len(argument.full))
+        shown_position = f" {position}" if position else ""
+        shown_size = f"   {size}" if argument.shortened and number == 1 else ""
+        yield Paragraph((Text(name, bold=True), Text(shown_position + shown_size))), Code(piece)
     yield from ((Paragraph((Text(line, bold=True, limit=LONGEST_WARNING),)),) for line in warning_lines(argument))
 
 
@@ -122,7 +125,7 @@ def _ending(card: ApprovalCard) -> Part:
 def _text(card: ApprovalCard) -> str:
     """Return all arguments. Values are indented, so that no line imitates another argument's name or a warning."""
     arguments = (
-        "\n".join((f"{argument.name}:", indent(argument.full, INDENT, lambda _: True), *warning_lines(argument)))
+        "\n".join((f"{argument.name}:", indent(argument.full, INDENT, lambda _line: True), *warning_lines(argument)))
         for argument in card.arguments
     )
     return "\n\n".join(arguments) + "\n"

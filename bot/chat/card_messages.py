@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
 from itertools import groupby
 
 from bot.chat.actions import ApprovalRef, Approve, ApproveWithGrant, Edit, OpenDenyForm, RunCommandInNewReply, ViewCall
@@ -38,6 +39,7 @@ from bot.chat.message_model import (
     Time,
     TimeFormat,
     Tone,
+    fill_spans,
 )
 from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.approvals import Approval, Approver, ChannelTarget, Destination, DirectTarget, approval_targets
@@ -45,24 +47,30 @@ from bot.domain.conversations import Author
 from bot.domain.elicitations import Elicitation, ElicitationAction
 from bot.domain.secret_detection import redact
 from bot.domain.turns import StepStatus, ToolStep, TurnView
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.rendering.approval_card import (
     APPROVERS_LIMIT,
     ICONS,
     RISKS,
+    VIEW_ALL,
     VIEW_TO_APPROVE,
     ApprovalCard,
     approval_card,
     approved_by_text,
     approver_name,
+    both_sets,
     call_title,
     can_edit,
     earliest_expiry,
     edit_lines,
-    excluded_text,
+    either,
+    excluded_names,
     format_duration,
     grant_offers,
     headline,
+    more_approvers,
     outcome_parts,
+    required_approvers_phrase,
     required_approvers_text,
     summary_line,
     withheld_text,
@@ -73,19 +81,16 @@ from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, RunAgainActi
 
 TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE, FIELDS, WARNING = 180, 70, 400, 240, 120, 120, 700, 300
 """Maximum lengths on a platform with small messages, so that the calls of one card leave room for their arguments."""
-PRIVATE_ANSWER = "the answer is private"
-OPEN_CARD = "Open the card"
-STAYS_HERE = "The approvers get no card of their own: {}."
+OPEN_CARD = gettext_lazy("Open the card")
 MOST_NAMES = 3
 """Names at the beginning of a notification."""
-DIRECT_CONVERSATION = "a direct conversation"
+DIRECT_CONVERSATION = gettext_lazy("a direct conversation")
 _NOT_RUN = frozenset({StepStatus.DENIED, StepStatus.EXPIRED, StepStatus.CANCELLED})
 _WENT_WRONG = frozenset({StepStatus.FAILED, StepStatus.UNKNOWN})
 _SEPARATOR = Text(" · ")
 UNREACHED = "!"
 """The reference of a card that could not be posted in this place, but was in another one."""
-NOT_THERE = "It was to be signed in another place. {}"
-NO_MEMBER = "That person does not belong here any more."
+NO_MEMBER = gettext_lazy("That person does not belong here any more.")
 _BETWEEN = "@"
 
 CardAddress = Callable[[str], str]
@@ -126,7 +131,7 @@ def remote_cards(view: TurnView, now: float, origin: Span, *, calls_a_card: int)
     """Yield the remote cards of a turn by channel; `origin` links to its conversation. Of several channels the first
     one notifies. A direct message needs no mention.
     """
-    asked_in = Footer((Text("Asked in "), origin))
+    asked_in = Footer(fill_spans(_("Asked in {conversation}"), conversation=origin))
     for asking in remote_approvals(view):
         targets = _targets_of(asking)
         loudest = next((target for target in targets if isinstance(target, ChannelTarget)), None)
@@ -158,7 +163,12 @@ def elicitation_messages(entry: ElicitationEntry, view: TurnView, now: float) ->
             author = view.turn.author
             blocks = (*open_elicitation(card, author, now), elicitation_buttons(card.offers))
             yield Message(
-                name, blocks, Tone.PENDING, alert="Answer needed: ", notifies=frozenset({author.principal}), asks=True
+                name,
+                blocks,
+                Tone.PENDING,
+                alert=_("Answer needed") + ": ",
+                notifies=frozenset({author.principal}),
+                asks=True,
             )
         else:
             yield _closed_elicitation(name, card, elicitation)
@@ -198,9 +208,13 @@ def is_remote_slot(slot: str) -> bool:
 
 def call_facts(card: ApprovalCard) -> Paragraph:
     """Return the server, the tool and the risk of a call."""
-    server = (Text("Server", bold=True), Text(" "), Text(card.server, limit=NAME), Text("   ")) if card.server else ()
-    tool = (Text("Tool", bold=True), Text(" "), Text(card.tool, limit=NAME), Text("   "))
-    return Paragraph((*server, *tool, Text("Risk", bold=True), Text(f" {RISKS[card.risk]}")))
+    server = _fact(_("Server"), Text(card.server, limit=NAME)) if card.server else ()
+    tool = _fact(_("Tool"), Text(card.tool, limit=NAME))
+    return Paragraph((*server, *tool, Text(_("Risk"), bold=True), Text(f" {RISKS[card.risk]}")))
+
+
+def _fact(name: str, value: Text) -> Spans:
+    return Text(name, bold=True), Text(" "), value, Text("   ")
 
 
 def decision_buttons(step: ToolStep, card: ApprovalCard, *more: Button) -> Buttons:
@@ -208,24 +222,27 @@ def decision_buttons(step: ToolStep, card: ApprovalCard, *more: Button) -> Butto
     part of the call is hidden.
     """
     ref = ApprovalRef(card.approval_id, card.revision)
-    deny = Button("Deny…", OpenDenyForm(ref))
+    deny = Button(_("Deny…"), OpenDenyForm(ref))
     if card.withheld:
         return Buttons((deny, *more))
     question = approval_question(step, card) if card.risk == "destructive" else None
     approve = Button(
-        f"Approve: {single_line(call_title(step), 40)}",
+        _("Approve: {call}", call=single_line(call_title(step), 40)),
         Approve((ref,)),
         ButtonStyle.DANGER if question else ButtonStyle.POSITIVE,
         question,
     )
-    grants = [MenuEntry(offer.label, offer.hint, ApproveWithGrant(ref, offer.word)) for offer in grant_offers(step)]
+    grants = [
+        MenuEntry(str(offer.label), str(offer.hint), ApproveWithGrant(ref, offer.word)) for offer in grant_offers(step)
+    ]
     allow = [Button(entry.label, entry.action) for entry in grants[:1]]
     return Buttons((approve, *allow, deny, *more), tuple(grants[1:]))
 
 
 def approval_question(step: ToolStep, card: ApprovalCard) -> Confirmation:
     """Return the question before a call is approved that may destroy data."""
-    return Confirmation(headline(step, card), f"{card.tool} may destroy data, and cannot be taken back.", "Approve")
+    text = _("{tool} may destroy data, and cannot be taken back.", tool=card.tool)
+    return Confirmation(headline(step, card), text, _("Approve"))
 
 
 def confirmation_message(step: ToolStep, card: ApprovalCard) -> Message:
@@ -242,24 +259,28 @@ def confirmation_message(step: ToolStep, card: ApprovalCard) -> Message:
 
 def open_elicitation(card: ElicitationCard, author: Author, now: float) -> tuple[Block, ...]:
     """Return an open elicitation without its buttons. Only `author` may answer."""
-    about = (Text("For "), Mention(author), Text(f" alone · {PRIVATE_ANSWER} · "), *elicitation_expiry(card, now))
+    about = fill_spans(
+        _("For {user} alone · the answer is private · {expiry}"),
+        user=Mention(author),
+        expiry=elicitation_expiry(card, now),
+    )
     return (*elicitation_question(card), Footer(about))
 
 
 def elicitation_question(card: ElicitationCard) -> tuple[Block, ...]:
     """Return the question of an open elicitation: server, requested data, message and warning."""
-    server = (Text("Server", bold=True), Text(" "), Text(card.server, limit=NAME), Text("   "))
+    server = _fact(_("Server"), Text(card.server, limit=NAME))
     blocks: list[Block] = [
         Heading(card.title, TITLE),
-        Paragraph((*server, Text("Tool", bold=True), Text(" "), Text(card.tool, limit=NAME))),
+        Paragraph((*server, Text(_("Tool"), bold=True), Text(" "), Text(card.tool, limit=NAME))),
     ]
     if card.fields:
         asked = Text(", ".join(card.fields), limit=FIELDS, unlinked=True)
-        blocks.append(Paragraph((Text("It asks for", bold=True), Text(" "), asked)))
+        blocks.append(Paragraph((Text(_("It asks for"), bold=True), Text(" "), asked)))
     if card.domain:
-        blocks.append(Paragraph((Text("The page is on", bold=True), Text(" "), Text(card.domain, code=True))))
+        blocks.append(Paragraph((Text(_("The page is on"), bold=True), Text(" "), Text(card.domain, code=True))))
     if card.message:
-        blocks += [Paragraph((Text("The server says:", bold=True),)), Quote(card.message)]
+        blocks += [Paragraph((Text(_("The server says:"), bold=True),)), Quote(card.message)]
     if card.warning:
         blocks.append(Paragraph((Text("⚠ "), Text(card.warning, bold=True, limit=WARNING))))
     return tuple(blocks)
@@ -366,10 +387,10 @@ def _open_call(step: ToolStep, card: ApprovalCard) -> Iterator[Block]:
 def open_call_buttons(step: ToolStep, card: ApprovalCard) -> Buttons:
     """Return the buttons of one pending call on its card."""
     ref = ApprovalRef(card.approval_id, card.revision)
-    edit = (Button("Edit…", Edit(ref)),) if can_edit(step) else ()
-    whole = Button("View all", ViewCall(ref))
+    edit = (Button(_("Edit…"), Edit(ref)),) if can_edit(step) else ()
+    whole = Button(str(VIEW_ALL), ViewCall(ref))
     if card.withheld:
-        whole = Button(VIEW_TO_APPROVE, ViewCall(ref), ButtonStyle.PRIMARY)
+        whole = Button(str(VIEW_TO_APPROVE), ViewCall(ref), ButtonStyle.PRIMARY)
     return decision_buttons(step, card, *edit, whole)
 
 
@@ -386,7 +407,7 @@ def _decided_call(step: ToolStep, approval: Approval, card: ApprovalCard, view: 
     outcome = Text(card.outcome, limit=OUTCOME)
     yield Paragraph((*first, Text("\n"), outcome, *decided, *rest, _SEPARATOR, Text(card.short_id, code=True)))
     if step.status is StepStatus.EXPIRED and view.turn.status.ended:
-        yield Buttons((Button("Ask again", RunAgainAction(view.turn.id, step.n)),))
+        yield Buttons((Button(_("Ask again"), RunAgainAction(view.turn.id, step.n)),))
 
 
 def _under_way(step: ToolStep) -> ToolStep:
@@ -401,16 +422,20 @@ def _in_utc(at: float) -> str:
 def _requirements(waiting: Sequence[ToolStep], reason: str, now: float) -> tuple[Block, ...]:
     """Return the model's reason, the requester, the required approvers, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
-    why = Text(f"Reason given by the model: “{redact(reason)}”", italic=True, limit=REASON)
+    why = Text(_("Reason given by the model: “{reason}”", reason=redact(reason)), italic=True, limit=REASON)
     needs = _approver_lines(approvals)
     ids = [span for approval in approvals for span in (Text(", "), Text(single_line(approval.id, 200)[:8], code=True))][
         1:
     ]
-    asked = (Text("Asked by "), Mention(approvals[0].requested_for))
+    asked = fill_spans(_("Asked by {user}"), user=Mention(approvals[0].requested_for))
     lines = [span for line in needs for span in (_SEPARATOR, *line)]
     footer = Footer((*asked, *lines, _SEPARATOR, *_expiry(approvals, now), _SEPARATOR, *ids))
     notes = dict.fromkeys(approval.possible_approvers.note for approval in approvals)
-    stays = (Footer((Text(STAYS_HERE.format(note), limit=OUTCOME),)) for note in notes if note)
+    stays = (
+        Footer((Text(_("The approvers get no card of their own: {reason}.", reason=note), limit=OUTCOME),))
+        for note in notes
+        if note
+    )
     return (Paragraph((why,)), footer, *stays) if reason else (footer, *stays)
 
 
@@ -429,26 +454,32 @@ def _approver_lines(approvals: Sequence[Approval]) -> list[Spans]:
 
 
 def _required_approvers(approval: Approval, sets: Sequence[Sequence[Approver]]) -> Spans:
-    requirements = approval.requirements
-    lead = f"needs {requirements.quorum} of " if requirements.say_who else "can be approved by "
-    spans: list[Span] = [Text(lead)]
-    for number, approvers in enumerate(sets):
-        spans += [Text(" and of ")] if number else []
-        spans += _any_of(approvers, approval.requested_for.platform)
-    excluded = excluded_text(approval)
-    return (*spans, Text(excluded)) if excluded else tuple(spans)
+    approvers = reduce(_both_sets, [_any_of(approvers, approval.requested_for.platform) for approvers in sets])
+    return fill_spans(
+        required_approvers_phrase(approval),
+        quorum=Text(str(approval.requirements.quorum)),
+        approvers=approvers,
+        names=Text(excluded_names(approval)),
+    )
 
 
-def _any_of(approvers: Sequence[Approver], platform: str) -> Iterator[Span]:
-    """Yield approvers, those who are notified first; without them at most APPROVERS_LIMIT."""
+def _any_of(approvers: Sequence[Approver], platform: str) -> Spans:
+    """Return approvers, those who are notified first; without them at most APPROVERS_LIMIT."""
     ordered = sorted(approvers, key=lambda approver: approver.notice is ApprovalNotice.NONE)
     count = max(APPROVERS_LIMIT, sum(approver.notice is not ApprovalNotice.NONE for approver in ordered))
-    for number, approver in enumerate(ordered[:count]):
-        if number:
-            yield Text(" or ")
-        yield _approver_span(approver, platform)
-    if more := len(ordered) - count:
-        yield Text(f" or {more} more" if more > 0 else "")
+    named: list[Spans] = [(_approver_span(approver, platform),) for approver in ordered[:count]]
+    spans = reduce(_either, named) if named else ()
+    if (more := len(ordered) - count) > 0:
+        return fill_spans(more_approvers("{names}", more), names=spans)
+    return spans
+
+
+def _either(first: Spans, second: Spans) -> Spans:
+    return fill_spans(either("{first}", "{second}"), first=first, second=second)
+
+
+def _both_sets(first: Spans, second: Spans) -> Spans:
+    return fill_spans(both_sets("{first}", "{second}"), first=first, second=second)
 
 
 def _approver_span(approver: Approver, platform: str) -> Span:
@@ -470,18 +501,21 @@ def _alert(waiting: Sequence[ToolStep]) -> str:
         if approver.principal != step.approval.requested_for.principal
     ]
     names = list(dict.fromkeys(map(approver_name, approvers)))
-    more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
-    return f"Approval needed from {' or '.join([*names[:MOST_NAMES], *more])}" if names else "Approval needed"
+    if not names:
+        return _("Approval needed")
+    listed, more = reduce(either, names[:MOST_NAMES]), len(names) - MOST_NAMES
+    return _("Approval needed from {names}", names=more_approvers(listed, more) if more > 0 else listed)
 
 
 def _expiry(approvals: Sequence[Approval], now: float) -> Spans:
     """Return the earliest expiry of these approvals."""
     end = earliest_expiry(approvals, now)
-    return (Text("does not expire"),) if end is None else _expires(*end)
+    return (Text(_("does not expire")),) if end is None else _expires(*end)
 
 
 def _expires(at: float, seconds: float) -> Spans:
-    return Text("expires "), Time(at, TimeFormat.EXPIRY, f"within {format_duration(seconds)}")
+    fallback = _("within {duration}", duration=format_duration(seconds))
+    return fill_spans(_("expires {time}"), time=Time(at, TimeFormat.EXPIRY, fallback))
 
 
 def _approve_all(waiting: Sequence[ToolStep]) -> Iterator[Block]:
@@ -490,7 +524,8 @@ def _approve_all(waiting: Sequence[ToolStep]) -> Iterator[Block]:
     if len(cards) < 2 or any(card.risk == "destructive" or card.withheld for card in cards):
         return
     refs = tuple(ApprovalRef(card.approval_id, card.revision) for card in cards)
-    yield Buttons((Button(f"Approve all {len(cards)}", Approve(refs), ButtonStyle.POSITIVE),))
+    label = ngettext("Approve all {n}", "Approve all {n}", len(cards))
+    yield Buttons((Button(label, Approve(refs), ButtonStyle.POSITIVE),))
 
 
 def _closed_elicitation(name: str, card: ElicitationCard, elicitation: Elicitation) -> Message:
@@ -530,9 +565,10 @@ def _places(
         spans.append(Text(", " if number else " "))
         match place:
             case ChannelTarget(channel):
-                spans += [Text("in "), ChannelLink(channel)]
-                if url := address(remote_slot(card, place)):
-                    spans += [Text(" ("), Link(url, "card"), Text(")")]
+                url = address(remote_slot(card, place))
+                link: Spans = (Text(" ("), Link(url, _("card")), Text(")")) if url else ()
+                spans += [*fill_spans(_("in {channel}"), channel=ChannelLink(channel)), *link]
             case DirectTarget(user):
-                spans += [Text("by "), Mention(Author(platform, user, names.get(user, "")))]
+                mention = Mention(Author(platform, user, names.get(user, "")))
+                spans += fill_spans(_("by {name}"), name=mention)
     return tuple(spans)

@@ -25,13 +25,15 @@ from bot.chat.message_model import (
     Paragraph,
     Table,
     Text,
+    fill_spans,
 )
-from bot.chat.rejection_messages import NOT_SHARED, error_message
+from bot.chat.rejection_messages import error_message, not_shared_text
 from bot.domain.commands import ActionStyle, Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.locales import UNKNOWN, Locale
 from bot.engine.locales import LocaleResolver
 from bot.errors import CountersignError, DeliveryFailed
+from bot.i18n import _, gettext_lazy
 from bot.ports import Commands, EngineApi
 from bot.rendering.text_columns import columns
 from bot.rendering.text_safety import open_label, safe_url, single_line, strip_control
@@ -39,9 +41,9 @@ from bot.rendering.text_safety import open_label, safe_url, single_line, strip_c
 NAME_LIMIT = 60
 CELL_LIMIT = 300
 INSTEAD_LIMIT = 500
-DONE = "Done."
-NEEDS_FORM = "This needs a form."
-NOT_YET_RIGHT = "⚠ Not yet right:"
+DONE = gettext_lazy("Done.")
+NEEDS_FORM = gettext_lazy("This needs a form.")
+NOT_YET_RIGHT = gettext_lazy("⚠ Not yet right:")
 NO_VALUE = "\N{EN DASH}"
 _STYLES = {
     ActionStyle.PLAIN: ButtonStyle.PLAIN,
@@ -67,18 +69,18 @@ def form_offer(form: Form, action: Action, *, begun: bool) -> Message:
     if form.intro:
         blocks.append(Paragraph((Text(strip_control(form.intro).strip(), unlinked=True),)))
     if errors:
-        blocks += [Paragraph((Text(NOT_YET_RIGHT),)), Facts(errors)]
-        label = "Correct it"
+        blocks += [Paragraph((Text(str(NOT_YET_RIGHT)),)), Facts(errors)]
+        label = _("Correct it")
     elif begun:
         title = Text(single_line(form.title, NAME_LIMIT), bold=True)
-        blocks.append(Paragraph((title, Text(": there is more to fill in."))))
-        label = "Continue"
+        blocks.append(Paragraph(fill_spans(_("{form}: there is more to fill in."), form=title)))
+        label = _("Continue")
     else:
-        blocks.append(Paragraph((Text(NEEDS_FORM),)))
+        blocks.append(Paragraph((Text(str(NEEDS_FORM)),)))
         if form.instead:
             command = Text(single_line(form.instead, INSTEAD_LIMIT), code=True)
-            blocks.append(Paragraph((Text("Or on one line: "), command)))
-        label = "Open the form"
+            blocks.append(Paragraph(fill_spans(_("Or on one line: {command}"), command=command)))
+        label = _("Open the form")
     return Message("form", (*blocks, Buttons((Button(label, action, ButtonStyle.PRIMARY),))))
 
 
@@ -97,7 +99,7 @@ def _blocks(reply: Reply) -> Iterator[Block]:
     text = strip_control(reply.text).strip()
     rows = reply.table.rows if reply.table is not None else ()
     if not (text or rows or reply.details):
-        text = DONE
+        text = str(DONE)
     if text:
         yield Markdown(f"⚠ {text}" if reply.failed else text)
     if reply.table is not None and rows:
@@ -107,7 +109,7 @@ def _blocks(reply: Reply) -> Iterator[Block]:
         # A user who is to follow the reply's link with care sees no other link.
         yield Facts(tuple((name, value or NO_VALUE) for name, value in facts), unlinked=bool(reply.link))
     if reply.page is not None:
-        yield Caption((f"Page {reply.page.number} of {reply.page.of}",))
+        yield Caption((_("Page {number} of {count}", number=reply.page.number, count=reply.page.of),))
     buttons = (*map(_button, reply.actions), *(_page_buttons(reply.page) if reply.page is not None else ()))
     links = (LinkButton(open_label(reply.link), reply.link),) if safe_url(reply.link) else ()
     if buttons or links:
@@ -121,15 +123,15 @@ def _cells(row: tuple[str, ...]) -> tuple[str, ...]:
 def _button(action: ReplyAction) -> Button:
     style = _STYLES[action.tone]
     if action.confirm:
-        return Button(action.label, OpenConfirmation(action.words, action.confirm, action.label), style)
-    return Button(action.label, RunCommand(action.words), style)
+        return Button(str(action.label), OpenConfirmation(action.words, action.confirm, str(action.label)), style)
+    return Button(str(action.label), RunCommand(action.words), style)
 
 
 def _page_buttons(page: PageInfo) -> Iterator[Button]:
     if page.number > 1:
-        yield Button("◀ Back", RunCommand((*page.words, "--page", str(page.number - 1))))
+        yield Button(_("◀ Back"), RunCommand((*page.words, "--page", str(page.number - 1))))
     if page.number < page.of:
-        yield Button("More ▶", RunCommand((*page.words, "--page", str(page.number + 1))))
+        yield Button(_("More ▶"), RunCommand((*page.words, "--page", str(page.number + 1))))
 
 
 class Responder(Protocol):
@@ -250,15 +252,16 @@ async def share_file(responder: Responder, file: ReplyFile, *, private: bool = T
         await responder.share(file, private=private)
     except DeliveryFailed as error:
         log.warning("file not shared: %s", error)
-        await responder.tell(NOT_SHARED.format(file.name))
+        await responder.tell(not_shared_text(file.name))
 
 
 def thread_title(message: InboundMessage) -> str:
     """Return the text of the message that starts a public thread. It names the resources that go with a question."""
     question = single_line(f"{message.author.name}: {message.text}", 300)
     uris = [str(call.arguments["uri"]) for call in message.attached if "uri" in call.arguments]
-    about = single_line(f"about {', '.join(uris)}", 200)
-    return f"{question} ({about})" if uris else question
+    if not uris:
+        return question
+    return _("{question} (about {resources})", question=question, resources=single_line(", ".join(uris), 200 - 6))
 
 
 def _words_of(request: Invocation | FormSubmission) -> tuple[str, ...]:

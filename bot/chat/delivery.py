@@ -21,13 +21,14 @@ from itertools import groupby
 from time import time
 from typing import Generic, Protocol, TypeVar
 
-from bot.chat.card_messages import NOT_THERE, UNREACHED, is_remote_slot
+from bot.chat.card_messages import UNREACHED, is_remote_slot
 from bot.chat.message_model import Message
 from bot.chat.turn_messages import REMOVED, is_activity_shown, split_mark, unfinished_mark
 from bot.domain.approvals import Destination
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import MessageRefs, PostedMessage, Turn, TurnStatus, TurnView
 from bot.errors import DeliveryFailed, NotFound
+from bot.i18n import gettext_lazy
 from bot.rendering.timeline import FILE_PREFIX, LEFT_OUT, ToolFile, activity_text, returned_files
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ R = TypeVar("R")
 def require_ref(ref: R | None) -> R:
     """Return the parsed ref of a posted message. Raises DeliveryFailed for None, the result for any other text."""
     if ref is None:
-        raise DeliveryFailed("The reference of a message is unreadable.", permanent=True)
+        raise DeliveryFailed(gettext_lazy("The reference of a message is unreadable."), permanent=True)
     return ref
 
 
@@ -510,7 +511,7 @@ class TurnDelivery(Generic[N]):
                     posted[name] = ref
                     yield PostedMessage(name, ref)
             if failure is not None and not is_posted:
-                cause = NOT_THERE.format(failure.cause)
+                cause = gettext_lazy("It was to be approved in another place. {cause}", cause=failure.cause)
                 raise DeliveryFailed(cause, failure.fix, permanent=True, details=failure.details) from failure
             for name in missed:
                 posted[name] = UNREACHED

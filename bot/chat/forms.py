@@ -40,6 +40,7 @@ from bot.domain.elicitations import DECLINED, ElicitationResult, FormMode, UrlMo
 from bot.domain.elicitations import ElicitationAction as Answer
 from bot.domain.secret_detection import lookalikes
 from bot.domain.tools import ArgumentError
+from bot.i18n import _, gettext_lazy
 from bot.ports import Commands, EngineApi
 from bot.rendering import elicitation_card as cards
 from bot.rendering.approval_card import call_title
@@ -52,21 +53,21 @@ REASON, TYPED = "reason", "typed"
 _STEP = re.compile(r"[0-9]{1,3}")
 COMMAND = "edit-call"
 """Internal command that opens the form. Users never type it."""
-DONE = "Changed. The card asks for an approval of the new version."
-NOTHING_TO_EDIT = "There is nothing in this call that a form could change."
-TYPE_AGAIN = "Type it again."
-DOES_NOT_FIT = "It does not fit the tool."
-INTRO = "Nothing runs yet: the call waits for an approval of what you send here."
+DONE = gettext_lazy("Changed. The card asks for an approval of the new version.")
+NOTHING_TO_EDIT = gettext_lazy("There is nothing in this call that a form could change.")
+TYPE_AGAIN = gettext_lazy("Type it again.")
+DOES_NOT_FIT = gettext_lazy("It does not fit the tool.")
+INTRO = gettext_lazy("Nothing runs yet: the call waits for an approval of what you send here.")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 COMMANDS = (cards.ANSWER, cards.DECLINE, cards.VISIT, cards.VISITED, cards.CONFIRM)
-SENT = "Sent. The call goes on."
-REFUSED = "Declined. The server learns that you declined."
-FINISHED = "Thank you. The server learns that you opened the page."
-QUESTION_GONE = "This question no longer exists."
-ONLY_TO_IT = "Your answers are sent to this server only."
-LEAVING = "You leave this chat: nothing that you type there passes through the bot."
-WANTS_SOMETHING_ELSE = "The server wants something else."
-SOMETHING_ELSE = "That is not what the server asks for. Its card says what is."
+SENT = gettext_lazy("Sent. The call goes on.")
+REFUSED = gettext_lazy("Declined. The server learns that you declined.")
+FINISHED = gettext_lazy("Thank you. The server learns that you opened the page.")
+QUESTION_GONE = gettext_lazy("This question no longer exists.")
+ONLY_TO_IT = gettext_lazy("Your answers are sent to this server only.")
+LEAVING = gettext_lazy("You leave this chat: nothing that you type there passes through the bot.")
+WANTS_SOMETHING_ELSE = gettext_lazy("The server wants something else.")
+SOMETHING_ELSE = gettext_lazy("That is not what the server asks for. Its card says what is.")
 MESSAGE_LIMIT = 1_200
 STEP_FIELDS = FIELDS_A_STEP - 1
 """Fields of one step. The server's message takes the place of one field."""
@@ -178,7 +179,7 @@ class FormSteps:
             id=f"{self.id}:{number}",
             title=self.title,
             fields=tuple(self._fill_field(field, (errors or {}).get(field.name, "")) for field in fields),
-            submit=self.submit if number + 1 >= self._count else "Continue",
+            submit=self.submit if number + 1 >= self._count else _("Continue"),
             intro=self.intro(number, len(fields)),
             carried={name: self.answers[name] for name in others if name in self.answers},
         )
@@ -233,7 +234,9 @@ class ArgumentEditForms(CommandMiddleware):
         if not isinstance(call, EditableCall):
             return Reply(_rejection(call), failed=True)
         form = _argument_form(call)
-        return _argument_steps(card, call, form, {}).step(0) if form.fields else Reply(NOTHING_TO_EDIT, failed=True)
+        return (
+            _argument_steps(card, call, form, {}).step(0) if form.fields else Reply(str(NOTHING_TO_EDIT), failed=True)
+        )
 
     async def _submit(self, submission: FormSubmission) -> Reply | Form:
         card, step = _parse_id(submission.form)
@@ -249,7 +252,7 @@ class ArgumentEditForms(CommandMiddleware):
             return further
         match await self._engine.approvals.revise(card.approval_id, card.revision, arguments, submission.member):
             case RevisionAccepted():
-                return Reply(DONE)
+                return Reply(str(DONE))
             case InvalidArguments(problems):
                 return steps.with_errors(_field_error(form, problem) for problem in problems)
             case rejection:
@@ -272,19 +275,20 @@ def _argument_steps(card: ApprovalRef, call: EditableCall, form: ArgumentForm, a
         if step:
             return ""
         if left:
-            return f"{INTRO} What is too long or too much for a form stays as it is: {left}."
-        return INTRO if fields < FIELDS_A_STEP else ""
+            rest = _("What is too long or too much for a form stays as it is: {arguments}.", arguments=left)
+            return f"{INTRO} {rest}"
+        return str(INTRO) if fields < FIELDS_A_STEP else ""
 
     return FormSteps(
         id=f"{COMMAND}:{card.approval_id}:{card.revision}",
-        title=f"Edit: {single_line(call_title(call.step), 40)}",
+        title=_("Edit: {call}", call=single_line(call_title(call.step), 40)),
         fields=[argument.field for argument in form.fields],
         size=FIELDS_A_STEP,
-        submit="Save",
+        submit=_("Save"),
         intro=intro,
         answers=answers,
         concealed=frozenset(argument.field.name for argument in form.fields if argument.withheld),
-        again=TYPE_AGAIN,
+        again=str(TYPE_AGAIN),
     )
 
 
@@ -293,7 +297,7 @@ def _field_error(form: ArgumentForm, error: ArgumentError) -> tuple[str, str]:
     fields = (argument for argument in form.fields if argument.argument == error.argument)
     argument = next(fields, form.fields[0])
     withheld = argument.withheld and argument.argument == error.argument
-    return argument.field.name, DOES_NOT_FIT if withheld else error.problem
+    return argument.field.name, str(DOES_NOT_FIT if withheld else error.problem)
 
 
 def _argument_form(call: EditableCall) -> ArgumentForm:
@@ -319,7 +323,7 @@ def _parse_id(form: str) -> tuple[ApprovalRef, int]:
 
 
 def _rejection(rejection: NotEditable | None) -> str:
-    return GONE if rejection is None else rejection_message(rejection)
+    return str(GONE) if rejection is None else rejection_message(rejection)
 
 
 def is_elicitation_form(form: str) -> bool:
@@ -393,20 +397,21 @@ def _answer_steps(inquiry: OpenElicitation, form: ElicitationForm, answers: Mapp
         cannot pass for text of the bot.
         """
         warning = warning_text(inquiry.elicitation.question)
-        note = f"⚠ {warning} {ONLY_TO_IT}" if warning else ONLY_TO_IT
+        note, server = f"⚠ {warning} {ONLY_TO_IT}" if warning else str(ONLY_TO_IT), server_name(inquiry.step)
         if step:
-            return f"{server_name(inquiry.step)} asks for more. {note}"
+            return " ".join((_("{server} asks for more.", server=server), note))
         left = ", ".join(single_line(title, 60) for title in form.left[:10])
-        more = f" There is no room here for: {left}." if left else ""
+        more = _("There is no room here for: {fields}.", fields=left) if left else ""
         quote = "\n".join(f"> {line}" for line in _message(inquiry).split("\n"))
-        return f"{server_name(inquiry.step)} asks:\n{quote}\n\n{note}{more}"
+        asks = _("{server} asks:", server=server)
+        return f"{asks}\n{quote}\n\n{' '.join(filter(None, (note, more)))}"
 
     return FormSteps(
         id=f"{cards.ANSWER}:{inquiry.elicitation.id}",
-        title=f"Answer {single_line(server_name(inquiry.step), 40)}",
+        title=_("Answer {server}", server=single_line(server_name(inquiry.step), 40)),
         fields=form.fields,
         size=STEP_FIELDS,
-        submit="Send",
+        submit=_("Send"),
         intro=intro,
         answers=answers,
     )
@@ -437,11 +442,11 @@ def _without_fields(inquiry: OpenElicitation) -> Reply:
     elicitation_id = inquiry.elicitation.id
     warning = warning_text(inquiry.elicitation.question)
     return Reply(
-        f"The server wants a yes before it goes on.{f' ⚠ {warning}' if warning else ''}",
-        details=((f"{server_name(inquiry.step)} asks", _SCHEME.sub(r"\1 ", _message(inquiry))),),
+        " ".join(filter(None, (_("The server wants a yes before it goes on."), f"⚠ {warning}" if warning else ""))),
+        details=((_("{server} asks", server=server_name(inquiry.step)), _SCHEME.sub(r"\1 ", _message(inquiry))),),
         actions=(
-            ReplyAction("Yes, go on", (cards.CONFIRM, elicitation_id), ActionStyle.PRIMARY),
-            ReplyAction("Decline", (cards.DECLINE, elicitation_id)),
+            ReplyAction(_("Yes, go on"), (cards.CONFIRM, elicitation_id), ActionStyle.PRIMARY),
+            ReplyAction(_("Decline"), (cards.DECLINE, elicitation_id)),
         ),
     )
 
@@ -451,16 +456,16 @@ def _link_reply(inquiry: OpenElicitation, url: str) -> Reply:
     question, elicitation_id = inquiry.elicitation.question, inquiry.elicitation.id
     warning = warning_text(question)
     parts = (
-        f"The link leads to {_code(domain_of(question.ask))}. {LEAVING}",
+        " ".join((_("The link leads to {domain}.", domain=_code(domain_of(question.ask))), str(LEAVING))),
         f"⚠ {warning}" if warning else "",
         _code(url),
     )
     return Reply(
         "\n\n".join(filter(None, parts)),
-        details=((f"{server_name(inquiry.step)} says", _message(inquiry)),),
+        details=((_("{server} says", server=server_name(inquiry.step)), _message(inquiry)),),
         actions=(
-            ReplyAction("I have finished", (cards.VISITED, elicitation_id), ActionStyle.PRIMARY),
-            ReplyAction("Decline", (cards.DECLINE, elicitation_id)),
+            ReplyAction(_("I have finished"), (cards.VISITED, elicitation_id), ActionStyle.PRIMARY),
+            ReplyAction(_("Decline"), (cards.DECLINE, elicitation_id)),
         ),
         link=url,
     )
@@ -488,16 +493,18 @@ def _parse_elicitation_id(form: str) -> tuple[str, int]:
 def _answer_reply(result: AnswerResult, user_message: str) -> Reply:
     match result:
         case ElicitationAnswered():
-            return Reply(user_message)
+            return Reply(str(user_message))
         case InvalidAnswer(problems):
-            return _failed_reply(single_line("; ".join(error.problem for error in problems) or "It does not fit.", 300))
+            return _failed_reply(
+                single_line("; ".join(error.problem for error in problems) or _("It does not fit."), 300)
+            )
         case rejection:
             return _failed_reply(_answer_rejection(rejection))
 
 
 def _answer_rejection(rejection: AnswerRejected) -> str:
-    return QUESTION_GONE if isinstance(rejection, ApprovalNotFound) else rejection_message(rejection)
+    return str(QUESTION_GONE) if isinstance(rejection, ApprovalNotFound) else rejection_message(rejection)
 
 
 def _failed_reply(text: str) -> Reply:
-    return Reply(text, failed=True)
+    return Reply(str(text), failed=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.chat.actions import RunCommand
-from bot.chat.approval_inbox import NOT_ALL_READ, NOTHING_WAITS, PendingCall, pending_call_blocks
+from bot.chat.approval_inbox import NOT_ALL_READ, NOTHING_WAITS, PendingCall, pending_call_blocks, waiting_title
 from bot.chat.card_messages import elicitation_buttons, elicitation_expiry, elicitation_question
 from bot.chat.message_model import (
     Block,
@@ -21,28 +21,40 @@ from bot.chat.message_model import (
     Time,
     TimeFormat,
     Title,
+    fill_spans,
 )
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.servers import ServerSnapshot, ServerStatus
 from bot.domain.turns import Turn, TurnStatus, TurnView
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.rendering.elicitation_card import elicitation_card
 from bot.rendering.text_safety import single_line
 
 SHOWN = 10
 """Entries of each kind, far below Slack's limit for blocks."""
 QUESTION_LIMIT = 120
-WELCOME = (
+WELCOME = gettext_lazy(
     "Mention me in a channel, or write to me in the Messages tab. I answer in a thread, use the tools of this "
     "workspace's servers, and ask for an approval before I change anything."
 )
-WAITS_FOR_YOU = "◇ waits for your answer"
+WAITS_FOR_YOU = gettext_lazy("◇ waits for your answer")
 _STANDS = {
-    TurnStatus.QUEUED: "◇ waits its turn",
-    TurnStatus.RUNNING: "◌ at work",
-    TurnStatus.WAITING: "◇ waits for an approval",
-    TurnStatus.DONE: "✓ answered",
-    TurnStatus.FAILED: "✗ failed",
-    TurnStatus.CANCELLED: "\N{EN DASH} stopped",
+    TurnStatus.QUEUED: gettext_lazy("◇ waits its turn"),
+    TurnStatus.RUNNING: gettext_lazy("◌ at work"),
+    TurnStatus.WAITING: gettext_lazy("◇ waits for an approval"),
+    TurnStatus.DONE: gettext_lazy("✓ answered"),
+    TurnStatus.FAILED: gettext_lazy("✗ failed"),
+    TurnStatus.CANCELLED: gettext_lazy("\N{EN DASH} stopped"),
+}
+_STATUSES = {
+    ServerStatus.CONNECTED: gettext_lazy("connected"),
+    ServerStatus.IDLE: gettext_lazy("idle"),
+    ServerStatus.PENDING: gettext_lazy("pending"),
+    ServerStatus.CONNECTING: gettext_lazy("connecting"),
+    ServerStatus.AUTH_REQUIRED: gettext_lazy("auth_required"),
+    ServerStatus.FAILED: gettext_lazy("failed"),
+    ServerStatus.DISCONNECTED: gettext_lazy("disconnected"),
+    ServerStatus.DISABLED: gettext_lazy("disabled"),
 }
 _LIGHTS = {
     ServerStatus.CONNECTED: "🟢",
@@ -80,23 +92,22 @@ def home_message(home: Home) -> Message:
 
 def _blocks(home: Home) -> Iterator[Block]:
     if home.first_visit:
-        yield Title("Hello")
-        yield Paragraph((Text(WELCOME),))
+        yield Title(_("Hello"))
+        yield Paragraph((Text(str(WELCOME)),))
         yield Rule()
     yield from _waiting(home)
     yield from _asked_turns(home)
     if home.servers is not None:
         yield from _servers(home.servers)
-    yield Paragraph((Text("Updated "), Time(home.now, TimeFormat.EXPIRY, "now")))
+    yield Paragraph(fill_spans(_("Updated {time}"), time=Time(home.now, TimeFormat.EXPIRY, _("now"))))
 
 
 def _waiting(home: Home) -> Iterator[Block]:
     calls = len(home.waiting) + home.more_waiting
     count = calls + len(home.inquiries)
-    number = f"{count}" if home.all_counted else f"at least {count}"
-    yield Title(f"Waiting for you ({number})" if count else "Waiting for you")
+    yield Title(waiting_title(count, all_counted=home.all_counted))
     if not count:
-        yield Paragraph((Text(NOTHING_WAITS if home.all_counted else NOT_ALL_READ),))
+        yield Paragraph((Text(str(NOTHING_WAITS if home.all_counted else NOT_ALL_READ)),))
     for inquiry in home.inquiries[:SHOWN]:
         card = elicitation_card(inquiry.step, inquiry.elicitation, TurnView(inquiry.turn, (inquiry.step,), 0))
         yield from elicitation_question(card)
@@ -116,7 +127,7 @@ def _asked_turns(home: Home) -> Iterator[Block]:
         f"{single_line(turn.question.text, QUESTION_LIMIT)}"
         for turn in home.asked[:SHOWN]
     ]
-    yield Title("What you asked for")
+    yield Title(_("What you asked for"))
     yield Paragraph((Text("\n".join(lines)),))
     yield from _more(len(home.asked))
 
@@ -124,18 +135,20 @@ def _asked_turns(home: Home) -> Iterator[Block]:
 def _servers(servers: Sequence[ServerSnapshot]) -> Iterator[Block]:
     troubled = [server for server in servers if server.status in (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)]
     ordered = (*troubled, *(server for server in servers if server not in troubled))
-    yield Title(f"Servers ({len(servers)})" + (f" · {len(troubled)} in trouble" if troubled else ""))
-    yield Paragraph((Text("\n".join(map(_server, ordered[:SHOWN])) or "No servers yet. Try /mcp add."),))
+    count = _("Servers ({count})", count=len(servers))
+    trouble = ngettext("{n} in trouble", "{n} in trouble", len(troubled)) if troubled else ""
+    yield Title(" · ".join(filter(None, (count, trouble))))
+    yield Paragraph((Text("\n".join(map(_server, ordered[:SHOWN])) or _("No servers yet. Try /mcp add.")),))
     yield from _more(len(servers))
-    yield Buttons((Button("Open the list", RunCommand(("mcp", "list"))),))
+    yield Buttons((Button(_("Open the list"), RunCommand(("mcp", "list"))),))
 
 
 def _server(server: ServerSnapshot) -> str:
-    tools = "1 tool" if server.tool_count == 1 else f"{server.tool_count} tools"
+    tools = ngettext("{n} tool", "{n} tools", server.tool_count)
     name = single_line(server.config.title or server.config.name, 60)
-    return f"{_LIGHTS[server.status]} {name}   {server.status} · {tools}"
+    return f"{_LIGHTS[server.status]} {name}   {_STATUSES[server.status]} · {tools}"
 
 
 def _more(count: int) -> Iterator[Block]:
     if count > SHOWN:
-        yield Caption((f"and {count - SHOWN} more",))
+        yield Caption((ngettext("and {n} more", "and {n} more", count - SHOWN),))

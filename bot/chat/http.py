@@ -14,6 +14,7 @@ import aiohttp
 
 from bot.domain.conversations import Attachment
 from bot.errors import DeliveryFailed, NotFound
+from bot.i18n import gettext_lazy
 from bot.rendering.text_safety import single_line
 
 LARGEST_FILE = 10 * 1024 * 1024
@@ -63,7 +64,7 @@ class FileSource:
 def check_size(attachment: Attachment) -> None:
     """Raise NotFound for a file that is larger than LARGEST_FILE, before it is looked up."""
     if attachment.size > LARGEST_FILE:
-        raise NotFound(f"{file_name(attachment)} is larger than {LARGEST_FILE // 2**20} MB.", "share a smaller file")
+        raise _too_large(attachment)
 
 
 async def download(session: aiohttp.ClientSession, url: str, attachment: Attachment, source: FileSource) -> bytes:
@@ -72,24 +73,26 @@ async def download(session: aiohttp.ClientSession, url: str, attachment: Attachm
     """
     name, platform = file_name(attachment), source.platform
     if not is_trusted_url(url, source.hosts, source.api_url):
-        raise NotFound(f"{name} is not kept by {platform}.", "upload the file itself")
+        cause = gettext_lazy("{file} is not kept by {platform}.", file=name, platform=platform)
+        raise NotFound(cause, gettext_lazy("upload the file itself"))
+    not_handed_out = gettext_lazy("{platform} did not hand out {file}.", platform=platform, file=name)
     try:
         async with session.get(url, headers=source.headers, allow_redirects=False) as response:
             if response.status in (403, 404):
-                raise NotFound(f"{name} is gone.")
+                raise NotFound(gettext_lazy("{file} is gone.", file=name))
             if response.status != 200:
-                raise DeliveryFailed(f"{platform} did not hand out {name}.", details=f"HTTP {response.status}")
+                raise DeliveryFailed(not_handed_out, details=f"HTTP {response.status}")
             if response.content_type == "text/html" and attachment.mime_type != "text/html":
                 # A sign-in page instead of the file, as Slack sends it to an app without the scope.
-                raise DeliveryFailed(f"{platform} did not hand out {name}.", source.fix, permanent=True)
+                raise DeliveryFailed(not_handed_out, source.fix, permanent=True)
             body = bytearray()
             async for chunk in response.content.iter_chunked(_CHUNK):
                 body += chunk
                 if len(body) > LARGEST_FILE:
-                    raise NotFound(f"{name} is larger than {LARGEST_FILE // 2**20} MB.")
+                    raise _too_large(attachment)
             return bytes(body)
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise DeliveryFailed(f"{platform} did not hand out {name}.", details=type(error).__name__) from error
+        raise DeliveryFailed(not_handed_out, details=type(error).__name__) from error
 
 
 def is_trusted_url(url: str, hosts: tuple[str, ...], api_url: str) -> bool:
@@ -102,4 +105,10 @@ def is_trusted_url(url: str, hosts: tuple[str, ...], api_url: str) -> bool:
 
 def file_name(attachment: Attachment) -> str:
     """Return the name of a file for messages."""
-    return f"The file {single_line(attachment.name, 80)!r}"
+    return gettext_lazy("The file {name}", name=repr(single_line(attachment.name, 80)))
+
+
+def _too_large(attachment: Attachment) -> NotFound:
+    megabytes = LARGEST_FILE // 2**20
+    cause = gettext_lazy("{file} is larger than {megabytes} MB.", file=file_name(attachment), megabytes=megabytes)
+    return NotFound(cause, gettext_lazy("share a smaller file"))

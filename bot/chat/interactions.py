@@ -76,16 +76,17 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage, Me
 from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.errors import CountersignError, NotFound, QueueFull
+from bot.i18n import _, gettext_lazy
 from bot.ports import EngineApi
 from bot.rendering.approval_card import approval_card, parse_grant_option
 from bot.rendering.timeline import CheckCallAction, ContinueTurnAction, Offer, RunAgainAction, StopTurnAction
 
 log = logging.getLogger(__name__)
 
-NO_OUTSIDERS = "Only full members may see that."
-ASKED = "Asked."
-ASKED_DIRECTLY = "Asked. The answer comes as a direct message."
-ELSEWHERE = "That belongs to another server or workspace."
+NO_OUTSIDERS = gettext_lazy("Only full members may see that.")
+ASKED = gettext_lazy("Asked.")
+ASKED_DIRECTLY = gettext_lazy("Asked. The answer comes as a direct message.")
+ELSEWHERE = gettext_lazy("That belongs to another server or workspace.")
 
 ModalAction = OpenDenyForm | OpenConfirmation | OpenForm
 """An action that opens a form, and that its submission is about."""
@@ -344,7 +345,8 @@ class InteractionHandler:
         await interaction.acknowledge()
         actor = await self.find_member(interaction)
         author, message = actor.member.author, await question.read_message()
-        conversation = await question.open_conversation(actor, f"{author.name} asks about this: {question.text}")
+        announcement = _("{name} asks about this: {question}", name=author.name, question=question.text)
+        conversation = await question.open_conversation(actor, announcement)
         inbound = InboundMessage(
             keys=(f"{self._platform}:{conversation.workspace}:{question.id}",),
             conversation=conversation,
@@ -475,9 +477,9 @@ async def _handle(work: Coroutine[Any, Any, None], interaction: Interaction, nam
             await interaction.tell(UNEXPECTED_ERROR)
 
 
-ENDED = "That has ended already."
-THANKS = "Thank you, noted."
-IN_HAND = "That is in hand already."
+ENDED = gettext_lazy("That has ended already.")
+THANKS = gettext_lazy("Thank you, noted.")
+IN_HAND = gettext_lazy("That is in hand already.")
 
 
 async def run_turn_action(engine: EngineApi, offer: Offer | AskAgain, by: Author) -> str:

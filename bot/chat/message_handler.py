@@ -35,6 +35,7 @@ from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.turns import EditEffect, Turn
 from bot.engine.prompt.text_format import clean_name
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
+from bot.i18n import gettext_lazy
 from bot.ports import Commands
 from bot.rendering.text_safety import ELLIPSIS, single_line, strip_control
 
@@ -48,12 +49,12 @@ _UNNAMED = "Somebody"
 log = logging.getLogger(__name__)
 REMEMBERED = 5000
 COMMANDS = ("mcp", "profile", "conversations", "usage", "approvals")
-NOTHING_SAID = "What can I do for you? Mention me together with your question."
+NOTHING_SAID = gettext_lazy("What can I do for you? Mention me together with your question.")
 WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
 FORWARDED = "(forwarded a message)"
 FORWARDED_LABEL = "(forwarded)"
-EDITED = "You have edited this question. The answer is about its earlier text."
-ASK_AGAIN = "Ask again with this"
+EDITED = gettext_lazy("You have edited this question. The answer is about its earlier text.")
+ASK_AGAIN = gettext_lazy("Ask again with this")
 LATEST_QUESTION_SECONDS = 86_400.0
 """Age of a message that becomes a question by an edit."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
@@ -288,7 +289,7 @@ class KeyedLock:
             async with lock:
                 yield
         finally:
-            _, users = self._locks[key]
+            _lock, users = self._locks[key]
             if users == 1:
                 del self._locks[key]
             else:
@@ -591,8 +592,8 @@ class MessageHandler(Generic[M]):
 
 def ask_again_message(turn_id: str) -> Message:
     """Return the offer to ask the edited text of a question."""
-    button = Button(ASK_AGAIN, AskAgain(turn_id), ButtonStyle.PRIMARY)
-    return Message("edited", (Paragraph((Text(EDITED),)), Buttons((button,))))
+    button = Button(str(ASK_AGAIN), AskAgain(turn_id), ButtonStyle.PRIMARY)
+    return Message("edited", (Paragraph((Text(str(EDITED)),)), Buttons((button,))))
 
 
 def _placeholder_text(message: IncomingMessage) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from string import Formatter
 
 from bot.chat.actions import Action
 from bot.domain.conversations import Author
@@ -81,6 +82,18 @@ class ChannelLink:
 
 Span = Text | Mention | GroupMention | Time | Link | ChannelLink
 Spans = tuple[Span, ...]
+
+
+def fill_spans(text: str, /, **values: Span | Spans) -> Spans:
+    """Return a translated text with spans in place of its open values: `fill_spans(_("Asked by {user}"), user=…)`."""
+    spans: list[Span] = []
+    for literal, name, _spec, _conversion in Formatter().parse(text):
+        if literal:
+            spans.append(Text(literal))
+        if name is not None:
+            value = values[name]
+            spans += value if isinstance(value, tuple) else (value,)
+    return tuple(spans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,16 +19,17 @@ from bot.chat.message_model import (
     Heading,
     Message,
     Paragraph,
-    Span,
     Spans,
     Text,
     Time,
     TimeFormat,
     Tone,
+    fill_spans,
 )
 from bot.domain.conversations import ConversationKey
 from bot.domain.faults import FaultKind, FaultRecord
 from bot.errors import DatabaseError, DeliveryFailed
+from bot.i18n import _, ngettext
 from bot.ports import FaultStore, Leases
 from bot.rendering.approval_card import format_duration
 
@@ -137,9 +138,9 @@ class OperationsChannel:
 def fault_message(record: FaultRecord) -> Message:
     """Return the message about a fault. It looks the same whenever it is composed."""
     fault, is_over = record.fault, record.closed_at is not None
-    blocks: list[Block] = [Heading(fault.over if is_over else fault.title)]
+    blocks: list[Block] = [Heading(str(fault.over if is_over else fault.title))]
     if not is_over:
-        blocks += [Paragraph((Text(text),)) for text in (fault.cause, _fix(fault.fix)) if text]
+        blocks += [Paragraph((Text(str(text)),)) for text in (fault.cause, _fix(fault.fix)) if text]
         if more := _more(fault.command, fault.guide):
             blocks.append(Paragraph(more))
     blocks.append(Footer(_times(record)))
@@ -148,27 +149,27 @@ def fault_message(record: FaultRecord) -> Message:
 
 
 def _fix(fix: str) -> str:
-    return f"Fix: {fix.rstrip('.')}." if fix else ""
+    return _("Fix: {fix}.", fix=str(fix).rstrip(".。")) if fix else ""
 
 
 def _more(command: str, guide: str) -> Spans:
     if not command:
-        return (Text(f"See {guide}."),) if guide else ()
-    see = (Text(f". See {guide}."),) if guide else (Text("."),)
-    return (Text("Run "), Text(command, code=True), *see)
+        return (Text(_("See {guide}.", guide=guide)),) if guide else ()
+    text = _("Run {command}. See {guide}.") if guide else _("Run {command}.")
+    return fill_spans(text, command=Text(command, code=True), guide=Text(guide))
 
 
 def _times(record: FaultRecord) -> Spans:
-    spans: list[Span] = []
+    since = _clock_time(record.opened_at)
     if record.closed_at is not None:
-        lasted = format_duration(record.closed_at - record.opened_at)
-        spans.append(Text(f"After {lasted} · since "))
+        lasted = Text(format_duration(record.closed_at - record.opened_at))
+        spans = fill_spans(_("After {duration} · since {time}"), duration=lasted, time=since)
     else:
-        spans.append(Text("Since "))
-    spans.append(_clock_time(record.opened_at))
+        spans = fill_spans(_("Since {time}"), time=since)
     if record.occurrences > 1:
-        spans += [Text(f" · {record.occurrences} times since "), _clock_time(record.first_at)]
-    return tuple(spans)
+        times = ngettext("{n} time since {time}", "{n} times since {time}", record.occurrences, time="{time}")
+        spans = (*spans, Text(" · "), *fill_spans(times, time=_clock_time(record.first_at)))
+    return spans
 
 
 def _clock_time(at: float) -> Time:

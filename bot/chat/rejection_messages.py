@@ -18,39 +18,46 @@ from bot.domain.approvals import (
     ViewRequired,
 )
 from bot.errors import CountersignError, QueueFull
+from bot.i18n import _, gettext_lazy
 from bot.rendering.text_safety import single_line
 
-VIEW_FIRST = "Part of this call looks like a secret and is hidden. Open the whole call and approve it from there."
-OUT_OF_DATE = "This card is out of date. See the newer one."
-GONE = "This approval no longer exists."
-BUTTON_EXPIRED = "This button does nothing any more."
-PENDING_EXPIRED = "This button is too old. Give the command again."
-FORM_EXPIRED = "This form is no longer open. Nothing was saved; start again with the command."
-UNEXPECTED_ERROR = "That did not work. Please try again."
-TOO_SLOW = "That took too long. Please try again."
-NOT_SHARED = "The file {} could not be shared: it may be too large."
-NOT_STORED = (
+VIEW_FIRST = gettext_lazy(
+    "Part of this call looks like a secret and is hidden. Open the whole call and approve it from there."
+)
+OUT_OF_DATE = gettext_lazy("This card is out of date. See the newer one.")
+GONE = gettext_lazy("This approval no longer exists.")
+BUTTON_EXPIRED = gettext_lazy("This button does nothing any more.")
+PENDING_EXPIRED = gettext_lazy("This button is too old. Give the command again.")
+FORM_EXPIRED = gettext_lazy("This form is no longer open. Nothing was saved; start again with the command.")
+UNEXPECTED_ERROR = gettext_lazy("That did not work. Please try again.")
+TOO_SLOW = gettext_lazy("That took too long. Please try again.")
+NOT_STORED = gettext_lazy(
     "Your message is not stored yet: my database takes no writes. I try again by myself. If there is no answer in 15 "
     "minutes, send it again."
 )
-TOO_MANY_REQUESTS = "Several of your requests are still running. Try again when one of them is done."
+TOO_MANY_REQUESTS = gettext_lazy("Several of your requests are still running. Try again when one of them is done.")
 
 
 class InteractionRejected(CountersignError):
     """An interaction was not carried out; the error's cause is the text for the user."""
 
 
+def not_shared_text(name: str) -> str:
+    """Return the text about a file that could not be shared."""
+    return _("The file {name} could not be shared: it may be too large.", name=name)
+
+
 def error_message(error: Exception) -> str:
     """Return the text for the user of a failed request: the reason if the user can resolve it."""
     match error:
         case QueueFull():
-            return error.user_message
+            return str(error.user_message)
         case InteractionRejected():
-            return error.cause
+            return str(error.cause)
         case TimeoutError():
-            return TOO_SLOW
+            return str(TOO_SLOW)
         case _:
-            return UNEXPECTED_ERROR
+            return str(UNEXPECTED_ERROR)
 
 
 def rejection_message(result: DecisionResult) -> str:
@@ -63,10 +70,10 @@ def rejection_message(result: DecisionResult) -> str:
         case NotAllowed(reason):
             return single_line(reason, 300)
         case StaleRevision():
-            return OUT_OF_DATE
+            return str(OUT_OF_DATE)
         case ApprovalNotFound():
-            return GONE
+            return str(GONE)
         case ViewRequired():
-            return VIEW_FIRST
+            return str(VIEW_FIRST)
         case _:
             assert_never(result)

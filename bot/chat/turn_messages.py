@@ -33,6 +33,7 @@ from bot.chat.message_model import (
     Text,
 )
 from bot.domain.turns import MessageRefs, TurnStatus, TurnView
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.rendering.markdown import SizeLimit, split_once
 from bot.rendering.text_safety import single_line, strip_control
 from bot.rendering.timeline import (
@@ -62,17 +63,9 @@ from bot.rendering.timeline import (
 MOST_ENTRIES = 20
 """Entries of one message."""
 MOST_OFFERS = 5
-CONTINUED = "(continued {})"
-SILENT = "The model said nothing."
+SILENT = gettext_lazy("The model said nothing.")
 """Text of an answer without visible content."""
-STILL_WRITING = "Still writing: {:,} characters so far, which become a file"
-IN_A_FILE = "The whole answer is in {}: {:,} characters."
-NOT_ATTACHED = (
-    "The whole answer, {:,} characters, could not be attached: the bot lacks the permission to share files here, or "
-    "the file is too large."
-)
 FILE_NAME = "answer.md"
-WORKING_ON = "Working on “{}”. "
 QUESTION_LIMIT = 80
 REMOVED = "-"
 """Mark of the ref of a message that a turn had and has no more."""
@@ -300,8 +293,11 @@ def _count_earlier_calls(entries: Sequence[Entry], latest: int) -> Iterator[Entr
         row = list(group)
         if kind is CallLine and latest and len(row) > latest:
             counts = Counter(MARKS[entry.line.mark] for entry in row[:-latest] if isinstance(entry, CallLine))
-            calls = "1 earlier call" if counts.total() == 1 else f"{counts.total()} earlier calls"
-            yield Note(f"{calls}: {'  '.join(f'{count} {mark}' for mark, count in counts.items())}")
+            outcomes = "  ".join(f"{count} {mark}" for mark, count in counts.items())
+            calls = ngettext(
+                "{n} earlier call: {outcomes}", "{n} earlier calls: {outcomes}", counts.total(), outcomes=outcomes
+            )
+            yield Note(calls)
             row = row[-latest:]
         yield from row
 
@@ -323,7 +319,8 @@ def _answers(
 ) -> Iterator[Answer]:
     pages = answer_pages(segment, limits)
     words_first = limits.words_first and len(pages) == 1
-    alert = "" if is_complete else WORKING_ON.format(single_line(view.turn.question.text, QUESTION_LIMIT))
+    question = single_line(view.turn.question.text, QUESTION_LIMIT)
+    alert = "" if is_complete else _("Working on “{question}”.", question=question) + " "
     if not limits.most_messages or len(pages) <= limits.most_messages:
         for page in pages:
             yield Answer(
@@ -340,12 +337,31 @@ def _answers(
         in_file, missing = (Caption((notice,)) for notice in _file_notices(text))
         yield Answer(f"{pages[0].name}-file", (in_file,), ending, AnswerFile(FILE_NAME, text, (missing,)))
         return
-    notice = Caption((busy_text(STILL_WRITING.format(len(text))),))
+    writing = ngettext(
+        "Still writing: {n} character so far, which becomes a file",
+        "Still writing: {n} characters so far, which become a file",
+        len(text),
+    )
+    notice = Caption((busy_text(writing),))
     yield Answer(pages[limits.most_messages - 1].name, (notice,), ending, alert=alert)
 
 
 def _file_notices(text: str) -> tuple[str, str]:
-    return IN_A_FILE.format(FILE_NAME, len(text)), NOT_ATTACHED.format(len(text))
+    """Return the notice about the file with the whole answer, and the one about a file that is missing."""
+    in_file = ngettext(
+        "The whole answer is in {file}: {n} character.",
+        "The whole answer is in {file}: {n} characters.",
+        len(text),
+        file=FILE_NAME,
+    )
+    missing = ngettext(
+        "The whole answer, {n} character, could not be attached: the bot lacks the permission to share files here, "
+        "or the file is too large.",
+        "The whole answer, {n} characters, could not be attached: the bot lacks the permission to share files here, "
+        "or the file is too large.",
+        len(text),
+    )
+    return in_file, missing
 
 
 def _full_text(entries: Sequence[Entry]) -> str:
@@ -362,9 +378,9 @@ def _body(page: AnswerPage, view: TurnView, *, is_complete: bool, words_first: b
         else:
             blocks += map(_block, group)
     if not blocks:
-        blocks = [Caption((SILENT if is_complete else busy_text(WORKING),))]
+        blocks = [Caption((str(SILENT) if is_complete else busy_text(WORKING),))]
     if page.number:
-        return (Caption((CONTINUED.format(page.number + 1),)), *blocks)
+        return (Caption((_("(continued {number})", number=page.number + 1),)), *blocks)
     begin = next((n for n, block in enumerate(blocks) if isinstance(block, Markdown)), 0)
     return (blocks[begin], *blocks[:begin], *blocks[begin + 1 :]) if words_first else tuple(blocks)
 
@@ -380,7 +396,7 @@ def _block(entry: Entry) -> Block:
         case ActivityLine(text):
             return Caption((busy_text(text),))
         case Failure(text, reference):
-            return Paragraph((Text(f"⚠ {text}  "), Text(f"ref {reference}", code=True)))
+            return Paragraph((Text(f"⚠ {text}  "), Text(_("ref {reference}", reference=reference), code=True)))
         case CallLine(_, line):
             return Caption((tool_text(line),))
         case _:
@@ -392,9 +408,9 @@ def _ending(section: TimelineSection, view: TurnView) -> tuple[Block, ...]:
     turn = view.turn
     offers = tuple(Button(offer_label(offer, view), offer) for offer in available_actions(view)[:MOST_OFFERS])
     if turn.status is TurnStatus.QUEUED and not turn.begun:
-        return (Buttons((*offers, Button("Withdraw", StopTurnAction(turn.id)))),)
+        return (Buttons((*offers, Button(_("Withdraw"), StopTurnAction(turn.id)))),)
     if not turn.status.ended:
-        return (Buttons((Button("Stop", StopTurnAction(turn.id)),)),)
+        return (Buttons((Button(_("Stop"), StopTurnAction(turn.id)),)),)
     is_answered = turn.status is TurnStatus.DONE and any(isinstance(entry, ReplyText) for entry in section.entries)
-    notice = (Feedback(turn.id), Caption((AI_NOTICE,))) if is_answered else ()
+    notice = (Feedback(turn.id), Caption((str(AI_NOTICE),))) if is_answered else ()
     return (Buttons(offers), *notice) if offers else notice

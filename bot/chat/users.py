@@ -18,6 +18,7 @@ from typing import ClassVar, Generic, TypeVar
 from bot.domain.commands import Reply
 from bot.domain.conversations import Author, Member
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.rendering.text_safety import single_line
 
 TTL_SECONDS = 300.0
@@ -30,8 +31,8 @@ MOST = 20
 """Names that are looked up for one sentence."""
 LONGEST_NAME = 80
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
-NOT_FOR_GUESTS = "I may not answer guests of this workspace. Please ask a full member."
-NOT_FOR_STRANGERS = "I may not answer people from outside, only members."
+NOT_FOR_GUESTS = gettext_lazy("I may not answer guests of this workspace. Please ask a full member.")
+NOT_FOR_STRANGERS = gettext_lazy("I may not answer people from outside, only members.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ async def resolve_reply_mentions(names: PrincipalNames, reply: Reply) -> Reply:
 
 
 async def _replace(names: PrincipalNames, text: str, write: Callable[[str], str]) -> str:
+    text = str(text)
     pattern = re.compile(rf"`[^`]*`|(?<![\w:-])({names.principals})\b")
     principals = list(dict.fromkeys(match[1] for match in pattern.finditer(text) if match[1]))
     replacements = {principal: write(await _name(names, principal)) for principal in principals[:MOST]}
@@ -167,5 +169,5 @@ class AudiencePolicy:
     def rejection(self, member: Member) -> str:
         """Return why the bot does not answer this user, empty if it does."""
         if member.external and not self.strangers:
-            return NOT_FOR_STRANGERS
-        return NOT_FOR_GUESTS if member.guest and not self.guests else ""
+            return str(NOT_FOR_STRANGERS)
+        return str(NOT_FOR_GUESTS) if member.guest and not self.guests else ""

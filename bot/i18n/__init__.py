@@ -19,7 +19,15 @@ Catalogues: `locales/<language>/LC_MESSAGES/countersign.po`. `make catalogs` bri
 
 from bot.i18n.catalogs import DEFAULT_LANGUAGE, installed_languages, language_name, resolve_language
 from bot.i18n.context import current_language, current_time_zone, use_language, use_time_zone
-from bot.i18n.formats import format_alternatives, format_date, format_datetime, format_list, format_number, format_time
+from bot.i18n.formats import (
+    format_alternatives,
+    format_date,
+    format_datetime,
+    format_list,
+    format_number,
+    format_time,
+    script_name,
+)
 from bot.i18n.texts import LazyText, gettext, gettext_lazy, ngettext, ngettext_lazy, pgettext
 
 _ = gettext
@@ -44,6 +52,7 @@ __all__ = [
     "ngettext_lazy",
     "pgettext",
     "resolve_language",
+    "script_name",
     "use_language",
     "use_time_zone",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, datetime
 
-from babel import dates, lists, numbers
+from babel import Locale, dates, lists, numbers
 
 from bot.i18n.catalogs import DEFAULT_LANGUAGE
 from bot.i18n.context import current_language, current_time_zone
@@ -51,3 +51,9 @@ def format_list(items: Sequence[str]) -> str:
 def format_alternatives(items: Sequence[str]) -> str:
     """Format alternatives: `a, b or c`."""
     return lists.format_list(list(items), "or", locale=_locale())
+
+
+def script_name(code: str) -> str:
+    """Return the name of a script by its code of ISO 15924: `Cyrillic` for `Cyrl`."""
+    names = (Locale.parse(locale).scripts.get(code) for locale in (_locale(), DEFAULT_LANGUAGE))
+    return next(filter(None, names), code)

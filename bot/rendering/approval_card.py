@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from bot.domain.approval_requirements import ADMINISTRATOR, ASKER, MEMBERS
@@ -18,11 +19,13 @@ from bot.domain.argument_edits import ArgumentChange, changed_names
 from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, Scope, ThreadScope
 from bot.domain.tools import canonical_json
 from bot.domain.turns import StepStatus, ToolRef, ToolStep, TurnView
+from bot.i18n import _, format_list, gettext_lazy, ngettext
 from bot.rendering.call_arguments import (
     VALUE_LIMIT,
     WARNINGS_LIMIT,
     CallArguments,
     CardArgument,
+    cut_with_length,
     shared_arguments,
     shared_json,
     whole_arguments,
@@ -45,26 +48,28 @@ class GrantOption:
 OFFERS = (
     GrantOption(
         "thread",
-        "Allow in this thread",
-        "Calls of this tool run here without asking, until there was none for an hour.",
+        gettext_lazy("Allow in this thread"),
+        gettext_lazy("Calls of this tool run here without asking, until there was none for an hour."),
         GrantRequest(ThreadScope()),
     ),
     GrantOption(
         "arguments",
-        "Allow this very call",
-        "The same call runs here without asking, until there was none for an hour. Any other asks.",
+        gettext_lazy("Allow this very call"),
+        gettext_lazy("The same call runs here without asking, until there was none for an hour. Any other asks."),
         GrantRequest(ArgumentsScope()),
     ),
     GrantOption(
         "8h",
-        "Allow for 8 hours",
-        "Calls of this tool by the same person run in this workspace without asking, for 8 hours.",
+        gettext_lazy("Allow for 8 hours"),
+        gettext_lazy("Calls of this tool by the same person run in this workspace without asking, for 8 hours."),
         GrantRequest(HoursScope(8)),
     ),
     GrantOption(
         "always",
-        "Always allow (admins)",
-        "Calls of this tool by the same user run in this workspace without asking, until the grant is revoked.",
+        gettext_lazy("Always allow (admins)"),
+        gettext_lazy(
+            "Calls of this tool by the same user run in this workspace without asking, until the grant is revoked."
+        ),
         GrantRequest(PermanentScope()),
     ),
 )
@@ -89,13 +94,14 @@ def format_grant(scope: Scope | None) -> str:
         case None:
             return ""
         case ThreadScope():
-            what = "allowed in this thread until it was not used for an hour"
+            what = _("allowed in this thread until it was not used for an hour")
         case ArgumentsScope():
-            what = "this very call allowed in this thread until it was not used for an hour"
+            what = _("this very call allowed in this thread until it was not used for an hour")
         case HoursScope(hours):
-            what = f"allowed for {hours:g} {'hour' if hours == 1 else 'hours'}"
+            count = 1 if hours == 1 else 2
+            what = ngettext("allowed for {hours} hour", "allowed for {hours} hours", count, hours=f"{hours:g}")
         case PermanentScope():
-            what = "always allowed"
+            what = _("always allowed")
     return f"{what} · /mcp grants list"
 
 
@@ -137,7 +143,9 @@ class ApprovalCard:
     @property
     def expiry(self) -> str:
         """The time of the expiry, in words."""
-        return "does not expire" if self.expires_in is None else f"expires in {format_duration(self.expires_in)}"
+        if self.expires_in is None:
+            return _("does not expire")
+        return _("expires in {duration}", duration=format_duration(self.expires_in))
 
     @property
     def shortened(self) -> bool:
@@ -178,23 +186,25 @@ def _card(step: ToolStep, approval: Approval, call_arguments: CallArguments) -> 
 
 def outcome(status: StepStatus, approval: Approval) -> str:
     """Return the result of the approval, one line; empty while it is open."""
-    by = (
-        f" by {decider}"
-        if (decider := single_line(approval.decided_by, 60 * max(len(approval.approver_names), 1)))
-        else ""
-    )
+    name = single_line(approval.decided_by, 60 * max(len(approval.approver_names), 1))
     match status:
         case StepStatus.AWAITING:
             return ""
         case StepStatus.DENIED:
-            reason = single_line(approval.reason, VALUE_LIMIT)
-            return f"Denied{by}: {reason}" if reason else f"Denied{by}"
+            return _denied(name, single_line(approval.reason, VALUE_LIMIT))
         case StepStatus.EXPIRED:
-            return "Timed out. Not run."
+            return _("Timed out. Not run.")
         case StepStatus.CANCELLED:
-            return "Cancelled. Not run."
+            return _("Cancelled. Not run.")
         case _:
-            return " · ".join(filter(None, (f"Approved{by}", format_grant(approval.granted))))
+            approved = _("Approved by {name}", name=name) if name else _("Approved")
+            return " · ".join(filter(None, (approved, format_grant(approval.granted))))
+
+
+def _denied(name: str, reason: str) -> str:
+    if not name:
+        return _("Denied: {reason}", reason=reason) if reason else _("Denied")
+    return _("Denied by {name}: {reason}", name=name, reason=reason) if reason else _("Denied by {name}", name=name)
 
 
 def required_approvers_text(approval: Approval) -> str:
@@ -204,41 +214,76 @@ def required_approvers_text(approval: Approval) -> str:
         return ""
     asker = single_line(approval.requested_for.name, 60)
     sets = [_one_of([_signer(entry, asker) for entry in sorted(entries)]) for entries in requirements.approvers]
-    who = " and of ".join(sets) or "the approvers"
-    return f"needs {requirements.quorum} of {who}{excluded_text(approval)}"
+    names = reduce(both_sets, sets) if sets else _("the approvers")
+    excluded = excluded_names(approval)
+    return required_approvers_phrase(approval).format(quorum=requirements.quorum, approvers=names, names=excluded)
 
 
-def excluded_text(approval: Approval) -> str:
-    """Return the users who may not approve, as the end of the required approvers: `, not Ana`; empty without any."""
+def required_approvers_phrase(approval: Approval) -> str:
+    """Return the phrase for the required approvers, with the open values `quorum`, `approvers` and `names`."""
+    excluded, named = bool(excluded_names(approval)), approval.requirements.say_who
+    match named, excluded:
+        case True, True:
+            return _("needs {quorum} of {approvers}, not {names}")
+        case True, False:
+            return _("needs {quorum} of {approvers}")
+        case False, True:
+            return _("can be approved by {approvers}, not {names}")
+        case _:
+            return _("can be approved by {approvers}")
+
+
+def either(first: str, second: str) -> str:
+    """Join two alternatives."""
+    return _("{first} or {second}", first=first, second=second)
+
+
+def more_approvers(names: str, count: int) -> str:
+    """Return approvers with the number of others."""
+    return ngettext("{names} or {n} more", "{names} or {n} more", count, names=names)
+
+
+def both_sets(first: str, second: str) -> str:
+    """Join two sets of approvers, both of which are needed."""
+    return _("{first} and of {second}", first=first, second=second)
+
+
+def excluded_names(approval: Approval) -> str:
+    """Return the names of the users who may not approve; empty without any."""
     if not approval.requirements.four_eyes:
         return ""
     names = (single_line(name, 60) for name in (approval.requested_for.name, approval.revised_by))
-    others = dict.fromkeys(filter(None, names))
-    return f", not {' or '.join(others)}" if others else ""
+    others = list(dict.fromkeys(filter(None, names)))
+    return reduce(either, others) if others else ""
 
 
 def approver_name(approver: Approver) -> str:
     """Return the name of a possible approver."""
     match approver.principal:
         case principal if principal == MEMBERS:
-            return "the members here"
+            return _("the members here")
         case principal if principal == ADMINISTRATOR:
-            return "an administrator"
+            return _("an administrator")
         case principal:
             return single_line(approver.name, 60) or single_line(principal.partition(":")[2], 60)
 
 
 def remaining_approvals_text(more: int) -> str:
     """Return the text for an approver if further approvals are required."""
-    return f"Approved. {more} more {'approval is' if more == 1 else 'approvals are'} needed."
+    return ngettext("Approved. {n} more approval is needed.", "Approved. {n} more approvals are needed.", more)
 
 
 def approved_by_text(approval: Approval) -> str:
     """Return the approvers so far, one line; empty without any, or if one is enough."""
     if not approval.approver_names or approval.requirements.quorum == 1:
         return ""
-    names = " and ".join(single_line(name, 60) for name in approval.approver_names)
-    return f"{len(approval.approver_names)} of {approval.requirements.quorum} approved by {names}"
+    names = format_list([single_line(name, 60) for name in approval.approver_names])
+    return _(
+        "{count} of {quorum} approved by {names}",
+        count=len(approval.approver_names),
+        quorum=approval.requirements.quorum,
+        names=names,
+    )
 
 
 def headline(step: ToolStep, card: ApprovalCard) -> str:
@@ -260,11 +305,17 @@ def risk_word(tool: ToolRef | None) -> str:
 
 def format_duration(seconds: float) -> str:
     """Format seconds in the largest unit that fits: `45 s`, `30 min`, `2 h`, `3 days`."""
-    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
-            count = round(seconds / size)
-            return "1 day" if (count, unit) == (1, "days") else f"{count} {unit}"
-    return f"{max(round(seconds), 0)} s"
+    if _fits(seconds, 86_400):
+        return ngettext("{n} day", "{n} days", round(seconds / 86_400))
+    if _fits(seconds, 3_600):
+        return ngettext("{n} h", "{n} h", round(seconds / 3_600))
+    if _fits(seconds, 60):
+        return ngettext("{n} min", "{n} min", round(seconds / 60))
+    return ngettext("{n} s", "{n} s", max(round(seconds), 0))
+
+
+def _fits(seconds: float, unit: int) -> bool:
+    return seconds >= 2 * unit or (seconds >= unit and seconds % unit == 0)
 
 
 def call_title(step: ToolStep) -> str:
@@ -291,7 +342,8 @@ def _title(step: ToolStep) -> str:
 
 def _one_of(approvers: Sequence[str]) -> str:
     more = len(approvers) - APPROVERS_LIMIT
-    return " or ".join([*approvers[:APPROVERS_LIMIT], *([f"{more} more"] if more > 0 else [])])
+    names = reduce(either, approvers[:APPROVERS_LIMIT])
+    return more_approvers(names, more) if more > 0 else names
 
 
 def _signer(entry: str, asker: str) -> str:
@@ -299,7 +351,7 @@ def _signer(entry: str, asker: str) -> str:
         case _ if entry == ASKER:
             return asker
         case _ if entry == MEMBERS:
-            return "the members here"
+            return _("the members here")
         case _:
             return single_line(entry, 60)
 
@@ -317,7 +369,6 @@ def _about(card: ApprovalCard) -> str:
 
 MOST_CHANGES = 5
 _NAME, _VALUE = 40, 80
-_NOTHING = "nothing"
 _NO_VALUE: tuple[str, None] = ("", None)
 
 
@@ -331,14 +382,23 @@ def edit_lines(step: ToolStep) -> tuple[str, ...]:
     if step.approval is None or step.approval.proposed is None:
         return ()
     by = single_line(step.approval.revised_by, 60)
-    first = f"Changed{f' by {by}' if by else ''} since the model asked for it."
+    first = (
+        _("Changed by {name} since the model asked for it.", name=by)
+        if by
+        else _("Changed since the model asked for it.")
+    )
     return (first, *_differences(format_changes(step)))
 
 
 def edit_summary(step: ToolStep) -> str:
     """Return the edits of a call that has run, on one line."""
-    by, *different = edit_lines(step) or ("",)
-    return f"{by.removesuffix(' since the model asked for it.')}: {'; '.join(different)}" if different else ""
+    _first, *different = edit_lines(step) or ("",)
+    if not different or step.approval is None:
+        return ""
+    name, changes = single_line(step.approval.revised_by, 60), "; ".join(different)
+    if not name:
+        return _("Changed: {changes}", changes=changes)
+    return _("Changed by {name}: {changes}", name=name, changes=changes)
 
 
 def format_changes(step: ToolStep) -> tuple[ArgumentChange, ...]:
@@ -365,24 +425,20 @@ def _displayed_arguments(arguments: Mapping[str, Any], masked: Mapping[str, Any]
 def _differences(changed: tuple[ArgumentChange, ...]) -> list[str]:
     more = len(changed) - MOST_CHANGES
     lines = [
-        f"{_cut_text(name_spelled_out(change.name), _NAME)}: {_value(change.before)} → {_value(change.after)}"
+        f"{cut_with_length(name_spelled_out(change.name), _NAME)}: {_value(change.before)} → {_value(change.after)}"
         for change in changed
     ]
-    return [*lines[:MOST_CHANGES], *([f"{more} more"] if more > 0 else [])]
+    return [*lines[:MOST_CHANGES], *([ngettext("{n} more", "{n} more", more)] if more > 0 else [])]
 
 
 def _value(text: str | None) -> str:
-    return _NOTHING if text is None else _cut_text(spelled_out(text), _VALUE)
-
-
-def _cut_text(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[:longest].rstrip()}… ({len(text)} characters)"
+    return _("nothing") if text is None else cut_with_length(spelled_out(text), _VALUE)
 
 
 RISKS: Mapping[str, str] = {
-    "reads": "🟢 Reads data",
-    "writes": "🟠 Writes data",
-    "destructive": "🔴 May destroy data",
+    "reads": gettext_lazy("🟢 Reads data"),
+    "writes": gettext_lazy("🟠 Writes data"),
+    "destructive": gettext_lazy("🔴 May destroy data"),
 }
 ICONS: Mapping[StepStatus, str] = {
     StepStatus.READY: "✅",
@@ -395,25 +451,31 @@ ICONS: Mapping[StepStatus, str] = {
 """Icons before a decided call. The title of a call that was not run is struck out."""
 
 
-VIEW_ALL = "View all"
-VIEW_TO_APPROVE = "View all to approve"
+VIEW_ALL = gettext_lazy("View all")
+VIEW_TO_APPROVE = gettext_lazy("View all to approve")
 """Label of the button that opens a call with hidden parts on its card."""
 
 
 def summary_line(count: int, waiting: int) -> str:
     """Return the number of open approvals on a card as text."""
     if not waiting:
-        return f"{count} calls, all decided"
-    return f"{count} calls need an approval" if waiting == count else f"{waiting} of {count} calls need an approval"
+        return ngettext("{n} call, all decided", "{n} calls, all decided", count)
+    if waiting == count:
+        return ngettext("{n} call needs an approval", "{n} calls need an approval", count)
+    return ngettext(
+        "{waiting} of {n} call needs an approval", "{waiting} of {n} calls need an approval", count, waiting=waiting
+    )
 
 
 def withheld_text(card: ApprovalCard) -> str:
     """Why a call is not approved from a card, and from where it is; empty if nothing is hidden on the card."""
     if not card.withheld:
         return ""
-    characters = "1 character looks" if card.withheld == 1 else f"{card.withheld} characters look"
-    hidden = "is" if card.withheld == 1 else "are"
-    return f"{characters} like a secret and {hidden} hidden here. An approver opens the whole call in private."
+    return ngettext(
+        "{n} character looks like a secret and is hidden here. An approver opens the whole call in private.",
+        "{n} characters look like a secret and are hidden here. An approver opens the whole call in private.",
+        card.withheld,
+    )
 
 
 def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
@@ -424,13 +486,22 @@ def argument_lines(arguments: Sequence[CardArgument], room: int) -> str:
         value = argument.preview.replace("\n", "\n" + " " * (widest + 2))
         line = "\n".join((f"{argument.label + ':':<{widest + 1}} {value}", *card_warning_lines(argument, VIEW_ALL)))
         if sum(map(len, lines)) + len(line) > room:
-            left = arguments[number:]
-            more = f"{len(left)} more {'argument' if len(left) == 1 else 'arguments'}"
-            warned = " (with warnings)" if any(entry.warnings for entry in left) else ""
-            lines.append(f"… {more}: {VIEW_ALL}{warned}")
+            lines.append(_omitted(arguments[number:]))
             break
         lines.append(line)
     return "\n".join(lines)
+
+
+def _omitted(arguments: Sequence[CardArgument]) -> str:
+    count = len(arguments)
+    if not any(argument.warnings for argument in arguments):
+        return ngettext("… {n} more argument: {view}", "… {n} more arguments: {view}", count, view=VIEW_ALL)
+    return ngettext(
+        "… {n} more argument: {view} (with warnings)",
+        "… {n} more arguments: {view} (with warnings)",
+        count,
+        view=VIEW_ALL,
+    )
 
 
 def warning_lines(argument: CardArgument) -> tuple[str, ...]:
@@ -443,7 +514,8 @@ def card_warning_lines(argument: CardArgument, view: str) -> tuple[str, ...]:
     lines, more = warning_lines(argument), len(argument.warnings) - WARNINGS_LIMIT
     if more <= 0:
         return lines
-    return (*lines[:WARNINGS_LIMIT], f"⚠ {more} more {'warning' if more == 1 else 'warnings'}: {view}")
+    others = ngettext("⚠ {n} more warning: {view}", "⚠ {n} more warnings: {view}", more, view=view)
+    return (*lines[:WARNINGS_LIMIT], others)
 
 
 def outcome_parts(step: ToolStep, view: TurnView) -> Sequence[str]:
@@ -454,11 +526,12 @@ def outcome_parts(step: ToolStep, view: TurnView) -> Sequence[str]:
         case StepStatus.READY | StepStatus.STARTED | StepStatus.ASKING:
             parts = [changed, line.summary or line.state]
         case StepStatus.DONE:
-            parts = [changed, line.summary or "done"]
+            parts = [changed, line.summary or _("done")]
         case StepStatus.FAILED:
-            parts = [changed, f"but it failed: {line.summary}" if line.summary else "but it failed"]
+            failed = _("but it failed: {reason}", reason=line.summary) if line.summary else _("but it failed")
+            parts = [changed, failed]
         case StepStatus.UNKNOWN:
-            parts = [changed, f"it {line.state}", line.summary]
+            parts = [changed, _("it may or may not have happened"), line.summary]
         case _:
             parts = []
     return tuple(filter(None, parts))

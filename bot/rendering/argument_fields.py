@@ -16,6 +16,7 @@ from typing import Any
 
 from bot.domain.commands import Field, FieldKind
 from bot.domain.lenient_json import DuplicateName, exceeds_json_depth, unique_names
+from bot.i18n import LazyText, _, gettext_lazy
 from bot.rendering.deceptive_text import name_spelled_out
 from bot.rendering.text_safety import show_invisible, single_line
 
@@ -23,14 +24,15 @@ MOST_FIELDS = 15
 """Maximum number of fields, three steps of a form."""
 LONGEST = 3_000
 """Characters in one field on every platform (Slack, "Plain-text input": 3,000 characters)."""
-LEAVE_OUT = "leave out"
+LEAVE_OUT = gettext_lazy("leave out")
 """The choice that sends no value at all."""
 _CHOICES, _CHOICE_LENGTH = 25, 75
 _HINT = 100
 _LABEL = 60
-_NEEDED = "Something is needed here."
-_NEEDED_TEXT = 'Something is needed here; "" is an empty text.'
-_AS_IT_IS = "Stays as it is unless you type another."
+_NEEDED = gettext_lazy("Something is needed here.")
+_NEEDED_TEXT = gettext_lazy('Something is needed here; "" is an empty text.')
+_AS_IT_IS = gettext_lazy("Stays as it is unless you type another.")
+_YES, _NO = gettext_lazy("yes"), gettext_lazy("no")
 _ABSENT: Any = object()
 
 
@@ -212,14 +214,22 @@ def _offerable(choices: Any) -> bool:
         isinstance(choices, list)
         and 0 < len(choices) < _CHOICES
         and all(isinstance(choice, str) for choice in choices)
-        and len({choice.lower() for choice in choices} | {LEAVE_OUT}) == len(choices) + 1
+        and not {choice.lower() for choice in choices} & _spellings(LEAVE_OUT)
+        and len({choice.lower() for choice in choices}) == len(choices)
         and all(0 < len(choice.strip()) == len(choice) <= _CHOICE_LENGTH and choice.isprintable() for choice in choices)
     )
 
 
 def _choices(schema: Mapping[str, Any], *, required: bool) -> tuple[str, ...]:
-    named = ("yes", "no") if schema.get("type") == "boolean" else tuple(schema["enum"])
-    return named if required else (*named, LEAVE_OUT)
+    named = (str(_YES), str(_NO)) if schema.get("type") == "boolean" else tuple(schema["enum"])
+    return named if required else (*named, str(LEAVE_OUT))
+
+
+def _spellings(choice: LazyText) -> frozenset[str]:
+    """Return a choice in the current language and in English, because a form may be read in another language than it
+    was shown in.
+    """
+    return frozenset({str(choice), choice.message})
 
 
 def _field_kind(kind: _Kind) -> FieldKind:
@@ -234,14 +244,14 @@ def _field_kind(kind: _Kind) -> FieldKind:
 
 def _hint(schema: Mapping[str, Any], kind: _Kind, *, required: bool, withheld: bool) -> str:
     if withheld:
-        return _AS_IT_IS
+        return str(_AS_IT_IS)
     how = {
-        _Kind.WHOLE: "a whole number",
-        _Kind.NUMBER: "a number",
-        _Kind.LINES: "one on each line",
-        _Kind.JSON: "as JSON",
+        _Kind.WHOLE: _("a whole number"),
+        _Kind.NUMBER: _("a number"),
+        _Kind.LINES: _("one on each line"),
+        _Kind.JSON: _("as JSON"),
     }.get(kind, "")
-    optional = "" if required or kind in (_Kind.CHOICE, _Kind.SWITCH) else "empty leaves it out"
+    optional = "" if required or kind in (_Kind.CHOICE, _Kind.SWITCH) else _("empty leaves it out")
     about = single_line(show_invisible(str(schema.get("description") or "")), _HINT)
     return " · ".join(filter(None, (how, optional, about)))
 
@@ -258,7 +268,7 @@ def _format_value(kind: _Kind, present: Any) -> str:
         case _Kind.CHOICE:
             return str(present)
         case _Kind.SWITCH:
-            return "yes" if present else "no"
+            return str(_YES) if present else str(_NO)
         case _Kind.LINES:
             return "\n".join(present)
         case _Kind.WHOLE | _Kind.NUMBER | _Kind.JSON:
@@ -307,13 +317,14 @@ def _parse_answer(form_field: ArgumentField, answer: str) -> Any:  # noqa: C901,
             return _number(text, int)
         case _Kind.NUMBER:
             return _number(text, int, float)
-        case _Kind.SWITCH | _Kind.CHOICE if text == LEAVE_OUT and not form_field.required:
+        case _Kind.SWITCH | _Kind.CHOICE if text in _spellings(LEAVE_OUT) and not form_field.required:
             return _ABSENT
         case _Kind.SWITCH:
-            return _one_of(text, {"yes": True, "no": False, "true": True, "false": False})
+            spellings = {**dict.fromkeys(_spellings(_YES), True), **dict.fromkeys(_spellings(_NO), False)}
+            return _one_of(text, {**spellings, "true": True, "false": False})
         case _Kind.CHOICE:
             choices = form_field.field.choices or (text,)
-            return _one_of(text, {choice: choice for choice in choices if choice != LEAVE_OUT})
+            return _one_of(text, {choice: choice for choice in choices if choice not in _spellings(LEAVE_OUT)})
         case _Kind.LINES:
             return [line for line in map(str.strip, text.split("\n")) if line]
         case _Kind.JSON:
@@ -332,7 +343,7 @@ def _empty_value(form_field: ArgumentField) -> Any:
             else _ABSENT
         )
     if form_field.required:
-        raise ValueError(_NEEDED_TEXT if form_field.kind is _Kind.TEXT else _NEEDED)
+        raise ValueError(str(_NEEDED_TEXT if form_field.kind is _Kind.TEXT else _NEEDED))
     return _ABSENT
 
 
@@ -353,12 +364,12 @@ def _number(text: str, *kinds: type) -> Any:
         value = None
     if not isinstance(value, bool) and isinstance(value, kinds):
         return value
-    raise ValueError("A whole number, such as 3." if kinds == (int,) else "A number, such as 2.5.")
+    raise ValueError(_("A whole number, such as 3.") if kinds == (int,) else _("A number, such as 2.5."))
 
 
 def _one_of(text: str, values: Mapping[str, Any]) -> Any:
     if text not in values:
-        raise ValueError(f"One of: {', '.join(values)}.")
+        raise ValueError(_("One of: {choices}.", choices=", ".join(values)))
     return values[text]
 
 
@@ -368,9 +379,9 @@ def _parse_json(text: str) -> Any:
             json.loads(text, object_pairs_hook=unique_names, parse_constant=_reject_constant, parse_float=_finite)
         )
     except DuplicateName as error:
-        raise ValueError(f"This cannot be used: {error}.") from None
+        raise ValueError(_("This cannot be used: {error}.", error=error)) from None
     except (ValueError, RecursionError):
-        raise ValueError('That is no JSON. Texts stand in double quotes: ["a", "b"], {"key": 1}.') from None
+        raise ValueError(_('That is no JSON. Texts stand in double quotes: ["a", "b"], {"key": 1}.')) from None
 
 
 def _check_depth(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 from bot.domain.secret_detection import Lookalike, StoredSecret, lookalikes, with_masks
 from bot.domain.tools import canonical_json
 from bot.domain.turns import ToolStep
+from bot.i18n import ngettext
 from bot.rendering.deceptive_text import (
     IMITATION,
     disguises,
@@ -49,7 +50,7 @@ class CardArgument:
     @property
     def label(self) -> str:
         """The name as a card has room for it."""
-        return _cut_text(self.name, NAME_LIMIT)
+        return cut_with_length(self.name, NAME_LIMIT)
 
     @property
     def shortened(self) -> bool:
@@ -110,11 +111,12 @@ def _argument(name: str, value: Any, shown_name: str, shown_value: Any, *, twins
     text = _text(shown_value)
     full = spelled_out(text)
     beginning = "\n".join(full[:VALUE_LIMIT].split("\n")[:VALUE_LINES])
-    cut = full if beginning == full else f"{beginning.rstrip()}… ({len(full)} characters)"
+    cut = full if beginning == full else _with_length(beginning, full)
     warnings = tuple(dict.fromkeys(_warnings(name, value, shown_name, shown_value, twins)))
     more = len(warnings) - MOST_WARNINGS
     if more > 0:
-        warnings = (*warnings[:MOST_WARNINGS], f"There are {more} more such warnings.")
+        others = ngettext("There is {n} more such warning.", "There are {n} more such warnings.", more)
+        warnings = (*warnings[:MOST_WARNINGS], others)
     return CardArgument(
         name_spelled_out(shown_name), cut, full, warnings, masked=(shown_name, text) != (str(name), _text(value))
     )
@@ -131,5 +133,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else canonical_json(value)
 
 
-def _cut_text(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[:longest].rstrip()}… ({len(text)} characters)"
+def cut_with_length(text: str, longest: int) -> str:
+    """Return the text, cut after `longest` characters, with its whole length if it was cut."""
+    return text if len(text) <= longest else _with_length(text[:longest], text)
+
+
+def _with_length(beginning: str, text: str) -> str:
+    return ngettext(
+        "{beginning}… ({n} character)", "{beginning}… ({n} characters)", len(text), beginning=beginning.rstrip()
+    )

@@ -18,14 +18,19 @@ import regex
 
 from bot.domain.characters import FLAG, is_drawn
 from bot.domain.secret_detection import MASK
+from bot.i18n import _, format_list, gettext_lazy, ngettext, script_name
 from bot.rendering.text_safety import REPLACEMENT, show_invisible, single_line
 
-_SCRIPTS = (
-    "Latin", "Cyrillic", "Greek", "Armenian", "Georgian", "Hebrew", "Arabic", "Syriac", "Thaana", "Devanagari",
-    "Bengali", "Gurmukhi", "Gujarati", "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao",
-    "Tibetan", "Myanmar", "Ethiopic", "Cherokee", "Canadian_Aboriginal", "Khmer", "Mongolian", "Hiragana", "Katakana",
-    "Bopomofo", "Han", "Hangul", "Coptic", "Lisu", "Deseret", "Vai", "Tifinagh", "Yi", "Osage",
-)  # fmt: skip
+# Names of Unicode, and codes of ISO 15924.
+_SCRIPTS = {
+    "Latin": "Latn", "Cyrillic": "Cyrl", "Greek": "Grek", "Armenian": "Armn", "Georgian": "Geor", "Hebrew": "Hebr",
+    "Arabic": "Arab", "Syriac": "Syrc", "Thaana": "Thaa", "Devanagari": "Deva", "Bengali": "Beng", "Gurmukhi": "Guru",
+    "Gujarati": "Gujr", "Oriya": "Orya", "Tamil": "Taml", "Telugu": "Telu", "Kannada": "Knda", "Malayalam": "Mlym",
+    "Sinhala": "Sinh", "Thai": "Thai", "Lao": "Laoo", "Tibetan": "Tibt", "Myanmar": "Mymr", "Ethiopic": "Ethi",
+    "Cherokee": "Cher", "Canadian_Aboriginal": "Cans", "Khmer": "Khmr", "Mongolian": "Mong", "Hiragana": "Hira",
+    "Katakana": "Kana", "Bopomofo": "Bopo", "Han": "Hani", "Hangul": "Hang", "Coptic": "Copt", "Lisu": "Lisu",
+    "Deseret": "Dsrt", "Vai": "Vaii", "Tifinagh": "Tfng", "Yi": "Yiii", "Osage": "Osge",
+}  # fmt: skip
 _MATCHES = tuple((name, regex.compile(rf"\p{{Script_Extensions={name}}}")) for name in _SCRIPTS)
 _SHARED = regex.compile(r"[\p{Script_Extensions=Common}\p{Script_Extensions=Inherited}]")
 # Writing systems of several scripts: Chinese with Bopomofo, Japanese, Korean.
@@ -37,7 +42,7 @@ _SYSTEMS = {
     "Hangul": {"Korean"},
 }
 _EAST_ASIAN = frozenset({"Chinese", "Japanese", "Korean"})
-OTHER = "another script"
+OTHER = gettext_lazy("another script")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -62,6 +67,11 @@ def script_names(text: str) -> tuple[str, ...]:
     return tuple(sorted({min(scripts) for character in set(text) if (scripts := scripts_of(character))}))
 
 
+def _alphabets(text: str) -> list[str]:
+    """Return the names of the scripts in a text, in the current language, sorted."""
+    return sorted(script_name(_SCRIPTS[name]) if name in _SCRIPTS else str(OTHER) for name in script_names(text))
+
+
 def _systems(scripts: Iterable[str]) -> frozenset[str]:
     return frozenset(system for name in scripts for system in _SYSTEMS.get(name, {name}))
 
@@ -70,7 +80,7 @@ LONG_RUN = 30
 """Blanks in a row within a line; more of them push the rest out of sight."""
 MANY_EMPTY = 8
 """Line ends in a row."""
-IMITATION = "Imitates a hidden part. These characters are sent as they are."
+IMITATION = gettext_lazy("Imitates a hidden part. These characters are sent as they are.")
 _MOST_OF_A_KIND = 3
 _QUOTE = 60
 _ADDRESS = 120
@@ -145,11 +155,11 @@ def lookalikes_of(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 def name_warnings(name: str, twins: Iterable[str]) -> tuple[str, ...]:
     """Return warnings on the name of an argument. `twins` are similar-looking other names."""
-    warnings = [f"The name: {_lower_first(warning)}" for warning in text_warnings(name)]
+    warnings = [_("The name: {warning}", warning=_lower_first(warning)) for warning in text_warnings(name)]
     if not name.strip():
-        warnings.append("The name is empty.")
+        warnings.append(_("The name is empty."))
     warnings += [
-        f"Its name can be taken for that of another argument: {_quote_text(twin)}."
+        _("Its name can be taken for that of another argument: {name}.", name=_quote_text(twin))
         for twin in [*twins][:_MOST_OF_A_KIND]
     ]
     return tuple(warnings)
@@ -164,7 +174,7 @@ def value_warnings(value: object) -> Iterator[str]:
     for warnings_of in (_disguises, _stray_blanks):
         for name, text in texts:
             if name:
-                yield from (f"The name {name}: {_lower_first(warning)}" for warning in warnings_of(text))
+                yield from (_on_name(name, warning) for warning in warnings_of(text))
             else:
                 yield from warnings_of(text)
 
@@ -174,8 +184,12 @@ def disguises(value: object) -> tuple[str, ...]:
     texts: list[tuple[str, str]] = []
     warnings = list(_collect_texts(value, texts))
     for name, text in texts:
-        warnings += [f"The name {name}: {_lower_first(warning)}" if name else warning for warning in _disguises(text)]
+        warnings += [_on_name(name, warning) if name else warning for warning in _disguises(text)]
     return tuple(dict.fromkeys(warnings))
+
+
+def _on_name(name: str, warning: str) -> str:
+    return _("The name {name}: {warning}", name=name, warning=_lower_first(warning))
 
 
 def imitates_mask(value: object) -> bool:
@@ -255,14 +269,33 @@ def _hidden_characters(text: str) -> Iterator[str]:
             unseen[character] += 1
     if tags:
         hidden_text = single_line("".join(tag if tag.isprintable() else REPLACEMENT for tag in tags), _QUOTE)
-        yield f"{_count(len(tags), 'invisible character')} with a hidden text: “{hidden_text}”."
+        yield ngettext(
+            "{n} invisible character with a hidden text: “{text}”.",
+            "{n} invisible characters with a hidden text: “{text}”.",
+            len(tags),
+            text=hidden_text,
+        )
     if order:
-        changes = "changes" if order.total() == 1 else "change"
-        yield f"{_count_characters(order, 'character')} {changes} the order in which text is read."
+        yield ngettext(
+            "{n} character ({codes}) changes the order in which text is read.",
+            "{n} characters ({codes}) change the order in which text is read.",
+            order.total(),
+            codes=_codes(order),
+        )
     if controls:
-        yield f"{_count_characters(controls, 'control character')}."
+        yield ngettext(
+            "{n} control character ({codes}).",
+            "{n} control characters ({codes}).",
+            controls.total(),
+            codes=_codes(controls),
+        )
     if unseen:
-        yield f"{_count_characters(unseen, 'invisible character')}."
+        yield ngettext(
+            "{n} invisible character ({codes}).",
+            "{n} invisible characters ({codes}).",
+            unseen.total(),
+            codes=_codes(unseen),
+        )
 
 
 def _is_in_place(text: str, index: int) -> bool:
@@ -277,14 +310,22 @@ def _is_in_place(text: str, index: int) -> bool:
 def _blank_lookalikes(text: str) -> Iterator[str]:
     odd = Counter(character for run in _BLANK.finditer(text) if _is_odd_blank(run) for character in run.group())
     if odd:
-        phrase = "looks like a blank and is not" if odd.total() == 1 else "look like blanks and are not"
-        yield f"{_count_characters(odd, 'character')} {phrase}."
+        yield ngettext(
+            "{n} character ({codes}) looks like a blank and is not.",
+            "{n} characters ({codes}) look like blanks and are not.",
+            odd.total(),
+            codes=_codes(odd),
+        )
 
 
 def _undrawn(text: str) -> Iterator[str]:
     if counts := Counter(_UNDRAWN.findall(text)):
-        has = "has" if counts.total() == 1 else "have"
-        yield f"{_count_characters(counts, 'character')} {has} no agreed meaning and may not be drawn."
+        yield ngettext(
+            "{n} character ({codes}) has no agreed meaning and may not be drawn.",
+            "{n} characters ({codes}) have no agreed meaning and may not be drawn.",
+            counts.total(),
+            codes=_codes(counts),
+        )
 
 
 def _is_odd_blank(run: re.Match[str]) -> bool:
@@ -311,27 +352,39 @@ def _ends(text: str) -> Iterator[str]:
     if not text:
         return
     if not text.strip(_ENDS):
-        yield "Only blanks." if text.strip("\n") else "Only line ends."
+        yield _("Only blanks.") if text.strip("\n") else _("Only line ends.")
         return
     before, after = text[: -len(text.lstrip(_ENDS))], text[len(text.rstrip(_ENDS)) :]
     # Japanese paragraphs begin with one wide blank, and lines end with a line end.
     indented = before == "\u3000" and unicodedata.east_asian_width(text[1]) in "WF"
     if before and not indented:
-        yield f"Begins with {_blank_words(before)}."
+        yield (
+            ngettext("Begins with {n} blank.", "Begins with {n} blanks.", len(before))
+            if before.strip("\n")
+            else ngettext("Begins with {n} line end.", "Begins with {n} line ends.", len(before))
+        )
     # A text in a file may end with one empty line.
     if after not in ("", "\n", "\n\n"):
-        yield f"Ends with {_blank_words(after)}."
-
-
-def _blank_words(blanks: str) -> str:
-    return _count(len(blanks), "blank" if blanks.strip("\n") else "line end")
+        yield (
+            ngettext("Ends with {n} blank.", "Ends with {n} blanks.", len(after))
+            if after.strip("\n")
+            else ngettext("Ends with {n} line end.", "Ends with {n} line ends.", len(after))
+        )
 
 
 def _long_runs(text: str) -> Iterator[str]:
     if run := max((len(run_text) for run_text in _RUN.findall(text)), default=0):
-        yield f"{run} blanks in a row: look at what comes after them."
+        yield ngettext(
+            "{n} blank in a row: look at what comes after it.",
+            "{n} blanks in a row: look at what comes after them.",
+            run,
+        )
     if lines := max((run_text.count("\n") - 1 for run_text in _EMPTY.findall(text)), default=0):
-        yield f"{lines} empty lines in a row: look at what comes after them."
+        yield ngettext(
+            "{n} empty line in a row: look at what comes after it.",
+            "{n} empty lines in a row: look at what comes after them.",
+            lines,
+        )
 
 
 # ------------------------------------------------------------------ letters
@@ -353,17 +406,49 @@ def _host_warning(host: str) -> str:
         return ""
     leads = ".".join(map(_ascii_label, read))
     leads = leads if len(leads) <= _ADDRESS else f"…{leads[1 - _ADDRESS :]}"
-    what = f"The address {_quote_text(host)}" + (f" reads {_quote_text(reads)}, which" if host.isascii() else "")
-    mixed = next((label for label in read if is_mixed(label)), "")
-    if mixed:
-        return f"{what} mixes alphabets: {', '.join(script_names(mixed))}. It leads to {leads}."
-    for label in read:
-        if not label.isascii() and _as_latin(label).isascii():
-            script = " and ".join(script_names(label))
-            return f"{what} is in {script} letters that look like Latin ones. It leads to {leads}."
+    address, reading = _quote_text(host), _quote_text(reads) if host.isascii() else ""
+    if mixed := next((label for label in read if is_mixed(label)), ""):
+        return _mixed_alphabets(address, reading, ", ".join(_alphabets(mixed)), leads)
+    if imitating := next((label for label in read if not label.isascii() and _as_latin(label).isascii()), ""):
+        return _latin_lookalike(address, reading, format_list(_alphabets(imitating)), leads)
     if not host.isascii() and "xn--" not in leads:
-        return f"{what} is in unusual letters. It leads to {leads}."
+        return _("The address {address} is in unusual letters. It leads to {target}.", address=address, target=leads)
     return ""
+
+
+def _mixed_alphabets(address: str, reading: str, alphabets: str, target: str) -> str:
+    if not reading:
+        return _(
+            "The address {address} mixes alphabets: {alphabets}. It leads to {target}.",
+            address=address,
+            alphabets=alphabets,
+            target=target,
+        )
+    return _(
+        "The address {address} reads {reading}, which mixes alphabets: {alphabets}. It leads to {target}.",
+        address=address,
+        reading=reading,
+        alphabets=alphabets,
+        target=target,
+    )
+
+
+def _latin_lookalike(address: str, reading: str, alphabet: str, target: str) -> str:
+    if not reading:
+        return _(
+            "The address {address} is in {alphabet} letters that look like Latin ones. It leads to {target}.",
+            address=address,
+            alphabet=alphabet,
+            target=target,
+        )
+    return _(
+        "The address {address} reads {reading}, which is in {alphabet} letters that look like Latin ones."
+        " It leads to {target}.",
+        address=address,
+        reading=reading,
+        alphabet=alphabet,
+        target=target,
+    )
 
 
 def _words(text: str, hosts: Iterable[str]) -> Iterator[str]:
@@ -380,7 +465,11 @@ def _words(text: str, hosts: Iterable[str]) -> Iterator[str]:
             continue
         if warned < _MOST_OF_A_KIND and word not in in_hosts and is_mixed(word):
             warned += 1
-            yield f"The word {_quote_text(word)} mixes alphabets: {', '.join(script_names(word))}."
+            yield _(
+                "The word {word} mixes alphabets: {alphabets}.",
+                word=_quote_text(word),
+                alphabets=", ".join(_alphabets(word)),
+            )
 
 
 def _looks_latin(letter: str) -> bool:
@@ -422,7 +511,7 @@ def _twins_inside(names: Sequence[str]) -> Iterator[str]:
     groups = dict.fromkeys(frozenset((name, *twins)) for name, twins in lookalikes_of(names).items() if twins)
     for group in groups:
         listed = [name for name in names if name in group][:_MOST_OF_A_KIND]
-        yield f"Names in it can be taken for one another: {', '.join(map(_quote_text, listed))}."
+        yield _("Names in it can be taken for one another: {names}.", names=", ".join(map(_quote_text, listed)))
 
 
 # ------------------------------------------------------------------ words
@@ -433,15 +522,11 @@ def _quote_text(text: str) -> str:
     return f"“{spelled}”" if len(spelled) <= _QUOTE else f"“{spelled[: _QUOTE - 1]}…”"
 
 
-def _count_characters(counts: Counter[str], noun: str) -> str:
+def _codes(counts: Counter[str]) -> str:
     codes = [f"U+{ord(character):04X}" for character in counts]
     more = len(codes) - _MOST_OF_A_KIND
-    listed = ", ".join(codes[:_MOST_OF_A_KIND]) + (f" and {more} more" if more > 0 else "")
-    return f"{_count(counts.total(), noun)} ({listed})"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    listed = ", ".join(codes[:_MOST_OF_A_KIND])
+    return ngettext("{codes} and {n} more", "{codes} and {n} more", more, codes=listed) if more > 0 else listed
 
 
 def _lower_first(sentence: str) -> str:

@@ -28,6 +28,7 @@ from bot.domain.elicitations import (
 )
 from bot.domain.secret_detection import redact_secrets
 from bot.domain.turns import ToolStep, TurnView
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.rendering.approval_card import format_duration
 from bot.rendering.argument_fields import ArgumentField, argument_form, read_arguments
 from bot.rendering.text_safety import is_lookalike, show_invisible, single_line, strip_control
@@ -38,11 +39,13 @@ VISIT, VISITED = "visit-server", "visited-server"
 MESSAGE_LIMIT = 300
 MESSAGE_LINES = 6
 FIELD_LIMIT = 60
-NO_NAME = "(no name)"
+NO_NAME = gettext_lazy("(no name)")
 CARD_FIELDS = 10
-LIKE_ANOTHER = "This domain is written in letters that can look like others: make sure that it is the one you know."
-NO_SECRETS = "Do not type a password, a code or a key: no server may ask for one here."
-NOT_NEEDED = "Withdrawn: the server needs no answer any more"
+LIKE_ANOTHER = gettext_lazy(
+    "This domain is written in letters that can look like others: make sure that it is the one you know."
+)
+NO_SECRETS = gettext_lazy("Do not type a password, a code or a key: no server may ask for one here.")
+NOT_NEEDED = gettext_lazy("Withdrawn: the server needs no answer any more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,9 @@ class ElicitationCard:
     @property
     def expiry(self) -> str:
         """The time of the expiry, in words."""
-        return "does not expire" if self.expires_in is None else f"expires in {format_duration(self.expires_in)}"
+        if self.expires_in is None:
+            return _("does not expire")
+        return _("expires in {duration}", duration=format_duration(self.expires_in))
 
 
 def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -> ElicitationCard:
@@ -88,7 +93,7 @@ def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -
     is_open = elicitation.open and not (step.status.ended or view.turn.status.ended)
     return ElicitationCard(
         elicitation_id=elicitation.id,
-        title=f"{server} {_wants(mode)}",
+        title=_title(server, mode),
         message=_cut_message(strip_control(elicitation.question.message).strip()),
         server=server,
         tool=single_line(step.tool.name if step.tool else step.call.name, FIELD_LIMIT),
@@ -105,7 +110,7 @@ def elicitation_card(step: ToolStep, elicitation: Elicitation, view: TurnView) -
 
 def server_name(step: ToolStep) -> str:
     """Return the name of the elicitation's server."""
-    return (single_line(step.tool.server, FIELD_LIMIT) if step.tool else "") or "The server"
+    return (single_line(step.tool.server, FIELD_LIMIT) if step.tool else "") or _("The server")
 
 
 def outcome_text(elicitation: Elicitation) -> str:
@@ -114,16 +119,23 @@ def outcome_text(elicitation: Elicitation) -> str:
     reason = single_line(elicitation.reason, 200).rstrip(".")
     match elicitation.reply.action if elicitation.reply is not None else ElicitationAction.CANCEL:
         case ElicitationAction.ACCEPT:
-            done = "Visited" if isinstance(elicitation.question.ask, UrlMode) else "Answered"
-            return f"{done} by {by}" if by else done
+            return _accepted(elicitation.question.ask, by)
+        case ElicitationAction.DECLINE if by:
+            return _("Declined by {name}", name=by)
         case ElicitationAction.DECLINE:
-            return f"Declined by {by}" if by else f"Declined. {reason}" if reason else "Declined"
+            return _("Declined. {reason}", reason=reason) if reason else _("Declined")
         case ElicitationAction.CANCEL if by:
-            return f"Left unanswered by {by}"
+            return _("Left unanswered by {name}", name=by)
         case ElicitationAction.CANCEL if reason == EXPIRED_REASON.rstrip("."):
-            return reason
+            return str(EXPIRED_REASON).rstrip(".。")
         case ElicitationAction.CANCEL:
-            return f"Withdrawn: {reason}" if reason else NOT_NEEDED
+            return _("Withdrawn: {reason}", reason=reason) if reason else str(NOT_NEEDED)
+
+
+def _accepted(mode: ElicitationMode, name: str) -> str:
+    if isinstance(mode, UrlMode):
+        return _("Visited by {name}", name=name) if name else _("Visited")
+    return _("Answered by {name}", name=name) if name else _("Answered")
 
 
 def requested_fields(mode: ElicitationMode) -> tuple[str, ...]:
@@ -134,7 +146,7 @@ def requested_fields(mode: ElicitationMode) -> tuple[str, ...]:
             properties = properties if isinstance(properties, Mapping) else {}
             titles = [field_title(str(name), about) for name, about in properties.items()]
             more = len(titles) - CARD_FIELDS
-            return (*titles[:CARD_FIELDS], *([f"{more} more"] if more > 0 else []))
+            return (*titles[:CARD_FIELDS], *([ngettext("{n} more", "{n} more", more)] if more > 0 else []))
         case UrlMode():
             return ()
 
@@ -143,7 +155,7 @@ def field_title(name: str, schema: object) -> str:
     """Return the title of a field from its schema, or its name."""
     title = schema.get("title") if isinstance(schema, Mapping) else None
     titled = single_line(show_invisible(title), FIELD_LIMIT) if isinstance(title, str) else ""
-    return titled or single_line(show_invisible(name), FIELD_LIMIT) or NO_NAME
+    return titled or single_line(show_invisible(name), FIELD_LIMIT) or str(NO_NAME)
 
 
 def domain_of(mode: ElicitationMode) -> str:
@@ -160,26 +172,26 @@ def warning_text(question: ElicitationRequest) -> str:
     """Return a warning sentence; empty for most elicitations."""
     match question.ask:
         case UrlMode(url):
-            return LIKE_ANOTHER if is_lookalike(url) else ""
+            return str(LIKE_ANOTHER) if is_lookalike(url) else ""
         case FormMode():
-            return NO_SECRETS if mentions_secret(question) else ""
+            return str(NO_SECRETS) if mentions_secret(question) else ""
 
 
-def _wants(mode: ElicitationMode) -> str:
+def _title(server: str, mode: ElicitationMode) -> str:
     match mode:
         case FormMode():
-            return "asks for an answer"
+            return _("{server} asks for an answer", server=server)
         case UrlMode():
-            return "wants a page visited"
+            return _("{server} wants a page visited", server=server)
 
 
 def _offers(elicitation: Elicitation) -> tuple[ElicitationButton, ...]:
-    decline = ElicitationButton("Decline", (DECLINE, elicitation.id))
+    decline = ElicitationButton(_("Decline"), (DECLINE, elicitation.id))
     match elicitation.question.ask:
         case FormMode():
-            return (ElicitationButton("Answer…", (ANSWER, elicitation.id), strong=True), decline)
+            return (ElicitationButton(_("Answer…"), (ANSWER, elicitation.id), strong=True), decline)
         case UrlMode():
-            return (ElicitationButton("Show the link…", (VISIT, elicitation.id), strong=True), decline)
+            return (ElicitationButton(_("Show the link…"), (VISIT, elicitation.id), strong=True), decline)
 
 
 def _cut_message(text: str) -> str:
@@ -192,10 +204,10 @@ TITLE_LIMIT = 75
 SHOWN = 10
 """Number of choices in a hint."""
 _FORMATS = {
-    "email": "an email address",
-    "uri": "a web address",
-    "date": "a date such as 2026-11-22",
-    "date-time": "a date and time such as 2026-11-22T14:30:00Z",
+    "email": gettext_lazy("an email address"),
+    "uri": gettext_lazy("a web address"),
+    "date": gettext_lazy("a date such as 2026-11-22"),
+    "date-time": gettext_lazy("a date and time such as 2026-11-22T14:30:00Z"),
 }
 
 Choices = Mapping[str, Any]
@@ -327,17 +339,20 @@ def _displayed_schema(schema: Any, choices: Choices) -> Mapping[str, Any]:
 def _bounds(schema: Mapping[str, Any], choices: Choices, *, several: bool) -> str:
     """Return the limits of a value in a few words."""
     if choices and (several or len(choices) > SHOWN):
-        more = f", … {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""
-        return f"{'any' if several else 'one'} of: {', '.join(list(choices)[:SHOWN])}{more}"
+        listed, more = list(choices)[:SHOWN], len(choices) - SHOWN
+        if more > 0:
+            listed.append(ngettext("… {n} more", "… {n} more", more))
+        joined = ", ".join(listed)
+        return _("any of: {choices}", choices=joined) if several else _("one of: {choices}", choices=joined)
     if (kind := _FORMATS.get(str(schema.get("format")))) is not None:
-        return kind
+        return str(kind)
     match schema:
         case {"minimum": int() | float() as low, "maximum": int() | float() as high}:
-            return f"{low} to {high}"
+            return _("{low} to {high}", low=low, high=high)
         case {"minimum": int() | float() as low}:
-            return f"at least {low}"
+            return _("at least {low}", low=low)
         case {"maximum": int() | float() as high}:
-            return f"at most {high}"
+            return _("at most {high}", high=high)
         case _:
             return ""
 
@@ -353,7 +368,9 @@ def _choose_value(value: Any, choices: Choices) -> Any:
     if isinstance(value, str) and value.lower() in by_word:
         return by_word[value.lower()]
     listed = ", ".join(list(choices)[: 2 * SHOWN])
-    raise ValueError(f"One of: {listed}{', …' if len(choices) > 2 * SHOWN else '.'}")
+    if len(choices) > 2 * SHOWN:
+        raise ValueError(_("One of: {choices}, …", choices=listed))
+    raise ValueError(_("One of: {choices}.", choices=listed))
 
 
 def _displayed_default(value: Any, choices: Choices) -> Any:

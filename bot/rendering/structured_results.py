@@ -14,6 +14,7 @@ from typing import Any
 
 from bot.domain.lenient_json import exceeds_json_depth
 from bot.domain.messages import TextPart, ToolResult
+from bot.i18n import _, ngettext
 from bot.rendering.text_columns import columns, width
 from bot.rendering.text_safety import ELLIPSIS, single_line
 
@@ -54,8 +55,8 @@ def summarize(result: ToolResult, limit: int) -> str:
         return ""
     match value:
         case list() if value and all(isinstance(item, dict) for item in value):
-            count = "1 item" if len(value) == 1 else f"{len(value)} items"
-            return single_line(f"{count}: {', '.join(_names(value))}", limit)
+            names = ", ".join(_names(value))
+            return single_line(ngettext("{n} item: {names}", "{n} items: {names}", len(value), names=names), limit)
         case list():
             return single_line(", ".join(map(_cell, value[:MOST_ROWS])), limit)
         case dict():
@@ -83,7 +84,7 @@ def _format_text(text: str) -> str:
 
 
 def _format_value(value: Any) -> str:
-    return "\n".join(_lines(_unwrap(value), DEEPEST)) or "nothing"
+    return "\n".join(_lines(_unwrap(value), DEEPEST)) or _("nothing")
 
 
 def _unwrap(value: Any) -> Any:
@@ -117,7 +118,8 @@ def _pairs(value: Mapping[str, Any], depth: int) -> Iterator[str]:
             yield from (f"{_INDENT}{line}" for line in _lines(item, depth - 1))
         else:
             yield f"{name}{' ' * (widest - width(name))}{_INDENT}{_cell(item)}".rstrip()
-    yield from _more(len(value) - len(shown), "key")
+    if (more := len(value) - len(shown)) > 0:
+        yield ngettext("… {n} more key", "… {n} more keys", more)
 
 
 def _items(value: Sequence[Any], depth: int) -> Iterator[str]:
@@ -125,7 +127,8 @@ def _items(value: Sequence[Any], depth: int) -> Iterator[str]:
         first, *others = list(_lines(item, depth - 1)) or [""]
         yield f"- {first}".rstrip()
         yield from (f"{_INDENT}{line}" for line in others)
-    yield from _more(len(value) - MOST_ROWS, "item")
+    if (more := len(value) - MOST_ROWS) > 0:
+        yield ngettext("… {n} more item", "… {n} more items", more)
 
 
 def _table(value: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -139,10 +142,11 @@ def _table(value: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if sum(natural) + len(_INDENT) * (len(shown) - 1) > WIDEST:
         rows = [[_fit(cell, room) for cell in row] for row in rows]
     yield from columns([[_fit(_key(name), room) for name in shown], *rows]).split("\n")
-    yield from _more(len(value) - MOST_ROWS, "row")
+    if (more := len(value) - MOST_ROWS) > 0:
+        yield ngettext("… {n} more row", "… {n} more rows", more)
     if len(names) > MOST_COLUMNS:
         others = ", ".join(map(_key, names[MOST_COLUMNS:]))
-        yield single_line(f"{ELLIPSIS} also: {others}", _LONGEST_VALUE)
+        yield single_line(_("… also: {names}", names=others), _LONGEST_VALUE)
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -191,8 +195,3 @@ def _fit(cell: str, room: int) -> str:
     while width(cell) > room - 1:
         cell = cell[:-1]
     return cell.rstrip() + ELLIPSIS
-
-
-def _more(count: int, what: str) -> Iterator[str]:
-    if count > 0:
-        yield f"{ELLIPSIS} {count} more {what}{'s' if count > 1 else ''}"

@@ -11,6 +11,7 @@ import unicodedata
 from urllib.parse import urlsplit
 
 from bot.domain.characters import ESCAPES, replace_hidden
+from bot.i18n import _
 
 LONGEST = 3000
 LONGEST_LABEL = 300
@@ -64,7 +65,7 @@ def open_label(url: str) -> str:
     lookalike.
     """
     host = "" if is_lookalike(url) else urlsplit(url).hostname or ""
-    return f"Open {host}" if 0 < len(host) <= LONGEST_DOMAIN else "Open the page"
+    return _("Open {domain}", domain=host) if 0 < len(host) <= LONGEST_DOMAIN else _("Open the page")
 
 
 def find_urls(text: str) -> list[tuple[int, int]]:
@@ -101,6 +102,7 @@ def strip_control(text: str) -> str:
     marks are cut to four. Emoji and ideographic variants stay whole. The result of a prefix is a prefix of the result,
     so that a growing text can be printed part by part.
     """
+    text = str(text)
     if text.isascii() and text.isprintable():
         return text
     text = _LINE_ENDS.sub("\n", ESCAPES.sub("", text))
@@ -111,6 +113,7 @@ def show_invisible(text: str) -> str:
     """Return the text with the code point in place of every character that `strip_control` would remove, for cards,
     where users approve exactly the visible text.
     """
+    text = str(text)
     if text.isascii() and text.isprintable():
         return text
     text = _SURROGATES.sub(_escape_match, replace_hidden(text.replace("\r\n", "\n"), _code_point))
@@ -119,7 +122,7 @@ def show_invisible(text: str) -> str:
 
 def single_line(text: str, limit: int) -> str:
     """Return the text on one line of at most `limit` characters, with an ellipsis if it was cut."""
-    line = " ".join(strip_control(text[: max(limit, 0) * 8 + 1000]).split())
+    line = " ".join(strip_control(str(text)[: max(limit, 0) * 8 + 1000]).split())
     if len(line) <= limit:
         return line
     return line[: limit - 1].rstrip() + ELLIPSIS if limit > 0 else ""

@@ -18,6 +18,7 @@ from bot.domain.elicitations import Elicitation
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, StoredFile, ToolResult
 from bot.domain.tools import UNSURE
 from bot.domain.turns import BlockingTurn, ModelStep, StepStatus, ToolStep, TurnStatus, TurnView, can_continue
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.rendering.structured_results import format_for_people, summarize
 from bot.rendering.text_safety import single_line, strip_control
 
@@ -63,15 +64,15 @@ class ToolStatus:
 
 
 _UNSENT = {
-    StepStatus.AWAITING: (StatusIcon.WAITING, "waits for approval"),
-    StepStatus.ASKING: (StatusIcon.WAITING, "waits for an answer"),
-    StepStatus.EXPIRED: (StatusIcon.SKIPPED, "timed out, not run"),
-    StepStatus.CANCELLED: (StatusIcon.SKIPPED, "cancelled, not run"),
+    StepStatus.AWAITING: (StatusIcon.WAITING, gettext_lazy("waits for approval")),
+    StepStatus.ASKING: (StatusIcon.WAITING, gettext_lazy("waits for an answer")),
+    StepStatus.EXPIRED: (StatusIcon.SKIPPED, gettext_lazy("timed out, not run")),
+    StepStatus.CANCELLED: (StatusIcon.SKIPPED, gettext_lazy("cancelled, not run")),
 }
 _SENT = {
     StepStatus.DONE: (StatusIcon.DONE, ""),
-    StepStatus.FAILED: (StatusIcon.FAILED, "failed"),
-    StepStatus.UNKNOWN: (StatusIcon.UNKNOWN, "may or may not have happened"),
+    StepStatus.FAILED: (StatusIcon.FAILED, gettext_lazy("failed")),
+    StepStatus.UNKNOWN: (StatusIcon.UNKNOWN, gettext_lazy("may or may not have happened")),
 }
 
 
@@ -80,24 +81,23 @@ def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
     name = tool_name(step)
     match step.status:
         case StepStatus.AWAITING | StepStatus.ASKING | StepStatus.EXPIRED | StepStatus.CANCELLED:
-            mark, state = _UNSENT[step.status]
-            return ToolStatus(mark, name, state)
+            mark, unsent = _UNSENT[step.status]
+            return ToolStatus(mark, name, str(unsent))
         case StepStatus.READY | StepStatus.STARTED if step.pending_elicitations:
-            return ToolStatus(StatusIcon.WAITING, name, _UNSENT[StepStatus.ASKING][1])
+            return ToolStatus(StatusIcon.WAITING, name, str(_UNSENT[StepStatus.ASKING][1]))
         case StepStatus.READY | StepStatus.STARTED:
             moving = step.status is StepStatus.STARTED or step.n in view.running
             progress = single_line(view.progress.get(step.n, ""), SUMMARY_LIMIT)
-            return ToolStatus(StatusIcon.RUNNING, name, "running" if moving else "about to run", progress)
+            return ToolStatus(StatusIcon.RUNNING, name, _("running") if moving else _("about to run"), progress)
         case StepStatus.DENIED:
-            return ToolStatus(StatusIcon.DENIED, name, "denied", *_denial(step))
+            return ToolStatus(StatusIcon.DENIED, name, _("denied"), *_denial(step))
         case StepStatus.DONE | StepStatus.FAILED:
-            mark, state = _SENT[step.status]
-            return ToolStatus(
-                mark, name, ", ".join(filter(None, (state, _granted_by(step)))), *_outcome_of(step.result)
-            )
+            mark, sent = _SENT[step.status]
+            state = ", ".join(filter(None, (str(sent), _granted_by(step))))
+            return ToolStatus(mark, name, state, *_outcome_of(step.result))
         case StepStatus.UNKNOWN:
-            mark, state = _SENT[step.status]
-            return ToolStatus(mark, name, state, _reason(step.result))
+            mark, sent = _SENT[step.status]
+            return ToolStatus(mark, name, str(sent), _reason(step.result))
         case _:
             assert_never(step.status)
 
@@ -118,8 +118,9 @@ def _outcome_of(result: ToolResult | None) -> tuple[str, str]:
     if summary := summarize(result, SUMMARY_LIMIT):
         return summary, ""
     if first in ("{", "[", "```", "---"):
-        return _count_text(len(lines), "line"), ""
-    return first or _attachments(result), f"+{_count_text(len(lines) - 1, 'line')}" if len(lines) > 1 else ""
+        return ngettext("{n} line", "{n} lines", len(lines)), ""
+    more = ngettext("+{n} line", "+{n} lines", len(lines) - 1) if len(lines) > 1 else ""
+    return first or _attachments(result), more
 
 
 def _reason(result: ToolResult | None) -> str:
@@ -131,7 +132,11 @@ def _attachments(result: ToolResult) -> str:
     stored = [part for part in result.parts if isinstance(part, StoredFile)]
     images = sum(isinstance(part, ImagePart) for part in result.parts) + sum(file.is_image for file in stored)
     files = sum(isinstance(part, FilePart) for part in result.parts) + sum(not file.is_image for file in stored)
-    return ", ".join(_count_text(count, word) for count, word in ((images, "image"), (files, "file")) if count)
+    counts = (
+        ngettext("{n} image", "{n} images", images) if images else "",
+        ngettext("{n} file", "{n} files", files) if files else "",
+    )
+    return ", ".join(filter(None, counts))
 
 
 def _denial(step: ToolStep) -> tuple[str, str]:
@@ -139,16 +144,16 @@ def _denial(step: ToolStep) -> tuple[str, str]:
     reason = single_line(step.approval.reason, SUMMARY_LIMIT) if step.approval else ""
     if not decider:
         return _outcome_of(step.result)
-    return f"by {decider}: {reason}" if reason else f"by {decider}", ""
+    if not reason:
+        return _("by {name}", name=decider), ""
+    return _("by {name}: {reason}", name=decider, reason=reason), ""
 
 
 def _granted_by(step: ToolStep) -> str:
     """Return the author of the grant that replaced an approval."""
-    return f"granted by {single_line(step.grant.name, 40) or single_line(step.grant.by, 40)}" if step.grant else ""
-
-
-def _count_text(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+    if step.grant is None:
+        return ""
+    return _("granted by {name}", name=single_line(step.grant.name, 40) or single_line(step.grant.by, 40))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +197,7 @@ def _file_name(step: ToolStep, file: StoredFile) -> str:
 class CheckCallAction:
     """Ask the model to check if call `n` of a turn has run."""
 
-    label: ClassVar[str] = "Check"
+    label: ClassVar[str] = gettext_lazy("Check")
     turn_id: str
     n: int
 
@@ -201,7 +206,7 @@ class CheckCallAction:
 class RunAgainAction:
     """Run call `n` of a turn once more, after a new approval."""
 
-    label: ClassVar[str] = "Run again"
+    label: ClassVar[str] = gettext_lazy("Run again")
     turn_id: str
     n: int
 
@@ -210,7 +215,7 @@ class RunAgainAction:
 class StopTurnAction:
     """Stop the turn that holds the conversation."""
 
-    label: ClassVar[str] = "Stop what is ahead"
+    label: ClassVar[str] = gettext_lazy("Stop what is ahead")
     turn_id: str
 
 
@@ -218,7 +223,7 @@ class StopTurnAction:
 class ContinueTurnAction:
     """Ask the model to go on where a turn was stopped."""
 
-    label: ClassVar[str] = "Continue"
+    label: ClassVar[str] = gettext_lazy("Continue")
     turn_id: str
 
 
@@ -242,7 +247,7 @@ def offers_of_call(turn_id: str, step: ToolStep) -> tuple[CheckCallAction | RunA
 
 def offers_behind(blocker: BlockingTurn | None) -> tuple[StopTurnAction, ...]:
     """Return the actions for a message that waits behind an approval or an elicitation."""
-    return (StopTurnAction(blocker.turn_id),) if blocker is not None and _awaited_action(blocker) else ()
+    return (StopTurnAction(blocker.turn_id),) if blocker is not None and _awaits_user(blocker) else ()
 
 
 def call_to_check(views: Sequence[TurnView]) -> CheckCallAction | None:
@@ -270,17 +275,36 @@ def waiting_text(view: TurnView) -> str:
     """Return the reason that a queued turn waits; empty for any other turn."""
     if view.turn.status is not TurnStatus.QUEUED or not view.ahead:
         return ""
-    awaited = _awaited_action(view.blocker) if view.blocker is not None else ""
-    if not awaited:
-        return f"Waiting behind {_earlier(view.ahead)}"
-    return f"Waiting behind {awaited}" + (f" and {_earlier(view.ahead - 1)}" if view.ahead > 1 else "")
+    if view.blocker is None or not _awaits_user(view.blocker):
+        return ngettext("Waiting behind {n} earlier message", "Waiting behind {n} earlier messages", view.ahead)
+    if view.blocker.awaits_approval:
+        return _waiting_behind_approval(view.ahead - 1)
+    return _waiting_behind_elicitation(view.ahead - 1)
 
 
-def _awaited_action(blocker: BlockingTurn) -> str:
-    """Return the user action that a turn waits for; empty for a running turn."""
-    if blocker.awaits_approval:
-        return "an approval"
-    return "a question of a server" if blocker.awaits_answer else ""
+def _waiting_behind_approval(others: int) -> str:
+    if not others:
+        return _("Waiting behind an approval")
+    return ngettext(
+        "Waiting behind an approval and {n} earlier message",
+        "Waiting behind an approval and {n} earlier messages",
+        others,
+    )
+
+
+def _waiting_behind_elicitation(others: int) -> str:
+    if not others:
+        return _("Waiting behind a question of a server")
+    return ngettext(
+        "Waiting behind a question of a server and {n} earlier message",
+        "Waiting behind a question of a server and {n} earlier messages",
+        others,
+    )
+
+
+def _awaits_user(blocker: BlockingTurn) -> bool:
+    """Return True if a turn waits for a user, False for a running turn."""
+    return blocker.awaits_approval or blocker.awaits_answer
 
 
 def _wants_another_try(view: TurnView, step: ToolStep) -> bool:
@@ -297,17 +321,13 @@ def _calls(view: TurnView) -> list[ToolStep]:
     return [step for step in view.steps if isinstance(step, ToolStep)]
 
 
-def _earlier(count: int) -> str:
-    return "1 earlier message" if count == 1 else f"{count} earlier messages"
-
-
 # -------------------- entries
 
 NOTE_LIMIT = 500
 REASON_LIMIT = 300
-SECOND_TRY = "It may have run before. Approving runs it again."
-STOPPED = "Stopped."
-FAILED = "Something went wrong."
+SECOND_TRY = gettext_lazy("It may have run before. Approving runs it again.")
+STOPPED = gettext_lazy("Stopped.")
+FAILED = gettext_lazy("Something went wrong.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,7 +484,7 @@ class _Reader:
 def _entries(view: TurnView) -> Iterator[Entry | ModelStep | ToolStep | ElicitationEntry]:
     turn = view.turn
     if turn.question.again and not turn.status.ended:
-        yield Note(SECOND_TRY)
+        yield Note(str(SECOND_TRY))
     for step in view.steps:
         match step:
             case ModelStep():
@@ -485,9 +505,9 @@ def _ending(view: TurnView) -> Iterator[Entry]:
             if not view.streaming.strip() and (activity := single_line(str(view.activity), NOTE_LIMIT)):
                 yield ActivityLine(activity)
         case TurnStatus.CANCELLED:
-            yield Note(single_line(view.turn.failure, NOTE_LIMIT) or STOPPED)
+            yield Note(single_line(view.turn.failure, NOTE_LIMIT) or str(STOPPED))
         case TurnStatus.FAILED:
-            yield Failure(single_line(view.turn.failure, NOTE_LIMIT) or FAILED, reference(view.turn.id))
+            yield Failure(single_line(view.turn.failure, NOTE_LIMIT) or str(FAILED), reference(view.turn.id))
         case TurnStatus.DONE:
             return
 
@@ -511,10 +531,10 @@ def _call_entries(step: ToolStep, view: TurnView) -> Iterator[Entry | ToolStep |
 
 # -------------------- texts
 
-WORKING = "Working"
-AI_NOTICE = "AI answer. Check before acting."
+WORKING = gettext_lazy("Working")
+AI_NOTICE = gettext_lazy("AI answer. Check before acting.")
 RETURNED_LIMIT = 3_000
-ON_ITS_CARD = "see its card"
+ON_ITS_CARD = gettext_lazy("see its card")
 MARKS = {
     StatusIcon.WAITING: "◇",
     StatusIcon.RUNNING: "◌",
@@ -543,9 +563,11 @@ def busy_text(text: str) -> str:
 def activity_text(view: TurnView) -> str:
     """Return what a running turn does, in a few words."""
     if view.streaming.strip():
-        return "Writing the answer"
+        return _("Writing the answer")
     running = [step for step in _calls(view) if step.n in view.running]
-    return f"Using {tool_name(running[-1])}" if running else single_line(str(view.activity), NAME_LIMIT) or WORKING
+    if running:
+        return _("Using {tool}", tool=tool_name(running[-1]))
+    return single_line(str(view.activity), NAME_LIMIT) or str(WORKING)
 
 
 def truncate_output(text: str) -> str:
@@ -553,7 +575,8 @@ def truncate_output(text: str) -> str:
     text = strip_control(text).strip()
     if len(text) <= RETURNED_LIMIT:
         return text
-    return f"{text[:RETURNED_LIMIT].rstrip()}\n… {len(text) - RETURNED_LIMIT} more characters"
+    more = ngettext("… {n} more character", "… {n} more characters", len(text) - RETURNED_LIMIT)
+    return f"{text[:RETURNED_LIMIT].rstrip()}\n{more}"
 
 
 def drop_repeats(entries: Iterable[Entry], view: TurnView, *, is_settled: bool) -> Iterator[Entry]:
@@ -564,7 +587,8 @@ def drop_repeats(entries: Iterable[Entry], view: TurnView, *, is_settled: bool) 
     for entry in entries:
         if isinstance(entry, CallLine) and entry.n in with_card:
             line = replace(entry.line, summary="", more="")
-            yield replace(entry, line=line if is_settled else ToolStatus(StatusIcon.WAITING, line.name, ON_ITS_CARD))
+            unsettled = ToolStatus(StatusIcon.WAITING, line.name, str(ON_ITS_CARD))
+            yield replace(entry, line=line if is_settled else unsettled)
         else:
             yield entry
 
@@ -573,10 +597,10 @@ def offer_label(offer: Offer, view: TurnView) -> str:
     """Return the label of an offer's button, with the call's name if there are several calls."""
     match offer:
         case StopTurnAction() | ContinueTurnAction():
-            return offer.label
+            return str(offer.label)
         case CheckCallAction(n=n) | RunAgainAction(n=n):
             unsure = [action.n for action in available_actions(view) if isinstance(action, CheckCallAction)]
-            return f"{offer.label}: {_name(view, n)}" if len(unsure) > 1 else offer.label
+            return f"{offer.label}: {_name(view, n)}" if len(unsure) > 1 else str(offer.label)
 
 
 def _name(view: TurnView, n: int) -> str:

@@ -447,7 +447,7 @@ async def test_a_remote_card_whose_channel_is_gone_fails_for_good(workspace: Wor
     approvals = workspace.fake.channel("approvals")
     workspace.close(approvals)
     view = workspace.ask(asking_elsewhere(workspace.address(approvals)))
-    with pytest.raises(DeliveryFailed, match="signed in another place") as failure:
+    with pytest.raises(DeliveryFailed, match="approved in another place") as failure:
         await workspace.deliver(view)
     assert failure.value.permanent
     await workspace.deliver(decided(view, StepStatus.DENIED, reason="It could not be shown."))

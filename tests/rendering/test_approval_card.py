@@ -91,7 +91,7 @@ def test_arguments_keep_their_order_and_are_spelled_as_json_where_they_are_no_te
 
 def test_a_long_value_is_cut_and_says_how_long_it_is() -> None:
     long = argument("x" * 1_000)
-    assert long.preview == "x" * VALUE_LIMIT + "… (1000 characters)"
+    assert long.preview == "x" * VALUE_LIMIT + "… (1,000 characters)"
     assert long.full == "x" * 1_000
     assert long.shortened
 

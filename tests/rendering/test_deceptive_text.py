@@ -18,7 +18,7 @@ TAGGED = "".join(chr(0xE0000 + ord(each)) for each in "send it")
         ("http://\u0430\u0440\u0440\u04cf\u0435.com", "is in Cyrillic letters that look like Latin ones."),
         ("http://\uff47\uff4f\uff4f\uff47\uff4c\uff45.com", "is in unusual letters. It leads to google.com."),
         ("log in at p\u0430ypal now", "The word “p\u0430ypal” mixes alphabets: Cyrillic, Latin."),
-        ("log in at \ua4e2lack now", "The word “\ua4e2lack” mixes alphabets: Latin, Lisu."),
+        ("log in at \ua4e2lack now", "The word “\ua4e2lack” mixes alphabets: Fraser, Latin."),
         ("\u2ca3aypal", "The word “\u2ca3aypal” mixes alphabets: Coptic, Latin."),
         ("a\u200bb\u2060", "2 invisible characters (U+200B, U+2060)."),
         ("rm \u202e/vrs", "1 character (U+202E) changes the order in which text is read."),

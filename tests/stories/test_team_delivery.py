@@ -140,9 +140,9 @@ async def test_a_card_whose_channel_is_closed_is_denied_and_the_thread_says_so(t
     async with team.at_work():
         talk = team.ask("file it")
         await team.reads(talk, "Over.")
-        await team.reads(talk, "It was to be signed in another place.")
+        await team.reads(talk, "It was to be approved in another place.")
     assert team.toolbox.calls == []
-    assert any("It was to be signed in another place." in text for text in words(team.model.requests[1]))
+    assert any("It was to be approved in another place." in text for text in words(team.model.requests[1]))
 
 
 async def test_a_channel_that_closes_while_a_card_waits_there_does_not_keep_the_thread_from_going_on(

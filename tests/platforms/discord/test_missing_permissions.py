@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from bot.chat.message_handler import NOTHING_SAID
-from bot.chat.turn_messages import NOT_ATTACHED
 from bot.domain.commands import Reply
 from bot.domain.turns import TurnStatus
 from bot.errors import DeliveryFailed
@@ -33,7 +32,9 @@ async def test_a_long_answer_that_cannot_be_attached_is_begun_and_said_to_be_cut
         await place.draw(place.engine.knows(view, place.key(place.channel, thread.id)))
         first, *_, last = place.posted(thread)
         assert first.content.startswith("word")
-        assert NOT_ATTACHED.format(24_999) in last.content
+        assert (
+            "The whole answer, 24,999 characters, could not be attached: the bot lacks the permission" in last.content
+        )
         assert last.files == []
         assert "answer.md" not in last.content
 

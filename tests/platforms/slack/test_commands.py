@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.rejection_messages import NOT_SHARED
+from bot.chat.rejection_messages import not_shared_text
 from bot.chat.users import NOT_FOR_STRANGERS
 from bot.domain.commands import Field, Form, Invocation, PageInfo, Reply, ReplyAction, ReplyFile
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
@@ -235,7 +235,7 @@ async def test_a_file_that_slack_does_not_take_is_named_and_the_answer_stays() -
         place.slack.installation.scopes.discard("files:write")
         await place.slack.command(place.priya, "/mcp", "export", place.channel)
         await whispered(place, text="Here they are.")
-        await whispered(place, text=NOT_SHARED.format("servers.json"))
+        await whispered(place, text=not_shared_text("servers.json"))
 
 
 async def test_what_is_wrong_in_a_form_that_took_longer_stands_in_its_modal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,7 +200,7 @@ def test_what_a_call_by_hand_returned_is_drawn_as_it_stands() -> None:
 def test_a_long_return_is_cut_and_counted() -> None:
     question = TurnInput("Run it", call=ToolCall("c", "x"))
     step = a_call(1, sample_views.DEPLOYS, StepStatus.DONE, "x" * 50_000)
-    assert "… 47000 more characters" in only(a_view(step, status=TurnStatus.DONE, question=question))
+    assert "… 47,000 more characters" in only(a_view(step, status=TurnStatus.DONE, question=question))
 
 
 def test_a_long_answer_goes_on_in_further_messages_and_nothing_of_it_is_lost() -> None:
