@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.commands.text_format import POLICY_CHOICES, did_you_mean
+from bot.commands.text_format import POLICY_CHOICES, did_you_mean, sentences
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Verb
+from bot.i18n import _, gettext_lazy
 
 
 class CommandRejected(Exception):
@@ -30,28 +31,41 @@ class ForbiddenRejection(CommandRejected):
 
 
 SERVER = Parameter(
-    "server", "the server's name, id or title", required=True, completes=CompletionSource.SERVERS, metavar="NAME"
+    "server",
+    gettext_lazy("the server's name, id or title"),
+    required=True,
+    completes=CompletionSource.SERVERS,
+    metavar="NAME",
 )
-A_SERVER = Parameter("server", "one server alone", completes=CompletionSource.SERVERS, metavar="NAME")
-TOOL = Parameter("tool", "the server's own name for the tool", required=True, completes=CompletionSource.TOOLS)
+A_SERVER = Parameter("server", gettext_lazy("one server alone"), completes=CompletionSource.SERVERS, metavar="NAME")
+TOOL = Parameter(
+    "tool", gettext_lazy("the server's own name for the tool"), required=True, completes=CompletionSource.TOOLS
+)
 A_TOOL = Parameter(
-    "tool", "one tool alone; without it, all that have no word of their own", completes=CompletionSource.TOOLS
+    "tool",
+    gettext_lazy("one tool alone; without it, all that have no word of their own"),
+    completes=CompletionSource.TOOLS,
 )
 CONFIRM = Parameter(
-    "confirm", "the name once more, so that nothing goes by accident", ParameterKind.OPTION, metavar="NAME"
+    "confirm",
+    gettext_lazy("the name once more, so that nothing goes by accident"),
+    ParameterKind.OPTION,
+    metavar="NAME",
 )
-VERSION = Parameter("version", "only if it is unchanged since this version", ParameterKind.OPTION, metavar="N")
-PROFILE = Parameter("profile", "the profile's name", required=True, completes=CompletionSource.PROFILES, metavar="NAME")
+VERSION = Parameter(
+    "version", gettext_lazy("only if it is unchanged since this version"), ParameterKind.OPTION, metavar="N"
+)
+PROFILE = Parameter(
+    "profile", gettext_lazy("the profile's name"), required=True, completes=CompletionSource.PROFILES, metavar="NAME"
+)
 POLICY = Parameter(
     "policy",
-    "policy when the model requests it",
+    gettext_lazy("policy when the model requests it"),
     required=True,
     choices=(*POLICY_CHOICES, *(policy.value for policy in ApprovalPolicy)),
     metavar="|".join(POLICY_CHOICES),
 )
-
-
-PAGE = Parameter("page", "which page", ParameterKind.OPTION, metavar="N")
+PAGE = Parameter("page", gettext_lazy("which page"), ParameterKind.OPTION, metavar="N")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +140,9 @@ class _Parser:
 
     def _command_line(self, program: str, argument: str, words: Sequence[str]) -> None:
         if program in self._values or argument in self._values:
-            raise self._misuse(f"`--` and `--{program}` are the same: give one of them.")
+            raise self._misuse(_("`--` and `--{option}` are the same: give one of them.", option=program))
         if not words:
-            raise self._misuse("After `--` follow a program and its arguments.")
+            raise self._misuse(_("After `--` follow a program and its arguments."))
         self._values[program], self._values[argument] = [words[0]], [*words[1:]]
 
     def _assign_positional(self) -> None:
@@ -143,24 +157,24 @@ class _Parser:
                 spare -= not place.required
                 self._add_value(place, self._positional.pop(0))
         if self._positional:
-            raise self._misuse("That is more than this takes.")
+            raise self._misuse(_("That is more than this takes."))
 
     def _option(self, text: str, remaining: list[str]) -> None:
         name, assigned, value = text.partition("=")
         parameter = self._options.get(name.lower().replace("_", "-"))
         if parameter is None:
-            raise self._misuse(f"There is no such option.{did_you_mean(name, self._options, '--')}")
+            raise self._misuse(_("There is no such option."), did_you_mean(name, self._options, "--"))
         if parameter.shape is ParameterKind.FLAG:
             if assigned:
-                raise self._misuse(f"`--{parameter.name}` takes no value.")
+                raise self._misuse(_("`--{option}` takes no value.", option=parameter.name))
             self._values[parameter.name] = ["yes"]
             return
         if not assigned:
             if not remaining:
-                raise self._misuse(f"`--{parameter.name}` needs a value: {parameter.hint}.")
+                raise self._misuse(_("`--{option}` needs a value: {hint}.", option=parameter.name, hint=parameter.hint))
             value = remaining.pop(0)
         if parameter.name in self._values and not parameter.repeated:
-            raise self._misuse(f"`--{parameter.name}` is given twice.")
+            raise self._misuse(_("`--{option}` is given twice.", option=parameter.name))
         self._add_value(parameter, value)
 
     def _add_value(self, parameter: Parameter, value: str) -> None:
@@ -169,18 +183,23 @@ class _Parser:
             matches += [choice for choice in parameter.choices if choice.lower() == value.lower()]
             if not matches:
                 choices = ", ".join(f"`{choice}`" for choice in parameter.choices)
-                known = did_you_mean(value, parameter.choices)
-                raise self._misuse(f"{_display_name(parameter)} is one of {choices}.{known}")
+                raise self._misuse(
+                    _("{parameter} is one of {choices}.", parameter=_display_name(parameter), choices=choices),
+                    did_you_mean(value, parameter.choices),
+                )
             value = matches[0]
         self._values.setdefault(parameter.name, []).append(value)
 
     def _check_required(self) -> None:
         for parameter in self._verb.parameters:
             if parameter.required and not any(self._values.get(parameter.name, ())):
-                raise self._misuse(f"{_display_name(parameter)} is missing: {parameter.hint}.")
+                raise self._misuse(
+                    _("{parameter} is missing: {hint}.", parameter=_display_name(parameter), hint=parameter.hint)
+                )
 
-    def _misuse(self, text: str) -> CommandRejected:
-        return CommandRejected(f"{text} Usage: `/{self._command} {self._verb.usage}`")
+    def _misuse(self, *parts: str) -> CommandRejected:
+        usage = _("Usage: `{line}`", line=f"/{self._command} {self._verb.usage}")
+        return CommandRejected(sentences(*parts, usage))
 
 
 def _display_name(parameter: Parameter) -> str:

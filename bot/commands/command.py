@@ -12,14 +12,21 @@ from dataclasses import dataclass, field
 
 from bot.commands.argument_parser import Arguments, CommandRejected, parse_arguments
 from bot.commands.dependencies import Rights
-from bot.commands.text_format import did_you_mean, error_reply
+from bot.commands.text_format import did_you_mean, error_reply, sentences
 from bot.commands.token_detection import WARNING, known_token, looks_like_token
 from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, ParameterKind, Reply, RequiredRole, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.errors import CountersignError
+from bot.i18n import _, gettext_lazy
 
 Answers = AsyncIterator[Reply | Form]
-HELP = Verb("help", "this list", (Parameter("verb", "which verb", repeated=True),), RequiredRole.EVERYONE, ("?",))
+HELP = Verb(
+    "help",
+    gettext_lazy("this list"),
+    (Parameter("verb", gettext_lazy("which verb"), repeated=True),),
+    RequiredRole.EVERYONE,
+    ("?",),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +161,7 @@ class Command:
     def _form_handler(self, path: str, member: Member) -> Callable[[SubmissionContext], Answers]:
         handler = self._handlers.get(path)
         if handler is None or handler.fill is None:
-            raise CommandRejected("This form is no longer open. Start again with the command.")
+            raise CommandRejected(_("This form is no longer open. Start again with the command."))
         self._check_access(handler, member)
         return handler.fill
 
@@ -163,7 +170,13 @@ class Command:
         if match is None:
             hint = did_you_mean(" ".join(words[:2]), self._paths, f"/{self.name} ")
             hint = hint or did_you_mean(words[0], self._paths, f"/{self.name} ")
-            raise CommandRejected(f"`/{self.name}` knows no such verb.{hint} `/{self.name} help` lists them.")
+            raise CommandRejected(
+                sentences(
+                    _("`/{command}` knows no such verb.", command=self.name),
+                    hint,
+                    _("`/{command} help` lists them.", command=self.name),
+                )
+            )
         return match
 
     def _find_handler(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]] | None:
@@ -187,23 +200,24 @@ class Command:
             everyone = ", ".join(
                 f"`/{self.name} {other.path}`" for other in self.verbs if other.who is RequiredRole.EVERYONE
             )
-            required = "the operator" if verb.who is RequiredRole.OPERATOR else self._rights.who
-            raise CommandRejected(f"Only {required} can do this. You can use {everyone}.")
+            required = _("the operator") if verb.who is RequiredRole.OPERATOR else self._rights.who
+            raise CommandRejected(_("Only {who} can do this. You can use {commands}.", who=required, commands=everyone))
 
     async def _help(self, request: CommandContext) -> Answers:
         wanted = request.arguments.get_all("verb")
         if wanted:
             verb = self._get_handler(wanted)[0].verb
-            facts = [("usage", f"/{self.name} {verb.usage}")]
+            facts: list[tuple[str, str]] = [(gettext_lazy("usage"), f"/{self.name} {verb.usage}")]
             facts += [(parameter.usage.strip("[]"), parameter.hint) for parameter in verb.parameters]
-            facts += [("also", ", ".join(verb.aliases))] if verb.aliases else []
+            facts += [(gettext_lazy("also"), ", ".join(verb.aliases))] if verb.aliases else []
             yield Reply(f"`/{self.name} {verb.path}`: {verb.summary}.", details=tuple(facts))
             return
         permitted = [verb for verb in self.verbs if is_allowed(verb, request.member, self._rights)]
         others = len(self.verbs) - len(permitted)
-        more = f" {others} more verbs are for {self._rights.who}." if others else ""
+        more = _("{count} more verbs are for {who}.", count=others, who=self._rights.who) if others else ""
+        about = _("{about}. `/{command} help VERB` says more of one.", about=self.about, command=self.name)
         yield Reply(
-            f"{self.about}. `/{self.name} help VERB` says more of one.{more}",
+            sentences(about, more),
             details=tuple((f"/{self.name} {_short_usage(verb)}", verb.summary) for verb in permitted),
         )
 
@@ -221,8 +235,8 @@ def is_allowed(verb: Verb, member: Member, rights: Rights) -> bool:
 
 def failure_reply(error: CountersignError) -> Reply:
     """Return the reply to an error of a store or a server. Its text may hold anything, so it goes into the details."""
-    facts = [("cause", error.cause), ("fix", error.fix)]
-    return Reply("That did not work.", details=tuple((name, text) for name, text in facts if text), failed=True)
+    facts = [(gettext_lazy("cause"), error.cause), (gettext_lazy("fix"), error.fix)]
+    return Reply(_("That did not work."), details=tuple((name, text) for name, text in facts if text), failed=True)
 
 
 SECRET_FIELD = "hidden"  # noqa: S105 - the name of a field
@@ -241,7 +255,7 @@ def _without_tokens(context: SubmissionContext, opaque: Collection[str]) -> Subm
         is_token = known_token if name in opaque else looks_like_token
         if (secret and not context.hidden_input and value) or (not secret and is_token(value)):
             fields[name] = ""
-            errors[name] = WARNING.replace("`", "")
+            errors[name] = str(WARNING).replace("`", "")
     return dataclasses.replace(context, fields=fields, errors=errors)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from bot.commands.argument_parser import SERVER, TOOL, CommandRejected
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.server_directory import ServerDirectory
-from bot.commands.text_format import code, did_you_mean
+from bot.commands.text_format import code, did_you_mean, sentences
 from bot.domain.commands import Parameter, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.lenient_json import DuplicateName, exceeds_json_depth, unique_names
@@ -95,7 +95,7 @@ def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
     pairs = parse_pairs(words)
     unknown = next((name for name in pairs if known and name not in known), None)
     if unknown is not None and tool.input_schema.get("additionalProperties") is False:
-        raise CommandRejected(f"The tool takes no such argument.{did_you_mean(unknown, known)}")
+        raise CommandRejected(sentences("The tool takes no such argument.", did_you_mean(unknown, known)))
     return {name: _value(text, known.get(name)) for name, text in pairs.items()}
 
 

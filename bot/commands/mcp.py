@@ -37,9 +37,9 @@ from bot.commands.text_format import (
     page_of,
     page_rows,
     parse_time,
-    pluralize,
     server_label,
     shorten,
+    status_word,
 )
 from bot.commands.tool_review import ServerReview
 from bot.domain.commands import (
@@ -57,17 +57,18 @@ from bot.domain.health import Health, HealthStatus, ListenerStatus
 from bot.domain.metrics import ProcessCounters
 from bot.domain.servers import EVERYWHERE, ServerStatus
 from bot.domain.turns import StepStatus
+from bot.i18n import _, format_number, gettext_lazy, ngettext
 from bot.ports import Activity, ApprovalActivity, Backlog, CallQuery, CallSummary, ServerActivity
 
 # -------------------- grants
 # Users see grants by and for them; admins see all of their workspace.
 
-_GRANT = Parameter("grant", "its id as the list shows it", required=True, metavar="ID")
+_GRANT = Parameter("grant", gettext_lazy("its id as the list shows it"), required=True, metavar="ID")
 _SCOPES = {
-    "thread": "all calls in the thread",
-    "arguments": "this very call in the thread",
-    "hours": "all calls, for some hours",
-    "always": "all calls",
+    "thread": gettext_lazy("all calls in the thread"),
+    "arguments": gettext_lazy("this very call in the thread"),
+    "hours": gettext_lazy("all calls, for some hours"),
+    "always": gettext_lazy("all calls"),
 }
 _ACTIONS = 5
 """Buttons per reply."""
@@ -84,26 +85,38 @@ class Grants:
         """Return the verbs."""
         listing = Verb(
             "grants list",
-            "permissions for later calls: tools that run without asking, and who allowed them",
+            gettext_lazy("permissions for later calls: tools that run without asking, and who allowed them"),
             (),
             RequiredRole.EVERYONE,
             ("grants",),
         )
         revoking = Verb(
-            "grants revoke", "let it ask again", (_GRANT,), RequiredRole.EVERYONE, ("grants remove", "revoke")
+            "grants revoke",
+            gettext_lazy("let it ask again"),
+            (_GRANT,),
+            RequiredRole.EVERYONE,
+            ("grants remove", "revoke"),
         )
         return VerbHandler(listing, self._list), VerbHandler(revoking, self._revoke)
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         grants = await self._visible_grants(request)
         if not grants:
-            yield Reply("No grant is active: every call that needs an approval asks for one.")
+            yield Reply(_("No grant is active: every call that needs an approval asks for one."))
             return
         page = page_rows(grants, request.arguments.page)
         yield Reply(
-            f"Grants · {len(grants)}",
+            _("Grants · {count}", count=len(grants)),
             Table(
-                ("id", "tool", "what runs", "where", "for", "granted by", "ends"),
+                (
+                    gettext_lazy("id"),
+                    gettext_lazy("tool"),
+                    gettext_lazy("what runs"),
+                    gettext_lazy("where"),
+                    gettext_lazy("for"),
+                    gettext_lazy("granted by"),
+                    gettext_lazy("ends"),
+                ),
                 tuple(self._row(grant) for grant in page),
             ),
             actions=tuple(_revoke_action(grant) for grant in page[:_ACTIONS]),
@@ -114,9 +127,9 @@ class Grants:
         wanted = request.arguments.get("grant").lower()
         grant = next((candidate for candidate in await self._visible_grants(request) if candidate.id == wanted), None)
         if grant is None or not await self._dependencies.grants.revoke(grant.id, request.author):
-            raise CommandRejected("There is no such grant that still holds. `/mcp grants list` lists them.")
-        name = f"{code(grant.server_name, 'the server')}, {code(grant.tool, 'the tool')}"
-        yield Reply(f"{name}: calls ask for an approval again. A call that runs already goes on.")
+            raise CommandRejected(_("There is no such grant that still holds. `/mcp grants list` lists them."))
+        name = f"{code(grant.server_name, _('the server'))}, {code(grant.tool, _('the tool'))}"
+        yield Reply(_("{tool}: calls ask for an approval again. A call that runs already goes on.", tool=name))
 
     async def _visible_grants(self, request: CommandContext) -> Sequence[Grant]:
         """Return the grants that the user may see."""
@@ -128,34 +141,36 @@ class Grants:
 
     def _row(self, grant: Grant) -> tuple[str, ...]:
         now = self._dependencies.clock()
-        what = _SCOPES.get(grant.scope, grant.scope)
+        what = str(_SCOPES.get(grant.scope, grant.scope))
         return (
             grant.id,
             f"{grant.server_name}.{grant.tool}",
-            f"{what}, destructive ones too" if grant.destructive else what,
-            ":".join(grant.place.split(":")[2:]) or "this workspace",
-            grant.person or "everyone",
+            _("{calls}, destructive ones too", calls=what) if grant.destructive else what,
+            ":".join(grant.place.split(":")[2:]) or _("this workspace"),
+            grant.person or _("everyone"),
             f"{grant.granted_name or grant.granted_by}, {format_ago(grant.created_at, now)}",
             _end(grant, now),
         )
 
 
 def _revoke_action(grant: Grant) -> ReplyAction:
-    return ReplyAction(f"Revoke {grant.id}", ("mcp", "grants", "revoke", grant.id), ActionStyle.DANGER)
+    return ReplyAction(_("Revoke {grant}", grant=grant.id), ("mcp", "grants", "revoke", grant.id), ActionStyle.DANGER)
 
 
 def _end(grant: Grant, now: float) -> str:
     if grant.expires_at is None:
-        return "when it is revoked"
+        return _("when it is revoked")
     remaining = format_expiry(grant.expires_at, now)
-    return f"{remaining}, unless it is used" if grant.idle else remaining
+    return _("{time}, unless it is used", time=remaining) if grant.idle else remaining
 
 
 # -------------------- call log
 
-_FAILED = Parameter("failed", "only those without a result", ParameterKind.FLAG)
+_FAILED = Parameter("failed", gettext_lazy("only those without a result"), ParameterKind.FLAG)
 _WITHOUT_RESULT = (StepStatus.FAILED, StepStatus.UNKNOWN)
-_SINCE = Parameter("since", f"only from then on: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
+_SINCE = Parameter(
+    "since", gettext_lazy("only from then on: {formats}", formats=MOMENT), ParameterKind.OPTION, metavar="TIME"
+)
 
 
 class CallLog:
@@ -170,7 +185,7 @@ class CallLog:
         """Return the verb."""
         verb = Verb(
             "log",
-            "the last calls, with user, outcome and error",
+            gettext_lazy("the last calls, with user, outcome and error"),
             (A_SERVER, _FAILED, _SINCE),
             aliases=("calls", "history"),
         )
@@ -189,22 +204,24 @@ class CallLog:
         )
         calls, count = await self._dependencies.archive.calls(query, ROWS, offset(number))
         if not count:
-            yield Reply("No call has failed." if failed else "Nothing has been called yet.")
+            yield Reply(_("No call has failed.") if failed else _("Nothing has been called yet."))
             return
         columns = (
-            "when",
-            "tool",
-            "ended",
-            "asked by",
-            "decided by",
-            "took",
-            *(("in",) if is_everywhere else ()),
-            "turn",
+            gettext_lazy("when"),
+            gettext_lazy("tool"),
+            gettext_lazy("ended"),
+            gettext_lazy("asked by"),
+            gettext_lazy("decided by"),
+            gettext_lazy("took"),
+            *((gettext_lazy("in"),) if is_everywhere else ()),
+            gettext_lazy("turn"),
         )
         rows = tuple(_call_row(call, is_everywhere=is_everywhere) for call in calls)
         words = ("mcp", "log", *((server,) if server else ()), *(("--failed",) if failed else ()))
         yield Reply(
-            f"{'Failed calls' if failed else 'Calls'} · {count} · times in UTC",
+            _("Failed calls · {count} · times in UTC", count=format_number(count))
+            if failed
+            else _("Calls · {count} · times in UTC", count=format_number(count)),
             Table(columns, rows),
             page=page_of(number, count, (*words, *(("--since", since) if since else ()))),
         )
@@ -220,7 +237,7 @@ def _call_row(call: CallSummary, *, is_everywhere: bool) -> tuple[str, ...]:
     return (
         format_moment(call.at),
         call.name,
-        f"{call.status}: {error}" if error else call.status,
+        ": ".join(filter(None, (status_word(call.status), error))),
         call.asked_by,
         call.decided_by,
         format_duration(call.seconds),
@@ -234,7 +251,7 @@ def _parse_since(text: str, now: float) -> float:
     try:
         return parse_time(text, now)
     except (ValueError, OverflowError):
-        raise CommandRejected(f"`--since` is a point in time: {MOMENT}.") from None
+        raise CommandRejected(_("`--since` is a point in time: {formats}.", formats=MOMENT)) from None
 
 
 # -------------------- statistics
@@ -244,13 +261,18 @@ def _parse_since(text: str, now: float) -> float:
 DAY = 86_400.0
 _MOST_SERVERS = 25
 """Servers in one reply, the busiest first."""
-_STATS_SINCE = replace(_SINCE, hint=f"from then on, the last day without it: {MOMENT}")
+_STATS_SINCE = replace(_SINCE, hint=gettext_lazy("from then on, the last day without it: {formats}", formats=MOMENT))
 _IN_TROUBLE = (ServerStatus.FAILED, ServerStatus.AUTH_REQUIRED)
 _MARKS = {HealthStatus.READY: "●", HealthStatus.DEGRADED: "!", HealthStatus.UNREADY: "✗"}
+_CONDITIONS = {
+    HealthStatus.READY: gettext_lazy("Countersign is ready"),
+    HealthStatus.DEGRADED: gettext_lazy("Countersign is degraded"),
+    HealthStatus.UNREADY: gettext_lazy("Countersign is unready"),
+}
 _LISTENING = {
-    ListenerStatus.CONNECTED: "connected",
-    ListenerStatus.CONNECTING: "not connected, trying",
-    ListenerStatus.STANDBY: "received by another process, this one stands by",
+    ListenerStatus.CONNECTED: gettext_lazy("connected"),
+    ListenerStatus.CONNECTING: gettext_lazy("not connected, trying"),
+    ListenerStatus.STANDBY: gettext_lazy("received by another process, this one stands by"),
 }
 
 
@@ -267,8 +289,10 @@ class ServerStatistics:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        stats = Verb("stats", "calls and approvals: counts, outcomes, durations", (A_SERVER, _STATS_SINCE))
-        health = Verb("health", "how the database, the platforms and the servers stand")
+        stats = Verb(
+            "stats", gettext_lazy("calls and approvals: counts, outcomes, durations"), (A_SERVER, _STATS_SINCE)
+        )
+        health = Verb("health", gettext_lazy("how the database, the platforms and the servers stand"))
         return VerbHandler(stats, self._stats), VerbHandler(health, self._health)
 
     async def _stats(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -280,14 +304,33 @@ class ServerStatistics:
         since = _parse_since(written, now) if written else now - DAY
         home = EVERYWHERE if self._dependencies.rights.operates(request.member) else request.conversation.workspace_key
         activity = await self._dependencies.archive.activity(since, home, server.id if server else "")
-        about = f" of {server_label(server.config)}" if server else ""
+        values = {"server": server_label(server.config) if server else "", "time": format_moment(since)}
         if not (activity.turns or activity.servers or activity.approvals.requested):
-            yield Reply(f"Nothing has happened{about} since {format_moment(since)} UTC.", details=counts)
+            nothing = (
+                _("Nothing has happened of {server} since {time} UTC.", **values)
+                if server
+                else _("Nothing has happened since {time} UTC.", **values)
+            )
+            yield Reply(nothing, details=counts)
             return
+        values["count"] = format_number(sum(server.calls for server in activity.servers))
         rows = tuple(_activity_row(server_activity) for server_activity in activity.servers[:_MOST_SERVERS])
         yield Reply(
-            f"Calls{about} · {sum(server.calls for server in activity.servers)} · since {format_moment(since)} UTC",
-            Table(("server", "calls", "succeeded", "errors", "success", "half within", "95 of 100 within"), rows)
+            _("Calls of {server} · {count} · since {time} UTC", **values)
+            if server
+            else _("Calls · {count} · since {time} UTC", **values),
+            Table(
+                (
+                    gettext_lazy("server"),
+                    gettext_lazy("calls"),
+                    gettext_lazy("succeeded"),
+                    gettext_lazy("errors"),
+                    gettext_lazy("success"),
+                    gettext_lazy("half within"),
+                    gettext_lazy("95 of 100 within"),
+                ),
+                rows,
+            )
             if rows
             else None,
             (*_activity_facts(activity, of_one=server is not None), *counts),
@@ -295,7 +338,9 @@ class ServerStatistics:
 
     async def _steps(self, server: VisibleServer) -> tuple[ReplyAction, ...]:
         to_sign_in = await self._sign_in_steps.steps(server.config)
-        return to_sign_in or (ReplyAction(f"Find out about {server.name}", ("mcp", "doctor", server.name)),)
+        return to_sign_in or (
+            ReplyAction(_("Find out about {server}", server=server.name), ("mcp", "doctor", server.name)),
+        )
 
     async def _health(self, request: CommandContext) -> AsyncIterator[Reply]:
         health = await self._dependencies.health()
@@ -303,16 +348,20 @@ class ServerStatistics:
         backlog = await self._dependencies.archive.backlog() if health.database else None
         trouble = [server for server in servers if server.status in _IN_TROUBLE]
         yield Reply(
-            f"{_MARKS[health.condition]} Countersign is {health.condition}",
+            f"{_MARKS[health.condition]} {_CONDITIONS[health.condition]}",
             details=(
-                ("database", _database_state(health)),
-                *((name, _LISTENING[status]) for name, status in sorted(health.platforms.items())),
-                ("servers", _server_counts(servers)),
-                *((server.name, ": ".join(filter(None, (server.status.value, server.problem)))) for server in trouble),
+                (gettext_lazy("database"), _database_state(health)),
+                *((name, str(_LISTENING[status])) for name, status in sorted(health.platforms.items())),
+                (gettext_lazy("servers"), _server_counts(servers)),
+                *((server.name, _problem(server)) for server in trouble),
                 *(_backlog_facts(backlog) if backlog is not None else ()),
             ),
             actions=tuple([step for server in trouble[:3] for step in await self._steps(server)]),
         )
+
+
+def _problem(server: VisibleServer) -> str:
+    return ": ".join(filter(None, (status_word(server.status), str(server.problem))))
 
 
 def _activity_row(server: ServerActivity) -> tuple[str, ...]:
@@ -333,15 +382,28 @@ def _activity_facts(activity: Activity, *, of_one: bool) -> tuple[tuple[str, str
     """Return all counts except calls. Turns do not belong to a server."""
     omitted = len(activity.servers) - _MOST_SERVERS
     return (
-        *((("turns", _turn_counts(activity.turns)),) if activity.turns and not of_one else ()),
-        *((("approvals requested", _approval_counts(activity.approvals)),) if activity.approvals.requested else ()),
+        *(((gettext_lazy("turns"), _turn_counts(activity.turns)),) if activity.turns and not of_one else ()),
         *(
-            (("time to decide", f"half within {format_duration(activity.approvals.median)}"),)
+            ((gettext_lazy("approvals requested"), _approval_counts(activity.approvals)),)
+            if activity.approvals.requested
+            else ()
+        ),
+        *(
+            (
+                (
+                    gettext_lazy("time to decide"),
+                    _("half within {duration}", duration=format_duration(activity.approvals.median)),
+                ),
+            )
             if activity.approvals.median
             else ()
         ),
-        *((("left out", pluralize(omitted, "server")),) if omitted > 0 else ()),
-        *(() if activity.whole else (("counted", "only the latest: more has happened than is counted at once"),)),
+        *(((gettext_lazy("left out"), ngettext("{n} server", "{n} servers", omitted)),) if omitted > 0 else ()),
+        *(
+            ()
+            if activity.whole
+            else ((gettext_lazy("counted"), _("only the latest: more has happened than is counted at once")),)
+        ),
     )
 
 
@@ -349,26 +411,34 @@ def _counter_facts(counters: ProcessCounters, servers: Sequence[VisibleServer]) 
     facts: list[tuple[str, str]] = []
     if sessions := counters.sessions:
         now = sum(server.status is ServerStatus.CONNECTED for server in servers)
-        ends = f"{sessions.get('closed', 0)} closed, {pluralize(sessions.get('error', 0), 'error')}"
-        facts.append(("sessions since the start", f"{sessions.get('created', 0)} created, {ends}; {now} now"))
-    if cache := counters.cache:
-        uses = f"{pluralize(cache.get('hit', 0), 'hit')}, {pluralize(cache.get('miss', 0), 'miss', 'misses')}"
-        facts.append(
-            ("known tools since the start", f"{uses}, {pluralize(cache.get('refresh', 0), 'refresh', 'refreshes')}")
+        text = _(
+            "{created} created, {closed} closed, {errors}; {now} now",
+            created=sessions.get("created", 0),
+            closed=sessions.get("closed", 0),
+            errors=ngettext("{n} error", "{n} errors", sessions.get("error", 0)),
+            now=now,
         )
+        facts.append((gettext_lazy("sessions since the start"), text))
+    if cache := counters.cache:
+        uses = (
+            ngettext("{n} hit", "{n} hits", cache.get("hit", 0)),
+            ngettext("{n} miss", "{n} misses", cache.get("miss", 0)),
+            ngettext("{n} refresh", "{n} refreshes", cache.get("refresh", 0)),
+        )
+        facts.append((gettext_lazy("known tools since the start"), ", ".join(uses)))
     return tuple(facts)
 
 
 def _turn_counts(turns: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {status}" for status, number in sorted(turns.items()))
+    return ", ".join(f"{format_number(number)} {status_word(status)}" for status, number in sorted(turns.items()))
 
 
 def _approval_counts(approvals: ApprovalActivity) -> str:
     counts = {
-        "approved": approvals.approved,
-        "denied": approvals.denied,
-        "expired": approvals.expired,
-        "waiting or stopped": approvals.others,
+        _("approved"): approvals.approved,
+        _("denied"): approvals.denied,
+        _("expired"): approvals.expired,
+        _("waiting or stopped"): approvals.others,
     }
     shares = ", ".join(
         f"{count} {outcome} ({100 * count / approvals.requested:.0f} %)" for outcome, count in counts.items() if count
@@ -378,33 +448,43 @@ def _approval_counts(approvals: ApprovalActivity) -> str:
 
 def _server_counts(servers: Sequence[VisibleServer]) -> str:
     if not servers:
-        return "none"
+        return _("none")
     connected = sum(server.status is ServerStatus.CONNECTED for server in servers)
     errors = sum(server.status in _IN_TROUBLE for server in servers)
-    return f"{len(servers)}, of which {connected} connected, {errors} in trouble"
+    return _(
+        "{count}, of which {connected} connected, {errors} in trouble",
+        count=len(servers),
+        connected=connected,
+        errors=errors,
+    )
 
 
 def _backlog_facts(backlog: Backlog) -> tuple[tuple[str, str], ...]:
-    live = _turn_counts({status: number for status, number in backlog.turns.items() if number}) or "none"
-    waits = f", the oldest that could begin for {backlog.oldest_ready:.0f} s" if backlog.oldest_ready >= 1 else ""
+    live = _turn_counts({status: number for status, number in backlog.turns.items() if number}) or _("none")
+    if backlog.oldest_ready >= 1:
+        live = _(
+            "{turns}, the oldest that could begin for {seconds} s",
+            turns=live,
+            seconds=format_number(round(backlog.oldest_ready)),
+        )
     return (
-        ("running turns, all workspaces", f"{live}{waits}"),
-        ("waiting for an approval", pluralize(backlog.approvals, "call")),
-        ("still to be drawn", pluralize(backlog.drawings, "turn")),
+        (gettext_lazy("running turns, all workspaces"), live),
+        (gettext_lazy("waiting for an approval"), ngettext("{n} call", "{n} calls", backlog.approvals)),
+        (gettext_lazy("still to be drawn"), ngettext("{n} turn", "{n} turns", backlog.drawings)),
     )
 
 
 def _database_state(health: Health) -> str:
     if health.database and not health.unwritable and health.checkpoints_fail:
-        return "answers; checkpoints of the audit cannot be written, see the log"
+        return _("answers; checkpoints of the audit cannot be written, see the log")
     if health.unwritable:
-        return f"cannot be written: {health.unwritable}. Fix: {health.fix}"
-    return "answers" if health.database else "does not answer"
+        return _("cannot be written: {cause}. Fix: {fix}", cause=health.unwritable, fix=health.fix)
+    return _("answers") if health.database else _("does not answer")
 
 
 # -------------------- the command
 
-OFF = "MCP is switched off (`MCP_ENABLED=false`), so there are no servers and no tools."
+OFF = gettext_lazy("MCP is switched off (`MCP_ENABLED=false`), so there are no servers and no tools.")
 
 
 def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -> Command:
@@ -416,7 +496,7 @@ def mcp_command(dependencies: CommandDependencies, directory: ServerDirectory) -
     catalog = CatalogCommands(dependencies)
     return Command(
         "mcp",
-        "MCP servers and their tools",
+        gettext_lazy("MCP servers and their tools"),
         (
             *listing.handlers,
             *ResourceCommands(dependencies, directory).handlers,

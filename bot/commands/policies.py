@@ -31,6 +31,7 @@ from bot.commands.text_format import (
     page_of,
     page_rows,
     parse_policy,
+    sentences,
     server_label,
 )
 from bot.domain.approval_requirements import APPROVERS, NO_REQUIREMENTS, THREAD, OnTimeout
@@ -232,7 +233,7 @@ class PolicyService:
             return name
         hint = did_you_mean(name, (tool.original_name for tool in tools))
         raise NotFoundRejection(
-            f"{server_label(server.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+            sentences(f"{server_label(server.config)} has no tool of that name.", hint, "`/mcp tools` lists them.")
         )
 
     async def set(self, rule: Rule, by: Author) -> RuleSaved:

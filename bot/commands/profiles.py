@@ -31,6 +31,7 @@ from bot.commands.text_format import (
     page_rows,
     parse_policy,
     pluralize,
+    sentences,
 )
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import (
@@ -153,7 +154,7 @@ class ProfileService:
         profile = await self.find_or_none(name, conversation)
         if profile is None:
             hint = did_you_mean(name, self._known_names.get(conversation.workspace_key, ()))
-            raise NotFoundRejection(f"There is no profile of that name.{hint} `/profile list` lists them.")
+            raise NotFoundRejection(sentences("There is no profile of that name.", hint, "`/profile list` lists them."))
         return profile
 
     def blank(self, name: str, workspace: str) -> Profile:

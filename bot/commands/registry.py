@@ -11,10 +11,7 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.mcp import mcp_command
 from bot.commands.profiles import profile_command
 from bot.commands.server_directory import ServerDirectory
-from bot.commands.text_format import (
-    did_you_mean,
-    error_reply,
-)
+from bot.commands.text_format import did_you_mean, error_reply, sentences
 from bot.commands.usage import usage_command
 from bot.domain.commands import (
     CompletionSource,
@@ -28,6 +25,7 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import ConversationKey
 from bot.domain.tools import ToolKind
+from bot.i18n import _
 
 
 class Completion:
@@ -168,8 +166,9 @@ class CommandRegistry:
 
 async def _unknown_command(name: str, commands: Mapping[str, Command]) -> AsyncIterator[Reply | Form]:
     known = ", ".join(f"`/{command}`" for command in commands)
-    yield error_reply(f"There is no such command.{did_you_mean(name, commands, '/')} What there is: {known}.")
+    hint = did_you_mean(name, commands, "/")
+    yield error_reply(sentences(_("There is no such command."), hint, _("What there is: {commands}.", commands=known)))
 
 
 async def _closed_form() -> AsyncIterator[Reply | Form]:
-    yield error_reply("This form is no longer open. Start again with the command.")
+    yield error_reply(_("This form is no longer open. Start again with the command."))

@@ -12,7 +12,7 @@ from bot.commands.argument_parser import CommandRejected, ForbiddenRejection, No
 from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_fields import is_slug
-from bot.commands.text_format import code, did_you_mean, server_label
+from bot.commands.text_format import code, did_you_mean, sentences, server_label
 from bot.commands.token_detection import looks_like_token
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import CompletionTarget, Piece, Prompt, ServerCapabilities
@@ -134,14 +134,14 @@ class ServerDirectory:
     ) -> str:
         hint = did_you_mean(wanted, (server.name for server in servers))
         if not is_slug(wanted) or looks_like_token(wanted):
-            return f"There is no server of that name.{hint} `/mcp list` lists them."
+            return sentences("There is no server of that name.", hint, "`/mcp list` lists them.")
         if conversation.platform == CONSOLE:
             elsewhere = [record.config for record in await self._dependencies.server_store.records()]
             for config in elsewhere:
                 if wanted in (config.name.lower(), config.id.lower()):
                     where = f"`countersign servers --workspace {config.workspace}`"
                     return f"MCP server {code(wanted)} does not belong to this workspace. Use {where}."
-        return f"MCP server {code(wanted)} not found.{hint} `/mcp list` lists them."
+        return sentences(f"MCP server {code(wanted)} not found.", hint, "`/mcp list` lists them.")
 
     async def get_editable(self, name: str, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
         """Return a server that the user may change, and its record. Raises NotFoundRejection, or ForbiddenRejection
@@ -196,7 +196,7 @@ class ServerDirectory:
         if tool is None:
             hint = did_you_mean(name, (tool.original_name for tool in tools))
             raise NotFoundRejection(
-                f"{server_label(server.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+                sentences(f"{server_label(server.config)} has no tool of that name.", hint, "`/mcp tools` lists them.")
             )
         return tool
 
@@ -280,9 +280,8 @@ class ServerDirectory:
         prompt = next((prompt for prompt in prompts if prompt.name == name), None)
         if prompt is None:
             hint = did_you_mean(name, (prompt.name for prompt in prompts))
-            raise NotFoundRejection(
-                f"{server_label(server.config)} has no prompt of that name.{hint} `/mcp prompt list` lists them."
-            )
+                        cause = f"{server_label(server.config)} has no prompt of that name."
+            raise NotFoundRejection(sentences(cause, hint, "`/mcp prompt list` lists them."))
         return prompt
 
     async def suggestions(
@@ -358,7 +357,7 @@ def check_arguments(prompt: Prompt, arguments: Mapping[str, str]) -> None:
     known = {argument.name for argument in prompt.arguments}
     unknown = next((name for name in arguments if name not in known), None)
     if unknown is not None:
-        raise CommandRejected(f"The prompt takes no such argument.{did_you_mean(unknown, known)}")
+        raise CommandRejected(sentences("The prompt takes no such argument.", did_you_mean(unknown, known)))
 
 
 def _visible(config: ServerConfig, conversation: ConversationKey) -> bool:

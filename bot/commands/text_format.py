@@ -85,6 +85,29 @@ POLICY_SAID = {
     ApprovalPolicy.ALWAYS_DENY: "deny",
     ApprovalPolicy.AUTO: "auto",
 }
+_STATUS_WORDS = {
+    "pending": gettext_lazy("pending"),
+    "connecting": gettext_lazy("connecting"),
+    "connected": gettext_lazy("connected"),
+    "idle": gettext_lazy("idle"),
+    "failed": gettext_lazy("failed"),
+    "sign-in required": gettext_lazy("sign-in required"),
+    "disconnected": gettext_lazy("disconnected"),
+    "disabled": gettext_lazy("disabled"),
+    "awaiting": gettext_lazy("awaiting"),
+    "ready": gettext_lazy("ready"),
+    "started": gettext_lazy("started"),
+    "asking": gettext_lazy("asking"),
+    "done": gettext_lazy("done"),
+    "denied": gettext_lazy("denied"),
+    "expired": gettext_lazy("expired"),
+    "unknown": gettext_lazy("unknown"),
+    "cancelled": gettext_lazy("cancelled"),
+    "queued": gettext_lazy("queued"),
+    "running": gettext_lazy("running"),
+    "waiting": gettext_lazy("waiting"),
+}
+"""Statuses of servers, calls and turns."""
 _THIS_ONE = gettext_lazy("this one")
 _SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 
@@ -116,6 +139,11 @@ def server_label(config: ServerConfig) -> str:
 def pluralize(count: int, word: str, many: str = "") -> str:
     """Format a count: `1 tool`, `2 tools`."""
     return f"{count} {word}" if count == 1 else f"{count} {many or word + 's'}"
+
+
+def status_word(status: str) -> str:
+    """Return the word for a status of a server, a call or a turn."""
+    return str(_STATUS_WORDS.get(status, status))
 
 
 def format_ago(then: float | None, now: float) -> str:
@@ -168,9 +196,14 @@ def closest_match(text: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(text: str, known: Iterable[str], before: str = "") -> str:
-    """Return ` Did you mean `jira`?` or an empty text. The input is not repeated, because it may be a secret."""
+    """Return `Did you mean `jira`?` or an empty text. The input is not repeated, because it may be a secret."""
     close = code(closest_match(text, known), "")
-    return " " + _("Did you mean {name}?", name=f"`{before}{close[1:]}") if close else ""
+    return _("Did you mean {name}?", name=f"`{before}{close[1:]}") if close else ""
+
+
+def sentences(*parts: str) -> str:
+    """Join whole sentences; empty ones are left out."""
+    return " ".join(str(part) for part in parts if part)
 
 
 def shorten(text: str, limit: int = 200) -> str:

@@ -20,6 +20,7 @@ from bot.commands.text_format import (
     page_of,
     page_rows,
     pluralize,
+    sentences,
     server_label,
     shorten,
 )
@@ -254,7 +255,7 @@ class ServerReview:
         if wanted and not any(wanted in (tool.original_name, tool.name) for tool in tools):
             hint = did_you_mean(wanted, (unreviewed.tool.original_name for unreviewed in waiting))
             raise CommandRejected(
-                f"{server_label(server.config)} has no tool of that name.{hint} `/mcp tools` lists them."
+                sentences(f"{server_label(server.config)} has no tool of that name.", hint, "`/mcp tools` lists them.")
             )
         what = "This tool" if wanted else "Every tool"
         return Reply(

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from bot.domain.conversations import ConversationKey, InboundMessage, Member
+from bot.i18n import gettext_lazy
 
 FIELDS_A_STEP = 5
 """The most fields of one form, which is Discord's limit for a modal; longer forms come in steps."""
@@ -50,7 +51,7 @@ class FormSubmission:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under headings. Every cell is plain text."""
+    """Rows under headings. Every cell is plain text. Headings are lazy texts, which programs get in English."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -106,7 +107,7 @@ class Reply:
 
     A `private` reply is for the user who asked only. A `message` is passed to the engine as theirs, and its turn is
     displayed. `link` is an https address that `text` contains too, for platforms with link buttons. `data` is the
-    content as JSON values, for programs.
+    content as JSON values, for programs. The names of `details` are lazy texts, which programs get in English.
     """
 
     text: str
@@ -159,7 +160,7 @@ class Form:
     id: str
     title: str
     fields: tuple[Field, ...]
-    submit: str = "Save"
+    submit: str = gettext_lazy("Save")
     intro: str = ""
     carried: Mapping[str, str] = field(default_factory=dict)
     instead: str = ""

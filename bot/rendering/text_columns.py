@@ -15,7 +15,7 @@ def columns(rows: Sequence[Sequence[str]], aligned: Sequence[str] = ()) -> str:
     """Return rows as aligned columns, the first row being the headings. Cells are put on one line. `aligned` is `right`
     or `center` by column; other columns are left-aligned.
     """
-    cells = [[" ".join(cell.split()) for cell in row] for row in rows]
+    cells = [[" ".join(str(cell).split()) for cell in row] for row in rows]
     count = max((len(row) for row in cells), default=0)
     widths = [max((width(row[index]) for row in cells if index < len(row)), default=0) for index in range(count)]
     lines = [_line(row, widths, aligned) for row in cells]

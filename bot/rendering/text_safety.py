@@ -100,7 +100,7 @@ def strip_control(text: str) -> str:
 
     Escape sequences, controls and hidden characters are removed, lone surrogates become U+FFFD, and stacks of combining
     marks are cut to four. Emoji and ideographic variants stay whole. The result of a prefix is a prefix of the result,
-    so that a growing text can be printed part by part.
+    so     that a growing text can be printed part by part.
     """
     text = str(text)
     if text.isascii() and text.isprintable():

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from bot.commands.argument_parser import CommandRejected, ForbiddenRejection, NotFoundRejection
-from bot.commands.text_format import did_you_mean
+from bot.commands.text_format import did_you_mean, sentences
 from bot.errors import (
     Conflict,
     ContentDeleted,
@@ -133,7 +133,8 @@ def _message(errors: Sequence[Mapping[str, Any]], position: Position, body_type:
         return _("It must be {types}.", types=format_alternatives([str(name) for name in dict.fromkeys(type_names)]))
     error = next(candidate for candidate in errors if candidate["type"] not in _TYPE_NAMES)
     if error["type"] == "extra_forbidden":
-        return _("It is not known here.") + did_you_mean(str(position[-1]), _known_fields(body_type, position[:-1]))
+        hint = did_you_mean(str(position[-1]), _known_fields(body_type, position[:-1]))
+        return sentences(_("It is not known here."), hint)
     if error["type"] == _VALUE_ERROR:
         return _sentence(str(error["msg"]).removeprefix(_PREFIX))
     return _value_message(error["type"], error.get("ctx", {}))

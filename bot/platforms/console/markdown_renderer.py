@@ -220,7 +220,7 @@ def _empty_grid(*, unicode: bool) -> Grid:
 def _without_empty_columns(table: Table) -> Table:
     indexes = [index for index, column in enumerate(zip(*table.rows, strict=True)) if index == 0 or any(column)]
     rows = tuple(tuple(row[index] for index in indexes) for row in table.rows)
-    return Table(tuple(table.headings[index] for index in indexes), rows) if table.rows else table
+    return Table(tuple(str(table.headings[index]) for index in indexes), rows) if table.rows else table
 
 
 def _narrowest(table: Table) -> int:
