@@ -43,26 +43,47 @@ from bot.domain.policy_syntax import RuleError, describe_rule, format_duration, 
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool
 from bot.engine.policy.rules import undeliverable_targets
+from bot.i18n import _, gettext_lazy
 
 _OPTION = ParameterKind.OPTION
 CONDITIONS = (
-    Parameter("except", "a tool it is not about after all", _OPTION, repeated=True, metavar="TOOL"),
-    Parameter("argument", "only with this argument", _OPTION, repeated=True, metavar="PATH=PATTERN"),
-    Parameter("annotation", "only with this hint", _OPTION, repeated=True, metavar=f"{'|'.join(ANNOTATIONS)}=yes|no"),
-    Parameter("in", "only in this channel", _OPTION, repeated=True, metavar="CHANNEL"),
-    Parameter("profile", "only where this profile holds", _OPTION, completes=CompletionSource.PROFILES, metavar="NAME"),
-    Parameter("asker", "only if one of these asks", _OPTION, repeated=True, metavar="PLATFORM:ID|members|guests"),
+    Parameter("except", gettext_lazy("a tool it is not about after all"), _OPTION, repeated=True, metavar="TOOL"),
+    Parameter("argument", gettext_lazy("only with this argument"), _OPTION, repeated=True, metavar="PATH=PATTERN"),
+    Parameter(
+        "annotation",
+        gettext_lazy("only with this hint"),
+        _OPTION,
+        repeated=True,
+        metavar=f"{'|'.join(ANNOTATIONS)}=yes|no",
+    ),
+    Parameter("in", gettext_lazy("only in this channel"), _OPTION, repeated=True, metavar="CHANNEL"),
+    Parameter(
+        "profile",
+        gettext_lazy("only where this profile holds"),
+        _OPTION,
+        completes=CompletionSource.PROFILES,
+        metavar="NAME",
+    ),
+    Parameter(
+        "asker", gettext_lazy("only if one of these asks"), _OPTION, repeated=True, metavar="PLATFORM:ID|members|guests"
+    ),
 )
 TERMS = (
     Parameter(
-        "approver", "users and groups who may approve", _OPTION, repeated=True, metavar="PLATFORM:ID|members|asker"
+        "approver",
+        gettext_lazy("users and groups who may approve"),
+        _OPTION,
+        repeated=True,
+        metavar="PLATFORM:ID|members|asker",
     ),
-    Parameter("four-eyes", "neither the asker nor an editor may approve", ParameterKind.FLAG),
-    Parameter("quorum", "number of approvals that a call needs", _OPTION, metavar="N"),
-    Parameter("expires", "time until an approval expires", _OPTION, metavar="30m|2h|1d"),
-    Parameter("on-timeout", "what then", _OPTION, choices=tuple(outcome.value for outcome in OnTimeout)),
-    Parameter("remind", "remind the approvers after half of that time", ParameterKind.FLAG),
-    Parameter("deliver", "where the card goes", _OPTION, repeated=True, metavar="thread|approvers|CHANNEL"),
+    Parameter("four-eyes", gettext_lazy("neither the asker nor an editor may approve"), ParameterKind.FLAG),
+    Parameter("quorum", gettext_lazy("number of approvals that a call needs"), _OPTION, metavar="N"),
+    Parameter("expires", gettext_lazy("time until an approval expires"), _OPTION, metavar="30m|2h|1d"),
+    Parameter("on-timeout", gettext_lazy("what then"), _OPTION, choices=tuple(outcome.value for outcome in OnTimeout)),
+    Parameter("remind", gettext_lazy("remind the approvers after half of that time"), ParameterKind.FLAG),
+    Parameter(
+        "deliver", gettext_lazy("where the card goes"), _OPTION, repeated=True, metavar="thread|approvers|CHANNEL"
+    ),
 )
 _SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
@@ -89,7 +110,9 @@ def given_rule(base: Rule, arguments: Arguments, conversation: ConversationKey) 
         return replace(parse_rule({**table, **_given_terms(arguments, conversation)}), workspace=base.workspace)
     except RuleError as error:
         option = _OPTIONS.get(error.key.partition(".")[0], error.key.partition(".")[0])
-        raise CommandRejected(f"`--{option}` cannot be used: {error.problem}.") from error
+        raise CommandRejected(
+            _("`--{option}` cannot be used: {problem}.", option=option, problem=error.problem)
+        ) from error
 
 
 def options_of(rule: Rule, slug: str) -> tuple[str, ...]:
@@ -147,7 +170,7 @@ def _given_terms(arguments: Arguments, conversation: ConversationKey) -> Mapping
 def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts]
     if not all(name.strip() and assigned for name, assigned, _ in pairs):
-        raise CommandRejected(f"`--{option}` is written NAME=VALUE.")
+        raise CommandRejected(_("`--{option}` is written NAME=VALUE.", option=option))
     return {name.strip(): value for name, _, value in pairs}
 
 
@@ -165,7 +188,7 @@ def _option_words(option: str, values: Sequence[str]) -> list[str]:
 
 def rule_label(rule: Rule) -> str:
     """Format a rule's id in Markdown."""
-    return code(rule.id, "the rule")
+    return code(rule.id, _("the rule"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +222,7 @@ class PolicyService:
             return None
         if is_pattern(name):
             raise CommandRejected(
-                "A rule here is about one server, or about all: `*`. Other patterns are for the file."
+                _("A rule here is about one server, or about all: `*`. Other patterns are for the file.")
             )
         return await self._directory.find(name, conversation)
 
@@ -213,7 +236,7 @@ class PolicyService:
                 profile.id,
             ):
                 return profile.id
-        raise NotFoundRejection("There is no profile of that name. `/profile list` lists them.")
+        raise NotFoundRejection(_("There is no profile of that name. `/profile list` lists them."))
 
     async def tool(self, server: VisibleServer | None, name: str) -> str:
         """Return the pattern of a tool by its name, syncing the server if its tools are unknown; a pattern unchanged;
@@ -233,7 +256,11 @@ class PolicyService:
             return name
         hint = did_you_mean(name, (tool.original_name for tool in tools))
         raise NotFoundRejection(
-            sentences(f"{server_label(server.config)} has no tool of that name.", hint, "`/mcp tools` lists them.")
+            sentences(
+                _("{server} has no tool of that name.", server=server_label(server.config)),
+                hint,
+                _("`/mcp tools` lists them."),
+            )
         )
 
     async def set(self, rule: Rule, by: Author) -> RuleSaved:
@@ -260,7 +287,9 @@ class PolicyService:
     async def clear(self, rule: Rule, member: Member) -> bool:
         """Delete a rule. Return False if it is missing. Raises ForbiddenRejection."""
         if not self._may_change(rule, member):
-            raise ForbiddenRejection(f"{rule_label(rule)} holds in every workspace. Only the operator can change it.")
+            raise ForbiddenRejection(
+                _("{rule} holds in every workspace. Only the operator can change it.", rule=rule_label(rule))
+            )
         cleared = await self._dependencies.policies.clear_rule(rule.id, member.author)
         if cleared:
             await self._dependencies.administration.refresh()
@@ -283,14 +312,14 @@ MOST_RULES = 30
 """Rules listed besides the table."""
 _SERVERS = Parameter(
     "server",
-    "the server's name, id or title; * for all",
+    gettext_lazy("the server's name, id or title; * for all"),
     required=True,
     completes=CompletionSource.SERVERS,
     metavar="NAME",
 )
 _SERVER_OR_RULE = Parameter(
     "server",
-    "a rule's id; or a server, or * for all",
+    gettext_lazy("a rule's id; or a server, or * for all"),
     required=True,
     completes=CompletionSource.SERVERS,
     metavar="NAME",
@@ -308,12 +337,22 @@ class ServerPolicies:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        listing = Verb("policy list", "tools that run, ask and never run", (A_SERVER,), aliases=("policy", "policies"))
+        listing = Verb(
+            "policy list",
+            gettext_lazy("tools that run, ask and never run"),
+            (A_SERVER,),
+            aliases=("policy", "policies"),
+        )
         setting = Verb(
-            "policy set", "policy when the model requests a tool", (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS)
+            "policy set",
+            gettext_lazy("policy when the model requests a tool"),
+            (_SERVERS, A_TOOL, POLICY, *CONDITIONS, *TERMS),
         )
         clearing = Verb(
-            "policy clear", "take an admin's rule back", (_SERVER_OR_RULE, A_TOOL), aliases=("policy remove",)
+            "policy clear",
+            gettext_lazy("take an admin's rule back"),
+            (_SERVER_OR_RULE, A_TOOL),
+            aliases=("policy remove",),
         )
         return VerbHandler(listing, self._list), VerbHandler(setting, self._set), VerbHandler(clearing, self._clear)
 
@@ -329,13 +368,20 @@ class ServerPolicies:
         rows = [row for server in servers for row in self._rows(server, rules, request)]
         others = self._other_rules(servers, request, all_servers=not name)
         if not rows and not others:
-            yield Reply("No tools are loaded yet, and no server has a policy. `/mcp list` says why.")
+            yield Reply(_("No tools are loaded yet, and no server has a policy. `/mcp list` says why."))
             return
         command = ("mcp", "policy", "list", *((servers[0].name,) if name else ()))
         yield Reply(
-            f"Policies · {len(rows)}",
+            _("Policies · {count}", count=len(rows)),
             Table(
-                ("server", "tool", "risk", "policy", "set by an admin"), tuple(page_rows(rows, request.arguments.page))
+                (
+                    gettext_lazy("server"),
+                    gettext_lazy("tool"),
+                    gettext_lazy("risk"),
+                    gettext_lazy("policy"),
+                    gettext_lazy("set by an admin"),
+                ),
+                tuple(page_rows(rows, request.arguments.page)),
             ),
             tuple(others),
             page=page_of(request.arguments.page, len(rows), command),
@@ -354,18 +400,27 @@ class ServerPolicies:
         known = {tool.original_name for tool in tools} | {ANY}
         for rule in plain:
             if rule.tool not in known:
-                about = "pattern" if is_pattern(rule.tool) else "not offered now"
+                about = _("pattern") if is_pattern(rule.tool) else _("not offered now")
                 rows.append((server.name, rule.tool, about, "", self._setting(rule)))
         return rows
 
     def _general(self, server: VisibleServer, rule: Rule) -> tuple[str, ...]:
-        about = f"(all but {', '.join(sorted(rule.excluded_tools))})" if rule.excluded_tools else "(all its tools)"
+        about = (
+            _("(all but {tools})", tools=", ".join(sorted(rule.excluded_tools)))
+            if rule.excluded_tools
+            else _("(all its tools)")
+        )
         return server.name, about, "", POLICY_WORDS[rule.policy], self._setting(rule)
 
     def _setting(self, rule: Rule) -> str:
-        terms = "" if rule.requirements == NO_REQUIREMENTS else ", on terms"
-        when = format_ago(rule.at, self._dependencies.clock())
-        return f"{POLICY_SAID[rule.policy]}{terms}, {when} by {rule.by or 'somebody'}"
+        values = {
+            "policy": POLICY_SAID[rule.policy],
+            "when": format_ago(rule.at, self._dependencies.clock()),
+            "who": rule.by or _("somebody"),
+        }
+        if rule.requirements == NO_REQUIREMENTS:
+            return _("{policy}, {when} by {who}", **values)
+        return _("{policy}, on terms, {when} by {who}", **values)
 
     def _other_rules(
         self, servers: Sequence[VisibleServer], request: CommandContext, *, all_servers: bool
@@ -382,17 +437,29 @@ class ServerPolicies:
         ]
         facts = [
             (
-                rule.id or "a rule",
-                f"{describe_rule(rule, self._name(servers, rule))}{self._idle(servers, rule, all_servers=all_servers)}",
+                rule.id or _("a rule"),
+                sentences(
+                    describe_rule(rule, self._name(servers, rule)),
+                    self._idle(servers, rule, all_servers=all_servers),
+                ),
             )
             for rule in rules[:MOST_RULES]
         ]
         omitted = len(rules) - len(facts)
-        return [*facts, *([("more", f"{omitted} rules; name a server to see its own")] if omitted else [])]
+        return [
+            *facts,
+            *(
+                [(gettext_lazy("more"), _("{count} rules; name a server to see its own", count=omitted))]
+                if omitted
+                else []
+            ),
+        ]
 
     def _idle(self, servers: Sequence[VisibleServer], rule: Rule, *, all_servers: bool) -> str:
         known = [tool for server in servers for tool in self._directory.callable_tools(server)]
-        return "" if not all_servers or not known or _named_tools(rule, known) else " (fits no tool that is known now)"
+        return (
+            "" if not all_servers or not known or _named_tools(rule, known) else _("(fits no tool that is known now)")
+        )
 
     # Setting and clearing
 
@@ -411,9 +478,9 @@ class ServerPolicies:
         saved = await self._service.set(given_rule(base, arguments, request.conversation), request.author)
         rule = saved.rule
         slug = server.name if server else ""
-        warnings = await self._warnings(server, rule, request) + _undeliverable_warning(rule)
+        warnings = (await self._warnings(server, rule, request), _undeliverable_warning(rule))
         yield Reply(
-            f"{_about(server, tool)}: {POLICY_SAID[policy]}.{warnings}",
+            sentences(f"{_about(server, tool)}: {POLICY_SAID[policy]}.", *warnings),
             details=()
             if rule.plain and rule.requirements == NO_REQUIREMENTS and not rule.excluded_tools
             else ((rule.id, describe_rule(rule, slug)),),
@@ -439,11 +506,13 @@ class ServerPolicies:
             )
             about = rule_label(rule)
         if rule is None or not await self._service.clear(rule, request.member):
-            yield Reply(f"There is no rule about {about}. Nothing was changed.", failed=True)
+            yield Reply(_("There is no rule about {calls}. Nothing was changed.", calls=about), failed=True)
             return
         yield Reply(
-            f"{about}: back to what holds without it.",
-            actions=(ReplyAction("Undo", ("mcp", "policy", "set", *options_of(rule, server.name if server else ""))),),
+            _("{calls}: back to what holds without it.", calls=about),
+            actions=(
+                ReplyAction(_("Undo"), ("mcp", "policy", "set", *options_of(rule, server.name if server else ""))),
+            ),
         )
 
     async def _warnings(self, server: VisibleServer | None, rule: Rule, request: CommandContext) -> str:
@@ -452,7 +521,7 @@ class ServerPolicies:
         tools = [tool for server in servers for tool in self._directory.callable_tools(server)]
         fitting = _named_tools(rule, tools)
         if tools and not fitting:
-            return " It fits no tool that is known now."
+            return _("It fits no tool that is known now.")
         if not is_bare(rule):
             return ""
         policy_of = self._dependencies.administration.policy_of
@@ -462,8 +531,12 @@ class ServerPolicies:
         if not others:
             return ""
         if rule.tool != ANY:
-            return " Another rule counts more: `/mcp policy explain` says which."
-        return f" For {others} of {len(fitting)} tools another rule counts more: `/mcp policy explain` says which."
+            return _("Another rule counts more: `/mcp policy explain` says which.")
+        return _(
+            "For {count} of {total} tools another rule counts more: `/mcp policy explain` says which.",
+            count=others,
+            total=len(fitting),
+        )
 
     def _name(self, servers: Sequence[VisibleServer], rule: Rule) -> str:
         return next((server.name for server in servers if server.id == rule.server_id), "")
@@ -471,14 +544,16 @@ class ServerPolicies:
 
 def _undeliverable_warning(rule: Rule) -> str:
     """Return the warning about a card that cannot be sent."""
-    return " All members cannot be written to, so the card stays in the thread." if undeliverable_targets(rule) else ""
+    return (
+        _("All members cannot be written to, so the card stays in the thread.") if undeliverable_targets(rule) else ""
+    )
 
 
 def _about(server: VisibleServer | None, tool: str) -> str:
-    label = server_label(server.config) if server else "Every server"
+    label = server_label(server.config) if server else _("Every server")
     if tool == ANY:
-        return f"{label}, all its tools"
-    return f"{label}, {code(tool, 'these tools' if is_pattern(tool) else 'the tool')}"
+        return _("{server}, all its tools", server=label)
+    return f"{label}, {code(tool, _('these tools') if is_pattern(tool) else _('the tool'))}"
 
 
 def _named_tools(rule: Rule, tools: Sequence[Tool]) -> list[Tool]:
@@ -498,7 +573,7 @@ def _in_the_table(rule: Rule) -> bool:
 
 def _undo(rule: Rule, slug: str, before: Rule | None) -> ReplyAction:
     if before is not None:
-        return ReplyAction("Undo", ("mcp", "policy", "set", *options_of(before, slug)))
+        return ReplyAction(_("Undo"), ("mcp", "policy", "set", *options_of(before, slug)))
     if rule.plain and slug:
-        return ReplyAction("Undo", ("mcp", "policy", "clear", slug, *(() if rule.tool == ANY else (rule.tool,))))
-    return ReplyAction("Undo", ("mcp", "policy", "clear", rule.id))
+        return ReplyAction(_("Undo"), ("mcp", "policy", "clear", slug, *(() if rule.tool == ANY else (rule.tool,))))
+    return ReplyAction(_("Undo"), ("mcp", "policy", "clear", rule.id))

@@ -30,7 +30,6 @@ from bot.commands.text_format import (
     page_of,
     page_rows,
     parse_policy,
-    pluralize,
     sentences,
 )
 from bot.domain.approvals import ApprovalPolicy
@@ -56,6 +55,7 @@ from bot.domain.policy_syntax import RuleError, parse_rule, rule_to_table
 from bot.domain.profiles import Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict
+from bot.i18n import _, gettext_lazy, ngettext
 
 EVERY_SERVER = "*"
 LONGEST_NAME, LONGEST_PERSONA = 100, 4000
@@ -67,43 +67,93 @@ _INSTEAD = (
     "--prompt TEXT --language TAG --timezone ZONE"
 )
 _FIRST = (
-    Field("name", "Name", required=True, longest=LONGEST_NAME),
-    Field("persona", "Persona", FieldKind.LINES, "the bot's role, for the model", longest=LONGEST_PERSONA),
-    Field("model", "Model", hint="provider:name; empty for the bot's own", longest=250),
-    Field("servers", "Servers", FieldKind.LINES, "one a line; * enables every server"),
-    Field("tools", "Tools", FieldKind.LINES, "SERVER.TOOL, one a line: the only ones of that server"),
+    Field("name", gettext_lazy("Name"), required=True, longest=LONGEST_NAME),
+    Field(
+        "persona",
+        gettext_lazy("Persona"),
+        FieldKind.LINES,
+        gettext_lazy("the bot's role, for the model"),
+        longest=LONGEST_PERSONA,
+    ),
+    Field("model", gettext_lazy("Model"), hint=gettext_lazy("provider:name; empty for the bot's own"), longest=250),
+    Field("servers", gettext_lazy("Servers"), FieldKind.LINES, gettext_lazy("one a line; * enables every server")),
+    Field(
+        "tools",
+        gettext_lazy("Tools"),
+        FieldKind.LINES,
+        gettext_lazy("SERVER.TOOL, one a line: the only ones of that server"),
+    ),
 )
 _SECOND = (
-    Field("policies", "Policies", FieldKind.LINES, "SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
-    Field("approvers", "Approvers", FieldKind.LINES, "slack:U1 or slack-group:S1, one a line; empty for the settings'"),
-    Field("prompts", "Suggested prompts", FieldKind.LINES, f"in Slack's pane; one a line, up to {MOST_PROMPTS}"),
-    Field("language", "Language", hint="of what everybody there reads, such as en or ja; empty for the bot's own"),
-    Field("time_zone", "Time zone", hint="such as Asia/Tokyo; empty for that of the one who asks"),
+    Field(
+        "policies",
+        gettext_lazy("Policies"),
+        FieldKind.LINES,
+        gettext_lazy("SERVER=ask or SERVER.TOOL=deny, or a rule as JSON, one a line"),
+    ),
+    Field(
+        "approvers",
+        gettext_lazy("Approvers"),
+        FieldKind.LINES,
+        gettext_lazy("slack:U1 or slack-group:S1, one a line; empty for the settings'"),
+    ),
+    Field(
+        "prompts",
+        gettext_lazy("Suggested prompts"),
+        FieldKind.LINES,
+        gettext_lazy("in Slack's pane; one a line, up to {count}", count=MOST_PROMPTS),
+    ),
+    Field(
+        "language",
+        gettext_lazy("Language"),
+        hint=gettext_lazy("of what everybody there reads, such as en or ja; empty for the bot's own"),
+    ),
+    Field(
+        "time_zone",
+        gettext_lazy("Time zone"),
+        hint=gettext_lazy("such as Asia/Tokyo; empty for that of the one who asks"),
+    ),
 )
 STEPS = (_FIRST, _SECOND)
 
 SCOPES = ("channel", "workspace", "everywhere")
 _OPTION = ParameterKind.OPTION
-_SCOPE = Parameter("scope", "where it holds", choices=SCOPES)
+_SCOPE = Parameter("scope", gettext_lazy("where it holds"), choices=SCOPES)
 SET = Verb(
     "set",
-    "a new profile, or another word in one; with a name alone it asks",
+    gettext_lazy("a new profile, or another word in one; with a name alone it asks"),
     (
-        Parameter("profile", "the profile's name", completes=CompletionSource.PROFILES, metavar="NAME"),
-        Parameter("persona", "the bot's role, for the model", _OPTION, metavar="TEXT"),
-        Parameter("model", "the model it thinks with", _OPTION, metavar="PROVIDER:NAME"),
+        Parameter("profile", gettext_lazy("the profile's name"), completes=CompletionSource.PROFILES, metavar="NAME"),
+        Parameter("persona", gettext_lazy("the bot's role, for the model"), _OPTION, metavar="TEXT"),
+        Parameter("model", gettext_lazy("the model it thinks with"), _OPTION, metavar="PROVIDER:NAME"),
         Parameter(
-            "server", "a server it may use; * for all", _OPTION, repeated=True, completes=CompletionSource.SERVERS
+            "server",
+            gettext_lazy("a server it may use; * for all"),
+            _OPTION,
+            repeated=True,
+            completes=CompletionSource.SERVERS,
         ),
-        Parameter("tool", "a tool it may use, alone of its server", _OPTION, repeated=True, metavar="SERVER.TOOL"),
         Parameter(
-            "policy", "the rules where it applies", _OPTION, repeated=True, metavar="SERVER[.TOOL]=ask|allow|deny"
+            "tool",
+            gettext_lazy("a tool it may use, alone of its server"),
+            _OPTION,
+            repeated=True,
+            metavar="SERVER.TOOL",
         ),
-        Parameter("approver", "the approvers where it applies", _OPTION, repeated=True, metavar="PLATFORM:ID"),
-        Parameter("prompt", "prompts that Slack's pane suggests", _OPTION, repeated=True, metavar="TEXT"),
-        Parameter("language", "the language of what everybody there reads", _OPTION, metavar="TAG"),
-        Parameter("timezone", "the time zone of the times there", _OPTION, metavar="ZONE"),
-        Parameter("rename", "another name for it", _OPTION, metavar="NEW"),
+        Parameter(
+            "policy",
+            gettext_lazy("the rules where it applies"),
+            _OPTION,
+            repeated=True,
+            metavar="SERVER[.TOOL]=ask|allow|deny",
+        ),
+        Parameter(
+            "approver", gettext_lazy("the approvers where it applies"), _OPTION, repeated=True, metavar="PLATFORM:ID"
+        ),
+        Parameter("prompt", gettext_lazy("prompts that Slack's pane suggests"), _OPTION, repeated=True, metavar="TEXT"),
+        Parameter("language", gettext_lazy("the language of what everybody there reads"), _OPTION, metavar="TAG"),
+        Parameter("timezone", gettext_lazy("the time zone of the times there"), _OPTION, metavar="ZONE"),
+        Parameter("rename", gettext_lazy("another name for it"), _OPTION, metavar="NEW"),
     ),
     aliases=("add", "create", "edit", "new"),
 )
@@ -154,7 +204,9 @@ class ProfileService:
         profile = await self.find_or_none(name, conversation)
         if profile is None:
             hint = did_you_mean(name, self._known_names.get(conversation.workspace_key, ()))
-            raise NotFoundRejection(sentences("There is no profile of that name.", hint, "`/profile list` lists them."))
+            raise NotFoundRejection(
+                sentences(_("There is no profile of that name."), hint, _("`/profile list` lists them."))
+            )
         return profile
 
     def blank(self, name: str, workspace: str) -> Profile:
@@ -164,7 +216,7 @@ class ProfileService:
     def may_change(self, profile: Profile, member: Member) -> None:
         """Check that the member may change the profile. Raises ForbiddenRejection."""
         if profile.workspace == EVERYWHERE and not self._dependencies.rights.administers_everywhere(member):
-            raise ForbiddenRejection("This profile belongs to every workspace. Only the operator can change it.")
+            raise ForbiddenRejection(_("This profile belongs to every workspace. Only the operator can change it."))
 
     async def save(self, profile: Profile, by: Author) -> Profile | Outdated:
         """Save a new profile, or a changed one if its version is current. Raises NotFound."""
@@ -190,9 +242,20 @@ def profile_form(profile: Profile, values: Mapping[str, str], errors: Mapping[st
     names = {field.name for field in step}
     return Form(
         f"profile set:{profile.id}:{profile.version}:{number}",
-        f"{'Edit' if profile.version else 'New'} profile · {number} of {len(STEPS)}",
-        tuple(replace(field, value=values.get(field.name, ""), error=errors.get(field.name, "")) for field in step),
-        submit="Save" if number == len(STEPS) else "Continue",
+        _("Edit profile · {number} of {count}", number=number, count=len(STEPS))
+        if profile.version
+        else _("New profile · {number} of {count}", number=number, count=len(STEPS)),
+        tuple(
+            replace(
+                field,
+                label=str(field.label),
+                hint=str(field.hint),
+                value=values.get(field.name, ""),
+                error=errors.get(field.name, ""),
+            )
+            for field in step
+        ),
+        submit=_("Save") if number == len(STEPS) else _("Continue"),
         carried={name: value for name, value in values.items() if name not in names},
         instead=_INSTEAD,
     )
@@ -251,7 +314,7 @@ def parse_profile(
                 errors[name] = str(error)
     changed = replace(profile, **changes)  # type: ignore[arg-type]
     if not changed.name:
-        errors.setdefault("name", "What is it called?")
+        errors.setdefault("name", _("What is it called?"))
     return changed, errors
 
 
@@ -274,7 +337,7 @@ class _LineParser:
         for line in _lines(text):
             server, dot, tool = line.partition(".")
             if not dot or not tool:
-                raise ValueError("Each line is SERVER.TOOL.")
+                raise ValueError(_("Each line is SERVER.TOOL."))
             server_id = self._id(server)
             tools[server_id] = tools.get(server_id, frozenset()) | {tool}
         return tools
@@ -293,7 +356,7 @@ class _LineParser:
         for server, tool, policy in short:
             others = frozenset(
                 other_tool
-                for other_server, other_tool, _ in short
+                for other_server, other_tool, _policy in short
                 if other_server == server and not is_pattern(other_tool)
             )
             rules.append(
@@ -306,30 +369,32 @@ class _LineParser:
         server, _, tool = place.partition(".")
         policy = parse_policy(word.strip())
         if not assigned or policy is None:
-            raise ValueError("Each line is SERVER=POLICY or SERVER.TOOL=POLICY; a policy is ask, allow, deny or auto.")
+            raise ValueError(
+                _("Each line is SERVER=POLICY or SERVER.TOOL=POLICY; a policy is ask, allow, deny or auto.")
+            )
         return self._id(server), tool.strip() or ANY, policy
 
     def _rule(self, line: str) -> Rule:
         try:
             table = json.loads(line, object_pairs_hook=unique_names)
         except DuplicateName as error:
-            raise ValueError(f"A rule cannot be used: {error}.") from None
+            raise ValueError(_("A rule cannot be used: {error}.", error=error)) from None
         except (ValueError, RecursionError):
-            raise ValueError("A line that begins with { must be a rule as JSON, on one line.") from None
+            raise ValueError(_("A line that begins with { must be a rule as JSON, on one line.")) from None
         server = table.get("server")
         if isinstance(server, str) and not is_pattern(server):
             table = {**{key: value for key, value in table.items() if key != "server"}, "server_id": self._id(server)}
         elif "server" in table and server != ANY:
-            raise ValueError("A rule's server is a server's name, or *: other patterns are for the operator's file.")
+            raise ValueError(_("A rule's server is a server's name, or *: other patterns are for the operator's file."))
         try:
             return parse_rule(table)
         except RuleError as error:
-            raise ValueError(f"A rule's {error.key}: {error}.") from error
+            raise ValueError(_("A rule's {key}: {error}.", key=error.key, error=error)) from error
 
     def _id(self, name: str) -> str:
         server_id: str | None = self._ids.get(name.strip().lower())
         if server_id is None:
-            raise ValueError("One of the servers does not exist here; /mcp list lists them.")
+            raise ValueError(_("One of the servers does not exist here; /mcp list lists them."))
         return server_id
 
 
@@ -367,33 +432,45 @@ def _lines(text: str) -> list[str]:
 
 def _name(text: str) -> str:
     if len(text) > LONGEST_NAME or not text.isprintable():
-        raise ValueError(f"At most {LONGEST_NAME} characters on one line.")
+        raise ValueError(_("At most {limit} characters on one line.", limit=LONGEST_NAME))
     return text
 
 
 def _persona(text: str) -> str:
     if len(text) > LONGEST_PERSONA:
-        raise ValueError(f"At most {LONGEST_PERSONA} characters, and this has {len(text)}.")
+        raise ValueError(
+            _(
+                "At most {limit} characters, and this has {count}.",
+                limit=LONGEST_PERSONA,
+                count=len(text),
+            )
+        )
     return text
 
 
 def _model(text: str) -> str:
     if text and not _MODEL.fullmatch(text):
-        raise ValueError("Write provider:name, such as anthropic:claude, or nothing.")
+        raise ValueError(_("Write provider:name, such as anthropic:claude, or nothing."))
     return text
 
 
 def _approvers(text: str) -> frozenset[str]:
     approvers = frozenset(_lines(text))
     if not all(_PRINCIPAL.fullmatch(approver) for approver in approvers):
-        raise ValueError("Each is PLATFORM:ID, such as slack:U123 or discord-role:7.")
+        raise ValueError(_("Each is PLATFORM:ID, such as slack:U123 or discord-role:7."))
     return approvers
 
 
 def _prompts(text: str) -> tuple[str, ...]:
     prompts = tuple(line.strip() for line in text.splitlines() if line.strip())
     if len(prompts) > MOST_PROMPTS or any(len(prompt) > LONGEST_PROMPT for prompt in prompts):
-        raise ValueError(f"At most {MOST_PROMPTS} lines of {LONGEST_PROMPT} characters.")
+        raise ValueError(
+            _(
+                "At most {count} lines of {limit} characters.",
+                count=MOST_PROMPTS,
+                limit=LONGEST_PROMPT,
+            )
+        )
     return prompts
 
 
@@ -401,7 +478,7 @@ def parse_language(text: str) -> str:
     """Parse a language tag; empty for none. Raises ValueError."""
     tag = language_tag(text) if text else ""
     if tag is None:
-        raise ValueError("Write the tag of a language, such as en or ja.")
+        raise ValueError(_("Write the tag of a language, such as en or ja."))
     return tag
 
 
@@ -411,9 +488,11 @@ def parse_time_zone(text: str) -> str:
     if zone is None:
         close = close_time_zones(text)
         hint = (
-            f"Did you mean {' or '.join(close)}?" if close else "Zones have names such as Asia/Tokyo or Europe/Berlin."
+            _("Did you mean {name}?", name=" or ".join(close))
+            if close
+            else _("Zones have names such as Asia/Tokyo or Europe/Berlin.")
         )
-        raise ValueError(f"There is no such time zone. {hint}")
+        raise ValueError(sentences(_("There is no such time zone."), hint))
     return zone
 
 
@@ -438,35 +517,53 @@ class Profiles:
         """Return the verbs."""
         return (
             VerbHandler(
-                Verb("list", "every profile and where it holds", (), RequiredRole.EVERYONE, ("ls",)), self._list
+                Verb("list", gettext_lazy("every profile and where it holds"), (), RequiredRole.EVERYONE, ("ls",)),
+                self._list,
             ),
-            VerbHandler(Verb("show", "one profile in full", (PROFILE,), aliases=("get",)), self._show),
+            VerbHandler(Verb("show", gettext_lazy("one profile in full"), (PROFILE,), aliases=("get",)), self._show),
             VerbHandler(SET, self._set, self._submit),
-            VerbHandler(Verb("delete", "delete a profile", (PROFILE, CONFIRM), aliases=("remove", "rm")), self._delete),
-            VerbHandler(Verb("bind", "let a profile hold in this channel, or wider", (PROFILE, _SCOPE)), self._bind),
-            VerbHandler(Verb("unbind", "let none hold in this channel, or wider", (_SCOPE,)), self._unbind),
+            VerbHandler(
+                Verb("delete", gettext_lazy("delete a profile"), (PROFILE, CONFIRM), aliases=("remove", "rm")),
+                self._delete,
+            ),
+            VerbHandler(
+                Verb("bind", gettext_lazy("let a profile hold in this channel, or wider"), (PROFILE, _SCOPE)),
+                self._bind,
+            ),
+            VerbHandler(
+                Verb("unbind", gettext_lazy("let none hold in this channel, or wider"), (_SCOPE,)), self._unbind
+            ),
         )
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         profiles = await self._service.all(request.conversation)
         if not profiles:
-            how = " `/profile set NAME` makes one." if self._dependencies.rights.administers(request.member) else ""
-            yield Reply(f"No profiles yet: everything is enabled everywhere.{how}")
+            how = _("`/profile set NAME` makes one.") if self._dependencies.rights.administers(request.member) else ""
+            yield Reply(sentences(_("No profiles yet: everything is enabled everywhere."), how))
             return
         bindings = await self._bindings(request.conversation)
         rows = tuple(
             (
                 profile.name,
                 ", ".join(bindings.get(profile.id, ())),
-                profile.model or "the bot's own",
-                "all" if profile.servers is None else pluralize(len(profile.servers), "server"),
-                pluralize(len(profile.policies), "rule"),
+                profile.model or _("the bot's own"),
+                _("all") if profile.servers is None else ngettext("{n} server", "{n} servers", len(profile.servers)),
+                ngettext("{n} rule", "{n} rules", len(profile.policies)),
             )
             for profile in page_rows(profiles, request.arguments.page)
         )
         yield Reply(
-            f"Profiles · {len(profiles)}",
-            Table(("profile", "holds in", "model", "servers", "policies"), rows),
+            _("Profiles · {count}", count=len(profiles)),
+            Table(
+                (
+                    gettext_lazy("profile"),
+                    gettext_lazy("holds in"),
+                    gettext_lazy("model"),
+                    gettext_lazy("servers"),
+                    gettext_lazy("policies"),
+                ),
+                rows,
+            ),
             page=page_of(request.arguments.page, len(profiles), ("profile", "list")),
         )
 
@@ -477,28 +574,34 @@ class Profiles:
         values = profile_values(profile, servers)
         when = format_ago(profile.updated_at, self._dependencies.clock())
         facts = (
-            ("name", profile.name),
-            ("holds in", ", ".join(bindings.get(profile.id, ())) or "no place yet"),
-            ("persona", profile.persona),
-            ("model", profile.model or "the bot's own"),
-            ("servers", "all" if profile.servers is None else values["servers"].replace("\n", ", ") or "none"),
-            ("tools", values["tools"].replace("\n", ", ")),
-            ("policies", values["policies"].replace("\n", ", ")),
-            ("approvers", values["approvers"].replace("\n", ", ")),
-            ("prompts", values["prompts"]),
-            ("language", profile.language),
-            ("time zone", profile.time_zone),
-            ("for", "every workspace" if profile.workspace == EVERYWHERE else "this workspace"),
-            ("changed", f"{when} by {profile.updated_by}" if profile.updated_by else ""),
-            ("version", str(profile.version)),
+            (gettext_lazy("name"), profile.name),
+            (gettext_lazy("holds in"), ", ".join(bindings.get(profile.id, ())) or _("no place yet")),
+            (gettext_lazy("persona"), profile.persona),
+            (gettext_lazy("model"), profile.model or _("the bot's own")),
+            (
+                gettext_lazy("servers"),
+                _("all") if profile.servers is None else values["servers"].replace("\n", ", ") or _("none"),
+            ),
+            (gettext_lazy("tools"), values["tools"].replace("\n", ", ")),
+            (gettext_lazy("policies"), values["policies"].replace("\n", ", ")),
+            (gettext_lazy("approvers"), values["approvers"].replace("\n", ", ")),
+            (gettext_lazy("prompts"), values["prompts"]),
+            (gettext_lazy("language"), profile.language),
+            (gettext_lazy("time zone"), profile.time_zone),
+            (gettext_lazy("for"), _("every workspace") if profile.workspace == EVERYWHERE else _("this workspace")),
+            (
+                gettext_lazy("changed"),
+                _("{when} by {who}", when=when, who=profile.updated_by) if profile.updated_by else "",
+            ),
+            (gettext_lazy("version"), str(profile.version)),
         )
         yield Reply(
-            "Profile",
+            _("Profile"),
             details=tuple((name, value) for name, value in facts if value),
             actions=(
-                ReplyAction("Edit", ("profile", "set", profile.name)),
-                ReplyAction("Bind here", ("profile", "bind", profile.name)),
-                ReplyAction("Delete", ("profile", "delete", profile.name), ActionStyle.DANGER),
+                ReplyAction(_("Edit"), ("profile", "set", profile.name)),
+                ReplyAction(_("Bind here"), ("profile", "bind", profile.name)),
+                ReplyAction(_("Delete"), ("profile", "delete", profile.name), ActionStyle.DANGER),
             ),
         )
 
@@ -525,16 +628,16 @@ class Profiles:
                 "time_zone": "--timezone",
             }
             facts = tuple((options.get(field, f"--{field}").rstrip("s"), error) for field, error in errors.items())
-            yield replace(error_reply("Nothing was saved. `/profile help set` explains the options."), details=facts)
+            yield replace(error_reply(_("Nothing was saved. `/profile help set` explains the options.")), details=facts)
             return
         yield await self._keep(draft, request.author)
 
     async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
-        profile_id, version, *_ = (*context.state, "", "")
+        profile_id, version, *_rest = (*context.state, "", "")
         profiles = await self._service.all(context.conversation)
         profile = next((candidate for candidate in profiles if candidate.id == profile_id), None)
         if profile is None and version != "0":
-            raise CommandRejected("That profile is gone. Nothing was saved.")
+            raise CommandRejected(_("That profile is gone. Nothing was saved."))
         profile = profile or self._blank("", context.member, context.conversation)
         self._service.may_change(profile, context.member)
         if str(profile.version) != version:
@@ -545,7 +648,7 @@ class Profiles:
         errors |= context.errors
         other = await self._service.find_or_none(draft.name, context.conversation)
         if other is not None and other.id != profile.id:
-            errors["name"] = "There is a profile of that name."
+            errors["name"] = _("There is a profile of that name.")
         number = int(context.state[-1]) if context.state[-1:] in (("1",), ("2",)) else 1
         step = _next_step(number, errors)
         if step is not None:
@@ -556,20 +659,25 @@ class Profiles:
     async def _keep(self, profile: Profile, by: Author) -> Reply:
         saved = await self._service.save(profile, by)
         if isinstance(saved, Outdated):
-            return replace(self._version_conflict(profile), details=(("cause", saved.why),))
+            return replace(self._version_conflict(profile), details=((gettext_lazy("cause"), saved.why),))
         return Reply(
-            "Profile saved. It applies from the next answer in the places it is bound to.",
-            details=(("name", saved.name), ("version", str(saved.version))),
-            actions=(ReplyAction("Bind here", ("profile", "bind", saved.name), ActionStyle.PRIMARY),),
+            _("Profile saved. It applies from the next answer in the places it is bound to."),
+            details=((gettext_lazy("name"), saved.name), (gettext_lazy("version"), str(saved.version))),
+            actions=(ReplyAction(_("Bind here"), ("profile", "bind", saved.name), ActionStyle.PRIMARY),),
         )
 
     def _version_conflict(self, profile: Profile) -> Reply:
         when = format_ago(profile.updated_at, self._dependencies.clock())
         return Reply(
-            "The profile has been changed since you opened it. Nothing was saved.",
-            details=(("changed", f"{when} by {profile.updated_by or 'somebody else'}"),),
+            _("The profile has been changed since you opened it. Nothing was saved."),
+            details=(
+                (
+                    gettext_lazy("changed"),
+                    _("{when} by {who}", when=when, who=profile.updated_by or _("somebody else")),
+                ),
+            ),
             failed=True,
-            actions=(ReplyAction("Edit again", ("profile", "set", profile.name)),),
+            actions=(ReplyAction(_("Edit again"), ("profile", "set", profile.name)),),
         )
 
     def _blank(self, name: str, member: Member, conversation: ConversationKey) -> Profile:
@@ -586,20 +694,25 @@ class Profiles:
         if not typed:
             places = (await self._bindings(request.conversation)).get(profile.id, ())
             yield Reply(
-                "Delete this profile? The places where it holds will have none. This cannot be undone. Type its name "
-                "to confirm.",
-                details=(("name", profile.name), ("holds in", ", ".join(places) or "no place")),
+                _(
+                    "Delete this profile? The places where it holds will have none. This cannot be undone. "
+                    "Type its name to confirm."
+                ),
+                details=(
+                    (gettext_lazy("name"), profile.name),
+                    (gettext_lazy("holds in"), ", ".join(places) or _("no place")),
+                ),
                 actions=(
                     ReplyAction(
-                        "Delete", ("profile", "delete", profile.name), ActionStyle.DANGER, confirm=profile.name
+                        _("Delete"), ("profile", "delete", profile.name), ActionStyle.DANGER, confirm=profile.name
                     ),
                 ),
             )
             return
         if typed.strip().lower() != profile.name.lower():
-            raise CommandRejected("That was not its name. Nothing was deleted.")
+            raise CommandRejected(_("That was not its name. Nothing was deleted."))
         await self._service.delete(profile, request.author)
-        yield Reply("The profile is deleted.", details=(("name", profile.name),))
+        yield Reply(_("The profile is deleted."), details=((gettext_lazy("name"), profile.name),))
 
     async def _bind(self, request: CommandContext) -> AsyncIterator[Reply]:
         profile = await self._service.find(request.arguments.get("profile"), request.conversation)
@@ -611,41 +724,41 @@ class Profiles:
         names = {other.id: other.name for other in await self._service.all(request.conversation)}
         undo = ("profile", "bind", names[before], scope) if before in names else ("profile", "unbind", scope)
         yield Reply(
-            f"The profile holds in {scope_text} from the next answer on.",
-            details=(("name", profile.name),),
-            actions=(ReplyAction("Undo", undo),),
+            _("The profile holds in {place} from the next answer on.", place=scope_text),
+            details=((gettext_lazy("name"), profile.name),),
+            actions=(ReplyAction(_("Undo"), undo),),
         )
 
     async def _unbind(self, request: CommandContext) -> AsyncIterator[Reply]:
         place, scope_text = self._scope(request)
         before = {binding.place: binding.profile for binding in await self._dependencies.profiles.bindings()}.get(place)
         if not await self._dependencies.profiles.unbind(place, request.author):
-            yield Reply(f"No profile holds in {scope_text}. Nothing was changed.", failed=True)
+            yield Reply(_("No profile holds in {place}. Nothing was changed.", place=scope_text), failed=True)
             return
         await self._dependencies.administration.refresh()
         names = {profile.id: profile.name for profile in await self._service.all(request.conversation)}
         scope = request.arguments.get("scope", SCOPES[0])
-        undo = (ReplyAction("Undo", ("profile", "bind", names[before], scope)),) if before in names else ()
-        yield Reply(f"No profile holds in {scope_text} any more.", actions=undo)
+        undo = (ReplyAction(_("Undo"), ("profile", "bind", names[before], scope)),) if before in names else ()
+        yield Reply(_("No profile holds in {place} any more.", place=scope_text), actions=undo)
 
     def _scope(self, request: CommandContext) -> tuple[str, str]:
         channel, workspace = binding_scopes(request.conversation)
         match request.arguments.get("scope", SCOPES[0]):
             case "everywhere" if not self._dependencies.rights.administers_everywhere(request.member):
-                raise CommandRejected("Only the operator can say what holds in every workspace.")
+                raise CommandRejected(_("Only the operator can say what holds in every workspace."))
             case "everywhere":
-                return EVERYWHERE, "every workspace"
+                return EVERYWHERE, _("every workspace")
             case "workspace":
-                return workspace, "this workspace"
+                return workspace, _("this workspace")
             case _:
-                return channel, "this channel"
+                return channel, _("this channel")
 
     # Finding
 
     async def _bindings(self, conversation: ConversationKey) -> dict[str, list[str]]:
         """Return the bindings of each profile as display text. Other channels are shown by id."""
         channel, workspace = binding_scopes(conversation)
-        scope_texts = {channel: "this channel", workspace: "this workspace", EVERYWHERE: "every workspace"}
+        scope_texts = {channel: _("this channel"), workspace: _("this workspace"), EVERYWHERE: _("every workspace")}
         bindings: dict[str, list[str]] = {}
         for binding in await self._dependencies.profiles.bindings():
             if binding.place in scope_texts or binding.place.startswith(f"{workspace}:"):
@@ -660,7 +773,9 @@ def profile_command(
 ) -> tuple[Command, Mapping[str, Sequence[str]]]:
     """Return the command with all its verbs, and the names for completion."""
     profiles = Profiles(dependencies, directory)
-    return Command("profile", "Profiles", profiles.handlers, dependencies.rights, default="list"), profiles.known_names
+    return Command(
+        "profile", gettext_lazy("Profiles"), profiles.handlers, dependencies.rights, default="list"
+    ), profiles.known_names
 
 
 def _given_fields(arguments: Arguments) -> dict[str, str]:

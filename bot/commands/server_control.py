@@ -16,7 +16,7 @@ from bot.commands.server_checks import count_tools, to_review, waits_for_review
 from bot.commands.server_definition import ParsedDefinition, differences
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps
-from bot.commands.text_format import format_ago, pluralize, server_label
+from bot.commands.text_format import format_ago, sentences, server_label, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
@@ -25,12 +25,13 @@ from bot.domain.conversations import Author, Member
 from bot.domain.secret_binding import cleared_slots
 from bot.domain.servers import ServerEnablement, ServerRecord, ServerSnapshot, ServerStatus
 from bot.errors import Conflict
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.ports import CallQuery
 
 A_WEEK = 7 * 86400
 LOOKED_THROUGH = 500
 """Recent calls that are counted at most."""
-_APPLY = Parameter("apply", "run by the file from now on", ParameterKind.FLAG)
+_APPLY = Parameter("apply", gettext_lazy("run by the file from now on"), ParameterKind.FLAG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +95,18 @@ class ServerService:
             return InvalidServer(draft.errors)
         changes = differences(before, draft.record)
         # A new value of a stored secret is not a visible difference.
-        changes |= {f"secret {slot}": "a new value" for slot in draft.secrets if f"secret {slot}" not in changes}
+        changes |= {
+            gettext_lazy("secret {slot}", slot=slot): gettext_lazy("a new value")
+            for slot in draft.secrets
+            if f"secret {slot}" not in changes
+        }
         cleared = cleared_slots(before, draft.record, draft.secrets)
-        changes |= {f"secret {slot}": f"cleared: it was entered for {place}" for slot, place in cleared.items()}
+        changes |= {
+            gettext_lazy("secret {slot}", slot=slot): gettext_lazy("cleared: it was entered for {place}", place=place)
+            for slot, place in cleared.items()
+        }
         if not changes and before.secrets != draft.record.secrets:
-            changes["references"] = "vouched for by the operator"
+            changes[gettext_lazy("references")] = gettext_lazy("vouched for by the operator")
         if not changes:
             return ServerSaved(before)
         try:
@@ -153,7 +161,7 @@ class ServerService:
         """Apply the operator's file as it is now. Return the difference. Raises ForbiddenRejection, SettingsError."""
         if self._dependencies.rights.is_confined(member):
             raise ForbiddenRejection(
-                "The operator's file is for every workspace. Reading it again takes a token for all of them."
+                _("The operator's file is for every workspace. Reading it again takes a token for all of them.")
             )
         return await self._dependencies.administration.reload()
 
@@ -183,104 +191,144 @@ class ServerControl:
         server_only = (SERVER,)
         return (
             VerbHandler(
-                Verb("remove", "delete a server for good", (SERVER, CONFIRM, VERSION), aliases=("rm", "delete")),
+                Verb(
+                    "remove",
+                    gettext_lazy("delete a server for good"),
+                    (SERVER, CONFIRM, VERSION),
+                    aliases=("rm", "delete"),
+                ),
                 self._remove,
             ),
-            VerbHandler(Verb("enable", "let a server be used again", server_only, aliases=("on",)), self._enable),
             VerbHandler(
-                Verb("disable", "disable a server until it is enabled", server_only, aliases=("off",)), self._disable
-            ),
-            VerbHandler(Verb("connect", "connect to a server now", server_only, aliases=("reconnect",)), self._connect),
-            VerbHandler(
-                Verb("disconnect", "leave a server alone until it is connected again", server_only), self._disconnect
+                Verb("enable", gettext_lazy("let a server be used again"), server_only, aliases=("on",)), self._enable
             ),
             VerbHandler(
-                Verb("sync", "ask a server again for everything it offers", server_only, aliases=("refresh",)),
+                Verb("disable", gettext_lazy("disable a server until it is enabled"), server_only, aliases=("off",)),
+                self._disable,
+            ),
+            VerbHandler(
+                Verb("connect", gettext_lazy("connect to a server now"), server_only, aliases=("reconnect",)),
+                self._connect,
+            ),
+            VerbHandler(
+                Verb("disconnect", gettext_lazy("leave a server alone until it is connected again"), server_only),
+                self._disconnect,
+            ),
+            VerbHandler(
+                Verb(
+                    "sync",
+                    gettext_lazy("ask a server again for everything it offers"),
+                    server_only,
+                    aliases=("refresh",),
+                ),
                 self._sync,
             ),
             VerbHandler(
-                Verb("reload", "read the operator's file again; the difference first", (_APPLY,)), self._reload
+                Verb("reload", gettext_lazy("read the operator's file again; the difference first"), (_APPLY,)),
+                self._reload,
             ),
         )
 
     async def _enable(self, request: CommandContext) -> AsyncIterator[Reply]:
         server, record = await self._directory.get_editable(request.arguments.get("server"), request)
         if record.enablement is ServerEnablement.ON:
-            yield Reply(f"{server_label(server.config)} is on already.")
+            yield Reply(_("{server} is on already.", server=server_label(server.config)))
             return
         await self._service.set_enablement(record, ServerEnablement.ON, request.author)
         yield Reply(
-            f"{server_label(server.config)} is on.", actions=(ReplyAction("Verify", ("mcp", "verify", server.name)),)
+            _("{server} is on.", server=server_label(server.config)),
+            actions=(ReplyAction(_("Verify"), ("mcp", "verify", server.name)),),
         )
 
     async def _disable(self, request: CommandContext) -> AsyncIterator[Reply]:
         server, record = await self._directory.get_editable(request.arguments.get("server"), request)
         if record.enablement is ServerEnablement.DISABLED:
-            yield Reply(f"{server_label(server.config)} is off already.")
+            yield Reply(_("{server} is off already.", server=server_label(server.config)))
             return
         waiting = await self._dependencies.archive.count_pending(server.id)
         await self._service.set_enablement(record, ServerEnablement.DISABLED, request.author)
-        note = f" {_pending_warning(waiting)}" if waiting else ""
         undo = ReplyAction(
-            "Undo", ("mcp", "enable" if record.enablement is ServerEnablement.ON else "disconnect", server.name)
+            _("Undo"), ("mcp", "enable" if record.enablement is ServerEnablement.ON else "disconnect", server.name)
         )
         yield Reply(
-            f"{server_label(server.config)} is off: its tools are gone from the next answer on.{note}", actions=(undo,)
+            sentences(
+                _("{server} is off: its tools are gone from the next answer on.", server=server_label(server.config)),
+                _pending_warning(waiting),
+            ),
+            actions=(undo,),
         )
 
     async def _connect(self, request: CommandContext) -> AsyncIterator[Reply]:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         if not await self._service.let_connect(server, request.member):
             yield Reply(
-                f"{server_label(server.config)} is disabled. Enable it first.",
+                _("{server} is disabled. Enable it first.", server=server_label(server.config)),
                 failed=True,
-                actions=(ReplyAction("Enable", ("mcp", "enable", server.name)),),
+                actions=(ReplyAction(_("Enable"), ("mcp", "enable", server.name)),),
             )
             return
-        yield Reply(f"Connecting to {server_label(server.config)}…")
+        yield Reply(_("Connecting to {server}…", server=server_label(server.config)))
         state = await self._dependencies.servers.connect(server.id)
         if not await self._sign_in_steps.is_needed(server.config):
             yield self._connect_result(server, state)
             return
         self._sign_in_steps.check_access(server, request.member)
-        yield Reply(f"{server_label(server.config)} wants a sign-in. Asking where…")
-        text = f"{server_label(server.config)} lets the bot in once somebody has signed in."
+        yield Reply(_("{server} wants a sign-in. Asking where…", server=server_label(server.config)))
+        text = _("{server} lets the bot in once somebody has signed in.", server=server_label(server.config))
         yield await self._sign_in_steps.link(server, request.member, request.conversation, text)
 
     async def _disconnect(self, request: CommandContext) -> AsyncIterator[Reply]:
         server, record = await self._directory.get_editable(request.arguments.get("server"), request)
         if record.enablement is ServerEnablement.DISCONNECTED:
-            yield Reply(f"{server_label(server.config)} is disconnected already.")
+            yield Reply(_("{server} is disconnected already.", server=server_label(server.config)))
             return
         await self._service.set_enablement(record, ServerEnablement.DISCONNECTED, request.author)
         undo = ReplyAction(
-            "Undo", ("mcp", "connect" if record.enablement is ServerEnablement.ON else "disable", server.name)
+            _("Undo"), ("mcp", "connect" if record.enablement is ServerEnablement.ON else "disable", server.name)
         )
         yield Reply(
-            f"{server_label(server.config)} is disconnected, and stays so until it is connected again.", actions=(undo,)
+            _(
+                "{server} is disconnected, and stays so until it is connected again.",
+                server=server_label(server.config),
+            ),
+            actions=(undo,),
         )
 
     async def _sync(self, request: CommandContext) -> AsyncIterator[Reply]:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         if server.status in (ServerStatus.DISABLED, ServerStatus.DISCONNECTED):
-            yield Reply(f"{server_label(server.config)} is {server.status.value}: it is not connected.", failed=True)
+            yield Reply(
+                _(
+                    "{server} is {status}: it is not connected.",
+                    server=server_label(server.config),
+                    status=status_word(server.status),
+                ),
+                failed=True,
+            )
             return
-        yield Reply(f"Asking {server_label(server.config)}…")
+        yield Reply(_("Asking {server}…", server=server_label(server.config)))
         result = await self._service.fetch(server)
         capabilities = result.capabilities
         waiting = withheld_tools(self._dependencies.servers, server.id)
-        news = (("new", result.new), ("changed", result.changed), ("gone", result.gone))
-        other_counts = [
-            pluralize(len(capabilities.resources) + len(capabilities.templates), "resource"),
-            pluralize(len(capabilities.prompts), "prompt"),
-        ]
+        news = (
+            (gettext_lazy("new"), result.new),
+            (gettext_lazy("changed"), result.changed),
+            (gettext_lazy("gone"), result.gone),
+        )
+        resources = len(capabilities.resources) + len(capabilities.templates)
         yield Reply(
-            f"{server_label(server.config)} is synced: {count_tools(capabilities.tools)}, {', '.join(other_counts)}.",
+            _(
+                "{server} is synced: {tools}, {resources}, {prompts}.",
+                server=server_label(server.config),
+                tools=count_tools(capabilities.tools),
+                resources=ngettext("{n} resource", "{n} resources", resources),
+                prompts=ngettext("{n} prompt", "{n} prompts", len(capabilities.prompts)),
+            ),
             details=(
                 *((name, ", ".join(names)) for name, names in news if names),
                 *waits_for_review(waiting),
             ),
-            actions=(*to_review(server.config, waiting), ReplyAction("Show tools", ("mcp", "tools", server.name))),
+            actions=(*to_review(server.config, waiting), ReplyAction(_("Show tools"), ("mcp", "tools", server.name))),
         )
 
     async def _remove(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -291,67 +339,82 @@ class ServerControl:
             return
         # An empty title is not a name.
         if typed.strip().lower() not in {server.name.lower(), server.config.title.lower()} - {""}:
-            raise CommandRejected("That was not its name. Nothing was removed.")
+            raise CommandRejected(_("That was not its name. Nothing was removed."))
         if await self._service.remove(record, request.author) is not None:
             server, record = await self._directory.get_editable(record.id, request)
             yield await self._consequences(server, record, overtaken=True)
             return
-        yield Reply(f"{server_label(server.config)} is removed, with its secrets and rules.")
+        yield Reply(_("{server} is removed, with its secrets and rules.", server=server_label(server.config)))
 
     async def _consequences(self, server: VisibleServer, record: ServerRecord, *, overtaken: bool) -> Reply:
         now = self._dependencies.clock()
         waiting = await self._dependencies.archive.count_pending(server.id)
         rules = sum(rule.server_id == server.id for rule in await self._dependencies.policies.rules())
         this_week = CallQuery(server.config.workspace, server.name, since=now - A_WEEK)
-        recent, _ = await self._dependencies.archive.calls(this_week, LOOKED_THROUGH, 0)
+        recent, _count = await self._dependencies.archive.calls(this_week, LOOKED_THROUGH, 0)
         people = len({call.asked_by for call in recent})
         secrets = len(record.secrets)
         consequences = [
-            f"{pluralize(people, 'person', 'people')} used it this week, in {pluralize(len(recent), 'call')}"
+            _(
+                "{people} used it this week, in {calls}",
+                people=ngettext("{n} person", "{n} people", people),
+                calls=ngettext("{n} call", "{n} calls", len(recent)),
+            )
             if recent
-            else "It was not used this week",
-            f"{pluralize(rules, 'rule goes', 'rules go')}" if rules else "no rules go",
-            f"{pluralize(secrets, 'secret goes', 'secrets go')}" if secrets else "",
+            else _("It was not used this week"),
+            ngettext("{n} rule goes", "{n} rules go", rules) if rules else _("no rules go"),
+            ngettext("{n} secret goes", "{n} secrets go", secrets) if secrets else "",
         ]
-        note = f"{', '.join(filter(None, consequences))}. {_pending_warning(waiting)}".strip()
-        changed = f" It was changed {format_ago(record.updated_at, now)}, after you asked." if overtaken else ""
+        when = format_ago(record.updated_at, now)
         words = ("mcp", "remove", server.name, "--version", str(record.version))
         return Reply(
-            f"Remove {server_label(server.config)}?{changed} {note} This cannot be undone. Type its name to confirm.",
-            details=(("changed", f"{format_ago(record.updated_at, now)} by {record.updated_by}"),) if overtaken else (),
+            sentences(
+                _("Remove {server}?", server=server_label(server.config)),
+                _("It was changed {when}, after you asked.", when=when) if overtaken else "",
+                _("{consequences}.", consequences=", ".join(filter(None, consequences))),
+                _pending_warning(waiting),
+                _("This cannot be undone. Type its name to confirm."),
+            ),
+            details=((gettext_lazy("changed"), _("{when} by {who}", when=when, who=record.updated_by)),)
+            if overtaken
+            else (),
             failed=overtaken,
-            actions=(ReplyAction(f"Remove {server.name}", words, ActionStyle.DANGER, confirm=server.name),),
+            actions=(
+                ReplyAction(_("Remove {server}", server=server.name), words, ActionStyle.DANGER, confirm=server.name),
+            ),
         )
 
     async def _reload(self, request: CommandContext) -> AsyncIterator[Reply]:
         file = self._dependencies.file
         if request.arguments.has("apply"):
             difference = await self._service.reload(request.member)
-            yield _difference_reply(f"The bot runs by `{file}` as it is now.", difference, ())
+            yield _difference_reply(_("The bot runs by `{file}` as it is now.", file=file), difference, ())
             return
         difference = await self._dependencies.administration.difference()
         if difference.is_empty:
-            yield _difference_reply(f"`{file}` says what runs already.", difference, ())
+            yield _difference_reply(_("`{file}` says what runs already.", file=file), difference, ())
             return
-        apply = (ReplyAction("Apply", ("mcp", "reload", "--apply"), ActionStyle.PRIMARY),)
+        apply = (ReplyAction(_("Apply"), ("mcp", "reload", "--apply"), ActionStyle.PRIMARY),)
         yield _difference_reply(
-            f"`{file}` and what runs are different. Nothing has been changed yet.", difference, apply
+            _("`{file}` and what runs are different. Nothing has been changed yet.", file=file), difference, apply
         )
 
     def _connect_result(self, server: VisibleServer, state: ServerSnapshot) -> Reply:
         tools = self._directory.capabilities(server).tools
         if state.status is ServerStatus.CONNECTED:
-            return Reply(f"{server_label(server.config)} is connected: {count_tools(tools)}.")
+            return Reply(
+                _("{server} is connected: {tools}.", server=server_label(server.config), tools=count_tools(tools))
+            )
         hint = self._sign_in_steps.hint(replace(server, state=state))
         return Reply(
-            f"{server_label(server.config)} is not connected.",
+            _("{server} is not connected.", server=server_label(server.config)),
             details=(
-                ("state", state.status.value),
-                ("problem", state.problem),
-                *((("by a browser", hint),) if hint else ()),
+                (gettext_lazy("state"), status_word(state.status)),
+                (gettext_lazy("problem"), state.problem),
+                *(((gettext_lazy("by a browser"), hint),) if hint else ()),
             ),
             failed=True,
-            actions=(ReplyAction("Find out why", ("mcp", "doctor", server.name)),),
+            actions=(ReplyAction(_("Find out why"), ("mcp", "doctor", server.name)),),
         )
 
 
@@ -359,12 +422,12 @@ def _pending_warning(count: int) -> str:
     """Return the warning about pending calls, which are checked again before they are sent and fail then."""
     if not count:
         return ""
-    return f"{pluralize(count, 'approval is', 'approvals are')} waiting; {'it' if count == 1 else 'they'} will not run."
+    return ngettext("{n} approval is waiting; it will not run.", "{n} approvals are waiting; they will not run.", count)
 
 
 def _difference_reply(text: str, difference: ConfigDiff, actions: tuple[ReplyAction, ...]) -> Reply:
-    facts = [(f"+ {name}", "new") for name in difference.added]
+    facts = [(f"+ {name}", _("new")) for name in difference.added]
     facts += [(f"~ {name}", what) for name, what in difference.changed]
-    facts += [(f"- {name}", "gone") for name in difference.removed]
-    facts += [("problem", problem) for problem in difference.problems]
+    facts += [(f"- {name}", _("gone")) for name in difference.removed]
+    facts += [(gettext_lazy("problem"), problem) for problem in difference.problems]
     return Reply(text, details=tuple(facts), actions=actions)

@@ -12,7 +12,7 @@ from bot.commands.argument_parser import CommandRejected, ForbiddenRejection, No
 from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_fields import is_slug
-from bot.commands.text_format import code, did_you_mean, sentences, server_label
+from bot.commands.text_format import code, did_you_mean, sentences, server_label, status_word
 from bot.commands.token_detection import looks_like_token
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import CompletionTarget, Piece, Prompt, ServerCapabilities
@@ -29,6 +29,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import Tool, ToolKind
 from bot.errors import NotFound, ServerTrouble
+from bot.i18n import _
 from bot.ports import ServerAdmin
 
 _STATUS_WHEN = {
@@ -134,14 +135,17 @@ class ServerDirectory:
     ) -> str:
         hint = did_you_mean(wanted, (server.name for server in servers))
         if not is_slug(wanted) or looks_like_token(wanted):
-            return sentences("There is no server of that name.", hint, "`/mcp list` lists them.")
+            return sentences(_("There is no server of that name."), hint, _("`/mcp list` lists them."))
         if conversation.platform == CONSOLE:
             elsewhere = [record.config for record in await self._dependencies.server_store.records()]
             for config in elsewhere:
                 if wanted in (config.name.lower(), config.id.lower()):
-                    where = f"`countersign servers --workspace {config.workspace}`"
-                    return f"MCP server {code(wanted)} does not belong to this workspace. Use {where}."
-        return sentences(f"MCP server {code(wanted)} not found.", hint, "`/mcp list` lists them.")
+                    return _(
+                        "MCP server {server} does not belong to this workspace. Use {command}.",
+                        server=code(wanted),
+                        command=f"`countersign servers --workspace {config.workspace}`",
+                    )
+        return sentences(_("MCP server {server} not found.", server=code(wanted)), hint, _("`/mcp list` lists them."))
 
     async def get_editable(self, name: str, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
         """Return a server that the user may change, and its record. Raises NotFoundRejection, or ForbiddenRejection
@@ -154,13 +158,20 @@ class ServerDirectory:
         """Return the record of a server that the member may change. Raises ForbiddenRejection."""
         if server.record is None:
             raise ForbiddenRejection(
-                f"{server_label(server.config)} is managed in the operator's file `{self._dependencies.file}` and is "
-                "read-only here. Change it there, then use `/mcp reload`."
+                _(
+                    "{server} is managed in the operator's file `{file}` and is "
+                    "read-only here. Change it there, then use `/mcp reload`.",
+                    server=server_label(server.config),
+                    file=self._dependencies.file,
+                )
             )
         if server.config.workspace == EVERYWHERE and not self._dependencies.rights.administers_everywhere(member):
             raise ForbiddenRejection(
-                f"{server_label(server.config)} belongs to every workspace. Only the operator can change it: "
-                "`countersign servers` on the machine that runs the bot."
+                _(
+                    "{server} belongs to every workspace. Only the operator can change it: "
+                    "`countersign servers` on the machine that runs the bot.",
+                    server=server_label(server.config),
+                )
             )
         return server.record
 
@@ -196,7 +207,11 @@ class ServerDirectory:
         if tool is None:
             hint = did_you_mean(name, (tool.original_name for tool in tools))
             raise NotFoundRejection(
-                sentences(f"{server_label(server.config)} has no tool of that name.", hint, "`/mcp tools` lists them.")
+                sentences(
+                    _("{server} has no tool of that name.", server=server_label(server.config)),
+                    hint,
+                    _("`/mcp tools` lists them."),
+                )
             )
         return tool
 
@@ -220,16 +235,31 @@ class ServerDirectory:
         await self.sync_unknown([await self.find(name, conversation)])
         server = await self.find(name, conversation)
         tool, label = self.request_tool(server, kind), server_label(server.config)
-        what = "prompts" if kind is ToolKind.GET_PROMPT else "resources"
+        what = _("prompts") if kind is ToolKind.GET_PROMPT else _("resources")
         if server.status in _SWITCHED_OFF:
-            raise NotFoundRejection(f"{label} is {server.status.value}, so its {what} cannot be used now.")
+            raise NotFoundRejection(
+                _(
+                    "{server} is {status}, so its {capabilities} cannot be used now.",
+                    server=label,
+                    status=status_word(server.status),
+                    capabilities=what,
+                )
+            )
         if tool is None and server.status is not ServerStatus.CONNECTED:
-            why = f"`/mcp show {server.name}` says why."
-            raise NotFoundRejection(f"{label} is not connected, and its {what} are not known. {why}")
+            cause = _(
+                "{server} is not connected, and its {capabilities} are not known.", server=label, capabilities=what
+            )
+            raise NotFoundRejection(sentences(cause, _("`/mcp show {server}` says why.", server=server.name)))
         if tool is None:
-            raise NotFoundRejection(f"{label} has no {what}.")
+            raise NotFoundRejection(_("{server} has no {capabilities}.", server=label, capabilities=what))
         if not self._dependencies.administration.enables(tool, conversation):
-            raise ForbiddenRejection(f"{label} is not enabled in the profile of this place, so its {what} are not.")
+            raise ForbiddenRejection(
+                _(
+                    "{server} is not enabled in the profile of this place, so its {capabilities} are not.",
+                    server=label,
+                    capabilities=what,
+                )
+            )
         return server, tool
 
     async def all_synced(self, conversation: ConversationKey) -> list[VisibleServer]:
@@ -260,9 +290,11 @@ class ServerDirectory:
         server, tool = await self.find_with(kind, name, conversation)
         policy = self._dependencies.administration.judge(tool, arguments, member, conversation).stored.policy
         if policy is ApprovalPolicy.ALWAYS_DENY:
-            raise ForbiddenRejection(f"A policy forbids {code(tool.name, 'this')}.")
+            raise ForbiddenRejection(_("A policy forbids {tool}.", tool=code(tool.name, _("this"))))
         if policy is ApprovalPolicy.ASK_USER:
-            raise ForbiddenRejection(f"A policy wants an approval of {code(tool.name, 'this')}: `tools/execute` asks.")
+            raise ForbiddenRejection(
+                _("A policy wants an approval of {tool}: `tools/execute` asks.", tool=code(tool.name, _("this")))
+            )
         return server
 
     def request_tool(self, server: VisibleServer, kind: ToolKind) -> Tool | None:
@@ -280,8 +312,8 @@ class ServerDirectory:
         prompt = next((prompt for prompt in prompts if prompt.name == name), None)
         if prompt is None:
             hint = did_you_mean(name, (prompt.name for prompt in prompts))
-                        cause = f"{server_label(server.config)} has no prompt of that name."
-            raise NotFoundRejection(sentences(cause, hint, "`/mcp prompt list` lists them."))
+            cause = _("{server} has no prompt of that name.", server=server_label(server.config))
+            raise NotFoundRejection(sentences(cause, hint, _("`/mcp prompt list` lists them.")))
         return prompt
 
     async def suggestions(
@@ -331,7 +363,7 @@ def suggestion_hint(hint: str, suggestions: Sequence[str]) -> str:
     hint = " ".join(hint.split())[:LONGEST_HINT]
     begin, shown = f"{hint.rstrip('.')}: " if hint else "", ""
     for value in suggestions:
-        longer = f"{shown}, {value}" if shown else f"such as {value}"
+        longer = f"{shown}, {value}" if shown else _("such as {value}", value=value)
         if len(begin) + len(longer) > LONGEST_HINT:
             break
         shown = longer
@@ -348,16 +380,18 @@ def name_in_use(servers: Iterable[VisibleServer], name: str, *, except_id: str =
 def check_arguments(prompt: Prompt, arguments: Mapping[str, str]) -> None:
     """Check the arguments of a prompt. Raises CommandRejected."""
     missing = [
-        code(argument.name, "one")
+        code(argument.name, _("one"))
         for argument in prompt.arguments
         if argument.required and argument.name not in arguments
     ]
     if missing:
-        raise CommandRejected(f"The prompt needs more: {', '.join(missing)}, each as `KEY=VALUE`.")
+        names = ", ".join(missing)
+        raise CommandRejected(_("The prompt needs more: {arguments}, each as `KEY=VALUE`.", arguments=names))
+
     known = {argument.name for argument in prompt.arguments}
     unknown = next((name for name in arguments if name not in known), None)
     if unknown is not None:
-        raise CommandRejected(sentences("The prompt takes no such argument.", did_you_mean(unknown, known)))
+        raise CommandRejected(sentences(_("The prompt takes no such argument."), did_you_mean(unknown, known)))
 
 
 def _visible(config: ServerConfig, conversation: ConversationKey) -> bool:

@@ -12,7 +12,16 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_definition import command_line, plain_values_of
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps, oauth_text
-from bot.commands.text_format import POLICY_WORDS, format_ago, page_of, page_rows, server_label, shorten
+from bot.commands.text_format import (
+    POLICY_WORDS,
+    format_ago,
+    page_of,
+    page_rows,
+    sentences,
+    server_label,
+    shorten,
+    status_word,
+)
 from bot.commands.tool_review import withheld_tools
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, RequiredRole, Table, Verb
 from bot.domain.conversations import ConversationKey
@@ -34,6 +43,7 @@ from bot.domain.servers import (
     TemplateLaunch,
 )
 from bot.domain.tools import Tool, ToolKind
+from bot.i18n import _, format_number, gettext_lazy, ngettext
 
 # -------------------- server details
 
@@ -45,51 +55,85 @@ def server_details(record: ServerRecord, now: float) -> list[tuple[str, str]]:
         case AuthenticationKind.BASIC:
             signs_in = "basic"
         case AuthenticationKind.HEADER | AuthenticationKind.API_KEY:
-            signs_in = f"{authentication.kind.value}, in {authentication.header}"
+            signs_in = _("{kind}, in {header}", kind=authentication.kind.value, header=authentication.header)
         case AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS as kind:
             signs_in = oauth_text(OAuthTerms(kind, authentication.client_id, scope=authentication.scope))
         case AuthenticationKind.NONE:
-            signs_in = "none"
+            signs_in = _("none")
     secrets = [
         (
-            f"secret {slot}",
-            "missing: it is still to be entered" if slot in record.missing else _secret_place(str(reference)),
+            gettext_lazy("secret {slot}", slot=slot),
+            _("missing: it is still to be entered") if slot in record.missing else _secret_place(str(reference)),
         )
         for slot, reference in sorted(record.secrets.items())
     ]
-    named = "variable" if isinstance(record.config.transport, StdioTransport) else "header"
     return [
-        ("sign-in", signs_in),
-        *((f"{named} {name}", value) for name, value in plain_values_of(record.config.transport)),
+        (gettext_lazy("sign-in"), signs_in),
+        *((_value_name(record.config, name), value) for name, value in plain_values_of(record.config.transport)),
         *secrets,
-        ("connects", "at the start" if record.config.auto_connect else "when needed"),
-        ("for", "every workspace" if record.config.workspace == EVERYWHERE else "this workspace"),
-        ("added", f"{format_ago(record.created_at, now)} by {record.created_by or 'somebody'}"),
-        ("changed", f"{format_ago(record.updated_at, now)} by {record.updated_by}" if record.version > 1 else ""),
-        ("version", str(record.version)),
+        (gettext_lazy("connects"), _("at the start") if record.config.auto_connect else _("when needed")),
+        (gettext_lazy("for"), _("every workspace") if record.config.workspace == EVERYWHERE else _("this workspace")),
+        (
+            gettext_lazy("added"),
+            _("{when} by {who}", when=format_ago(record.created_at, now), who=record.created_by or _("somebody")),
+        ),
+        (
+            gettext_lazy("changed"),
+            _("{when} by {who}", when=format_ago(record.updated_at, now), who=record.updated_by)
+            if record.version > 1
+            else "",
+        ),
+        (gettext_lazy("version"), str(record.version)),
     ]
+
+
+def _value_name(config: ServerConfig, name: str) -> str:
+    if isinstance(config.transport, StdioTransport):
+        return gettext_lazy("variable {name}", name=name)
+    return gettext_lazy("header {name}", name=name)
 
 
 def time_limits(config: ServerConfig) -> str:
     """Format the time limits of a server on one line."""
-    single = "".join(f", {seconds:g} s for {tool}" for tool, seconds in config.tool_timeouts.items())
-    longest = f"{config.tool_timeout_max:g} s with progress"
     connecting, first = (config.connect_seconds(known=known) for known in (True, False))
-    at_first = "" if first == connecting else f" ({first:g} s the first time)"
-    return f"{connecting:g} s to connect{at_first}, {config.tool_timeout:g} s a call{single}, {longest}"
+    limits = [
+        _("{seconds} s to connect", seconds=f"{connecting:g}")
+        if first == connecting
+        else _("{seconds} s to connect ({first} s the first time)", seconds=f"{connecting:g}", first=f"{first:g}"),
+        _("{seconds} s a call", seconds=f"{config.tool_timeout:g}"),
+        *(
+            _("{seconds} s for {tool}", seconds=f"{seconds:g}", tool=tool)
+            for tool, seconds in config.tool_timeouts.items()
+        ),
+        _("{seconds} s with progress", seconds=f"{config.tool_timeout_max:g}"),
+    ]
+    return ", ".join(limits)
 
 
 def connection_facts(config: ServerConfig) -> list[tuple[str, str]]:
     """Return the settings of a server that are not the usual ones."""
     usual = ServerConfig(config.name, config.transport)
-    retries = f"{config.connect_retries} within the time to connect" if config.connect_retries else ""
-    group = f"{config.fallback_group}, place {config.fallback_order}" if config.fallback_group else ""
+    retries = _("{count} within the time to connect", count=config.connect_retries) if config.connect_retries else ""
+    group = (
+        _(
+            "{group}, place {number}",
+            group=config.fallback_group,
+            number=config.fallback_order,
+        )
+        if config.fallback_group
+        else ""
+    )
     return [
-        ("reconnects", "" if config.reconnect is None else "yes" if config.reconnect else "no"),
-        ("further attempts", retries),
-        ("output limit", f"{config.output_limit:,} characters" if config.output_limit != usual.output_limit else ""),
-        ("fallback group", group),
-        ("tool names", config.tool_names.value if config.tool_names != usual.tool_names else ""),
+        (gettext_lazy("reconnects"), "" if config.reconnect is None else _("yes") if config.reconnect else _("no")),
+        (gettext_lazy("further attempts"), retries),
+        (
+            gettext_lazy("output limit"),
+            _("{count} characters", count=format_number(config.output_limit))
+            if config.output_limit != usual.output_limit
+            else "",
+        ),
+        (gettext_lazy("fallback group"), group),
+        (gettext_lazy("tool names"), config.tool_names.value if config.tool_names != usual.tool_names else ""),
     ]
 
 
@@ -99,18 +143,26 @@ def sessions_text(config: ServerConfig, sessions: Sequence[SessionSnapshot], now
     """
     if config.sessions is SessionScope.SHARED:
         return ""
-    counted = f"one per {config.sessions.value}, {len(sessions)} of {config.max_sessions} open in this process"
+    values = {"count": len(sessions), "most": config.max_sessions}
+    counted = (
+        _("one per person, {count} of {most} open in this process", **values)
+        if config.sessions is SessionScope.PERSON
+        else _("one per conversation, {count} of {most} open in this process", **values)
+    )
     running = sum(session.idle_since is None for session in sessions)
     idle = sorted(session.idle_since for session in sessions if session.idle_since is not None)
     unused = (
-        f"idle ones last used {', '.join(format_ago(since, now) for since in idle[:_SHOWN_SESSIONS])}" if idle else ""
+        _("idle ones last used {times}", times=", ".join(format_ago(since, now) for since in idle[:_SHOWN_SESSIONS]))
+        if idle
+        else ""
     )
-    more = f" and {len(idle) - _SHOWN_SESSIONS} later" if len(idle) > _SHOWN_SESSIONS else ""
-    return ", ".join(filter(None, (counted, f"{running} running a call" if running else "", unused + more)))
+    if len(idle) > _SHOWN_SESSIONS:
+        unused = _("{first} and {count} later", first=unused, count=len(idle) - _SHOWN_SESSIONS)
+    return ", ".join(filter(None, (counted, _("{count} running a call", count=running) if running else "", unused)))
 
 
 def _secret_place(reference: str) -> str:
-    return "set" if reference == "stored" else reference
+    return _("set") if reference == "stored" else reference
 
 
 _SHOWN_SESSIONS = 5
@@ -149,13 +201,16 @@ class ServerListing:
         everyone = RequiredRole.EVERYONE
         return (
             VerbHandler(
-                Verb("list", "every server and how it stands", (), everyone, ("ls", "servers", "status")), self._list
+                Verb("list", gettext_lazy("every server and how it stands"), (), everyone, ("ls", "servers", "status")),
+                self._list,
             ),
             VerbHandler(
-                Verb("show", "one server in full", (SERVER,), everyone, ("info", "get", "describe")), self._show
+                Verb("show", gettext_lazy("one server in full"), (SERVER,), everyone, ("info", "get", "describe")),
+                self._show,
             ),
             VerbHandler(
-                Verb("tools", "the tools, and which of them ask first", (A_SERVER,), everyone, ("tool",)), self._tools
+                Verb("tools", gettext_lazy("the tools, and which of them ask first"), (A_SERVER,), everyone, ("tool",)),
+                self._tools,
             ),
         )
 
@@ -198,11 +253,14 @@ class ServerListing:
 
     async def _list_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         administers = self._dependencies.rights.administers(request.member)
-        add = (ReplyAction("Add a server", ("mcp", "add"), ActionStyle.PRIMARY),) if administers else ()
+        add = (ReplyAction(_("Add a server"), ("mcp", "add"), ActionStyle.PRIMARY),) if administers else ()
         if not servers:
-            file = f"put one in `{self._dependencies.file}` and use `/mcp reload`"
-            how = f"Try `/mcp add`, or {file}." if administers else f"Ask {self._dependencies.rights.who} for one."
-            return Reply(f"No servers yet. {how}", actions=add)
+            how = (
+                _("Try `/mcp add`, or put one in `{file}` and use `/mcp reload`.", file=self._dependencies.file)
+                if administers
+                else _("Ask {who} for one.", who=self._dependencies.rights.who)
+            )
+            return Reply(sentences(_("No servers yet."), how), actions=add)
         page = page_rows(servers, request.arguments.page)
         rows = tuple(self._row(server, request.conversation) for server in page)
         trouble = sum(server.status in _TROUBLE for server in servers)
@@ -210,15 +268,26 @@ class ServerListing:
         details = [(name, note) for name, note in notes if note]
         details += [
             (
-                "checked",
+                gettext_lazy("checked"),
                 format_ago(max((_checked_at(server) for server in servers), default=0.0), self._dependencies.clock()),
             )
         ]
         files = ", ".join(server.name for server in servers if server.record is None)
-        details += [(f"managed in {self._dependencies.file}", files)] if files else []
+        details += [(gettext_lazy("managed in {file}", file=self._dependencies.file), files)] if files else []
         return Reply(
-            f"MCP servers · {len(servers)}" + (f" · {trouble} in trouble" if trouble else ""),
-            Table(("server", "state", "transport", "tools", "policy"), rows),
+            _("MCP servers · {count} · {trouble} in trouble", count=len(servers), trouble=trouble)
+            if trouble
+            else _("MCP servers · {count}", count=len(servers)),
+            Table(
+                (
+                    gettext_lazy("server"),
+                    gettext_lazy("state"),
+                    gettext_lazy("transport"),
+                    gettext_lazy("tools"),
+                    gettext_lazy("policy"),
+                ),
+                rows,
+            ),
             tuple(details),
             actions=(*add, *(await self._next_steps(page) if administers else ())),
             page=page_of(request.arguments.page, len(servers), ("mcp", "list")),
@@ -237,9 +306,9 @@ class ServerListing:
         writes = sum(not tool.read_only for tool in tools)
         return (
             f"{MARKS[server.status]} {server.name}",
-            server.status.value,
+            status_word(server.status),
             transport_word(server.config),
-            f"{count} ({writes} write)" if writes else str(count),
+            _("{count} ({writes} write)", count=count, writes=writes) if writes else str(count),
             self._policies(tools, conversation),
         )
 
@@ -251,15 +320,21 @@ class ServerListing:
         """Return the problem of a server, for admins: it may name addresses and references."""
         if not server.problem or self._dependencies.rights.administers(request.member):
             return server.problem
-        return "only administrators are shown what is wrong"
+        return _("only administrators are shown what is wrong")
 
     def _review_note(self, server: VisibleServer) -> str:
         """Return the number of withheld tools."""
         waiting = withheld_tools(self._dependencies.servers, server.id)
         if not waiting:
             return ""
-        text = count_definitions(waiting).removesuffix(" tools").removesuffix(" tool")
-        return f"{text} {'waits' if text == '1' else 'wait'} for review: /mcp review {server.name}"
+        command = f"/mcp review {server.name}"
+        if any(tool.kind is ToolKind.INSTRUCTIONS for tool in waiting):
+            definitions = count_definitions(waiting)
+            return _("{definitions} wait for review: {command}", definitions=definitions, command=command)
+
+        return ngettext(
+            "{n} waits for review: {command}", "{n} wait for review: {command}", len(waiting), command=command
+        )
 
     def _instructions(self, server: VisibleServer) -> str:
         """Return the known facts about the server's own instructions."""
@@ -267,11 +342,11 @@ class ServerListing:
             return ""
         instructions = self._directory.capabilities(server).instructions
         if instructions is None:
-            return "to be used, and none are known"
+            return _("to be used, and none are known")
         withheld = withheld_tools(self._dependencies.servers, server.id)
         if any(tool.kind is ToolKind.INSTRUCTIONS for tool in withheld):
-            return f"not used, because they wait for review: /mcp review {server.name}"
-        return f"used: {instructions.description}"
+            return _("not used, because they wait for review: /mcp review {server}", server=server.name)
+        return _("used: {description}", description=instructions.description)
 
     def _policies(self, tools: Sequence[Tool], conversation: ConversationKey) -> str:
         """Return the policy of a server's tools in one word, or the count of each."""
@@ -288,11 +363,14 @@ class ServerListing:
         facts = self._facts(server, request)
         if not administers:
             details = tuple((name, value) for name, value in (*facts, *_outer_facts(server.config)) if value)
-            return Reply(f"MCP server {server_label(server.config)}", details=details)
-        facts += [("by a browser", self._sign_in_steps.hint(server)), *await self._sign_in_steps.details(server)]
+            return Reply(_("MCP server {server}", server=server_label(server.config)), details=details)
+        facts += [
+            (gettext_lazy("by a browser"), self._sign_in_steps.hint(server)),
+            *await self._sign_in_steps.details(server),
+        ]
         details = tuple((name, value) for name, value in (*facts, *self._inner_facts(server)) if value)
         steps = (*await self._sign_in_steps.steps(server.config), *_steps(server))
-        return Reply(f"MCP server {server_label(server.config)}", details=details, actions=steps)
+        return Reply(_("MCP server {server}", server=server_label(server.config)), details=details, actions=steps)
 
     def _facts(self, server: VisibleServer, request: CommandContext) -> list[tuple[str, str]]:
         tools = self._directory.capabilities(server).tools
@@ -300,63 +378,71 @@ class ServerListing:
         count = max(len(tools), state.tool_count if state else 0)
         writes = sum(not tool.read_only for tool in tools)
         synced = (
-            f"{server.sync.value}, {format_ago(state.synced_at, now)}"
+            f"{status_word(server.sync)}, {format_ago(state.synced_at, now)}"
             if state and state.synced_at
-            else server.sync.value
+            else status_word(server.sync)
         )
         return [
-            ("title", server.config.title),
-            ("description", server.config.description),
-            ("state", server.status.value),
-            ("problem", self._problem(server, request)),
-            ("protocol", state.protocol if state else ""),
-            ("server version", state.server_version if state else ""),
-            ("connected", format_ago(state.connected_at, now) if state and state.connected_at else ""),
-            ("tools", f"{count} ({writes} write)" if writes else str(count)),
-            ("sessions", sessions_text(server.config, state.sessions if state else (), now)),
-            ("review", self._review_note(server)),
-            ("not offered", _left_out_note(server)),
-            ("what is known", synced if server.sync is not SyncStatus.NEVER_SYNCED else ""),
-            ("trusted", "yes" if server.config.trusted else "no: its hints lower no risk"),
-            ("managed in", self._dependencies.file if server.record is None else "chat"),
+            (gettext_lazy("title"), server.config.title),
+            (gettext_lazy("description"), server.config.description),
+            (gettext_lazy("state"), status_word(server.status)),
+            (gettext_lazy("problem"), self._problem(server, request)),
+            (gettext_lazy("protocol"), state.protocol if state else ""),
+            (gettext_lazy("server version"), state.server_version if state else ""),
+            (gettext_lazy("connected"), format_ago(state.connected_at, now) if state and state.connected_at else ""),
+            (
+                gettext_lazy("tools"),
+                _("{count} ({writes} write)", count=count, writes=writes) if writes else str(count),
+            ),
+            (gettext_lazy("sessions"), sessions_text(server.config, state.sessions if state else (), now)),
+            (gettext_lazy("review"), self._review_note(server)),
+            (gettext_lazy("not offered"), _left_out_note(server)),
+            (gettext_lazy("what is known"), synced if server.sync is not SyncStatus.NEVER_SYNCED else ""),
+            (gettext_lazy("trusted"), _("yes") if server.config.trusted else _("no: its hints lower no risk")),
+            (gettext_lazy("managed in"), self._dependencies.file if server.record is None else _("chat")),
         ]
 
     def _inner_facts(self, server: VisibleServer) -> list[tuple[str, str]]:
         config = server.config
         facts = endpoint_facts(config)
         if config.sign_in is not None:
-            facts.append(("sign-in", oauth_text(config.sign_in)))
+            facts.append((gettext_lazy("sign-in"), oauth_text(config.sign_in)))
         if server.record is not None:
             facts += server_details(server.record, self._dependencies.clock())
         return [
             *facts,
-            ("system instruction", config.system_instruction),
-            ("response instruction", config.response_instruction),
-            ("instructions of the server", self._instructions(server)),
-            ("auto context tool", config.auto_context_tool),
-            ("protocol, as set", "" if config.protocol is Protocol.AUTO else config.protocol.value),
-            ("folders it may list", ", ".join(config.roots)),
-            ("time limits", time_limits(config)),
+            (gettext_lazy("system instruction"), config.system_instruction),
+            (gettext_lazy("response instruction"), config.response_instruction),
+            (gettext_lazy("instructions of the server"), self._instructions(server)),
+            (gettext_lazy("auto context tool"), config.auto_context_tool),
+            (gettext_lazy("protocol, as set"), "" if config.protocol is Protocol.AUTO else config.protocol.value),
+            (gettext_lazy("folders it may list"), ", ".join(config.roots)),
+            (gettext_lazy("time limits"), time_limits(config)),
             *connection_facts(config),
-            ("id", config.id),
+            (gettext_lazy("id"), config.id),
         ]
 
     def _tools_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         tools = [(server, tool) for server in servers for tool in self._directory.capabilities(server).tools]
         left_out = tuple(
-            ("not offered", f"{server.name}: {note}") for server in servers if (note := _left_out_note(server))
+            (gettext_lazy("not offered"), f"{server.name}: {note}")
+            for server in servers
+            if (note := _left_out_note(server))
         )
+
         if not tools:
-            return Reply("No tools are offered now. `/mcp list` says why.", details=left_out)
+            return Reply(_("No tools are offered now. `/mcp list` says why."), details=left_out)
         waiting = {tool.name for server in servers for tool in withheld_tools(self._dependencies.servers, server.id)}
         rows = tuple(
             (tool.name, risk(tool), self._tool_state(server, tool, waiting, request), _summary(tool))
             for server, tool in page_rows(tools, request.arguments.page)
         )
-        reviews = tuple(("review", note) for server in servers if (note := self._review_note(server)))
+        reviews = tuple((gettext_lazy("review"), note) for server in servers if (note := self._review_note(server)))
         return Reply(
-            f"Tools · {len(tools)}",
-            Table(("tool", "risk", "policy", "what it does"), rows),
+            _("Tools · {count}", count=len(tools)),
+            Table(
+                (gettext_lazy("tool"), gettext_lazy("risk"), gettext_lazy("policy"), gettext_lazy("what it does")), rows
+            ),
             (*reviews, *left_out),
             page=page_of(request.arguments.page, len(tools), _command_words("tools", request, servers)),
         )
@@ -364,17 +450,18 @@ class ServerListing:
     def _tool_state(self, server: VisibleServer, tool: Tool, waiting: Collection[str], request: CommandContext) -> str:
         """Return the policy or state of a tool in one or two words."""
         if server.status in _OFF:
-            return str(server.status)
+            return status_word(server.status)
         if tool.name in waiting:
-            return "waits for review"
+            return _("waits for review")
         return POLICY_WORDS[self._dependencies.administration.policy_of(tool, request.conversation)]
 
 
 def _left_out_note(server: VisibleServer) -> str:
     """Return the listed tools that cannot be offered, with the reasons."""
     reasons = server.state.left_out if server.state else ()
-    more = f" and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
-    return "; ".join(shorten(reason, _LONGEST_REASON) for reason in reasons[:_NAMED]) + more
+    text = "; ".join(shorten(reason, _LONGEST_REASON) for reason in reasons[:_NAMED])
+    more = len(reasons) - _NAMED
+    return _("{reasons} and {count} more", reasons=text, count=more) if more > 0 else text
 
 
 def transport_word(config: ServerConfig) -> str:
@@ -398,26 +485,30 @@ def endpoint_facts(config: ServerConfig) -> list[tuple[str, str]]:
     """Return the address or command line of a server, for admins."""
     match config.transport:
         case StdioTransport(cwd=cwd, launch=TemplateLaunch(template)):
-            return [("launch template", template), ("command", command_line(config)), ("folder", cwd or "")]
+            return [
+                (gettext_lazy("launch template"), template),
+                (gettext_lazy("command"), command_line(config)),
+                (gettext_lazy("folder"), cwd or ""),
+            ]
         case StdioTransport(command, args, _, cwd):
-            return [("command", " ".join((command, *args))), ("folder", cwd or "")]
+            return [(gettext_lazy("command"), " ".join((command, *args))), (gettext_lazy("folder"), cwd or "")]
         case HttpTransport(url):
-            return [("address", url)]
+            return [(gettext_lazy("address"), url)]
 
 
 def risk(tool: Tool) -> str:
     """Return the risk of a tool in one word."""
     if tool.read_only:
-        return "reads"
-    return "destructive" if tool.destructive else "writes"
+        return _("reads")
+    return _("destructive") if tool.destructive else _("writes")
 
 
 def _outer_facts(config: ServerConfig) -> list[tuple[str, str]]:
-    return [("transport", transport_word(config))]
+    return [(gettext_lazy("transport"), transport_word(config))]
 
 
 def _sync_problem(server: VisibleServer) -> str:
-    return "its tools could not be asked for; what is known stays" if server.sync is SyncStatus.SYNC_FAILED else ""
+    return _("its tools could not be asked for; what is known stays") if server.sync is SyncStatus.SYNC_FAILED else ""
 
 
 def _checked_at(server: VisibleServer) -> float:
@@ -432,24 +523,24 @@ def _is_off(server: VisibleServer) -> bool:
 def _next_step(server: VisibleServer) -> ReplyAction:
     match server.status:
         case ServerStatus.DISABLED:
-            return ReplyAction(f"Enable {server.name}", ("mcp", "enable", server.name))
+            return ReplyAction(_("Enable {server}", server=server.name), ("mcp", "enable", server.name))
         case ServerStatus.DISCONNECTED:
-            return ReplyAction(f"Connect {server.name}", ("mcp", "connect", server.name))
+            return ReplyAction(_("Connect {server}", server=server.name), ("mcp", "connect", server.name))
         case _:
-            return ReplyAction(f"Find out about {server.name}", ("mcp", "doctor", server.name))
+            return ReplyAction(_("Find out about {server}", server=server.name), ("mcp", "doctor", server.name))
 
 
 def _steps(server: VisibleServer) -> tuple[ReplyAction, ...]:
-    verify = ReplyAction("Verify", ("mcp", "verify", server.name))
+    verify = ReplyAction(_("Verify"), ("mcp", "verify", server.name))
     if server.record is None:
         return (verify,)
     disabled = server.status is ServerStatus.DISABLED
-    switch = ("Enable", "enable") if disabled else ("Disable", "disable")
+    switch = (_("Enable"), "enable") if disabled else (_("Disable"), "disable")
     return (
         verify,
-        ReplyAction("Edit", ("mcp", "edit", server.name)),
+        ReplyAction(_("Edit"), ("mcp", "edit", server.name)),
         ReplyAction(switch[0], ("mcp", switch[1], server.name)),
-        ReplyAction("Remove", ("mcp", "remove", server.name), ActionStyle.DANGER),
+        ReplyAction(_("Remove"), ("mcp", "remove", server.name), ActionStyle.DANGER),
     )
 
 

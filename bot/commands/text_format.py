@@ -106,6 +106,10 @@ _STATUS_WORDS = {
     "queued": gettext_lazy("queued"),
     "running": gettext_lazy("running"),
     "waiting": gettext_lazy("waiting"),
+    "never synced": gettext_lazy("never synced"),
+    "syncing": gettext_lazy("syncing"),
+    "synced": gettext_lazy("synced"),
+    "sync failed": gettext_lazy("sync failed"),
 }
 """Statuses of servers, calls and turns."""
 _THIS_ONE = gettext_lazy("this one")
