@@ -128,7 +128,7 @@ class Grants:
         grant = next((candidate for candidate in await self._visible_grants(request) if candidate.id == wanted), None)
         if grant is None or not await self._dependencies.grants.revoke(grant.id, request.author):
             raise CommandRejected(_("There is no such grant that still holds. `/mcp grants list` lists them."))
-        name = f"{code(grant.server_name, _('the server'))}, {code(grant.tool, _('the tool'))}"
+        name = ", ".join((code(grant.server_name, _("the server")), code(grant.tool, _("the tool"))))
         yield Reply(_("{tool}: calls ask for an approval again. A call that runs already goes on.", tool=name))
 
     async def _visible_grants(self, request: CommandContext) -> Sequence[Grant]:

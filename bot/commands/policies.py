@@ -553,7 +553,7 @@ def _about(server: VisibleServer | None, tool: str) -> str:
     label = server_label(server.config) if server else _("Every server")
     if tool == ANY:
         return _("{server}, all its tools", server=label)
-    return f"{label}, {code(tool, _('these tools') if is_pattern(tool) else _('the tool'))}"
+    return ", ".join((label, code(tool, _("these tools") if is_pattern(tool) else _("the tool"))))
 
 
 def _named_tools(rule: Rule, tools: Sequence[Tool]) -> list[Tool]:

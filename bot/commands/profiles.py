@@ -55,7 +55,7 @@ from bot.domain.policy_syntax import RuleError, parse_rule, rule_to_table
 from bot.domain.profiles import Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, format_alternatives, gettext_lazy, ngettext
 
 EVERY_SERVER = "*"
 LONGEST_NAME, LONGEST_PERSONA = 100, 4000
@@ -366,7 +366,7 @@ class _LineParser:
 
     def _short(self, line: str) -> tuple[str, str, ApprovalPolicy]:
         place, assigned, word = line.rpartition("=")
-        server, _, tool = place.partition(".")
+        server, _dot, tool = place.partition(".")
         policy = parse_policy(word.strip())
         if not assigned or policy is None:
             raise ValueError(
@@ -380,7 +380,9 @@ class _LineParser:
         except DuplicateName as error:
             raise ValueError(_("A rule cannot be used: {error}.", error=error)) from None
         except (ValueError, RecursionError):
-            raise ValueError(_("A line that begins with { must be a rule as JSON, on one line.")) from None
+            text = _("A line that begins with {brace} must be a rule as JSON, on one line.", brace="{")
+            raise ValueError(text) from None
+
         server = table.get("server")
         if isinstance(server, str) and not is_pattern(server):
             table = {**{key: value for key, value in table.items() if key != "server"}, "server_id": self._id(server)}
@@ -488,7 +490,7 @@ def parse_time_zone(text: str) -> str:
     if zone is None:
         close = close_time_zones(text)
         hint = (
-            _("Did you mean {name}?", name=" or ".join(close))
+            _("Did you mean {name}?", name=format_alternatives(close))
             if close
             else _("Zones have names such as Asia/Tokyo or Europe/Berlin.")
         )
