@@ -21,12 +21,14 @@ from bot.app.slack import look_up_groups
 from bot.app.web import attach_surface, build_web_dependencies, open_surface, serve_web
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelRequest, StopReason, TextDelta
 from bot.domain.messages import assistant
+from bot.domain.metrics import null_sink
 from bot.llm.models import ModelChoice
 from bot.logs import log_to_stderr
-from bot.platforms.slack.app import SlackApp, SlackSurface
+from bot.platforms.slack.app import SlackApp, SlackAppSurface, WorkspaceFactory
 from bot.platforms.slack.rate_limits import MINUTE, RateLimiter
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
 from bot.ports import LanguageModel, Listener
 from bot.settings import Settings, read_settings
 
@@ -100,8 +102,8 @@ async def _slack_without_limits(settings: Settings) -> AsyncIterator[SlackApp]:
     minutes = itertools.count()
     pacing = RateLimiter(clock=lambda: next(minutes) * MINUTE)
     async with WebApi(token.get_secret_value(), url=settings.slack_api_url, pacing=pacing) as api:
-        people = UserDirectory(api, frozenset())
-        yield SlackApp(api, people, SlackSurface(api, people))
+        workspaces = SlackWorkspaces(SlackWorkspace(api, UserDirectory(api, frozenset())))
+        yield SlackApp(workspaces, SlackAppSurface(workspaces), WorkspaceFactory(api, frozenset(), null_sink))
 
 
 @asynccontextmanager

@@ -126,6 +126,18 @@ def _parse_snowflakes(value: Any) -> Any:
     return ids
 
 
+def _parse_slack_ids(value: Any) -> Any:
+    """Parse a comma-separated list of ids of Slack workspaces and organizations."""
+    ids = _split_list(value)
+    for word in ids:
+        if not re.fullmatch(r"[TE][A-Z0-9]{1,20}", word):
+            raise ValueError(
+                f"{format_value(word)} is not the id of a workspace or organization, such as T0123ABCD or E0123ABCD: "
+                "it is in the address of Slack in a browser, behind /client/"
+            )
+    return ids
+
+
 def _parse_windows(value: Any) -> Any:
     """Parse `PATTERN=TOKENS` with commas between: `ollama:*=32768, anthropic:*=200000`. A number alone has the pattern
     `*`.
@@ -247,6 +259,7 @@ Principals = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_principa
 Words = Annotated[frozenset[str], NoDecode, BeforeValidator(_split_list)]
 Windows = Annotated[tuple[tuple[str, int], ...], NoDecode, BeforeValidator(_parse_windows)]
 Snowflakes = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_snowflakes)]
+SlackIds = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_slack_ids)]
 Arguments = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_command)]
 Hosts = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_hosts)]
 Networks = Annotated[frozenset[str], NoDecode, BeforeValidator(_parse_networks)]
@@ -290,6 +303,9 @@ class Settings(BaseSettings):
     slack_bot_token: SecretStr | None = None
     slack_app_token: SecretStr | None = None
     slack_signing_secret: SecretStr | None = None
+    slack_client_id: str = ""
+    slack_client_secret: SecretStr | None = None
+    slack_workspaces: SlackIds = frozenset()
     slack_api_url: Address = Field("https://slack.com/api/", repr=False)
     slack_follow_threads: bool = True
     slack_guests: bool = False

@@ -256,9 +256,9 @@ class LiveBot:
         lookups = await build_lookups(self.platforms.slack, self.runtime)
         build = lookups.build_home
 
-        async def build_home(member: Member) -> Home:
+        async def build_home(member: Member, workspace: str) -> Home:
             assert build is not None
-            home = await build(member)
+            home = await build(member, workspace)
             self.homes += 1
             return home
 

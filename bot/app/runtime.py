@@ -34,7 +34,7 @@ from bot.app.operations import operations_tasks
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.slack import build_listener as slack_listener_of
-from bot.app.slack import build_lookups, look_up_groups, open_slack, share_limits
+from bot.app.slack import build_lookups, look_up_groups, open_slack, share_limits, use_installations
 from bot.app.slack import is_configured as slack_is_configured
 from bot.app.web import attach_surface, build_link_service, build_web_dependencies, link_pages, open_surface, serve_web
 from bot.app.web import is_located as web_is_located
@@ -555,6 +555,7 @@ class Platforms:
         """Attach the platforms to the runtime. Call this before turns are run."""
         if self.slack is not None:
             share_limits(self.slack, runtime, settings)
+            use_installations(self.slack, runtime, settings)
             look_up_groups(self.slack, runtime)
 
     async def build_listeners(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:

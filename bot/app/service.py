@@ -15,6 +15,7 @@ from bot.app.models import select_model
 from bot.app.operator_files import read_operator_files
 from bot.app.secrets import check_operator_secrets
 from bot.app.slack import can_receive as slack_can_receive
+from bot.app.slack import check_settings as check_slack_settings
 from bot.app.slack import is_configured as slack_is_configured
 from bot.app.web import check_settings as check_web_settings
 from bot.app.web import is_configured as web_is_configured
@@ -62,6 +63,7 @@ def _check(parts: frozenset[str], settings: Settings) -> None:
     if wrong:
         raise SettingsError(" ".join(wrong), f"use --only {','.join(sorted(PARTS))}")
     check_operator_secrets(settings)
+    check_slack_settings(settings)
     if "web" in parts:
         check_web_settings(settings)
     if "slack" in parts and not slack_can_receive(settings):

@@ -1,9 +1,10 @@
-"""Slack: its surface and its listener, as far as the settings configure them."""
+"""Slack: its workspaces, its surface and its listener, as far as the settings configure them."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.rules import Approvers
-from bot.errors import CountersignError
+from bot.errors import CountersignError, SettingsError
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address
 
@@ -29,15 +30,48 @@ if TYPE_CHECKING:
     from bot.platforms.slack.app import SlackApp
     from bot.platforms.slack.context import SlackLookups
     from bot.platforms.slack.listener import SlackListener
+    from bot.platforms.slack.token_renewal import AppCredentials
 
 
 SET_TOKEN = "set SLACK_BOT_TOKEN (xoxb-…)"  # noqa: S105
+_UNQUALIFIED = re.compile(r"slack(?:-group)?:[^:]+")
 NO_TOKEN = "Slack can reach the bot, but without the bot's token nothing can be answered."  # noqa: S105
 
 
 def is_configured(settings: Settings) -> bool:
-    """Return True if a bot token is set, which delivery needs."""
-    return settings.slack_bot_token is not None
+    """Return True if there is a workspace to deliver to: that of a bot token, or those of installations."""
+    return settings.slack_bot_token is not None or serves_installations(settings)
+
+
+def serves_installations(settings: Settings) -> bool:
+    """Return True if the app may be installed in several workspaces."""
+    return bool(settings.slack_client_id)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise SettingsError for a client id without its secret, and for names that could be somebody else's in another
+    workspace.
+    """
+    if serves_installations(settings) != (settings.slack_client_secret is not None):
+        missing = "SLACK_CLIENT_SECRET" if serves_installations(settings) else "SLACK_CLIENT_ID"
+        raise SettingsError(
+            f"For installations in several Slack workspaces {missing} is missing.",
+            "set SLACK_CLIENT_ID and SLACK_CLIENT_SECRET (App Credentials), or neither",
+        )
+    named = {"ADMINS": settings.admins, "APPROVERS": settings.approvers}
+    for variable, names in named.items() if serves_installations(settings) else ():
+        if unclear := sorted(name for name in names if _UNQUALIFIED.fullmatch(name)):
+            raise SettingsError(
+                f"{variable} does not say of which Slack workspace {unclear[0]} is.",
+                f"write it with the id of the workspace or organization, such as {_qualified(unclear[0])}",
+            )
+
+
+def credentials_of(settings: Settings) -> AppCredentials:
+    """Return the app's client id and secret. Loads Slack's library."""
+    from bot.platforms.slack.token_renewal import AppCredentials  # noqa: PLC0415 - only if Slack is configured
+
+    return AppCredentials(settings.slack_client_id, _secret_value(settings.slack_client_secret))
 
 
 def can_receive(settings: Settings) -> bool:
@@ -47,7 +81,7 @@ def can_receive(settings: Settings) -> bool:
 
 @asynccontextmanager
 async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> AsyncIterator[SlackApp]:
-    """Open the workspace of the configured bot token, which must be set. `observe` receives metrics."""
+    """Open the workspaces of the configured bot token and of installations. `observe` receives metrics."""
     workspaces, sending = await asyncio.gather(
         *(asyncio.to_thread(importlib.import_module, f"bot.platforms.slack.{name}") for name in ("app", "sending"))
     )
@@ -58,8 +92,9 @@ async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> Asy
         groups=frozenset(name for name in named if name.startswith("slack-group:")),
         streaming=sending.Streaming(settings.slack_streaming),
         observe=observe,
-    ) as workspace:
-        yield workspace
+        allowed=settings.slack_workspaces if serves_installations(settings) else None,
+    ) as slack:
+        yield slack
 
 
 async def examine_slack(settings: Settings, rules: Sequence[Rule] = ()) -> AsyncGenerator[Check, None]:
@@ -103,6 +138,13 @@ def share_limits(workspace: SlackApp, runtime: Runtime, settings: Settings) -> N
         workspace.share(runtime.services.stores.quotas)
 
 
+def use_installations(workspace: SlackApp, runtime: Runtime, settings: Settings) -> None:
+    """Serve the workspaces of installations, if the app may be installed in several. Call this before turns are run."""
+    if serves_installations(settings):
+        stores = runtime.services.stores
+        workspace.use_installations(stores.installations, credentials_of(settings), stores.leases)
+
+
 def look_up_groups(workspace: SlackApp, runtime: Runtime) -> None:
     """Register the user groups that profiles and rules name for lookup. Call this before turns are run: a rule that
     denies a group has to know its members.
@@ -113,7 +155,7 @@ def look_up_groups(workspace: SlackApp, runtime: Runtime) -> None:
         profiles = await services.stores.profiles.profiles()
         return services.rules.named.union(*(profile.approvers for profile in profiles))
 
-    workspace.people.also_ask_for(named_groups)
+    workspace.factory.also_ask_for(named_groups)
 
 
 async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
@@ -126,9 +168,6 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
     )
     services = runtime.services
 
-    async def team() -> str:
-        return (await workspace.api.identity()).team
-
     reader = pending_calls.PendingCallReader(
         services.stores.archive,
         runtime.turn_log,
@@ -137,7 +176,6 @@ async def build_lookups(workspace: SlackApp, runtime: Runtime) -> SlackLookups:
         lambda conversation: conversation.channel.startswith("D"),
     )
     builder = homes.HomeTabBuilder(
-        team,
         services.stores.archive,
         reader.read,
         runtime.turn_log.get_elicitation,
@@ -176,6 +214,11 @@ def build_listener(workspace: SlackApp, runtime: Runtime, settings: Settings, re
         records=records,
         backfill_lease=backfill_lease,
     )
+
+
+def _qualified(name: str) -> str:
+    kind, _, own_id = name.partition(":")
+    return f"{kind}:T0123ABCD:{own_id}"
 
 
 def _secret_value(secret: SecretStr | None) -> str:

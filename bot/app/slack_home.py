@@ -14,7 +14,7 @@ from bot.app.pending_calls import read_if_readable
 from bot.chat.approval_inbox import ReadPendingCalls
 from bot.chat.home_message import SHOWN, Home
 from bot.commands.dependencies import Rights
-from bot.domain.conversations import ConversationKey, Member
+from bot.domain.conversations import Member
 from bot.domain.elicitation_answers import OpenElicitation
 from bot.domain.servers import EVERYWHERE, ServerSnapshot
 from bot.ports import ServerAdmin, UserActivity
@@ -24,20 +24,16 @@ FindQuestion = Callable[[str], Awaitable[OpenElicitation | None]]
 
 @dataclass(frozen=True, slots=True)
 class HomeTabBuilder:
-    """Builder of the Homes of one workspace. `workspace` returns the token's workspace, `pending_calls` those that a
-    user may decide, `inquiry` an open elicitation.
-    """
+    """Builder of Homes. `pending_calls` returns those that a user may decide, `inquiry` an open elicitation."""
 
-    workspace: Callable[[], Awaitable[str]]
     overview: UserActivity
     pending_calls: ReadPendingCalls
     inquiry: FindQuestion
     rights: Rights
     servers: ServerAdmin
 
-    async def home(self, member: Member) -> Home:
-        """Return one user's Home. Raises CountersignError."""
-        here = ConversationKey("slack", await self.workspace(), "", "").workspace_key
+    async def home(self, member: Member, here: str) -> Home:
+        """Return one user's Home in a workspace, by its key. Raises CountersignError."""
         pending = await self.pending_calls(member, here, 0, SHOWN)
         elicitations = await self.overview.open_elicitations(member.author.principal, f"{here}:", SHOWN)
         questions = await asyncio.gather(*map(self._question, elicitations))

@@ -24,6 +24,7 @@ from bot.domain.approval_requirements import (
     OnTimeout,
 )
 from bot.domain.approvals import ApprovalPolicy
+from bot.domain.conversations import HTTP
 from bot.domain.policies import ANNOTATIONS, ANY, GUESTS, Rule, is_pattern
 from bot.domain.tools import canonical_json
 from bot.i18n import gettext_lazy
@@ -208,10 +209,10 @@ def describe_rule(rule: Rule, server: str = "") -> str:
 
 def is_person(principal: str) -> bool:
     """Return True if the text names a user: platforms are one word, kinds of groups two (`slack-group`,
-    `discord-role`).
+    `discord-role`). A user of one workspace, `slack:T1:U1`, is like a group: others of this id are not meant.
     """
     platform, _, name = principal.partition(":")
-    return bool(name) and "-" not in platform
+    return bool(name) and "-" not in platform and (":" not in name or platform == HTTP)
 
 
 def format_duration(seconds: float) -> str:

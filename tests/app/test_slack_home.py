@@ -96,7 +96,7 @@ class Workspace:
         rights = Rights(self.approvers.administers, lambda _: False, lambda _: False)
         servers = cast("ServerAdmin", self.servers)
         reader = PendingCallReader(self.archive, cast("ApprovalLog", self), rules)
-        return HomeTabBuilder(_team, self.archive, reader.read, self._inquiry, rights, servers)
+        return HomeTabBuilder(self.archive, reader.read, self._inquiry, rights, servers)
 
     async def get_approval(self, approval_id: str) -> tuple[Turn, ToolStep] | None:
         if approval_id in self.unreadable:
@@ -108,10 +108,6 @@ class Workspace:
         if elicitation is not None and elicitation.elicitation.question.message in self.unreadable:
             raise ValueError("a later release wrote this")
         return elicitation
-
-
-async def _team() -> str:
-    return "T1"
 
 
 def _wanted(n: int, card: str, author: Author, requirements: ApprovalRequirements) -> ToolStep:
@@ -127,7 +123,7 @@ async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
 
 
 async def waiting(workspace: Workspace, member: Member) -> list[str]:
-    home = await workspace.homes.home(member)
+    home = await workspace.homes.home(member, "slack:T1")
     return [call.step.approval.id for call in home.waiting if call.step.approval]
 
 
@@ -159,7 +155,7 @@ async def test_what_was_decided_is_gone_and_many_are_counted(workspace: Workspac
     cards = [f"card-{n:02}" for n in range(SHOWN + 3)]
     await workspace.asks(PRIYA, at("INC"), *cards)
     await workspace.log.decide(Decision("card-00", 1, DecisionType.DENY, SAM))
-    home = await workspace.homes.home(Member(SAM))
+    home = await workspace.homes.home(Member(SAM), "slack:T1")
     assert (len(home.waiting), home.more_waiting) == (SHOWN, 2)
     assert "card-00" not in await waiting(workspace, Member(SAM))
 
@@ -178,7 +174,7 @@ async def test_what_a_server_wants_to_hear_waits_for_whoever_asked_and_nobody_el
     workspace.unreadable = frozenset({"where"})
 
     async def asked() -> list[str]:
-        return [inquiry.elicitation.id for inquiry in (await workspace.homes.home(Member(PRIYA))).inquiries]
+        return [inquiry.elicitation.id for inquiry in (await workspace.homes.home(Member(PRIYA), "slack:T1")).inquiries]
 
     assert await asked() == [newer[0], *older]
     await workspace.log.answer_elicitation(newer[0], DECLINED, PRIYA)
@@ -190,19 +186,19 @@ async def test_what_somebody_asked_is_theirs_alone(workspace: Workspace) -> None
     await workspace.asks(SAM, at("INC", "2"))
     await workspace.asks(PRIYA, at("INC", "3", team="T2"))
     newer = await workspace.asks(PRIYA, at("DM", "4"))
-    asked = (await workspace.homes.home(Member(PRIYA))).asked
+    asked = (await workspace.homes.home(Member(PRIYA), "slack:T1")).asked
     assert [turn.id for turn in asked] == [newer, older]
 
 
 async def test_servers_are_shown_to_admins_and_only_those_of_their_workspace(workspace: Workspace) -> None:
     workspace.servers.states = [a_server("everybodys"), a_server("ours", "slack:T1"), a_server("theirs", "slack:T2")]
-    admins = (await workspace.homes.home(Member(SAM))).servers
+    admins = (await workspace.homes.home(Member(SAM), "slack:T1")).servers
     assert admins is not None
     assert [state.config.name for state in admins] == ["everybodys", "ours"]
-    assert (await workspace.homes.home(Member(PRIYA))).servers is None
+    assert (await workspace.homes.home(Member(PRIYA), "slack:T1")).servers is None
     # Where none is named, the platform's own admins administer.
     workspace.approvers = replace(workspace.approvers, admins=frozenset())
-    assert (await workspace.homes.home(Member(PRIYA, platform_admin=True))).servers is not None
+    assert (await workspace.homes.home(Member(PRIYA, platform_admin=True), "slack:T1")).servers is not None
 
 
 async def test_calls_that_wait_for_others_hide_none_however_many_they_are(workspace: Workspace) -> None:
@@ -210,5 +206,5 @@ async def test_calls_that_wait_for_others_hide_none_however_many_they_are(worksp
     for n in range(6):
         await workspace.asks(PRIYA, at("INC", str(n)), *(f"card-{n}-{i}" for i in range(100)))
     assert await waiting(workspace, Member(OLGA)) == ["card-old"]
-    home = await workspace.homes.home(Member(SAM))
+    home = await workspace.homes.home(Member(SAM), "slack:T1")
     assert (len(home.waiting) + home.more_waiting, home.all_counted) == (601, True)

@@ -11,13 +11,14 @@ from typing import Any
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.engine.policy.rules import RuleBook
-from bot.platforms.slack.app import SlackSurface
+from bot.platforms.slack.app import SlackAppSurface
 from bot.platforms.slack.channels import conversation
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.listener import SlackListener
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
 from bot.ports import Listener, Surface
 from bot.storage.turn_log import SqlTurnLog
 from tests.fakes.slack import Channel, Fails, FakeSlack, Message, User
@@ -214,12 +215,13 @@ class SlackTeam(Team):
         api = await stack.enter_async_context(WebApi(self.slack.bot_token, url=self.slack.url, pacing=pacing))
         named = RuleBook(self._policies()).named | self.approvers.admins | self.approvers.approvers
         people = UserDirectory(api, frozenset(each for each in named if each.startswith("slack-group:")))
-        surface = SlackSurface(api, people)
+        workspaces = SlackWorkspaces(SlackWorkspace(api, people))
+        surface = SlackAppSurface(workspaces)
         records = SlackLookups(
             self._keep_opinion, log.get_approval, self._reader(log, surface).read, locales=self.locales
         )
         listener = SlackListener(
-            api, people, app_token=self.slack.app.app_token, audience=AudiencePolicy(), records=records
+            workspaces, api, app_token=self.slack.app.app_token, audience=AudiencePolicy(), records=records
         )
         return surface, listener
 

@@ -1,4 +1,4 @@
-"""The Slack app of one workspace: its surface, which every process has, and its listener.
+"""The Slack app in its workspaces: its surface, which every process has, and its listener.
 
 Enter it before use, and leave it after the last delivery.
 """
@@ -6,24 +6,26 @@ Enter it before use, and leave it after the last delivery.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from time import time
+from weakref import WeakKeyDictionary, WeakSet
 
 from bot.chat.card_messages import NO_MEMBER, OPEN_CARD, card_slots, remote_approvals
-from bot.chat.delivery import ChannelMessages, ChannelSender, RemoteMessage, TurnDelivery
+from bot.chat.delivery import ChannelMessages, ChannelSender, MessageOwner, RemoteMessage, TurnDelivery
 from bot.chat.listener_leases import ListenerLease
 from bot.chat.message_model import Message
 from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
+from bot.domain.installations import Installation
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, Turn, TurnStatus, TurnView
-from bot.errors import DeliveryFailed
+from bot.errors import DeliveryFailed, SettingsError
 from bot.platforms.slack.activity import SlackActivity
 from bot.platforms.slack.blocks import OutgoingMessage, defuse_mentions, escape
-from bot.platforms.slack.channels import PLATFORM, MessageRef, direct_channel
+from bot.platforms.slack.channels import PLATFORM, MessageRef, conversation, direct_channel
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.files import fetch_file, share_file
 from bot.platforms.slack.listener import SlackListener
@@ -31,9 +33,11 @@ from bot.platforms.slack.message_blocks import CALLS_A_CARD, SentCards, outgoing
 from bot.platforms.slack.messages import NameResolver, read_conversation
 from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.sending import SlackMessages, Stream, Streaming, StreamManager, StreamSession, streams
+from bot.platforms.slack.token_renewal import AppCredentials, TokenRenewal
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import API_URL, LOCKED_OUT, SlackWebApiError, WebApi
-from bot.ports import Quotas
+from bot.platforms.slack.workspaces import InstalledWorkspaces, SlackWorkspace, SlackWorkspaces
+from bot.ports import InstallationStore, Leases, Quotas
 from bot.ports.platform import DirectoryEntry, PostedText
 from bot.rendering.timeline import ToolFile
 
@@ -271,17 +275,188 @@ class SlackSurface:
         return await fetch_file(self._api, attachment)
 
 
-@dataclass(frozen=True, slots=True)
-class SlackApp:
-    """Slack app of one workspace. `surface` delivers turns; `api` is for diagnostics."""
+class SlackAppSurface:
+    """Surface of all workspaces of the app: each conversation has that of its workspace."""
 
-    api: WebApi
-    people: UserDirectory
-    surface: SlackSurface
+    def __init__(
+        self,
+        workspaces: SlackWorkspaces,
+        *,
+        streaming: Streaming = Streaming.DIRECT,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._workspaces = workspaces
+        self._streaming = streaming
+        self._clock = clock
+        self._surfaces: WeakKeyDictionary[SlackWorkspace, SlackSurface] = WeakKeyDictionary()
+
+    @property
+    def channel_messages(self) -> ChannelMessages:
+        """Messages that the bot posts by itself."""
+        return _AppChannelMessages(self._of)
+
+    @property
+    def key_prefix(self) -> str:
+        """Key prefix of all Slack conversations."""
+        return f"{PLATFORM}:"
+
+    @property
+    def min_interval(self) -> float:
+        """Seconds between two deliveries of one turn."""
+        return max((surface.min_interval for surface in self._surfaces.values()), default=FASTEST)
+
+    async def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
+        """Deliver a turn. Raises DeliveryFailed."""
+        surface = await self._of(view.turn.conversation)
+        async with aclosing(surface.deliver(view, refs)) as posted:
+            async for message in posted:
+                yield message
+
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
+        """Post a notice. Raises DeliveryFailed."""
+        await (await self._of(ConversationKey.parse(audience.conversation))).post_notice(audience, notice)
+
+    async def member(self, author: Author, conversation: ConversationKey) -> Member:
+        """Return the user with current rights and groups. Raises DeliveryFailed."""
+        if author.platform != PLATFORM or conversation.platform != PLATFORM:
+            return Member(author, external=True)
+        return await (await self._of(conversation)).member(author, conversation)
+
+    async def find_approver(self, principal: str, conversation: ConversationKey) -> DirectoryEntry | None:
+        """Return a user or group by its principal; None if it may approve nothing. Raises DeliveryFailed."""
+        return await (await self._of(conversation)).find_approver(principal, conversation)
+
+    async def card_url(self, view: TurnView, approval_id: str, refs: MessageRefs) -> str:
+        """Return the permalink of a call's card; empty if it is not posted. Raises DeliveryFailed."""
+        return await (await self._of(view.turn.conversation)).card_url(view, approval_id, refs)
+
+    async def fetch(self, attachment: Attachment) -> bytes:
+        """Download an attached file. Raises NotFound and DeliveryFailed."""
+        team, _, _file = attachment.id.rpartition("/")
+        return await (await self._of(conversation(team, "", ""))).fetch(attachment)
+
+    async def read_thread(
+        self, conversation: ConversationKey, posted: Mapping[str, MessageRefs]
+    ) -> Sequence[PostedText]:
+        """Return the messages of a conversation. Raises DeliveryFailed."""
+        return await (await self._of(conversation)).read_thread(conversation, posted)
+
+    async def _of(self, conversation: ConversationKey) -> SlackSurface:
+        """Return the surface of a conversation's workspace. Raises DeliveryFailed."""
+        if conversation.platform != PLATFORM:
+            raise DeliveryFailed("That conversation is not in Slack.", permanent=True)
+        workspace = await self._workspaces.of(conversation)
+        if workspace not in self._surfaces:
+            self._surfaces[workspace] = SlackSurface(
+                workspace.api, workspace.people, streaming=self._streaming, clock=self._clock
+            )
+        return self._surfaces[workspace]
+
+
+class _AppChannelMessages:
+    """Messages in channels of all workspaces. `surface` returns that of a conversation."""
+
+    def __init__(self, surface: Callable[[ConversationKey], Awaitable[SlackSurface]]) -> None:
+        self._surface = surface
+
+    async def show(self, owner: MessageOwner, message: Message, ref: str, *, search: bool = False) -> str:
+        surface = await self._surface(owner.conversation)
+        return await surface.channel_messages.show(owner, message, ref, search=search)
+
+    async def delete(self, owner: MessageOwner, name: str, ref: str) -> None:
+        await (await self._surface(owner.conversation)).channel_messages.delete(owner, name, ref)
+
+
+class WorkspaceFactory:
+    """Builds the clients of workspaces: with the same groups, and limits that are shared once `share` was called.
+    `app_api` calls Slack without a token, for the app as a whole.
+    """
+
+    def __init__(self, app_api: WebApi, groups: frozenset[str], observe: MetricSink) -> None:
+        self.app_api = app_api
+        self._groups = groups
+        self._observe = observe
+        self._quotas: Quotas | None = None
+        self._more_groups: Callable[[], Awaitable[frozenset[str]]] | None = None
+        self._built: WeakSet[SlackWorkspace] = WeakSet()
 
     def share(self, quotas: Quotas) -> None:
-        """Share the rate limits with other processes that use the same token."""
-        self.api.pacing.share(quotas)
+        """Share the rate limits of all workspaces with other processes of the app."""
+        self._quotas = quotas
+        for workspace in (self.app_api, *(workspace.api for workspace in self._built)):
+            workspace.pacing.share(quotas)
+
+    def also_ask_for(self, groups: Callable[[], Awaitable[frozenset[str]]]) -> None:
+        """Add groups to those of the settings."""
+        self._more_groups = groups
+        for workspace in self._built:
+            workspace.people.also_ask_for(groups)
+
+    def of_token(self, token: str) -> SlackWorkspace:
+        """Return the workspace of SLACK_BOT_TOKEN. Enter its client before use."""
+        api = WebApi(token, url=self.app_api.url, pacing=self._pacing(token))
+        return self._add(SlackWorkspace(api, UserDirectory(api, self._groups)))
+
+    def of_installation(
+        self, installation: Installation, team: str, another_token: Callable[[str], Awaitable[str]]
+    ) -> SlackWorkspace:
+        """Return a workspace of an installation."""
+        # Limits count by app and workspace, and outlive a token.
+        account = f"{installation.workspace}/{team}" if installation.is_organization else team
+        api = WebApi(
+            installation.token,
+            url=self.app_api.url,
+            pacing=self._pacing(f"installation {account}"),
+            team=team if installation.is_organization else "",
+            shared=self.app_api,
+            another_token=another_token,
+        )
+        return self._add(SlackWorkspace(api, UserDirectory(api, self._groups), installation.workspace))
+
+    def _add(self, workspace: SlackWorkspace) -> SlackWorkspace:
+        if self._quotas is not None:
+            workspace.api.pacing.share(self._quotas)
+        if self._more_groups is not None:
+            workspace.people.also_ask_for(self._more_groups)
+        self._built.add(workspace)
+        return workspace
+
+    def _pacing(self, account: str) -> RateLimiter:
+        return RateLimiter(account=_account(account), observe=self._observe)
+
+
+@dataclass(frozen=True, slots=True)
+class SlackApp:
+    """Slack app in its workspaces. `surface` delivers turns."""
+
+    workspaces: SlackWorkspaces
+    surface: SlackAppSurface
+    factory: WorkspaceFactory
+
+    @property
+    def api(self) -> WebApi:
+        """Client of the workspace of SLACK_BOT_TOKEN. Raises SettingsError without one."""
+        return self._own.api
+
+    @property
+    def people(self) -> UserDirectory:
+        """Users of the workspace of SLACK_BOT_TOKEN. Raises SettingsError without one."""
+        return self._own.people
+
+    @property
+    def _own(self) -> SlackWorkspace:
+        if self.workspaces.own is None:
+            raise SettingsError("There is no SLACK_BOT_TOKEN.", "set SLACK_BOT_TOKEN (xoxb-…)")
+        return self.workspaces.own
+
+    def share(self, quotas: Quotas) -> None:
+        """Share the rate limits with other processes of the app."""
+        self.factory.share(quotas)
+
+    def use_installations(self, store: InstallationStore, credentials: AppCredentials, leases: Leases) -> None:
+        """Serve the workspaces of installations from now on."""
+        if self.workspaces.installed is not None:
+            self.workspaces.installed.attach(store, TokenRenewal(self.factory.app_api, credentials, store, leases))
 
     def listener(
         self,
@@ -297,8 +472,8 @@ class SlackApp:
         are missing.
         """
         return SlackListener(
-            self.api,
-            self.people,
+            self.workspaces,
+            self.factory.app_api,
             app_token=app_token,
             signing_secret=signing_secret,
             audience=audience,
@@ -309,21 +484,33 @@ class SlackApp:
 
 @asynccontextmanager
 async def open_slack(
-    token: str,
+    token: str = "",
     *,
     url: str = API_URL,
     groups: frozenset[str] = frozenset(),
     streaming: Streaming = Streaming.DIRECT,
     observe: MetricSink = null_sink,
+    allowed: frozenset[str] | None = None,
 ) -> AsyncIterator[SlackApp]:
-    """Open the workspace of a bot token. `groups` are the user groups in the settings (`slack-group:S…`). `observe`
-    receives the seconds that rate limits delay calls. No request is sent before the first use.
+    """Open the workspace of a bot token, and those of installations in `allowed`, None for none at all. `groups` are
+    the user groups in the settings (`slack-group:S…`). `observe` receives the seconds that rate limits delay calls. No
+    request is sent before the first use.
     """
-    async with WebApi(token, url=url, pacing=RateLimiter(account=_account(token), observe=observe)) as api:
-        people = UserDirectory(api, groups)
-        yield SlackApp(api, people, SlackSurface(api, people, streaming=streaming))
+    async with AsyncExitStack() as stack:
+        # Calls for the app as a whole count with those of its own workspace.
+        pacing = RateLimiter(account=_account(token or "app"), observe=observe)
+        app_api = await stack.enter_async_context(WebApi("", url=url, pacing=pacing))
+        factory = WorkspaceFactory(app_api, groups, observe)
+        own = factory.of_token(token) if token else None
+        if own is not None:
+            await stack.enter_async_context(own.api)
+        installed = None if allowed is None else InstalledWorkspaces(factory.of_installation, allowed)
+        if installed is not None:
+            await stack.enter_async_context(installed.running())
+        workspaces = SlackWorkspaces(own, installed)
+        yield SlackApp(workspaces, SlackAppSurface(workspaces, streaming=streaming), factory)
 
 
-def _account(token: str) -> str:
-    """Return the account of rate limits: a digest of the token, because Slack counts by app and workspace."""
-    return f"slack:{hashlib.sha256(token.encode()).hexdigest()[:16]}"
+def _account(owner: str) -> str:
+    """Return the account of rate limits, a digest of its owner: Slack counts by app and workspace."""
+    return f"slack:{hashlib.sha256(owner.encode()).hexdigest()[:16]}"

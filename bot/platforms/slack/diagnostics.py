@@ -26,7 +26,17 @@ from bot.platforms.slack.sending import LATEST, NOT_AVAILABLE, SlackMessages
 from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
 
 WITHOUT_SCOPE = frozenset(
-    {"auth.test", "apps.connections.open", "views.open", "views.push", "views.update", "views.publish"}
+    {
+        "auth.test",
+        "auth.revoke",
+        "auth.teams.list",
+        "apps.connections.open",
+        "oauth.v2.access",
+        "views.open",
+        "views.push",
+        "views.update",
+        "views.publish",
+    }
 )
 """Methods that need no scope of the bot's token. `apps.connections.open` takes the app's token, with
 `connections:write`.

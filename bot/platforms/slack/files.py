@@ -34,7 +34,7 @@ async def fetch_file(api: WebApi, attachment: Attachment) -> bytes:
     """Download a file. Raises NotFound if it is missing or not readable, DeliveryFailed if the download failed."""
     check_size(attachment)
     try:
-        answer = await api.read("files.info", file=attachment.id)
+        answer = await api.read("files.info", file=attachment.id.rpartition("/")[2])
     except SlackWebApiError as error:
         if error.code in ("file_not_found", "file_deleted"):
             raise NotFound(f"{file_name(attachment)} is gone.") from error

@@ -19,11 +19,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import time
-from typing import Any
+from typing import Any, Self
 
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.context.async_context import AsyncBoltContext
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
@@ -36,15 +37,22 @@ from bot.chat.message_handler import MessageHandler
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import ListenerStatus
-from bot.errors import CountersignError, DeliveryFailed, SettingsError
+from bot.errors import CountersignError, DatabaseUnavailable, DeliveryFailed, SettingsError
 from bot.logs import in_context
 from bot.platforms.slack.channels import PLATFORM, ChannelRef
 from bot.platforms.slack.context import PlatformContext, SlackLookups
 from bot.platforms.slack.home import HomeRefresher
 from bot.platforms.slack.interactions import SlackInteractions
-from bot.platforms.slack.messages import SlackMessage, SlackMessagePlatform, parse_edit, parse_event, parse_message
-from bot.platforms.slack.users import UserDirectory
+from bot.platforms.slack.messages import (
+    SlackMessage,
+    SlackMessagePlatform,
+    mentioned_people,
+    parse_edit,
+    parse_event,
+    parse_message,
+)
 from bot.platforms.slack.web_api import LOCKED_OUT, Identity, SlackWebApiError, WebApi, library_log
+from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
 from bot.ports import Commands, EngineApi
 
 MOST_CHANNELS = 30
@@ -60,6 +68,7 @@ CHECK_SECONDS = 5.0
 FAILED_CHECKS = 3
 """Consecutive checks without a connection before the URL is replaced."""
 _ANY = re.compile(".*", re.DOTALL)
+_MESSAGES = frozenset({"message", "app_mention"})
 
 
 class SlackMissedMessages:
@@ -283,7 +292,7 @@ class EventsEndpoint:
 
 
 class RevocationWatcher:
-    """Watches for a revoked token or a removed app."""
+    """Watches for a revoked token or a removed app in one workspace."""
 
     def __init__(self, api: WebApi) -> None:
         self._api = api
@@ -318,20 +327,235 @@ class RevocationWatcher:
             log.warning("Slack says that tokens of the app were revoked; the bot's own is still good")
 
 
+# -------------------- workspaces
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedIds:
+    """Ids in an event or interaction: workspaces that it may belong to, the likeliest first, and the organization of an
+    organization-wide installation, empty for others.
+    """
+
+    teams: tuple[str, ...]
+    organization: str = ""
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any], context: Mapping[str, Any]) -> Self:
+        """Read the ids of a request, some of which Bolt has found. The one of an installation goes first: in a shared
+        channel, others name the workspace of the sender.
+        """
+        authorizations = body.get("authorizations")
+        listed = (
+            [entry for entry in authorizations if isinstance(entry, dict)] if isinstance(authorizations, list) else []
+        )
+        organization = str(context.get("enterprise_id") or "") if context.get("is_enterprise_install") else ""
+        found = [context.get("team_id"), *(entry.get("team_id") for entry in listed)]
+        if organization:
+            found += [body.get("context_team_id")]
+        found += [body.get("team_id")]
+        # Without a workspace in an interaction there is one of the message or of the user.
+        found += [
+            _dict_of(body, part).get(name) for part in ("message", "view", "user") for name in ("team", "team_id")
+        ]
+        # In an organization, an authorization may name the organization in place of a workspace.
+        teams = dict.fromkeys(str(team) for team in found if team and team != organization)
+        return cls(tuple(teams), organization)
+
+
+def _dict_of(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = body.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+class WorkspaceReceiver:
+    """Receives for one workspace: its handlers, its Home tabs, and the messages that it missed."""
+
+    def __init__(
+        self, workspace: SlackWorkspace, identity: Identity, platform: PlatformContext, read_missed: ReadMissed
+    ) -> None:
+        build_home, here = platform.records.build_home, f"{PLATFORM}:{identity.team}"
+        self.workspace = workspace
+        self.identity = identity
+        self.access = RevocationWatcher(workspace.api)
+        self._tabs = HomeRefresher(
+            workspace.api,
+            workspace.people,
+            platform.audience,
+            None if build_home is None else lambda member: build_home(member, here),
+        )
+        self.handlers = _Handlers(platform, identity, self.access, self._tabs)
+        self.has_missed = asyncio.Event()
+        self.has_missed.set()
+        self._platform = platform
+        self._read_missed = read_missed
+
+    async def run(self) -> None:
+        """Run until cancelled. Raises DeliveryFailed if the token is revoked."""
+        await _until_one_ends(self.access.wait_revoked(), self._tabs.run(), self._read_missed(self))
+
+    async def close(self) -> None:
+        """Give tasks in progress a short time to finish."""
+        await self._platform.background_tasks.close()
+
+    def backfill(self, engine: EngineApi) -> Backfill[SlackMessage]:
+        """Return the backfill of the workspace."""
+        return Backfill(
+            f"{PLATFORM}:{self.identity.team}",
+            SlackMissedMessages(self.workspace.api),
+            self.handlers.messages,
+            engine,
+            self._platform.records.engaged,
+        )
+
+
+ReadMissed = Callable[[WorkspaceReceiver], Coroutine[Any, Any, None]]
+
+
+class WorkspaceReceivers:
+    """The receivers of all workspaces, which come and go with installations. `build` returns one."""
+
+    def __init__(
+        self, workspaces: SlackWorkspaces, build: Callable[[SlackWorkspace, Identity], WorkspaceReceiver]
+    ) -> None:
+        self._workspaces = workspaces
+        self._build = build
+        self._receivers: dict[SlackWorkspace, WorkspaceReceiver] = {}
+        self._tasks: dict[SlackWorkspace, asyncio.Task[None]] = {}
+        self._building = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Wait until Slack says what the bot's own token is for. Raises DeliveryFailed if it is rejected, unless there
+        may be other workspaces.
+        """
+        own = self._workspaces.own
+        if own is None:
+            return
+        try:
+            await retry_until_available(own.api.identity, "Slack")
+        except DeliveryFailed as failure:
+            if self._workspaces.installed is None:
+                raise
+            log.error("SLACK_BOT_TOKEN is not served: %s", failure)
+            return
+        await self.of(own)
+
+    async def run(self) -> None:
+        """Receive for all workspaces until cancelled. Raises DeliveryFailed if the only token is revoked."""
+        installed = self._workspaces.installed
+        changed = asyncio.Event() if installed is None else installed.changed
+        while True:
+            changed.clear()
+            await self._follow()
+            waiting = asyncio.create_task(changed.wait(), name="slack: workspaces")
+            try:
+                await asyncio.wait({waiting, *self._tasks.values()}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                waiting.cancel()
+            for workspace, task in list(self._tasks.items()):
+                if task.done():
+                    await self._end(workspace, task)
+
+    async def find(self, ids: ReceivedIds, *, is_message: bool) -> WorkspaceReceiver | None:
+        """Return the receiver of an event or interaction, None if the app does not serve its workspace. Raises
+        CountersignError.
+        """
+        for team in ids.teams or ((ids.organization,) if ids.organization else ()):
+            workspace = await self._workspaces.find(team, ids.organization)
+            if workspace is not None and (receiver := await self.of(workspace)).identity.team == team:
+                return receiver
+        own = self._workspaces.own
+        if is_message or own is None or self._workspaces.installed is not None:
+            return None
+        # An interaction of a user of another workspace, in a shared channel, may name that workspace alone.
+        return await self.of(own)
+
+    def mentioned(self, text: str) -> Sequence[WorkspaceReceiver]:
+        """Return the receivers whose bot is mentioned."""
+        people = mentioned_people(text)
+        return [receiver for receiver in self._receivers.values() if receiver.identity.user in people]
+
+    async def of(self, workspace: SlackWorkspace) -> WorkspaceReceiver:
+        """Return the receiver of a workspace. Raises DeliveryFailed."""
+        if (known := self._receivers.get(workspace)) is not None:
+            return known
+        async with self._building:
+            if workspace not in self._receivers:
+                receiver = self._build(workspace, await workspace.api.identity())
+                self._receivers[workspace] = receiver
+                self._tasks[workspace] = asyncio.create_task(receiver.run(), name="slack: workspace")
+                where = receiver.identity.url or receiver.identity.team
+                log.info("receiving from Slack as %s in %s", receiver.identity.name, where)
+            return self._receivers[workspace]
+
+    def read_missed(self) -> None:
+        """Read missed messages of all workspaces."""
+        for receiver in self._receivers.values():
+            receiver.has_missed.set()
+
+    async def close(self) -> None:
+        """End all receivers."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*(receiver.close() for receiver in self._receivers.values()))
+
+    async def _follow(self) -> None:
+        """Build the receivers of new workspaces, and end those of workspaces that are gone."""
+        known = set(self._workspaces.known())
+        for workspace in self._receivers.keys() - known:
+            self._tasks[workspace].cancel()
+        for workspace in known - self._receivers.keys():
+            try:
+                await self.of(workspace)
+            except DeliveryFailed as error:
+                log.warning("a Slack workspace is not received from yet: %s", error)
+
+    async def _end(self, workspace: SlackWorkspace, task: asyncio.Task[None]) -> None:
+        """Drop a receiver that has ended. Raises its error if there is no other workspace to go on for."""
+        receiver = self._receivers.pop(workspace)
+        del self._tasks[workspace]
+        installed = self._workspaces.installed
+        error = None if task.cancelled() else task.exception()
+        if error is not None and (installed is None or not isinstance(error, DeliveryFailed)):
+            self._receivers[workspace], self._tasks[workspace] = receiver, task  # closed by `close`
+            raise error
+        await receiver.close()
+        if error is None:
+            return
+        log.warning("not receiving from Slack workspace %s any more: %s", receiver.identity.team, error)
+        if installed is not None and workspace.installation:
+            await retry_until_stored(functools.partial(installed.remove, workspace.installation))
+        elif installed is not None:
+            self._workspaces.own = None
+
+
+async def retry_until_stored(call: Callable[[], Awaitable[None]]) -> None:
+    """Call again while the database is unavailable."""
+
+    async def attempt() -> None:
+        try:
+            await call()
+        except DatabaseUnavailable as error:
+            raise DeliveryFailed(error.cause, error.fix) from error
+
+    await retry_until_available(attempt, "the database")
+
+
 # -------------------- listener
 
 
 class SlackListener:
-    """Receives from Slack: Socket Mode with an app token; `hook` takes requests with a signing secret. Missed messages
-    are read under the lease that `backfill_lease` returns for a name; without it they are not read.
+    """Receives from Slack for all workspaces: Socket Mode with an app token; `hook` takes requests with a signing
+    secret. `app_api` calls Slack for the app as a whole. Missed messages are read under the lease that `backfill_lease`
+    returns for a name; without it they are not read.
 
     Raises SettingsError if both secrets are missing.
     """
 
     def __init__(
         self,
-        api: WebApi,
-        people: UserDirectory,
+        workspaces: SlackWorkspaces,
+        app_api: WebApi,
         *,
         app_token: str = "",
         signing_secret: str = "",
@@ -344,50 +568,45 @@ class SlackListener:
             raise SettingsError(
                 "Slack has no way to reach the bot.", "set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)"
             )
-        self._api = api
-        self._people = people
+        self._workspaces = workspaces
+        self._app_api = app_api
         self._app_token = app_token
         self._audience = audience or AudiencePolicy()
         self._records = records or SlackLookups()
         self._backfill_lease = backfill_lease
         self._clock = clock
-        self._has_missed = asyncio.Event()
         self.hook = EventsEndpoint(signing_secret) if signing_secret else None
         self._socket = SocketStatus()
 
     async def run(self, engine: EngineApi, commands: Commands) -> None:
         """Receive until cancelled; tasks in progress get a short time to finish. Raises DeliveryFailed if Slack rejects
-        or revokes the tokens.
+        or revokes the tokens, unless there may be other workspaces.
         """
-        identity = await retry_until_available(self._api.identity, "Slack")
-        app = self._app(identity)
-        platform = PlatformContext(
-            engine=engine,
-            commands=with_card_forms(engine, commands, self._records),
-            audience=self._audience,
-            background_tasks=BackgroundTasks(),
-            records=self._records,
-            api=self._api,
-            people=self._people,
-        )
-        access = RevocationWatcher(self._api)
-        tabs = HomeRefresher(self._api, self._people, self._audience, self._records.build_home)
-        handlers = _Handlers(app, platform, access, tabs)
-        missed = SlackMissedMessages(self._api)
-        prefix = f"{PLATFORM}:{identity.team}"
-        backfill = Backfill(prefix, missed, handlers.messages, engine, self._records.engaged)
-        self._has_missed.set()
-        log.info("receiving from Slack as %s in %s", identity.name, identity.url or identity.team)
+        commands = with_card_forms(engine, commands, self._records)
+
+        def build(workspace: SlackWorkspace, identity: Identity) -> WorkspaceReceiver:
+            platform = PlatformContext(
+                engine=engine,
+                commands=commands,
+                audience=self._audience,
+                background_tasks=BackgroundTasks(),
+                records=self._records,
+                api=workspace.api,
+                people=workspace.people,
+            )
+            return WorkspaceReceiver(workspace, identity, platform, functools.partial(self._read_missed, engine))
+
+        receivers = WorkspaceReceivers(self._workspaces, build)
+        app = _bolt_app(receivers)
         try:
+            await receivers.start()
             if self.hook is not None:
                 self.hook.attach(app)
-            await _until_one_ends(
-                self._receive(app), access.wait_revoked(), tabs.run(), self._read_missed(backfill, identity)
-            )
+            await _until_one_ends(self._receive(app, receivers), receivers.run())
         finally:
             if self.hook is not None:
                 self.hook.detach()
-            await platform.background_tasks.close()
+            await receivers.close()
 
     async def listening(self) -> ListenerStatus:
         """Status of the listener; with Socket Mode, that of the connection."""
@@ -396,14 +615,17 @@ class SlackListener:
         )
         return ListenerStatus.CONNECTED if is_connected else ListenerStatus.CONNECTING
 
-    async def _read_missed(self, backfill: Backfill[SlackMessage], identity: Identity) -> None:
-        """Read missed messages now and after each long disconnection, one process at a time. Never returns."""
+    async def _read_missed(self, engine: EngineApi, receiver: WorkspaceReceiver) -> None:
+        """Read missed messages of a workspace now and after each long disconnection, one process at a time. Never
+        returns.
+        """
+        backfill = receiver.backfill(engine)
         while True:
-            await self._has_missed.wait()
-            self._has_missed.clear()
+            await receiver.has_missed.wait()
+            receiver.has_missed.clear()
             if self._backfill_lease is None:
                 continue
-            lease = self._backfill_lease(f"slack-backfill:{identity.team}")
+            lease = self._backfill_lease(f"slack-backfill:{receiver.identity.team}")
             try:
                 await lease.run_while_held(functools.partial(backfill.run, self._clock()))
             except CountersignError as error:
@@ -411,51 +633,83 @@ class SlackListener:
             except Exception:
                 log.exception("missed messages of Slack not read")
 
-    async def _receive(self, app: AsyncApp) -> None:
+    async def _receive(self, app: AsyncApp, receivers: WorkspaceReceivers) -> None:
         if self._app_token:
-            await receive_by_socket(app, self._api, self._app_token, self._socket, on_reconnect=self._has_missed.set)
+            await receive_by_socket(
+                app, self._app_api, self._app_token, self._socket, on_reconnect=receivers.read_missed
+            )
         else:
             await asyncio.Event().wait()
 
-    def _app(self, identity: Identity) -> AsyncApp:
-        """Return Bolt's app with a known identity, because it would otherwise ask Slack at each event."""
 
-        async def authorize() -> AuthorizeResult:
-            return AuthorizeResult(
-                enterprise_id=identity.enterprise or None,
-                team_id=identity.team,
-                bot_user_id=identity.user,
-                bot_id=identity.bot,
-                bot_token="-",  # noqa: S106 - nobody calls Slack through Bolt's own clients
-            )
+_RECEIVER = "receiver"
+"""Key of the receiver of a request in Bolt's context."""
+_NOT_SERVED = "This app is not set up for your workspace, or was removed from it. Ask whoever operates the bot."
 
-        return AsyncApp(
-            logger=library_log("bolt"),
-            name="countersign",
-            process_before_response=True,
-            authorize=authorize,
-            signing_secret="-",  # noqa: S106 - the hook has looked at the signature
-            request_verification_enabled=False,
-            ssl_check_enabled=False,
-            attaching_function_token_enabled=False,
-            attaching_conversation_kwargs_enabled=False,
+
+def _bolt_app(receivers: WorkspaceReceivers) -> AsyncApp:
+    """Return Bolt's app. It learns the workspace of a request from the receivers: its own way would be a request to
+    Slack at each event, and a client without our rate limits.
+    """
+
+    async def find_receiver(
+        body: dict[str, Any], context: AsyncBoltContext, next_: Callable[[], Awaitable[None]]
+    ) -> BoltResponse | None:
+        event = body.get("event")
+        is_message = isinstance(event, dict) and event.get("type") in _MESSAGES
+        if body.get("type") != "url_verification":
+            receiver = await receivers.find(ReceivedIds.read(body, context), is_message=is_message)
+            if receiver is None:
+                return _not_served(body)
+            context[_RECEIVER] = receiver
+        await next_()
+        return None
+
+    async def authorize(context: AsyncBoltContext) -> AuthorizeResult:
+        identity = _receiver_of(context).identity
+        return AuthorizeResult(
+            enterprise_id=identity.enterprise or None,
+            team_id=identity.team,
+            bot_user_id=identity.user,
+            bot_id=identity.bot,
+            bot_token="-",  # noqa: S106 - nobody calls Slack through Bolt's own clients
         )
 
+    app = AsyncApp(
+        logger=library_log("bolt"),
+        name="countersign",
+        process_before_response=True,
+        before_authorize=find_receiver,
+        authorize=authorize,
+        signing_secret="-",  # noqa: S106 - the hook has looked at the signature
+        request_verification_enabled=False,
+        ssl_check_enabled=False,
+        attaching_function_token_enabled=False,
+        attaching_conversation_kwargs_enabled=False,
+    )
+    _Dispatcher(receivers).register(app)
+    return app
 
-class _Handlers:
-    """Dispatches the events of Bolt to their handlers."""
 
-    def __init__(
-        self, app: AsyncApp, platform: PlatformContext, access: RevocationWatcher, tabs: HomeRefresher
-    ) -> None:
-        self._access = access
-        self._interactions = SlackInteractions(platform, tabs)
-        self._api = platform.api
-        self._people = platform.people
-        self.messages = MessageHandler[SlackMessage](
-            SlackMessagePlatform(platform.api, platform.people, self._interactions.on_text_command),
-            platform,
-        )
+def _not_served(body: Mapping[str, Any]) -> BoltResponse:
+    """Return the response for a workspace that is not served: a sentence to the user of a command."""
+    log.info("request from a Slack workspace that is not served: %s", body.get("team_id") or "unknown")
+    return BoltResponse(status=200, body=_NOT_SERVED if body.get("command") else "")
+
+
+def _receiver_of(context: AsyncBoltContext) -> WorkspaceReceiver:
+    receiver: WorkspaceReceiver = context[_RECEIVER]
+    return receiver
+
+
+class _Dispatcher:
+    """Dispatches the requests of Bolt to the handlers of their workspace."""
+
+    def __init__(self, receivers: WorkspaceReceivers) -> None:
+        self._receivers = receivers
+
+    def register(self, app: AsyncApp) -> None:
+        """Register for all requests."""
         app.event(_ANY)(self._event)
         app.command(_ANY)(self._command)
         app.action({"type": "block_actions", "action_id": _ANY})(self._press)
@@ -464,47 +718,73 @@ class _Handlers:
         app.shortcut(_ANY)(self._shortcut)
         app.error(self._handle_failure)
 
-    async def _event(self, body: dict[str, Any]) -> None:
-        event = body.get("event")
-        if isinstance(event, dict) and event.get("type") not in ("message", "app_mention"):
-            self._access.event(event)
-            self._people.on_event(event)
-            self._interactions.on_event(event)
-            return
-        with in_context(request=str(body.get("event_id") or "")):
-            identity = await self._api.identity()
-            message = parse_event(body, identity)
-            if (edited := parse_edit(body, identity)) is not None:
-                await self.messages.handle_edit(edited)
-            elif message is not None:
-                await self.messages.handle(message)
+    async def _event(self, body: dict[str, Any], context: AsyncBoltContext) -> None:
+        receiver, event = _receiver_of(context), body.get("event")
+        await receiver.handlers.event(body)
+        # Slack sends one event to an app that is in both workspaces of a shared channel.
+        if body.get("is_ext_shared_channel") and isinstance(event, dict) and event.get("type") in _MESSAGES:
+            for other in self._receivers.mentioned(str(event.get("text") or "")):
+                if other is not receiver:
+                    await other.handlers.event(body)
 
-    async def _command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+    async def _command(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
         await ack()
-        self._interactions.on_slash_command(body)
+        _receiver_of(context).handlers.interactions.on_slash_command(body)
 
-    async def _press(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+    async def _press(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
         await ack()
-        self._interactions.on_action(body)
+        _receiver_of(context).handlers.interactions.on_action(body)
 
-    async def _submission(self, ack: AsyncAck, body: dict[str, Any]) -> None:
-        await ack(**await self._interactions.on_submission(body))
+    async def _submission(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
+        await ack(**await _receiver_of(context).handlers.interactions.on_submission(body))
 
-    async def _shortcut(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+    async def _shortcut(self, ack: AsyncAck, body: dict[str, Any], context: AsyncBoltContext) -> None:
         await ack()
-        self._interactions.on_shortcut(body)
+        _receiver_of(context).handlers.interactions.on_shortcut(body)
 
     async def _nothing(self, ack: AsyncAck) -> None:
         await ack()
 
-    async def _handle_failure(self, error: Exception) -> BoltResponse:
+    async def _handle_failure(self, error: Exception, context: AsyncBoltContext) -> BoltResponse:
         """Return an error status, so that Slack sends the event again."""
-        self._access.note_error(error)
+        if (receiver := context.get(_RECEIVER)) is not None:
+            receiver.access.note_error(error)
         if isinstance(error, CountersignError):
             log.warning("event from Slack not processed, Slack sends it again: %s", error)
         else:
             log.error("event from Slack not processed, Slack sends it again", exc_info=error)
         return BoltResponse(status=503)
+
+
+class _Handlers:
+    """Handlers of the requests of one workspace."""
+
+    def __init__(
+        self, platform: PlatformContext, identity: Identity, access: RevocationWatcher, tabs: HomeRefresher
+    ) -> None:
+        self._identity = identity
+        self._access = access
+        self._people = platform.people
+        self.interactions = SlackInteractions(platform, tabs)
+        self.messages = MessageHandler[SlackMessage](
+            SlackMessagePlatform(platform.api, platform.people, self.interactions.on_text_command),
+            platform,
+        )
+
+    async def event(self, body: dict[str, Any]) -> None:
+        """Handle an event. Raises CountersignError if it has to come again."""
+        event = body.get("event")
+        if isinstance(event, dict) and event.get("type") not in _MESSAGES:
+            self._access.event(event)
+            self._people.on_event(event)
+            self.interactions.on_event(event)
+            return
+        with in_context(request=str(body.get("event_id") or "")):
+            message = parse_event(body, self._identity)
+            if (edited := parse_edit(body, self._identity)) is not None:
+                await self.messages.handle_edit(edited)
+            elif message is not None:
+                await self.messages.handle(message)
 
 
 async def _until_one_ends(*work: Coroutine[Any, Any, None]) -> None:

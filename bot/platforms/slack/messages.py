@@ -119,9 +119,9 @@ class SlackMessage(IncomingMessage):
 
 
 def parse_event(body: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
-    """Parse an event. Return None if it is no user's message, or that of another installation."""
+    """Parse an event in the workspace of `identity`. Return None if it is no user's message."""
     event = body.get("event")
-    if not isinstance(event, dict) or event.get("edited") or not _concerns(body, identity):
+    if not isinstance(event, dict) or event.get("edited"):
         return None
     return parse_message(event, identity)
 
@@ -129,7 +129,7 @@ def parse_event(body: Mapping[str, Any], identity: Identity) -> SlackMessage | N
 def parse_edit(body: Mapping[str, Any], identity: Identity) -> SlackMessage | None:
     """Parse the event of an edited message. Return None unless its author has changed the text."""
     event = body.get("event")
-    if not isinstance(event, dict) or event.get("subtype") != "message_changed" or not _concerns(body, identity):
+    if not isinstance(event, dict) or event.get("subtype") != "message_changed":
         return None
     message, previous = event.get("message"), event.get("previous_message")
     edited = message.get("edited") if isinstance(message, dict) else None
@@ -169,7 +169,7 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
         direct=direct,
         in_thread=thread != ts,
         mentions=mentions | mentioned_groups(text),
-        files=_attachments(event),
+        files=_attachments(event, identity.team),
         # A mention in a channel comes as two events.
         may_notify=direct or not mentions_bot or event.get("type") == "app_mention",
         ref=ChannelRef(channel, user, thread),
@@ -180,17 +180,6 @@ def parse_message(event: Mapping[str, Any], identity: Identity) -> SlackMessage 
 def _sent_at(ts: str) -> float:
     seconds, micros = _number(ts)
     return seconds + micros / 1_000_000
-
-
-def _concerns(body: Mapping[str, Any], identity: Identity) -> bool:
-    """Return True if the event belongs to this installation: an event of a shared channel names the other workspace."""
-    authorizations = body.get("authorizations")
-    teams = (
-        [authorization.get("team_id") for authorization in authorizations if isinstance(authorization, dict)]
-        if authorizations
-        else []
-    )
-    return identity.team in teams or body.get("team_id") == identity.team
 
 
 # -------------------- threads
@@ -450,17 +439,18 @@ class PerUserRate:
         return True
 
 
-def _attachments(event: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    """Return the readable files of a message."""
+def _attachments(event: Mapping[str, Any], team: str) -> tuple[Attachment, ...]:
+    """Return the readable files of a message. Their ids name the workspace: Slack's are unique in it only."""
     files = event.get("files")
     files = [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
-    return tuple(_attachment(file) for file in files if file.get("id") and file.get("mode") != "tombstone")[:MOST_FILES]
+    readable = [file for file in files if file.get("id") and file.get("mode") != "tombstone"]
+    return tuple(_attachment(file, team) for file in readable[:MOST_FILES])
 
 
-def _attachment(file: Mapping[str, Any]) -> Attachment:
+def _attachment(file: Mapping[str, Any], team: str) -> Attachment:
     size = file.get("size")
     return Attachment(
-        id=str(file["id"]),
+        id=f"{team}/{file['id']}",
         name=single_line(str(file.get("name") or file.get("title") or "file"), 200),
         mime_type=single_line(str(file.get("mimetype") or "application/octet-stream"), 100),
         size=size if isinstance(size, int) else 0,

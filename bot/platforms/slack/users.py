@@ -6,6 +6,9 @@ profiles or rules name some. A lookup for a decision waits for the rate limit, b
 
 Bots, guests, users of other organizations and unknown users are marked as such. In sentences of the engine and the
 commands `slack:U1` becomes `@sam`, and `slack-group:S1` becomes `@ops`.
+
+Names in settings and rules may be of one workspace or organization: `slack:T1:U1`, `slack-group:T1:S1`. To the engine
+such a name is a group: a member has it as a role, and the directory says who is in it.
 """
 
 from __future__ import annotations
@@ -85,17 +88,18 @@ class UserDirectory:
     async def member(self, user: str) -> Member:
         """Return a user with current rights, and groups of at most GROUP_SECONDS. Raises DeliveryFailed."""
         person = await self._when_allowed(lambda: self._people.refresh(user, lambda: self._request_person(user)))
+        identity = await self._api.identity()
         if not await self._needs_groups():
-            return _member(person, {})
+            return _member(person, {}, identity)
         groups = await self._when_allowed(
             lambda: self._groups_cache.get("", self._request_groups, max_age=GROUP_SECONDS)
         )
-        return _member(person, groups)
+        return _member(person, groups, identity)
 
     async def cached_member(self, user: str) -> Member:
         """Return a user with rights and groups, up to five minutes old, not for decisions. Raises DeliveryFailed."""
         groups = await self._cached_groups() if await self._needs_groups() else {}
-        return _member(await self.person(user), groups)
+        return _member(await self.person(user), groups, await self._api.identity())
 
     def cached_name(self, user: str) -> str:
         """Return the name of a recently looked up user, or their id."""
@@ -128,11 +132,25 @@ class UserDirectory:
         """Return a user or group by its principal, up to five minutes old. None if it is gone, and for users who may
         approve nothing. Raises DeliveryFailed.
         """
+        workspace, own_id = _split(principal)
+        if workspace and workspace not in _qualifiers(await self._api.identity()):
+            return None
         if principal.startswith(GROUP):
-            group = (await self._cached_groups()).get(principal.removeprefix(GROUP))
+            group = (await self._cached_groups()).get(own_id)
             return None if group is None else DirectoryEntry(group.handle, _principals(group.users))
-        person = await self.person(principal.partition(":")[2])
-        return None if person.guest or person.external or person.bot else DirectoryEntry(person.name)
+        person = await self.person(own_id)
+        if person.guest or person.external or person.bot:
+            return None
+        return DirectoryEntry(person.name, _principals(frozenset({own_id})) if workspace else None)
+
+    async def name_of(self, principal: str) -> str:
+        """Return the name of a user or group by its principal; empty if it is of another workspace or unknown. Raises
+        DeliveryFailed.
+        """
+        workspace, own_id = _split(principal)
+        if workspace and workspace not in _qualifiers(await self._api.identity()):
+            return ""
+        return await self.group_name(own_id) if principal.startswith(GROUP) else (await self.person(own_id)).name
 
     async def _needs_groups(self) -> bool:
         return bool(self._group_ids | _ids(await self._more_groups()))
@@ -155,6 +173,18 @@ class UserDirectory:
         return _read_person(user, account if isinstance(account, dict) else {}, identity)
 
 
+def _qualifiers(identity: Identity) -> tuple[str, ...]:
+    """Return the ids with which a name may say that it is of this workspace."""
+    return tuple(filter(None, (identity.team, identity.enterprise)))
+
+
+def _split(principal: str) -> tuple[str, str]:
+    """Return the workspace of a principal, empty if it names none, and the id of the user or group."""
+    _kind, _, name = principal.partition(":")
+    workspace, _, own_id = name.rpartition(":")
+    return workspace, own_id
+
+
 def _ids(groups: frozenset[str]) -> frozenset[str]:
     return frozenset(group.removeprefix(GROUP) for group in groups if group.startswith(GROUP))
 
@@ -167,13 +197,16 @@ async def _no_groups() -> frozenset[str]:
     return frozenset()
 
 
-def _member(person: Person, groups: Mapping[str, Group]) -> Member:
+def _member(person: Person, groups: Mapping[str, Group], identity: Identity) -> Member:
     """Return a member with all groups of the user: a waiting call may name one that is in no rule any more."""
     outside = person.external or person.bot
-    roles = frozenset(f"{GROUP}{group_id}" for group_id, group in groups.items() if person.id in group.users)
+    ids = [group_id for group_id, group in groups.items() if person.id in group.users]
+    roles = [f"{GROUP}{group_id}" for group_id in ids]
+    for workspace in _qualifiers(identity):
+        roles += [f"{PLATFORM}:{workspace}:{person.id}", *(f"{GROUP}{workspace}:{group_id}" for group_id in ids)]
     return Member(
         person.author,
-        roles=frozenset() if outside else roles,
+        roles=frozenset() if outside else frozenset(roles),
         platform_admin=person.admin and not (outside or person.guest),
         guest=person.guest,
         external=outside,
@@ -218,7 +251,7 @@ def _groups(answer: Mapping[str, Any]) -> Mapping[str, Group]:
     return groups
 
 
-_PRINCIPALS = r"slack:[UW][A-Z0-9]{1,20}|slack-group:S[A-Z0-9]{1,20}"
+_PRINCIPALS = r"slack:(?:[TE][A-Z0-9]{1,20}:)?[UW][A-Z0-9]{1,20}|slack-group:(?:[TE][A-Z0-9]{1,20}:)?S[A-Z0-9]{1,20}"
 
 
 async def resolve_mentions(people: UserDirectory, sentence: str) -> str:
@@ -233,8 +266,6 @@ async def resolve_reply_mentions(people: UserDirectory, reply: Reply) -> Reply:
 
 def _names(people: UserDirectory) -> users.PrincipalNames:
     async def name(principal: str) -> str:
-        if principal.startswith(GROUP):
-            return await people.group_name(principal.removeprefix(GROUP))
-        return (await people.person(principal.partition(":")[2])).name
+        return await people.name_of(principal)
 
     return users.PrincipalNames(_PRINCIPALS, name)

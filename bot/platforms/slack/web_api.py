@@ -98,6 +98,8 @@ LOCKED_OUT = frozenset(
     {"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "org_login_required"}
 )
 """Codes for a token that Slack rejects for all requests."""
+NEED_TEAM = frozenset({"usergroups.list"})
+"""Methods that need the workspace beside a token for a whole organization."""
 API_URL = "https://slack.com/api/"
 ANSWER_SECONDS = 20.0
 BUSY_SECONDS = 30.0
@@ -268,17 +270,43 @@ class Identity:
 
 
 class WebApi(HttpSession):
-    """Calls Slack as the bot. Enter it before use, and leave it after the last call."""
+    """Calls Slack as the bot. Enter it before use, and leave it after the last call, unless it uses the session of
+    `shared`. `team` is the workspace if the token is for its whole organization. `another_token` returns another token
+    in place of one that Slack rejects, or the same.
+    """
 
-    def __init__(self, token: str, *, url: str = API_URL, pacing: RateLimiter | None = None) -> None:
+    def __init__(
+        self,
+        token: str,
+        *,
+        url: str = API_URL,
+        pacing: RateLimiter | None = None,
+        team: str = "",
+        shared: HttpSession | None = None,
+        another_token: Callable[[str], Awaitable[str]] | None = None,
+    ) -> None:
         super().__init__(ANSWER_SECONDS)
         self._token = token
+        self._team = team
+        self._shared = shared
+        self._another_token = another_token
         self.url = url if url.endswith("/") else f"{url}/"
         self.pacing = pacing or RateLimiter()
         self.blocks = BlockSupport(_code_of, self.pacing.clock)
         self._identity: Identity | None = None
         self._asking = asyncio.Lock()
         self._clients: dict[bool, AsyncWebClient] = {}
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The open session."""
+        return super().session if self._shared is None else self._shared.session
+
+    def replace_token(self, token: str) -> None:
+        """Use another token from now on."""
+        if token != self._token:
+            self._token = token
+            self._clients.clear()
 
     @property
     def bearer(self) -> Mapping[str, str]:
@@ -308,7 +336,7 @@ class WebApi(HttpSession):
             if self._identity is None:
                 answer, headers = await self._call("auth.test", {}, verb="POST", patient=True)
                 self._identity = Identity(
-                    team=str(answer.get("team_id", "")),
+                    team=self._team or str(answer.get("team_id", "")),
                     enterprise=str(answer.get("enterprise_id") or ""),
                     user=str(answer.get("user_id", "")),
                     bot=str(answer.get("bot_id", "")),
@@ -342,7 +370,7 @@ class WebApi(HttpSession):
         await self.pacing.take("files.getUploadURLExternal")
 
         async def share() -> Mapping[str, Any]:
-            with _map_errors("files.completeUploadExternal"):
+            with map_errors("files.completeUploadExternal"):
                 answer = await self.client(patient=False).files_upload_v2(
                     file=data or b"\n", filename=name, title=name, channel=channel, thread_ts=thread or None
                 )
@@ -360,6 +388,8 @@ class WebApi(HttpSession):
         self, method: str, arguments: Mapping[str, Any], *, verb: str, patient: bool
     ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
         channel = str(arguments.get("channel", ""))
+        if self._team and method in NEED_TEAM:
+            arguments = {**arguments, "team_id": self._team}
         return await self.blocks.send(
             arguments,
             lambda given: self._send_within_limits(
@@ -368,13 +398,20 @@ class WebApi(HttpSession):
         )
 
     async def _send_within_limits(self, method: str, channel: str, request: Callable[[], Awaitable[T]]) -> T:
-        """Send a request when the limits of its method allow it; again after short pauses that Slack asks for."""
+        """Send a request when the limits of its method allow it; again after short pauses that Slack asks for, and with
+        another token in place of a rejected one.
+        """
         waited = 0.0
+        rejected = ""
         while True:
             await self.pacing.take(method, channel)
+            token = self._token
             try:
                 return await request()
             except SlackWebApiError as error:
+                if error.code in LOCKED_OUT and not rejected and await self._has_another_token(token):
+                    rejected = token
+                    continue
                 if error.code != "ratelimited":
                     raise
                 seconds = error.retry_after if error.retry_after is not None else BUSY_SECONDS
@@ -383,13 +420,20 @@ class WebApi(HttpSession):
                 if waited > PATIENCE:
                     raise
 
+    async def _has_another_token(self, rejected: str) -> bool:
+        """Return True if there is another token by now, which is used from now on."""
+        if self._another_token is None:
+            return False
+        self.replace_token(await self._another_token(rejected))
+        return self._token != rejected
+
     async def _once(
         self, method: str, arguments: Mapping[str, Any], verb: str, *, patient: bool, token: str = ""
     ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
         given: dict[str, Any] = {"params" if verb == "GET" else "json": dict(arguments)}
         if token:
             given["json"]["token"] = token
-        with _map_errors(method):
+        with map_errors(method):
             answer = await self.client(patient=patient).api_call(method, http_verb=verb, **given)
         data = answer.data
         return (data if isinstance(data, dict) else {}), answer.headers
@@ -400,7 +444,7 @@ def _code_of(error: Exception) -> str:
 
 
 @contextmanager
-def _map_errors(method: str) -> Iterator[None]:
+def map_errors(method: str) -> Iterator[None]:
     """Map the errors of slack_sdk to DeliveryFailed, without their texts, which contain bodies and names of files."""
     try:
         yield

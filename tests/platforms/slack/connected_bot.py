@@ -17,6 +17,7 @@ from bot.platforms.slack.rate_limits import RateLimiter
 from bot.platforms.slack.sending import Streaming
 from bot.platforms.slack.users import UserDirectory
 from bot.platforms.slack.web_api import WebApi
+from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
 from tests.fakes.slack import Channel, FakeSlack, Message, User
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands, SharedLeases
 
@@ -36,6 +37,11 @@ class ConnectedBot:
     listener: SlackListener
     listening: asyncio.Task[None] | None = None
     refs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def workspaces(self) -> SlackWorkspaces:
+        """The workspace alone."""
+        return SlackWorkspaces(SlackWorkspace(self.api, self.people))
 
     async def draw(self, view: TurnView, surface: SlackSurface | None = None) -> dict[str, str]:
         """Draw a view as whoever draws does, remembering references."""
@@ -78,9 +84,10 @@ async def connected_bot(
         people = UserDirectory(api, groups)
         engine, commands = FakeEngine(), ScriptedCommands(*answers)  # type: ignore[arg-type]
         engine.clock, leases = slack.clock.now, SharedLeases()
+        workspaces = SlackWorkspaces(SlackWorkspace(api, people))
         listener = SlackListener(
+            workspaces,
             api,
-            people,
             app_token=slack.app.app_token,
             audience=audience,
             records=records,

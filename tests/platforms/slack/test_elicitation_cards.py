@@ -283,7 +283,7 @@ async def test_a_question_is_answered_from_home_and_told_in_the_direct_conversat
     (step,) = view.steps
     inquiry = OpenElicitation(view.turn, step, a_form())  # type: ignore[arg-type]
 
-    async def home(_member: Member) -> Home:
+    async def home(_member: Member, _workspace: str) -> Home:
         return Home(sample_views.NOW, inquiries=[inquiry])
 
     async with connected_bot(records=SlackLookups(build_home=home)) as place:

@@ -27,7 +27,10 @@ class Records:
         self.trouble: list[Exception] = []
         self.asked: list[Member] = []
 
-    async def home(self, member: Member) -> Home:
+    async def home(self, member: Member, _workspace: str) -> Home:
+        return await self.tab(member)
+
+    async def tab(self, member: Member) -> Home:
         self.asked.append(member)
         if self.trouble:
             raise self.trouble.pop(0)
@@ -48,7 +51,7 @@ class Records:
 
 
 def tabs_of(place: ConnectedBot, records: Records, clock: list[float]) -> HomeRefresher:
-    return HomeRefresher(place.api, place.people, AudiencePolicy(), records.home, clock=lambda: clock[0])
+    return HomeRefresher(place.api, place.people, AudiencePolicy(), records.tab, clock=lambda: clock[0])
 
 
 def shown(place: ConnectedBot, user: User) -> str:

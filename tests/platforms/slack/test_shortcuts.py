@@ -31,7 +31,7 @@ async def test_home_shows_what_waits_and_a_call_can_be_reviewed_there() -> None:
     view = _view_of_team(step)
     seen: list[Member] = []
 
-    async def home(member: Member) -> Home:
+    async def home(member: Member, _workspace: str) -> Home:
         seen.append(member)
         return Home(0.0, waiting=(PendingCall(view.turn, step),))
 
@@ -97,7 +97,7 @@ async def test_a_call_that_home_shows_as_it_was_is_neither_opened_nor_approved()
     view = _view_of_team(step)
     held = [step]
 
-    async def home(_member: Member) -> Home:
+    async def home(_member: Member, _workspace: str) -> Home:
         return Home(0.0, waiting=[PendingCall(view.turn, each) for each in held if each.status is StepStatus.AWAITING])
 
     async def approval(_approval_id: str) -> tuple[Turn, ToolStep] | None:
@@ -120,7 +120,7 @@ async def test_a_call_that_is_approved_in_home_is_gone_there_at_once() -> None:
     step = a_step(StepStatus.AWAITING, approval=an_approval(), arguments={"text": "Buy milk"})
     view = _view_of_team(step)
 
-    async def home(_member: Member) -> Home:
+    async def home(_member: Member, _workspace: str) -> Home:
         waits = not place.engine.decisions
         return Home(0.0, waiting=[PendingCall(view.turn, step)] if waits else [])
 

@@ -21,7 +21,7 @@ from tests.platforms.slack.connected_bot import ConnectedBot, connected_bot
 @asynccontextmanager
 async def over_http(place: ConnectedBot) -> AsyncIterator[tuple[str, EventsEndpoint]]:
     """A listener behind a small HTTP server; the fake delivers there."""
-    listener = SlackListener(place.api, place.people, signing_secret=place.slack.app.signing_secret)
+    listener = SlackListener(place.workspaces, place.api, signing_secret=place.slack.app.signing_secret)
     hook = listener.hook
     assert hook is not None
 
@@ -101,7 +101,7 @@ async def test_before_anybody_listens_slack_is_told_to_come_again() -> None:
 
 async def test_it_says_whether_messages_arrive() -> None:
     async with connected_bot(listening=False) as place:
-        over_http_alone = SlackListener(place.api, place.people, signing_secret="s")
+        over_http_alone = SlackListener(place.workspaces, place.api, signing_secret="s")
         for listener in (place.listener, over_http_alone):
             assert await listener.listening() is ListenerStatus.CONNECTING
             listening = asyncio.create_task(listener.run(place.engine, place.commands))
@@ -125,7 +125,7 @@ async def test_a_refreshed_connection_loses_nothing() -> None:
 
 async def test_two_processes_make_one_turn_of_a_message_that_reaches_both() -> None:
     async with connected_bot() as place:
-        second = SlackListener(place.api, place.people, app_token=place.slack.app.app_token)
+        second = SlackListener(place.workspaces, place.api, app_token=place.slack.app.app_token)
         place.slack.pace.strict = False
         other = asyncio.create_task(second.run(place.engine, place.commands))
         await place.slack.sockets.connected(2)
@@ -154,7 +154,7 @@ async def test_the_acknowledgement_waits_for_the_insert_and_not_for_the_turn() -
 
 async def test_a_wrong_app_token_ends_the_listener_with_a_cause_and_a_fix() -> None:
     async with connected_bot(listening=False) as place:
-        listener = SlackListener(place.api, place.people, app_token="xapp-wrong")
+        listener = SlackListener(place.workspaces, place.api, app_token="xapp-wrong")
         with pytest.raises(DeliveryFailed) as failure:
             await listener.run(place.engine, place.commands)
         assert failure.value.permanent
@@ -165,7 +165,7 @@ async def test_a_wrong_app_token_ends_the_listener_with_a_cause_and_a_fix() -> N
 async def test_a_revoked_bot_token_ends_the_listener_with_a_cause_and_a_fix() -> None:
     async with connected_bot(listening=False) as place:
         place.slack.installation.revoked = True
-        listener = SlackListener(place.api, place.people, app_token=place.slack.app.app_token)
+        listener = SlackListener(place.workspaces, place.api, app_token=place.slack.app.app_token)
         with pytest.raises(DeliveryFailed) as failure:
             await listener.run(place.engine, place.commands)
         assert failure.value.permanent
@@ -231,7 +231,7 @@ async def test_an_app_token_that_is_revoked_meanwhile_ends_the_listener(monkeypa
 async def test_a_listener_that_nothing_could_reach_is_not_built() -> None:
     async with connected_bot(listening=False) as place:
         with pytest.raises(SettingsError, match="SLACK_APP_TOKEN"):
-            SlackListener(place.api, place.people)
+            SlackListener(place.workspaces, place.api)
 
 
 async def test_nothing_keeps_running_and_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -260,7 +260,7 @@ async def test_a_slack_that_is_away_at_the_start_is_waited_for(monkeypatch: pyte
 
 async def test_a_command_whose_two_events_reach_two_processes_is_answered_once() -> None:
     async with connected_bot() as place:
-        second = SlackListener(place.api, place.people, app_token=place.slack.app.app_token)
+        second = SlackListener(place.workspaces, place.api, app_token=place.slack.app.app_token)
         place.slack.pace.strict = False
         other = asyncio.create_task(second.run(place.engine, place.commands))
         await place.slack.sockets.connected(2)

@@ -7,11 +7,18 @@ import asyncio
 import pytest
 
 from bot.chat.users import TTL_SECONDS
-from bot.domain.conversations import Author, ConversationKey
+from bot.domain.conversations import Author, ConversationKey, Member
 from bot.errors import DeliveryFailed
-from bot.platforms.slack.users import GROUP_SECONDS, UserDirectory
-from tests.fakes.slack import Fails, Team, TooMany
+from bot.platforms.slack.users import GROUP_SECONDS, UserDirectory, resolve_mentions
+from bot.platforms.slack.web_api import WebApi
+from bot.ports.platform import DirectoryEntry
+from tests.fakes.slack import Fails, FakeSlack, Team, TooMany
 from tests.platforms.slack.connected_bot import connected_bot
+
+
+def groups_of(member: Member) -> set[str]:
+    """A member's user groups, by the names that leave out the workspace."""
+    return {role for role in member.roles if role.startswith("slack-group:") and role.count(":") == 1}
 
 
 async def test_rights_are_read_as_slack_gives_them() -> None:
@@ -76,12 +83,12 @@ async def test_groups_are_asked_for_from_the_next_decision_on_after_one_was_name
         now = [0.0]
         people = UserDirectory(place.api, clock=lambda: now[0])
         people.also_ask_for(by_profiles)
-        assert (await people.member(place.priya.id)).roles == frozenset()
+        assert groups_of(await people.member(place.priya.id)) == set()
         named |= {f"slack-group:{ops.id}", "slack:U1"}
-        assert (await people.member(place.priya.id)).roles == {f"slack-group:{others.id}", f"slack-group:{ops.id}"}
+        assert groups_of(await people.member(place.priya.id)) == {f"slack-group:{others.id}", f"slack-group:{ops.id}"}
         ops.disabled = True
         now[0] += GROUP_SECONDS
-        assert (await people.member(place.priya.id)).roles == {f"slack-group:{others.id}"}
+        assert groups_of(await people.member(place.priya.id)) == {f"slack-group:{others.id}"}
 
 
 async def test_decisions_of_the_same_seconds_share_one_list_of_groups() -> None:
@@ -91,18 +98,18 @@ async def test_decisions_of_the_same_seconds_share_one_list_of_groups() -> None:
         await asyncio.gather(*(people.member(place.priya.id) for _ in range(10)))
         for _ in range(25):
             now[0] += 1.5
-            assert (await people.member(place.priya.id)).roles == {f"slack-group:{group.id}"}
+            assert groups_of(await people.member(place.priya.id)) == {f"slack-group:{group.id}"}
         assert len(place.slack.calls.of("usergroups.list")) <= 1 + 25 * 1.5 / GROUP_SECONDS
 
 
 async def test_a_change_of_a_group_counts_from_its_event_on() -> None:
     async with connected_bot(groups=frozenset({"slack-group:S1"})) as place:
         group, sam = place.slack.group("ops", place.priya), place.slack.user("Sam")
-        assert (await place.people.member(sam.id)).roles == frozenset()
+        assert groups_of(await place.people.member(sam.id)) == set()
         place.slack.change_group(group, sam)
         await place.settled()
-        assert (await place.people.member(sam.id)).roles == {f"slack-group:{group.id}"}
-        assert (await place.people.member(place.priya.id)).roles == frozenset()
+        assert groups_of(await place.people.member(sam.id)) == {f"slack-group:{group.id}"}
+        assert groups_of(await place.people.member(place.priya.id)) == set()
 
 
 async def test_a_decision_waits_for_the_rate_limit_and_is_not_lost() -> None:
@@ -117,6 +124,32 @@ async def test_a_decision_waits_for_the_rate_limit_and_is_not_lost() -> None:
         place.slack.fail("users.info", TooMany(60))
         assert not (await people.member(place.priya.id)).external
         assert waits == [pytest.approx(60, abs=1)]
+
+
+async def test_a_name_with_its_workspace_or_organization_means_nobody_of_another_one() -> None:
+    """Ids are unique in a workspace only."""
+    async with FakeSlack(Team(enterprise="E0ORG")) as slack:
+        slack.pace.strict = False
+        priya, sam = slack.user("Priya"), slack.user("Sam", guest="multi")
+        group = slack.group("ops", priya)
+        async with WebApi(slack.bot_token, url=slack.url) as api:
+            people = UserDirectory(api, frozenset({f"slack-group:{group.id}"}))
+            names = {f"slack:T0ACME:{priya.id}", f"slack:E0ORG:{priya.id}"}
+            groups = {f"slack-group:{where}{group.id}" for where in ("", "T0ACME:", "E0ORG:")}
+            assert (await people.member(priya.id)).roles == names | groups
+            for where in ("T0ACME", "E0ORG"):
+                entry = await people.find_approver(f"slack:{where}:{priya.id}")
+                assert entry == DirectoryEntry("priya", frozenset({f"slack:{priya.id}"}))
+                entry = await people.find_approver(f"slack-group:{where}:{group.id}")
+                assert entry == DirectoryEntry("ops", frozenset({f"slack:{priya.id}"}))
+                assert await people.name_of(f"slack:{where}:{priya.id}") == "priya"
+            assert await people.find_approver(f"slack:{priya.id}") == DirectoryEntry("priya")
+            assert await people.find_approver(f"slack:T0OTHER:{priya.id}") is None
+            assert await people.find_approver(f"slack-group:T0OTHER:{group.id}") is None
+            assert await people.find_approver(f"slack:T0ACME:{sam.id}") is None
+            assert await people.name_of(f"slack:T0OTHER:{priya.id}") == ""
+            sentence = f"It needs slack:T0ACME:{priya.id} or slack-group:{group.id} or slack:T0OTHER:U1."
+            assert await resolve_mentions(people, sentence) == "It needs @priya or @ops or slack:T0OTHER:U1."
 
 
 async def test_people_from_outside_have_no_groups_whatever_slack_lists() -> None:

@@ -1,0 +1,320 @@
+"""The workspaces that the app serves, each with a client of the Web API and its users.
+
+One of them is that of SLACK_BOT_TOKEN, the others are those of installations. Everything that calls Slack looks up the
+workspace of its conversation or event here. An installation in an organization (Enterprise Grid) has one token for all
+of its workspaces; each of them is a workspace of its own here.
+
+Rows of installations are polled: another process may have installed the app, removed it, or renewed a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.installations import Installation
+from bot.errors import CountersignError, DatabaseError, DeliveryFailed
+from bot.platforms.slack.channels import PLATFORM
+from bot.platforms.slack.token_renewal import TokenRenewal, needs_renewal
+from bot.platforms.slack.users import UserDirectory
+from bot.platforms.slack.web_api import WebApi
+from bot.ports import InstallationStore
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 2.0
+LIST_AGAIN_SECONDS = 60.0
+"""Seconds until the workspaces of an organization are listed again for one that was not among them."""
+MOST_PAGES = 20
+BY_SLACK = Author(PLATFORM, "", "Slack")
+"""Author of a removal that Slack reported."""
+NOT_INSTALLED = "The app is not installed in that Slack workspace."
+NOT_USABLE = "The app cannot be used in that Slack workspace now."
+SEE_DOCTOR = "run `countersign doctor`, which says why"
+UNAVAILABLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class SlackWorkspace:
+    """One workspace. `installation` is the id of its installation, empty for that of SLACK_BOT_TOKEN."""
+
+    api: WebApi
+    people: UserDirectory
+    installation: str = ""
+
+
+OpenWorkspace = Callable[[Installation, str, Callable[[str], Awaitable[str]]], SlackWorkspace]
+"""Returns a workspace of an installation by its id. The last argument returns another token in place of a rejected
+one, or the same.
+"""
+
+
+@dataclass(slots=True)
+class _Installed:
+    """An installation in use, and its workspaces by id."""
+
+    installation: Installation
+    workspaces: dict[str, SlackWorkspace] = field(default_factory=dict)
+    listed_at: float = float("-inf")
+
+
+class InstalledWorkspaces:
+    """Workspaces of installations. Only those in `allowed` are served, by the id of the workspace or of its
+    organization. `open_workspace` builds one without a request.
+    """
+
+    def __init__(self, open_workspace: OpenWorkspace, allowed: frozenset[str]) -> None:
+        self.allowed = allowed
+        self._open_workspace = open_workspace
+        self._attached = asyncio.Event()
+        self._store: InstallationStore | None = None
+        self._renewal: TokenRenewal | None = None
+        self._installed: dict[str, _Installed] = {}
+        self._versions: Mapping[str, int] = {}
+        self._removed: set[str] = set()
+        self._logged: dict[str, str] = {}
+        self._refreshing = asyncio.Lock()
+        self.changed = asyncio.Event()
+        """Set after a change of the workspaces; whoever follows them clears it."""
+
+    def attach(self, store: InstallationStore, renewal: TokenRenewal) -> None:
+        """Read installations from now on. Lookups wait for this."""
+        self._store, self._renewal = store, renewal
+        self._attached.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the rows while the block runs."""
+        following = asyncio.create_task(self._follow(), name="slack: installations")
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    def known(self) -> Sequence[SlackWorkspace]:
+        """Return the workspaces in use."""
+        return [workspace for installed in self._installed.values() for workspace in installed.workspaces.values()]
+
+    async def find(self, team: str, organization: str = "") -> SlackWorkspace | None:
+        """Return a workspace by its id; `organization` is that of an event that Slack sent for an organization-wide
+        installation. Raises DatabaseError.
+        """
+        await self._attached.wait()
+        if (workspace := self._known(team, organization)) is None:
+            await self.refresh()
+            await self._list_again()
+            workspace = self._known(team, organization)
+        return workspace
+
+    def is_removed(self, team: str) -> bool:
+        """Return True if the app is certainly not installed in a workspace: its row says so, or there is none. The
+        workspaces of an organization may be unknown for now.
+        """
+        if any(installed.installation.is_organization for installed in self._installed.values()):
+            return False
+        return team not in self._versions or team in self._removed
+
+    async def refresh(self) -> None:
+        """Apply changed rows now. Raises DatabaseError."""
+        assert self._store is not None
+        async with self._refreshing:
+            versions = await self._store.versions(PLATFORM)
+            for workspace, version in versions.items():
+                installed = self._installed.get(workspace)
+                is_new = installed is None and self._versions.get(workspace) != version
+                is_changed = installed is not None and installed.installation.version != version
+                if workspace in self.allowed and (is_new or is_changed):
+                    await self._read(workspace)
+            self._versions = versions
+
+    async def remove(self, installation_id: str) -> None:
+        """Delete the tokens of an installation whose app was removed. Raises DatabaseError."""
+        assert self._store is not None
+        installed = self._installed.get(installation_id)
+        if installed is not None and await self._store.remove(installed.installation, BY_SLACK):
+            log.warning("the app was removed from Slack workspace %s", _label(installed.installation))
+        await self.refresh()
+
+    def installation(self, installation_id: str) -> Installation | None:
+        """Return an installation in use."""
+        installed = self._installed.get(installation_id)
+        return installed.installation if installed is not None else None
+
+    def _known(self, team: str, organization: str) -> SlackWorkspace | None:
+        """Return the workspace of its own installation, or that of its organization's."""
+        if (own := self._installed.get(team)) is not None and team in own.workspaces:
+            return own.workspaces[team]
+        if (whole := self._installed.get(organization)) is not None:
+            return self._workspace_of(whole, team)
+        return next((each.workspaces[team] for each in self._installed.values() if team in each.workspaces), None)
+
+    def _workspace_of(self, installed: _Installed, team: str) -> SlackWorkspace:
+        if team not in installed.workspaces:
+            workspace_id = installed.installation.workspace
+
+            async def another_token(rejected: str) -> str:
+                return await self._another_token(workspace_id, rejected)
+
+            installed.workspaces[team] = self._open_workspace(installed.installation, team, another_token)
+            self.changed.set()
+        return installed.workspaces[team]
+
+    async def _read(self, workspace: str) -> None:
+        """Apply the row of a workspace. A row that cannot be decrypted is logged once, and leaves it as it is."""
+        assert self._store is not None
+        try:
+            installation = await self._store.find(PLATFORM, workspace)
+        except DatabaseError:
+            raise
+        except CountersignError as error:
+            self._log_once(workspace, str(error))
+            return
+        if installation is None or installation.removed_at is not None:
+            self._removed.add(workspace)
+            if self._installed.pop(workspace, None) is not None:
+                self.changed.set()
+            return
+        self._removed.discard(workspace)
+        self._logged.pop(workspace, None)
+        await self._apply(await self._renewed(installation))
+
+    async def _apply(self, installation: Installation) -> None:
+        installed = self._installed.get(installation.workspace)
+        if installed is None:
+            installed = self._installed[installation.workspace] = _Installed(installation)
+            log.info("serving Slack workspace %s", _label(installation))
+            if not installation.is_organization:
+                self._workspace_of(installed, installation.workspace)
+        installed.installation = installation
+        for workspace in installed.workspaces.values():
+            workspace.api.replace_token(installation.token)
+        if installation.is_organization:
+            await self._list_workspaces(installed)
+
+    async def _list_again(self) -> None:
+        for installed in list(self._installed.values()):
+            is_old = monotonic() - installed.listed_at > LIST_AGAIN_SECONDS
+            if installed.installation.is_organization and is_old:
+                await self._list_workspaces(installed)
+
+    async def _list_workspaces(self, installed: _Installed) -> None:
+        """Add the workspaces of an organization that Slack lists. Without an answer they are added by their events."""
+        installed.listed_at = monotonic()
+        api = self._open_workspace(installed.installation, "", _same_token).api
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            try:
+                answer = await api.read("auth.teams.list", cursor=cursor, limit=100)
+            except DeliveryFailed as error:
+                log.warning("workspaces of %s not listed: %s", _label(installed.installation), error)
+                return
+            teams = answer.get("teams")
+            for team in teams if isinstance(teams, list) else ():
+                if isinstance(team, dict) and team.get("id"):
+                    self._workspace_of(installed, str(team["id"]))
+            metadata = answer.get("response_metadata")
+            cursor = str(metadata.get("next_cursor") or "") if isinstance(metadata, dict) else ""
+            if not cursor:
+                return
+
+    async def _renewed(self, installation: Installation) -> Installation:
+        """Return the installation, with a renewed token if it expires soon."""
+        if not needs_renewal(installation):
+            return installation
+        assert self._renewal is not None
+        try:
+            renewed = await self._renewal.renew(installation)
+        except CountersignError as error:
+            self._log_once(installation.workspace, f"its token was not renewed: {error}")
+            return installation
+        self._logged.pop(installation.workspace, None)
+        return renewed
+
+    async def _another_token(self, installation_id: str, rejected: str) -> str:
+        """Return another token in place of one that Slack rejects, or the same. Raises DatabaseError."""
+        await self.refresh()
+        installed = self._installed.get(installation_id)
+        if installed is None:
+            return rejected
+        if installed.installation.token == rejected and needs_renewal(installed.installation):
+            await self._apply(await self._renewed(installed.installation))
+        return installed.installation.token
+
+    async def _follow(self) -> None:
+        await self._attached.wait()
+        while True:
+            try:
+                await self.refresh()
+                for installed in list(self._installed.values()):
+                    if needs_renewal(installed.installation):
+                        await self._apply(await self._renewed(installed.installation))
+            except CountersignError as error:
+                log.debug("installations of the Slack app not read: %s", error)
+            except Exception:
+                log.exception("installations of the Slack app not read")
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _log_once(self, workspace: str, problem: str) -> None:
+        if self._logged.get(workspace) != problem:
+            self._logged[workspace] = problem
+            log.error("Slack workspace %s cannot be served: %s", workspace, problem)
+
+
+class SlackWorkspaces:
+    """All workspaces of the app. `own` is that of SLACK_BOT_TOKEN; without `installed` it is the only one."""
+
+    def __init__(self, own: SlackWorkspace | None, installed: InstalledWorkspaces | None = None) -> None:
+        self.own = own
+        self.installed = installed
+
+    def known(self) -> Sequence[SlackWorkspace]:
+        """Return the workspaces in use."""
+        own = [] if self.own is None else [self.own]
+        return [*own, *(self.installed.known() if self.installed is not None else ())]
+
+    async def find(self, team: str, organization: str = "") -> SlackWorkspace | None:
+        """Return a workspace by its id, None if the app does not serve it. Raises DeliveryFailed and DatabaseError."""
+        if self.installed is None:
+            return self.own
+        if (workspace := await self.installed.find(team, organization)) is not None:
+            return workspace
+        return self.own if self.own is not None and await self._is_own(self.own, team) else None
+
+    async def of(self, conversation: ConversationKey) -> SlackWorkspace:
+        """Return the workspace of a conversation; that of SLACK_BOT_TOKEN if it names none. Raises DeliveryFailed,
+        permanent if the app is not installed there.
+        """
+        if not conversation.workspace and self.own is not None:
+            return self.own
+        try:
+            workspace = await self.find(conversation.workspace)
+        except DatabaseError as error:
+            raise DeliveryFailed(NOT_USABLE, error.fix, retry_after=UNAVAILABLE_SECONDS) from error
+        if workspace is None:
+            if self.installed is None or self.installed.is_removed(conversation.workspace):
+                raise DeliveryFailed(NOT_INSTALLED, "install it at /slack/install", permanent=True)
+            raise DeliveryFailed(NOT_USABLE, SEE_DOCTOR, retry_after=UNAVAILABLE_SECONDS)
+        return workspace
+
+    async def _is_own(self, own: SlackWorkspace, team: str) -> bool:
+        try:
+            return (await own.api.identity()).team == team
+        except DeliveryFailed as error:
+            # A revoked token does not stand in the way of the other workspaces.
+            if error.permanent:
+                return False
+            raise
+
+
+async def _same_token(rejected: str) -> str:
+    return rejected
+
+
+def _label(installation: Installation) -> str:
+    return f"{installation.name} ({installation.workspace})" if installation.name else installation.workspace
