@@ -208,7 +208,8 @@ class ConfigReloader:
 
     def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey) -> str:
         """Return a short text that names the approvers of a call in a conversation."""
-        return self.rules.rules(conversation).approvers.format_requirements(terms)
+        rules = self.rules.rules(conversation)
+        return rules.approvers.format_requirements(rules.restrict(terms))
 
     async def _entries(self, stored: _OnDisk) -> Sequence[DesiredServer]:
         of_file = [_with_memory(entry, stored) for entry in self.files.servers.entries]

@@ -308,6 +308,7 @@ async def _checks(settings: Settings) -> AsyncGenerator[tuple[str, Check], None]
         return
     for check in _of_files(settings, files):
         yield "settings", check
+    yield "settings", _of_self_approval(files)
     async with aclosing(examine_models(settings, files)) as of_models:
         async for check in of_models:
             yield "model", check
@@ -366,6 +367,17 @@ def _of_files(settings: Settings, files: OperatorFiles) -> list[Check]:
         for rule in files.unused_rules()
     ]
     return checks or [Check("files", CheckStatus.WELL, "They can be read.")]
+
+
+def _of_self_approval(files: OperatorFiles) -> Check:
+    file = files.policies
+    if file.self_approval:
+        detail = (
+            "The user who asked may approve a call that deletes nothing and names no others, unless a rule says more."
+        )
+    else:
+        detail = f"Only approvers approve: {file.name} has self_approval = false."
+    return Check("approvals", CheckStatus.WELL, detail)
 
 
 def _of_grants(grants: SecretGrants) -> list[Check]:

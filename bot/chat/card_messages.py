@@ -58,6 +58,7 @@ from bot.rendering.approval_card import (
     approval_card,
     approved_by_text,
     approver_name,
+    asker_may_approve_text,
     both_sets,
     call_title,
     can_edit,
@@ -454,13 +455,18 @@ def _approver_lines(approvals: Sequence[Approval]) -> list[Spans]:
 
 
 def _required_approvers(approval: Approval, sets: Sequence[Sequence[Approver]]) -> Spans:
+    requirements = approval.requirements
+    if requirements.asker_may_approve:
+        return fill_spans(asker_may_approve_text("{name}"), name=Mention(approval.requested_for))
     approvers = reduce(_both_sets, [_any_of(approvers, approval.requested_for.platform) for approvers in sets])
-    return fill_spans(
+    named = fill_spans(
         required_approvers_phrase(approval),
-        quorum=Text(str(approval.requirements.quorum)),
+        quorum=Text(str(requirements.quorum)),
         approvers=approvers,
         names=Text(excluded_names(approval)),
     )
+    reason = requirements.self_approval.reason
+    return (Text(reason), _SEPARATOR, *named) if reason else named
 
 
 def _any_of(approvers: Sequence[Approver], platform: str) -> Spans:

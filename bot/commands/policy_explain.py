@@ -15,6 +15,7 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import POLICY_WORDS
 from bot.commands.tool_review import withheld_tools
+from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, Reply, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
@@ -25,6 +26,7 @@ from bot.domain.policy_syntax import describe_rule
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
 from bot.engine.policy.taint import Taint, TaintSource, sends_of
+from bot.i18n import _
 
 _OPTION = ParameterKind.OPTION
 _WRITERS = {
@@ -130,7 +132,8 @@ class PolicyExplain:
     def _approvers(self, judged: PolicyResult, conversation: ConversationKey) -> list[tuple[str, str]]:
         if judged.stored.policy is not ApprovalPolicy.ASK_USER:
             return []
-        return [("signed by", self._dependencies.administration.signed_by(judged.requirements, conversation))]
+        signed_by = self._dependencies.administration.signed_by(judged.requirements, conversation)
+        return [("signed by", signed_by), *_self_approval(judged.requirements)]
 
     def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
         """Return the note that an unreviewed tool is not offered, regardless of rules."""
@@ -157,8 +160,19 @@ class PolicyExplain:
             facts.append(
                 ("signed by", self._dependencies.administration.signed_by(approval.requirements, conversation))
             )
+            facts += _self_approval(approval.requirements)
             facts += [("decided", f"{step.status.value} by {approval.decided_by}")] if approval.decided_by else []
         return facts
+
+
+def _self_approval(requirements: ApprovalRequirements) -> list[tuple[str, str]]:
+    """Return whether the asker may approve the call without being an approver, and why not; nothing if a rule says who
+    approves.
+    """
+    if requirements.asker_may_approve:
+        return [(_("the user who asks"), _("may approve it: it deletes nothing and names no others"))]
+    reason = requirements.self_approval.reason
+    return [(_("the user who asks"), reason)] if reason else []
 
 
 def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> list[tuple[str, str]]:

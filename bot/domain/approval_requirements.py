@@ -7,8 +7,10 @@ engine checks them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from bot.i18n import gettext_lazy
 
 MEMBERS = "members"
 """Every full member of the workspace, without guests and external users."""
@@ -37,6 +39,51 @@ class OnTimeout(StrEnum):
     KEEP = "keep"
 
 
+class SelfApproval(StrEnum):
+    """ALLOWED if the user who asked may approve the call (ADR 39); otherwise the reason why an approver must. The value
+    is stored; requirements of an older release have UNKNOWN.
+    """
+
+    UNKNOWN = ""
+    ALLOWED = "allowed"
+    RULE = "rule"
+    """A rule names the approvers, or another place for the card."""
+    SETTING = "setting"
+    """The operator's file has `self_approval = false`."""
+    PROFILE = "profile"
+    """The conversation's profile names the approvers."""
+    PROGRAM = "program"
+    """An API client has asked."""
+    OUTSIDER = "outsider"
+    """A guest or an external user has asked."""
+    DESTRUCTIVE = "destructive"
+    UNTRUSTED = "untrusted"
+    UNREVIEWED = "unreviewed"
+    OTHERS = "others"
+    TAINT = "taint"
+
+    @property
+    def reason(self) -> str:
+        """Why an approver must approve, a sentence without its full stop; empty if the rules of the call say so."""
+        return str(_REASONS.get(self, ""))
+
+
+_REASONS = {
+    SelfApproval.SETTING: gettext_lazy("An approver must approve this, as the operator has set"),
+    SelfApproval.PROFILE: gettext_lazy("An approver must approve this, as the profile of this place says"),
+    SelfApproval.OUTSIDER: gettext_lazy(
+        "An approver must approve this, because guests and users of other workspaces may not"
+    ),
+    SelfApproval.DESTRUCTIVE: gettext_lazy("An approver must approve this, because it may delete data"),
+    SelfApproval.UNTRUSTED: gettext_lazy("An approver must approve this, because its server is not marked trusted"),
+    SelfApproval.UNREVIEWED: gettext_lazy(
+        "An approver must approve this, because its definition is not the pinned one"
+    ),
+    SelfApproval.OTHERS: gettext_lazy("An approver must approve this, because it names other people or places"),
+    SelfApproval.TAINT: gettext_lazy("An approver must approve this, because the model has read words of others"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalRequirements:
     """Requirements of an approval.
@@ -45,7 +92,7 @@ class ApprovalRequirements:
     the profile or the settings apply. `four_eyes` excludes the asker and all editors of the arguments. `quorum` is the
     number of required approvals; one denial is enough to deny. `expires` is in seconds, None for the setting's value.
     `deliver` is the destination of the card instead of the conversation: places (`slack:T1:C9`) and APPROVERS; in a
-    stored approval, places and people (`bot.domain.approvals`).
+    stored approval, places and people (`bot.domain.approvals`). `self_approval` is of the call, not of a rule.
     """
 
     approvers: tuple[frozenset[str], ...] = ()
@@ -55,6 +102,16 @@ class ApprovalRequirements:
     on_timeout: OnTimeout | None = None
     remind: bool = False
     deliver: frozenset[str] = frozenset()
+    self_approval: SelfApproval = SelfApproval.UNKNOWN
+
+    @property
+    def asker_may_approve(self) -> bool:
+        """True if the user who asked may approve the call without being an approver."""
+        return self.self_approval is SelfApproval.ALLOWED and not self.say_who
+
+    def restrict(self, reason: SelfApproval) -> ApprovalRequirements:
+        """Return the requirements with `reason` applied: an earlier reason stays, and ALLOWED changes nothing."""
+        return replace(self, self_approval=reason) if self.self_approval is SelfApproval.ALLOWED else self
 
     @property
     def say_who(self) -> bool:
@@ -71,6 +128,7 @@ class ApprovalRequirements:
             on_timeout=_stricter(self, other),
             remind=self.remind or other.remind,
             deliver=self.deliver | other.deliver,
+            self_approval=self.restrict(other.self_approval).self_approval,
         )
 
 

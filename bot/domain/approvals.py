@@ -123,7 +123,7 @@ class ApproverEvidence:
     """Evidence for a decision: the user's matching principal, groups and roles, and the required number of approvals.
     Every approver must be in each set of `approvers` and not in `excluded`. These are checked again for earlier
     approvals, because fewer requirements may have applied then. `must_view` is True if the approval counts only after
-    this user has opened the whole call.
+    this user has opened the whole call. `self_approval` is True if the user has no other right than having asked.
     """
 
     evidence: str = ""
@@ -131,6 +131,7 @@ class ApproverEvidence:
     approvers: tuple[frozenset[str], ...] = field(default=(), compare=False)
     excluded: frozenset[str] = field(default=frozenset(), compare=False)
     must_view: bool = False
+    self_approval: bool = False
 
     def accepts(self, person: str, evidence: str) -> bool:
         """Return True if an earlier approval by this principal, with this evidence, also fulfils these requirements."""
@@ -147,7 +148,9 @@ NOBODY_ELSE: ApprovedTogether = {}
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """New arguments for an approval, in place of those of revision `of`."""
+    """New arguments for an approval, in place of those of revision `of`. `requirements` and `possible_approvers` are
+    those with the new arguments; None if they stay.
+    """
 
     approval_id: str
     of: int
@@ -155,6 +158,8 @@ class Revision:
     fingerprint: str
     by: Author
     secrets: tuple[StoredSecret, ...] = ()
+    requirements: ApprovalRequirements | None = None
+    possible_approvers: PossibleApprovers | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,15 +155,27 @@ def covers(grant: Grant, wanted: CallToCover) -> bool:
     here = grant.place in (str(wanted.conversation), wanted.conversation.workspace_key)
     theirs = grant.person in ("", wanted.asker)
     these = grant.fingerprint in ("", wanted.fingerprint)
-    asked_alike = (grant.rule, grant.requirements_digest) == (wanted.rule, requirements_digest(wanted.requirements))
+    asked_alike = grant.rule == wanted.rule and grant.requirements_digest in accepted_digests(wanted.requirements)
     return same_tool and here and theirs and these and asked_alike and _may_stand_in(grant, wanted)
 
 
-def requirements_digest(requirements: ApprovalRequirements) -> str:
-    """Return a digest of the requirements. Expiry, reminder and destination are not part of it."""
-    return digest(
-        [sorted(sorted(approver) for approver in requirements.approvers), requirements.four_eyes, requirements.quorum]
-    )
+def requirements_digest(requirements: ApprovalRequirements, *, self_approved: bool = False) -> str:
+    """Return a digest of the requirements that a grant was given on. Expiry, reminder and destination are not part of
+    it. `self_approved` is True if the asker has given the grant without being an approver.
+    """
+    approvers = sorted(sorted(approver) for approver in requirements.approvers)
+    by_asker = ["asker"] if self_approved else []
+    return digest([approvers, requirements.four_eyes, requirements.quorum, *by_asker])
+
+
+def accepted_digests(requirements: ApprovalRequirements) -> frozenset[str]:
+    """Return the digests of grants that answer a call with these requirements. A grant of the asker answers only calls
+    that the asker may approve.
+    """
+    digests = {requirements_digest(requirements)}
+    if requirements.asker_may_approve:
+        digests.add(requirements_digest(requirements, self_approved=True))
+    return frozenset(digests)
 
 
 def _may_stand_in(grant: Grant, wanted: CallToCover) -> bool:

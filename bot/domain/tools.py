@@ -101,6 +101,14 @@ class Tool:
         return self.trusted and self.annotations.read_only is True
 
     @property
+    def may_delete(self) -> bool:
+        """True if the tool may delete or overwrite data by the MCP specification's meaning of hints: all that is not
+        read-only and does not say that it is not destructive. Reads of resources and prompts may not.
+        """
+        reads = self.kind is not ToolKind.CALL or self.annotations.read_only is True
+        return not reads and self.annotations.destructive is not False
+
+    @property
     def repeatable(self) -> bool:
         """True if a second run after a crash is safe: read-only or idempotent, as a trusted server says."""
         return self.trusted and (self.annotations.read_only is True or self.annotations.idempotent is True)

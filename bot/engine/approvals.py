@@ -20,7 +20,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalNotice, ApprovalRequirements
+from bot.domain.approval_requirements import (
+    ASKER,
+    NO_REQUIREMENTS,
+    ApprovalNotice,
+    ApprovalRequirements,
+    SelfApproval,
+)
 from bot.domain.approvals import (
     IN_A_FORM,
     WHOLE,
@@ -43,6 +49,7 @@ from bot.domain.approvals import (
 )
 from bot.domain.argument_edits import EditableCall, EditResult, InvalidArguments, NotEditable, RevisionAccepted
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.flows import Words
 from bot.domain.grants import (
     IDLE_SECONDS,
     LONGEST_HOURS,
@@ -98,8 +105,12 @@ def grant_rejection(request: GrantRequest, step: ToolStep, evidence: ApproverEvi
     return ""
 
 
-def build_grant(request: GrantRequest, step: ToolStep, conversation: ConversationKey, by: Author) -> Grant:
-    """Return the grant for a request, given with the approval of this call."""
+def build_grant(
+    request: GrantRequest, step: ToolStep, conversation: ConversationKey, by: Author, *, self_approved: bool = False
+) -> Grant:
+    """Return the grant for a request, given with the approval of this call. `self_approved` is True if the asker gives
+    it without being an approver.
+    """
     tool, approval = step.tool, step.approval
     assert tool is not None
     assert approval is not None
@@ -117,7 +128,7 @@ def build_grant(request: GrantRequest, step: ToolStep, conversation: Conversatio
         granted_name=by.name,
         approval_id=approval.id,
         rule=asking_rule(step),
-        requirements_digest=requirements_digest(approval.requirements),
+        requirements_digest=requirements_digest(approval.requirements, self_approved=self_approved),
         fingerprint=_argument_fingerprint(request.scope, approval),
         destructive=request.destructive,
         lasts=seconds,
@@ -160,6 +171,7 @@ class ApprovalService:
         rules: RuleBook,
         members: MemberLookup,
         *,
+        resolve_approvers: Callable[[ToolStep, Rules], Awaitable[ToolStep]],
         wake_turn: Callable[[str], None],
         wake_delivery: Callable[[], None],
     ) -> None:
@@ -167,6 +179,7 @@ class ApprovalService:
         self._toolbox = toolbox
         self._rules = rules
         self._members = members
+        self._resolve_approvers = resolve_approvers
         self._wake_turn = wake_turn
         self._wake_delivery = wake_delivery
 
@@ -206,7 +219,7 @@ class ApprovalService:
             return await self._reject(decision, rejection)
         if _is_stale(step, decision):
             return StaleRevision()
-        grant = build_grant(request, step, turn.conversation, decision.by)
+        grant = build_grant(request, step, turn.conversation, decision.by, self_approved=evidence.self_approval)
         result = await self._log.grant(
             decision, grant, evidence, await self._similar_calls(turn, step, decision, member)
         )
@@ -271,17 +284,31 @@ class ApprovalService:
         if tool is None or step.tool is None or not step.tool.is_still(tool):
             return NotAllowed(TOOL_CHANGED)  # changed since the form was opened
         argument_errors = tuple(self._toolbox.validate(tool.input_schema, arguments))
-        invalid = _invalid_arguments(
-            step, arguments, argument_errors, await self._evaluate(turn, tool, arguments, turn.author)
-        )
+        judged = await self._evaluate(turn, tool, arguments, turn.author)
+        invalid = _invalid_arguments(step, arguments, argument_errors, judged)
         if invalid is not None:
             return invalid
         digest = fingerprint(tool, arguments)
         secrets = stored_secrets(arguments, partial(self._toolbox.secret_spans, tool.server_id))
-        if not await self._log.revise(Revision(approval_id, revision, arguments, digest, member.author, secrets)):
+        change = Revision(approval_id, revision, arguments, digest, member.author, secrets)
+        if not await self._log.revise(await self._with_requirements(change, turn, step, judged)):
             return StaleRevision()
         self._wake_delivery()
         return RevisionAccepted(revision + 1)
+
+    async def _with_requirements(self, change: Revision, turn: Turn, step: ToolStep, judged: PolicyResult) -> Revision:
+        """Return the revision with who may approve the new arguments. Where a rule names the approvers, they stay."""
+        approval = step.approval
+        if approval is None or approval.requirements.self_approval in (SelfApproval.RULE, SelfApproval.UNKNOWN):
+            return change
+        anew = replace(approval.requirements, self_approval=judged.requirements.self_approval)
+        if step.policy_result is not None and step.policy_result.taint is not Words.OWN:
+            anew = anew.restrict(SelfApproval.TAINT)
+        edited = replace(step, approval=replace(approval, requirements=anew))
+        resolved = (await self._resolve_approvers(edited, self._rules.rules(turn.conversation))).approval
+        if resolved is None:
+            return change
+        return replace(change, requirements=resolved.requirements, possible_approvers=resolved.possible_approvers)
 
     # ------------------------------------------------------------------ rights
 
@@ -318,13 +345,14 @@ class ApprovalService:
 
     async def _requirements(self, turn: Turn, step: ToolStep, approval: Approval) -> ApprovalRequirements:
         """Return the stored approval requirements joined with those of the current rules. A rule that became weaker
-        changes nothing; a stricter one applies.
+        changes nothing; a stricter one applies. Of a missing tool nothing is known, so its asker may not approve.
         """
-        if all(rule.requirements == NO_REQUIREMENTS for rule in self._rules.rules(turn.conversation).all):
+        no_rule = all(rule.requirements == NO_REQUIREMENTS for rule in self._rules.rules(turn.conversation).all)
+        if no_rule and not approval.requirements.asker_may_approve:
             return approval.requirements
         tool = await self._tool(turn, step)
         if tool is None:
-            return approval.requirements  # a missing tool is never called
+            return approval.requirements.restrict(SelfApproval.UNKNOWN)  # a missing tool is never called
         return approval.requirements.combine(
             (await self._evaluate(turn, tool, step.call.arguments, approval.requested_for)).requirements
         )
@@ -459,7 +487,8 @@ class ApproverNotices:
             return
         approvers = self._rules(turn.conversation).approvers
         terms = step.approval.requirements
-        users = _approving_users(terms.approvers or (approvers.approvers,), step.approval)
+        by_default = frozenset({ASKER}) if terms.asker_may_approve else approvers.approvers
+        users = _approving_users(terms.approvers or (by_default,), step.approval)
         place = str(turn.conversation)
         targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_NOTIFIED_APPROVERS]]
         notice = Notice(_reminder_text(step, step.approval.requested_for, approvers.format_requirements(terms)))

@@ -176,7 +176,11 @@ class _PolicyReader:
         self._short = file.source.replace("\\", "/").rpartition("/")[2]
 
     def read(self, default: ApprovalPolicy | None) -> Policies:
-        self._file.reject_unknown(self._file.table, {"default", "rules", "servers"}, (), "means nothing here")
+        known = {"default", "rules", "self_approval", "servers"}
+        self._file.reject_unknown(self._file.table, known, (), "means nothing here")
+        self_approval = self._file.table.get("self_approval", True)
+        if not isinstance(self_approval, bool):
+            raise self._file.error(("self_approval",), f"is {self_approval!r:.60}.", "write true or false")
         own_default = self._policy(self._file.table.get("default", ApprovalPolicy.ASK_USER), ("default",))
         servers = self._table(self._file.table.get("servers", {}), ("servers",))
         self._reject_patterns(servers, ("servers",))
@@ -184,6 +188,7 @@ class _PolicyReader:
             default=default or own_default,
             servers={name: self._server(entry, ("servers", name)) for name, entry in servers.items()},
             rules=self._rules(self._file.table.get("rules", [])),
+            self_approval=self_approval,
             name=self._short,
             lines=self._short_lines(),
         )

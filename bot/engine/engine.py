@@ -104,6 +104,7 @@ class Engine:
         self._surfaces = surfaces
         members = MemberLookup(surfaces)
         self._content_deletion = None if keeps_content else ContentDeletion(turn_log, pause=pause)
+        resolve_approvers = ApproverResolver(surfaces, members, approval_notice).resolve
         self._notices = ApproverNotices(turn_log, surfaces, rules.rules, pause=pause)
         self._delivery = ViewDelivery(
             turn_log,
@@ -135,7 +136,7 @@ class Engine:
                 None if keeps_content else self._read_thread,
             ),
             members.find,
-            ApproverResolver(surfaces, members, approval_notice).resolve,
+            resolve_approvers,
             taint,
             allow=allow,
             tool_search=tool_search,
@@ -154,7 +155,13 @@ class Engine:
             clock,
         )
         self.approvals = ApprovalService(
-            turn_log, toolbox, rules, members, wake_turn=self._wake_turn, wake_delivery=self._delivery.wake
+            turn_log,
+            toolbox,
+            rules,
+            members,
+            resolve_approvers=resolve_approvers,
+            wake_turn=self._wake_turn,
+            wake_delivery=self._delivery.wake,
         )
         self.elicitations = ElicitationService(
             turn_log, toolbox, wake_turn=self._wake_turn, wake_delivery=self._delivery.wake

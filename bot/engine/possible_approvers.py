@@ -1,8 +1,9 @@
 """Possible approvers of a call: names on its card, notifications, and cards of their own.
 
 Resolved when the call is requested, and stored with it, so that delivery needs no rules and every delivery shows the
-same card. A group of up to MOST_MEMBERS_NAMED users stands for them, a larger one is notified as the group. Rights are
-checked at the decision (`bot.engine.policy.rules`), not here.
+same card. A call that its asker may approve names the asker and notifies no one. A group of up to MOST_MEMBERS_NAMED
+users stands for them, a larger one is notified as the group. Rights are checked at the decision
+(`bot.engine.policy.rules`), not here.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from bot.domain.approval_requirements import (
     MEMBERS,
     ApprovalNotice,
     ApprovalRequirements,
+    SelfApproval,
 )
 from bot.domain.approvals import Approval, Approver, DecisionType, NotAllowed, PossibleApprovers
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policy_syntax import is_person
 from bot.domain.turns import ToolStep
 from bot.engine.policy.rules import Approvers, Rules, check_approver
+from bot.engine.policy.self_approval import membership_reason
 from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import CountersignError
 from bot.i18n import _, gettext_lazy
@@ -121,7 +124,10 @@ class ApproverResolver:
         return replace(step, approval=await self._resolve(step.approval, rules))
 
     async def _resolve(self, approval: Approval, rules: Rules) -> Approval:
+        approval = await self._confirm_asker(approval, rules)
         terms, asker, conversation = approval.requirements, approval.requested_for, rules.conversation
+        if terms.asker_may_approve:
+            return replace(approval, possible_approvers=PossibleApprovers(((Approver(asker.principal, asker.name),),)))
         sets = [
             _of_platform((entries,), asker)
             for entries in terms.approvers or (rules.approvers.approvers or rules.approvers.admins,)
@@ -145,6 +151,14 @@ class ApproverResolver:
             _with_notices(named, ApprovalNotice.NONE if alone else self._notice, silent), _readable(note, entries)
         )
         return replace(approval, requirements=routed, possible_approvers=possible)
+
+    async def _confirm_asker(self, approval: Approval, rules: Rules) -> Approval:
+        """Return the approval with the asker's membership applied. Whom the platform cannot tell may not approve."""
+        if not approval.requirements.asker_may_approve:
+            return approval
+        member = await self._members.find(approval.requested_for, rules.conversation)
+        reason = SelfApproval.UNKNOWN if member is None else membership_reason(member)
+        return replace(approval, requirements=approval.requirements.restrict(reason))
 
     async def _default_approver(self, approval: Approval, rules: Rules) -> tuple[Approver, ...]:
         """Return the approver of a call for which none is named: the asker, if they may, else an administrator."""

@@ -10,7 +10,7 @@ from functools import partial
 from bot.domain.approvals import ApprovalPolicy, fingerprint
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Words
-from bot.domain.grants import requirements_digest
+from bot.domain.grants import accepted_digests
 from bot.domain.messages import TextPart, ToolResult
 from bot.domain.policies import PolicyResult
 from bot.domain.tools import UNSURE, CallNeedsInput, CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
@@ -178,8 +178,9 @@ def _is_context_call(step: ToolStep, tool: Tool, result: PolicyResult) -> bool:
 def _is_granted(step: ToolStep, result: PolicyResult) -> bool:
     """Return True if the call's grant answers the current rule on its current requirements."""
     taint = Words.OWN if step.policy_result is None else step.policy_result.taint
-    current = (replace(result.stored, taint=taint).asked_by, requirements_digest(result.requirements))
-    return step.grant is not None and (step.grant.rule, step.grant.terms) == current
+    asked_by = replace(result.stored, taint=taint).asked_by
+    grant = step.grant
+    return grant is not None and grant.rule == asked_by and grant.terms in accepted_digests(result.requirements)
 
 
 def _final_status(step: ToolStep, outcome: ToolOutcome) -> tuple[StepStatus, ToolResult]:

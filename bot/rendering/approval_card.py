@@ -134,7 +134,9 @@ class ApprovalCard:
     expires_at: float | None
     outcome: str = ""
     needs: str = ""
-    """Required approvers, if a rule names them: `needs 2 of test-group:ops, not Ana`."""
+    """Required approvers, if a rule names them, or whether the user who asked may approve: `needs 2 of test-group:ops,
+    not Ana`, `Ana may approve this`.
+    """
     signed: str = ""
     """Approvers so far, if several are required: `1 of 2 approved by Ben`."""
     withheld: int = 0
@@ -208,15 +210,22 @@ def _denied(name: str, reason: str) -> str:
 
 
 def required_approvers_text(approval: Approval) -> str:
-    """Return the required approvers, one line; empty if any approver is enough."""
+    """Return the required approvers, one line; empty if any approver is enough and no reason is known."""
     requirements = approval.requirements
-    if not requirements.say_who:
-        return ""
     asker = single_line(approval.requested_for.name, 60)
+    if requirements.asker_may_approve:
+        return asker_may_approve_text(asker)
+    if not requirements.say_who:
+        return requirements.self_approval.reason
     sets = [_one_of([_signer(entry, asker) for entry in sorted(entries)]) for entries in requirements.approvers]
     names = reduce(both_sets, sets) if sets else _("the approvers")
     excluded = excluded_names(approval)
     return required_approvers_phrase(approval).format(quorum=requirements.quorum, approvers=names, names=excluded)
+
+
+def asker_may_approve_text(asker: str) -> str:
+    """Return that the user who asked may approve the call. `asker` is the user's name or what stands for it."""
+    return _("{name} may approve this", name=asker)
 
 
 def required_approvers_phrase(approval: Approval) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
-from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approval_requirements import ApprovalNotice, ApprovalRequirements
 from bot.domain.approvals import (
     NO_EVIDENCE,
     NOBODY_ELSE,
@@ -35,7 +35,7 @@ from bot.domain.grants import Grant, covers
 from bot.domain.turns import StepStatus, ToolStep, Turn
 from bot.storage import audit
 from bot.storage.audit_calls import record_refused, server_id_of
-from bot.storage.codec import converter, decode
+from bot.storage.codec import converter, decode, encode
 from bot.storage.database import Database, note_approvals_ended, transaction
 from bot.storage.dialect import Json, Upsert, notify_turn, now
 from bot.storage.grants import add_grant, call_to_cover
@@ -74,6 +74,8 @@ _asked = (
         sa.func.coalesce(approvals.c.revised_arguments, approvals.c.proposed_arguments, type_=Json).label("asked"),
         approvals.c.fingerprint,
         approvals.c.requirements,
+        approvals.c.possible_approvers,
+        approvals.c.notify_privately,
         approvals.c.editors,
         approvals.c.approver_names,
         steps.c.status,
@@ -143,6 +145,9 @@ _revise = (
         approver_names=sa.null(),
         fingerprint=bindparam("print"),
         revised_secrets=bindparam("secrets"),
+        requirements=bindparam("requirements"),
+        possible_approvers=bindparam("possible"),
+        notify_privately=bindparam("notify"),
     )
 )
 
@@ -289,6 +294,7 @@ class SqlApprovalLog:
                 "editors": sorted({*(row.editors or ()), revision.by.principal}),
                 "print": revision.fingerprint,
                 "secrets": converter.unstructure(revision.secrets),
+                **_approver_columns(row, revision),
             },
         )
         mark_view_stale(connection, row.turn_id)
@@ -381,6 +387,21 @@ def _claim_due(
         if connection.execute(claim, {"a": approval_id}).first() is not None
     ]
     return [call for approval_id in claimed if (call := read_approval(connection, approval_id)) is not None]
+
+
+def _approver_columns(row: Any, revision: Revision) -> dict[str, Any]:
+    """Return who may approve a revised call: the revision's approvers, or those of before."""
+    if revision.requirements is None or revision.possible_approvers is None:
+        return {
+            "requirements": row.requirements,
+            "possible": row.possible_approvers,
+            "notify": row.notify_privately,
+        }
+    return {
+        "requirements": encode(revision.requirements),
+        "possible": encode(revision.possible_approvers),
+        "notify": bool(revision.possible_approvers.with_notice(ApprovalNotice.PRIVATE)),
+    }
 
 
 def _has_viewed(connection: sa.Connection, decision: Decision) -> bool:

@@ -166,6 +166,10 @@ class ApprovalShape(ResponseModel):
     fingerprint: str = Field(description="Digest of the approved server, tool, definition and arguments.")
     requested_for: str
     signed_by: str = Field(description="The approvers, in a few words.")
+    asker_may_approve: bool = Field(description="The user who asked may approve it without being an approver.")
+    approver_reason: str = Field(
+        description="Why the user who asked may not approve it, a sentence; empty if they may or a rule says who may."
+    )
     signatures: list[str] = Field(description="The users who have approved so far, if several are needed.")
     needed: int = Field(description="Number of approvals that are needed in all.")
     expires_in_seconds: float | None = Field(description="From when it was asked; null if it never expires.")
@@ -347,6 +351,8 @@ def _approval_shape(
         fingerprint=approval.fingerprint,
         requested_for=card.asked_by,
         signed_by=signed_by(approval.requirements, turn.conversation),
+        asker_may_approve=approval.requirements.asker_may_approve,
+        approver_reason=approval.requirements.self_approval.reason,
         signatures=list(approval.approver_names),
         needed=approval.requirements.quorum,
         expires_in_seconds=approval.expires_in,

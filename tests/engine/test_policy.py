@@ -175,8 +175,8 @@ default = "ASK_USER"
 @pytest.mark.parametrize(
     ("text", "cause", "choice"),
     [
-        ('defualt = "ASK_USER"', ", line 1: defualt means nothing here.", "default, rules, servers"),
-        ("\n[server]", ", line 2: server means nothing here.", "default, rules, servers"),
+        ('defualt = "ASK_USER"', ", line 1: defualt means nothing here.", "default, rules, self_approval, servers"),
+        ("\n[server]", ", line 2: server means nothing here.", "default, rules, self_approval, servers"),
         ("[servers.a.tool]", ", line 1: servers.a.tool means nothing here.", "default, tools"),
         ('[servers.a]\nlist = "ALWAYS_ALLOW"', ", line 2: servers.a.list means nothing here.", "default, tools"),
     ],

@@ -126,7 +126,9 @@ async def test_only_an_approver_may_approve_but_the_author_may_decline(harness: 
         view = await harness.surface.wait_for(lambda view: bool(awaiting(view)))
         step = awaiting(view)[0]
         refused = await engine.approvals.decide(decision(step), member(BEN))
-        assert refused.reason == "You may not approve this. It needs test:ana."  # type: ignore[union-attr]
+        assert refused.reason == (  # type: ignore[union-attr]
+            "You may not approve this. An approver must approve this, because it may delete data. It needs test:ana."
+        )
         assert await engine.approvals.decide(decision(step, DecisionType.DENY), member(BEN)) == Decided(
             DecisionType.DENY
         )

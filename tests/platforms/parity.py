@@ -188,6 +188,13 @@ FEATURES = (
         ),
     ),
     Feature(
+        "A card says if the user who asked may approve the call; an approver approves what deletes or names others",
+        tests=(
+            "test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive_one",
+            "test_a_call_that_names_somebody_else_needs_an_approver_also_after_an_edit",
+        ),
+    ),
+    Feature(
         "`/approvals`: the calls that wait for me, decided in the list",
         slack="yes; also in Home",
         discord="yes; `/approvals list`",

@@ -26,6 +26,7 @@ from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnView
 from bot.engine.engine import Engine
 from bot.engine.locales import LocaleResolver
+from bot.engine.policy.evaluation import Reviewed, nothing_reviewed
 from bot.engine.policy.rules import Approvers, Policies, RuleBook, ServerPolicy
 from bot.ports import CallContext, Commands, Listener, Surface, Toolbox
 from bot.ports.platform import ApproverDirectory
@@ -85,6 +86,8 @@ class Team(ABC):
     allowed: set[str] = field(default_factory=set)
     approvers: Approvers = Approvers()
     rules: tuple[Rule, ...] = ()
+    self_approval: bool = True
+    reviewed: Reviewed = nothing_reviewed
     approval_seconds: float = 1800.0
     early_seconds: float = 4.0
     """Seconds in which a turn posts nothing unless a user must act."""
@@ -112,7 +115,7 @@ class Team(ABC):
                 self.model,
                 self.servers or self.toolbox,
                 [surface] if drawing else [],
-                rules=RuleBook(self._policies(), self.approvers),
+                rules=RuleBook(self._policies(), self.approvers, self.reviewed),
                 approval_seconds=self.approval_seconds,
                 early_seconds=self.early_seconds,
                 approval_notice=self.approval_notice,
@@ -443,7 +446,7 @@ class Team(ABC):
         """The platform's arguments for `team_process.py`."""
 
     def _reader(self, log: SqlTurnLog, directory: ApproverDirectory) -> PendingCallReader:
-        rules = RuleBook(self._policies(), self.approvers)
+        rules = RuleBook(self._policies(), self.approvers, self.reviewed)
         return PendingCallReader(SqlReporting(log._database), log, rules, directory)
 
     async def _keep_opinion(self, _turn_id: str, good: bool, by: Author) -> None:
@@ -466,7 +469,8 @@ class Team(ABC):
         for name in self.allowed:
             server, _, tool = name.partition("__")
             servers.setdefault(server, {})[tool] = ApprovalPolicy.ALWAYS_ALLOW
-        return Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()}, rules=self.rules)
+        short = {server: ServerPolicy(tools) for server, tools in servers.items()}
+        return Policies(servers=short, rules=self.rules, self_approval=self.self_approval)
 
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:

@@ -2,5 +2,5 @@
 
 rules              the rules and approvers of a conversation    evaluation  the rule that applies to a call
 authorization      the step of a requested call                 taint       information flow between tools
-result_visibility  results that another author may read
+self_approval      calls that the asker may approve            result_visibility  results that another author may read
 """

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements, OnTimeout
+from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
 from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
 from bot.domain.conversations import Author, Member
 from bot.domain.messages import TextPart, ToolCall, ToolResult
@@ -142,9 +142,12 @@ class CallAuthorizer:
             )
         if not self.rules.profile.enables(tool):
             return _rejected_step(n, call, tool, StepStatus.FAILED, f"Not run: {NOT_ENABLED.format(call.name)}")
-        result = self.rules.judge(tool, call.arguments, author, self.member)
-        result = self.taint.apply_policy(tool, call.arguments, result)
+        result = self._judge(tool, call, author)
         return dataclasses.replace(self._apply_policy(n, call, tool, author, result), policy_result=result.stored)
+
+    def _judge(self, tool: Tool, call: ToolCall, author: Author) -> PolicyResult:
+        result = self.rules.judge(tool, call.arguments, author, self.member)
+        return self.taint.apply_policy(tool, call.arguments, result)
 
     def _apply_policy(self, n: int, call: ToolCall, tool: Tool, author: Author, result: PolicyResult) -> ToolStep:
         match result.stored.policy:
@@ -164,7 +167,8 @@ class CallAuthorizer:
         tool = offered.find(call.name)
         if step.status is not StepStatus.READY or tool is None:
             return step
-        return dataclasses.replace(step, status=StepStatus.AWAITING, approval=self._request(call, tool, author))
+        approval = self._request(call, tool, author, self._judge(tool, call, author).requirements)
+        return dataclasses.replace(step, status=StepStatus.AWAITING, approval=approval)
 
     def context_calls(
         self, question: str, offered: ToolSet, author: Author | None = None, *, first: int = 1
@@ -186,9 +190,7 @@ class CallAuthorizer:
                 steps.append(dataclasses.replace(step, policy_result=result))
         return steps
 
-    def _request(
-        self, call: ToolCall, tool: Tool, author: Author, terms: ApprovalRequirements = NO_REQUIREMENTS
-    ) -> Approval:
+    def _request(self, call: ToolCall, tool: Tool, author: Author, terms: ApprovalRequirements) -> Approval:
         seconds = self.approval_seconds if terms.expires is None else terms.expires
         return Approval(
             id=secrets.token_urlsafe(APPROVAL_ID_BYTES),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.domain.api_clients import ApiRole
-from bot.domain.approval_requirements import APPROVERS, ASKER, MEMBERS, ApprovalRequirements
+from bot.domain.approval_requirements import APPROVERS, ASKER, MEMBERS, ApprovalRequirements, SelfApproval
 from bot.domain.approvals import ApprovalPolicy, ApproverEvidence, DecisionType, NotAllowed
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.policies import (
@@ -34,6 +34,7 @@ from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolKind, ToolSet
 from bot.engine.policy.evaluation import PolicyRequest, Reviewed, evaluate, needs_member, nothing_reviewed
+from bot.engine.policy.self_approval import membership_reason, self_approval
 from bot.i18n import _, format_alternatives, gettext_lazy
 from bot.ports import PendingApproval
 
@@ -47,6 +48,8 @@ def unfilled(_tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     return arguments
 
 
+SELF_APPROVED = "asker: not destructive"
+"""Evidence of a user who approves their own call without being an approver."""
 _ASKED = gettext_lazy("You asked for this yourself, so others have to approve it.")
 _EDITED = gettext_lazy("You have edited it, so others have to approve it.")
 
@@ -61,13 +64,15 @@ class ServerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Content of the operator's file. `default` applies to calls that no rule matches. `name` is the file's name;
-    `lines` are those of the short form, by server and tool.
+    """Content of the operator's file. `default` applies to calls that no rule matches. `self_approval` is False if only
+    approvers approve, never the user who asked. `name` is the file's name; `lines` are those of the short form, by
+    server and tool.
     """
 
     default: ApprovalPolicy = ApprovalPolicy.ASK_USER
     servers: Mapping[str, ServerPolicy] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
+    self_approval: bool = True
     name: str = "policy.toml"
     lines: Mapping[tuple[str, str], int] = field(default_factory=dict, compare=False)
 
@@ -145,6 +150,8 @@ class Approvers:
         named = [format_alternatives(sorted(approver)) for approver in terms.approvers]
         anyone = ", ".join(sorted(self.approvers or self.admins)) or _("an administrator")
         who = _(" and at once ").join(named) or anyone
+        if terms.asker_may_approve:
+            return _("the user who asked, or {approvers}", approvers=who)
         if terms.quorum > 1 and terms.four_eyes:
             return _("{n} of {approvers}, neither the asker nor an editor", n=terms.quorum, approvers=who)
         if terms.quorum > 1:
@@ -225,12 +232,33 @@ class Rules:
         """Return the policy for a call, with the reason. `member` is the author, freshly looked up; None if unknown."""
         if arguments is not None:
             arguments = self.fill_address(tool, arguments)
-        return evaluate(
+        result = evaluate(
             self.all,
             PolicyRequest(tool, self.conversation, arguments, author, member, self.profile, self.read_hosts),
             self._default_for(tool),
             self.reviewed,
         )
+        if arguments is None or author is None:
+            return result
+        requirements = result.requirements
+        reason = self._reason_of_rules(requirements)
+        if reason is SelfApproval.ALLOWED and member is not None:
+            reason = membership_reason(member)
+        if reason is SelfApproval.ALLOWED:
+            reason = self_approval(tool, arguments, author, self.conversation, self.reviewed)
+        return replace(result, requirements=replace(requirements, self_approval=reason))
+
+    def restrict(self, requirements: ApprovalRequirements) -> ApprovalRequirements:
+        """Return stored requirements by the present rules of the place: stricter, if only approvers may approve now."""
+        return requirements.restrict(self._reason_of_rules(requirements))
+
+    def _reason_of_rules(self, requirements: ApprovalRequirements) -> SelfApproval:
+        """Return the reason of a rule or setting why the asker may not approve; ALLOWED without one."""
+        if requirements.say_who or requirements.deliver:
+            return SelfApproval.RULE
+        if not self.file.self_approval:
+            return SelfApproval.SETTING
+        return SelfApproval.PROFILE if self.profile.approvers else SelfApproval.ALLOWED
 
     def _default_for(self, tool: Tool) -> ApprovalPolicy:
         """Return the policy of a call that no rule matches. Where tools ask, resources and prompts are read."""
@@ -344,15 +372,20 @@ def check_approver(
     """Return the evidence on which the decision counts, or the reason why it does not. `editors` are the principals who
     edited the arguments.
 
-    Authors may always deny their own calls: that equals a stop. A denial needs an approver, but no four eyes.
+    Authors may always deny their own calls: that equals a stop. A denial needs an approver, but no four eyes. The right
+    of an approver counts before that of the user who asked.
     """
     is_author = member.author.principal == asker.principal
     if is_author and verdict is DecisionType.DENY:
         return ApproverEvidence(ASKER, terms.quorum)
     needed = _("It needs {approvers}.", approvers=approvers.format_requirements(terms))
     evidence = _evidence(approvers, terms, asker, member)
+    if not evidence and terms.asker_may_approve and is_author and not (member.guest or member.external):
+        return ApproverEvidence(SELF_APPROVED, self_approval=True)
     if not evidence:
-        return NotAllowed(" ".join([_("You may not approve this."), needed]))
+        reason = terms.self_approval.reason if is_author else ""
+        because = [_("{sentence}.", sentence=reason)] if reason else []
+        return NotAllowed(" ".join([_("You may not approve this."), *because, needed]))
     if terms.four_eyes and verdict is DecisionType.APPROVE:
         if is_author:
             return NotAllowed(f"{_ASKED} {needed}")
@@ -399,20 +432,25 @@ def _is_member(member: Member, asker: Author) -> bool:
 
 def can_approve(rules: RuleBook, member: Member, call: PendingApproval) -> bool:
     """Return True if this member may approve this call under its stored requirements."""
-    approvers = rules.rules(call.conversation).approvers
+    here = rules.rules(call.conversation)
+    terms = here.restrict(call.requirements)
     result = check_approver(
-        approvers, call.requirements, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors
+        here.approvers, terms, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors
     )
     return isinstance(result, ApproverEvidence)
 
 
 def is_expected_approver(rules: RuleBook, member: Member, call: PendingApproval) -> bool:
-    """Return True if the call waits for this member: they may approve it, and not only as one of all members. Lists
-    across conversations show these calls; others may come from conversations that the member cannot read.
+    """Return True if the call waits for this member: they may approve it, it does not wait for its asker, and they are
+    not only one of all members. Lists across conversations show these calls; others may come from conversations that
+    the member cannot read.
     """
     if not can_approve(rules, member, call):
         return False
+    if member.author.principal == call.asked_by.principal:
+        return True
     own = {member.author.principal, *member.roles}
-    return member.author.principal == call.asked_by.principal or not any(
+    waits_for_asker = rules.rules(call.conversation).restrict(call.requirements).asker_may_approve
+    return not waits_for_asker and not any(
         MEMBERS in entries and not entries & own for entries in call.requirements.approvers
     )

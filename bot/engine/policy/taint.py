@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bot.domain.approval_requirements import SelfApproval
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.flows import OtherSource, PersonSource, Sends, Source, Sources, ToolSource, Words, holds_address
 from bot.domain.policies import PolicyResult
@@ -145,7 +146,11 @@ class Taint:
         if not reason:
             return result
         why = " ".join(filter(None, (result.stored.why, reason)))
-        return replace(result, stored=replace(result.stored, policy=ApprovalPolicy.ASK_USER, why=why, taint=self.words))
+        return replace(
+            result,
+            stored=replace(result.stored, policy=ApprovalPolicy.ASK_USER, why=why, taint=self.words),
+            requirements=result.requirements.restrict(SelfApproval.TAINT),
+        )
 
     def approval_reason(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return the reason why a call that a rule lets run needs an approval; empty if it runs."""
@@ -226,7 +231,7 @@ def _has_named_recipients(tool: Tool, arguments: Mapping[str, Any], author_texts
     names = tool.flow.recipients
     if not names or not all(name in known for name in names):
         return False
-    recipients = [leaf for name in names for leaf in _leaves(arguments.get(name, _default(known[name])))]
+    recipients = [leaf for name in names for leaf in leaf_texts(arguments.get(name, _default(known[name])))]
     return all(_is_named(recipient, author_texts) for recipient in recipients)
 
 
@@ -268,15 +273,15 @@ def _default(schema: object) -> object:
     return schema.get("default") if isinstance(schema, Mapping) else None
 
 
-def _leaves(value: object) -> list[str]:
+def leaf_texts(value: object) -> list[str]:
     """Return the texts and numbers in an argument, with the keys of objects."""
     match value:
         case None | "":
             return []
         case Mapping():
-            return [leaf for pair in value.items() for item in pair for leaf in _leaves(item)]
+            return [leaf for pair in value.items() for item in pair for leaf in leaf_texts(item)]
         case list() | tuple():
-            return [leaf for item in value for leaf in _leaves(item)]
+            return [leaf for item in value for leaf in leaf_texts(item)]
         case _:
             return [str(value)]
 

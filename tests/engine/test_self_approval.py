@@ -1,0 +1,684 @@
+"""The user who asked may approve what deletes nothing and names no others; everything else needs an approver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from bot.domain.approval_requirements import MEMBERS, ApprovalNotice, ApprovalRequirements, SelfApproval
+from bot.domain.approvals import (
+    Approval,
+    ApprovalPolicy,
+    ApproverEvidence,
+    Decided,
+    Decision,
+    DecisionResult,
+    DecisionType,
+    NotAllowed,
+)
+from bot.domain.argument_edits import RevisionAccepted
+from bot.domain.audit import AuditQuery
+from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.flows import Flow, Sends, Words
+from bot.domain.grants import ArgumentsScope, GrantRequest, HoursScope, PermanentScope, ThreadScope
+from bot.domain.messages import ToolCall
+from bot.domain.policies import Rule, TaintMode
+from bot.domain.profiles import DEFAULT, Binding, Profile
+from bot.domain.tools import Annotations, CallOutcomeUnknown, Tool, ToolKind, ToolOutcome
+from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep
+from bot.engine.engine import Engine
+from bot.engine.policy.evaluation import nothing_reviewed
+from bot.engine.policy.rules import (
+    SELF_APPROVED,
+    Approvers,
+    Policies,
+    RuleBook,
+    Rules,
+    can_approve,
+    check_approver,
+    is_expected_approver,
+)
+from bot.engine.policy.taint import Taint, TaintSource
+from bot.errors import DeliveryFailed
+from bot.ports import CallContext, PendingApproval
+from bot.storage.reporting import SqlReporting
+from tests.engine.conftest import EngineHarness
+from tests.engine.test_approver_check import until_posted
+from tests.fakes.parts import ANA, BEN, HALL, RecordingSurface, ask_for, call, message, running, say, tool, until
+
+ALLOW, ASK, AUTO = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER, ApprovalPolicy.AUTO
+ADD = tool("notes__add", server_id="n1", destructive=False)
+WIPE = tool("notes__wipe", server_id="n1", destructive=True)
+EVE = Author("test", "eve", "Eve")
+APPROVERS = Approvers(admins=frozenset({"test:admin"}), approvers=frozenset({"test:ben"}))
+THREAD = GrantRequest(ThreadScope())
+
+
+def pinned(_tool: Tool) -> bool:
+    return True
+
+
+def place(**changes: Any) -> Rules:
+    """The hall, where everything asks and every definition is pinned."""
+    return replace(Rules(approvers=APPROVERS, conversation=HALL, reviewed=pinned), **changes)
+
+
+def judged(
+    called: Tool = ADD, rules: Rules | None = None, author: Author = ANA, member: Member | None = None, **arguments: Any
+) -> SelfApproval:
+    result = (rules or place()).judge(called, arguments, author, member)
+    return result.requirements.self_approval
+
+
+# ------------------------------------------------------------------ which calls
+
+UNPINNED = place(reviewed=nothing_reviewed)
+
+
+def asking(**requirements: Any) -> Rules:
+    return place(
+        file=Policies(rules=(Rule(ASK, requirements=ApprovalRequirements(**requirements), id="policy.toml:1"),))
+    )
+
+
+@pytest.mark.parametrize(
+    ("called", "rules", "result"),
+    [
+        (ADD, place(), SelfApproval.ALLOWED),
+        # ------------------------------------------------ the hints of MCP, where the product trusts them
+        (tool("notes__read", read_only=True), place(), SelfApproval.ALLOWED),
+        (tool("notes__read", read_only=True, destructive=True), place(), SelfApproval.ALLOWED),
+        (WIPE, place(), SelfApproval.DESTRUCTIVE),
+        (tool("notes__edit"), place(), SelfApproval.DESTRUCTIVE),
+        (tool("notes__edit", read_only=False), place(), SelfApproval.DESTRUCTIVE),
+        (replace(ADD, trusted=False), place(), SelfApproval.UNTRUSTED),
+        (tool("notes__read", read_only=True, trusted=False), place(), SelfApproval.UNTRUSTED),
+        (replace(WIPE, trusted=False), place(), SelfApproval.DESTRUCTIVE),
+        (ADD, UNPINNED, SelfApproval.UNREVIEWED),
+        # ------------------------------------------------ resources and prompts are only read, as for AUTO
+        (
+            Tool("r", "docs", "r", kind=ToolKind.READ_RESOURCE),
+            place(reviewed=lambda _tool: False),
+            SelfApproval.ALLOWED,
+        ),
+        (Tool("p", "docs", "p", kind=ToolKind.GET_PROMPT), place(), SelfApproval.ALLOWED),
+        # ------------------------------------------------ rules, profiles and the file win
+        (ADD, asking(approvers=(frozenset({"test:ben"}),)), SelfApproval.RULE),
+        (ADD, asking(approvers=(frozenset({MEMBERS}),)), SelfApproval.RULE),
+        (ADD, asking(four_eyes=True), SelfApproval.RULE),
+        (ADD, asking(quorum=2), SelfApproval.RULE),
+        (ADD, asking(deliver=frozenset({"test:w:desk"})), SelfApproval.RULE),
+        (ADD, asking(expires=600.0, remind=True), SelfApproval.ALLOWED),
+        (WIPE, asking(quorum=2), SelfApproval.RULE),
+        (ADD, place(file=Policies(self_approval=False)), SelfApproval.SETTING),
+        (ADD, place(profile=replace(DEFAULT, approvers=frozenset({"test:zoe"}))), SelfApproval.PROFILE),
+        # ------------------------------------------------ who decides does not depend on whether it asks
+        (ADD, place(file=Policies(default=ALLOW)), SelfApproval.ALLOWED),
+        (ADD, place(file=Policies(default=AUTO)), SelfApproval.ALLOWED),
+        (WIPE, place(file=Policies(default=ALLOW)), SelfApproval.DESTRUCTIVE),
+    ],
+)
+def test_which_calls_their_asker_may_approve(called: Tool, rules: Rules, result: SelfApproval) -> None:
+    assert judged(called, rules) is result
+
+
+@pytest.mark.parametrize(
+    ("author", "member", "result"),
+    [
+        (ANA, None, SelfApproval.ALLOWED),
+        (ANA, Member(ANA), SelfApproval.ALLOWED),
+        (ANA, Member(ANA, guest=True), SelfApproval.OUTSIDER),
+        (ANA, Member(ANA, external=True), SelfApproval.OUTSIDER),
+        (Author("api", "ci", "ci"), None, SelfApproval.PROGRAM),
+    ],
+)
+def test_whose_calls_their_asker_may_approve(author: Author, member: Member | None, result: SelfApproval) -> None:
+    assert judged(author=author, member=member) is result
+
+
+def test_nothing_is_known_of_a_call_of_nobody_or_without_arguments() -> None:
+    assert place().judge(ADD, {}).requirements.self_approval is SelfApproval.UNKNOWN
+    assert place().judge(ADD, None, ANA).requirements.self_approval is SelfApproval.UNKNOWN
+
+
+PRIYA = Author("slack", "U024BE7LH", "ben")
+OPS = ConversationKey("slack", "T1", "C061EG9SL", "1.0")
+DMITRI = Author("discord", "345678901234567890", "Dmitri")
+GUILD = ConversationKey("discord", "8", "567890123456789012", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "others"),
+    [
+        ({"text": "milk"}, False),
+        ({"text": "Ben and Priya met in #ops at 5 pm"}, False),
+        ({"n": 5, "on": True, "off": None, "list": [], "table": {}}, False),
+        # ------------------------------------------------ people
+        ({"text": "thanks <@U0BOBBOB1>"}, True),
+        ({"text": "thanks <@U0BOBBOB1|bob>"}, True),
+        ({"text": "thanks <@U024BE7LH>"}, False),
+        ({"text": "thanks <@U024BE7LH|U0BOBBOB1>"}, False),
+        ({"user": "U0BOBBOB1"}, True),
+        ({"user": "slack:U0BOBBOB1"}, True),
+        ({"user": "W0BOBBOB1"}, True),
+        ({"user": "U024BE7LH"}, False),
+        ({"user": "slack:U024BE7LH"}, False),
+        ({"users": ["U024BE7LH", "U0BOBBOB1"]}, True),
+        ({"to": {"U0BOBBOB1": "admin"}}, True),
+        ({"key": "XU0BOBBOB1", "word": "UNITEDSTATES", "part": "U0BOBBOB1-a"}, False),
+        ({"to": "bob@example.com"}, True),
+        ({"to": "bob@corp"}, True),
+        ({"text": "ask @bob"}, True),
+        ({"text": "@ben"}, True),
+        ({"text": "<!here> and <!subteam^S0OPSOPS1>"}, True),
+        ({"text": "@everyone"}, True),
+        ({"group": "S0OPSOPS1"}, True),
+        # ------------------------------------------------ places
+        ({"channel": "C061EG9SL"}, False),
+        ({"channel": "<#C061EG9SL|ops>"}, False),
+        ({"channel": "C0OTHER99"}, True),
+        ({"channel": "<#C0OTHER99>"}, True),
+        ({"channel": "D0OTHER99"}, True),
+        ({"channel": "G0OTHER99"}, True),
+    ],
+)
+def test_arguments_that_name_other_people_or_places_need_an_approver(arguments: dict[str, Any], others: bool) -> None:
+    here = place(conversation=OPS)
+    assert judged(rules=here, author=PRIYA, **arguments) is (SelfApproval.OTHERS if others else SelfApproval.ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "others"),
+    [
+        ({"user": "345678901234567890"}, False),
+        ({"user": 345678901234567890}, False),
+        ({"user": "<@!345678901234567890>"}, False),
+        ({"user": 345678901234567891}, True),
+        ({"text": "<@345678901234567891>"}, True),
+        ({"text": "<@&345678901234567891>"}, True),
+        ({"channel": "567890123456789012"}, False),
+        ({"channel": "<#567890123456789013>"}, True),
+        ({"number": "1234567890123456", "longer": "123456789012345678901"}, False),
+    ],
+)
+def test_ids_of_discord_name_people_and_places(arguments: dict[str, Any], others: bool) -> None:
+    here = place(conversation=GUILD)
+    assert judged(rules=here, author=DMITRI, **arguments) is (SelfApproval.OTHERS if others else SelfApproval.ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "others"),
+    [
+        ({"to": "Bob"}, True),
+        ({"to": "U024BE7LH"}, False),
+        ({"to": "<@U024BE7LH>"}, False),
+        ({"to": ""}, False),
+        ({}, False),
+    ],
+)
+def test_an_argument_that_the_operator_lists_as_a_recipient_names_somebody(
+    arguments: dict[str, Any], others: bool
+) -> None:
+    sending = replace(ADD, flow=Flow(recipients=("to",)))
+    result = judged(sending, place(conversation=OPS), PRIYA, **arguments)
+    assert result is (SelfApproval.OTHERS if others else SelfApproval.ALLOWED)
+
+
+def test_the_operators_address_with_its_values_filled_in_is_what_names_others() -> None:
+    filled = place(fill_address=lambda _tool, arguments: {"uri": f"mail://{arguments['box']}@example.com"})
+    assert judged(rules=filled, box="ben") is SelfApproval.OTHERS
+
+
+def test_a_call_that_asks_because_of_others_words_needs_an_approver() -> None:
+    sending = replace(ADD, flow=Flow(Words.OWN, Sends.TEAM))
+    taint = Taint((TaintSource("web", Words.STRANGERS),))
+    for default in (ASK, ALLOW):
+        result = place(file=Policies(default=default)).judge(sending, {}, ANA)
+        assert taint.apply_policy(sending, {}, result).requirements.self_approval is SelfApproval.TAINT
+    closed = replace(ADD, flow=Flow(Words.SHARED, Sends.CLOSED))
+    result = place().judge(closed, {}, ANA)
+    assert taint.apply_policy(closed, {}, result).requirements.self_approval is SelfApproval.ALLOWED
+
+
+def test_what_is_stored_and_what_holds_now_both_have_to_allow_it() -> None:
+    allowed, unknown = ApprovalRequirements(self_approval=SelfApproval.ALLOWED), ApprovalRequirements()
+    assert allowed.combine(allowed).asker_may_approve
+    assert not allowed.combine(unknown).asker_may_approve
+    assert not unknown.combine(allowed).asker_may_approve
+    assert not allowed.combine(ApprovalRequirements(quorum=2, self_approval=SelfApproval.ALLOWED)).asker_may_approve
+    assert allowed.restrict(SelfApproval.TAINT).restrict(SelfApproval.OTHERS).self_approval is SelfApproval.TAINT
+
+
+# ------------------------------------------------------------------ who
+
+OPEN = ApprovalRequirements(self_approval=SelfApproval.ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("terms", "who", "counts"),
+    [
+        (OPEN, Member(ANA), ApproverEvidence(SELF_APPROVED, self_approval=True)),
+        (OPEN, Member(BEN), ApproverEvidence("test:ben")),
+        (OPEN, Member(EVE), None),
+        (OPEN, Member(ANA, guest=True), None),
+        (OPEN, Member(ANA, external=True), None),
+        (OPEN, Member(Author("other", "ana", "Ana")), None),
+        (OPEN, Member(Author("api", "ana", "Ana"), frozenset({"api-role:user"})), None),
+        (ApprovalRequirements(self_approval=SelfApproval.DESTRUCTIVE), Member(ANA), None),
+        (ApprovalRequirements(), Member(ANA), None),
+        (replace(OPEN, approvers=(frozenset({"test:zoe"}),)), Member(ANA), None),
+        (replace(OPEN, quorum=2), Member(ANA), None),
+        (replace(OPEN, four_eyes=True), Member(ANA), None),
+    ],
+)
+def test_who_may_approve_a_call_that_its_asker_may(
+    terms: ApprovalRequirements, who: Member, counts: ApproverEvidence | None
+) -> None:
+    found = check_approver(APPROVERS, terms, who, DecisionType.APPROVE, asker=ANA)
+    assert found == counts if counts else isinstance(found, NotAllowed)
+    if counts:
+        assert isinstance(found, ApproverEvidence)
+        assert found.self_approval is counts.self_approval
+
+
+def test_an_asker_who_is_an_approver_decides_as_one() -> None:
+    found = check_approver(APPROVERS, OPEN, Member(BEN), DecisionType.APPROVE, asker=BEN)
+    assert found == ApproverEvidence("test:ben")
+    assert isinstance(found, ApproverEvidence)
+    assert not found.self_approval
+
+
+def test_whoever_asked_and_may_not_is_told_why_and_others_are_told_who_may() -> None:
+    wiping = ApprovalRequirements(self_approval=SelfApproval.DESTRUCTIVE)
+    for terms, who, reason in (
+        (
+            wiping,
+            ANA,
+            "You may not approve this. An approver must approve this, because it may delete data. It needs test:ben.",
+        ),
+        (wiping, EVE, "You may not approve this. It needs test:ben."),
+        (OPEN, EVE, "You may not approve this. It needs the user who asked, or test:ben."),
+    ):
+        assert check_approver(APPROVERS, terms, Member(who), DecisionType.APPROVE, asker=ANA) == NotAllowed(reason)
+
+
+@pytest.mark.parametrize(
+    ("file", "profile_approvers", "shown_to"),
+    [
+        (Policies(), frozenset[str](), {"ana"}),
+        (Policies(self_approval=False), frozenset[str](), {"ben"}),
+        (Policies(), frozenset({"test:eve"}), {"eve"}),
+    ],
+)
+def test_lists_show_a_call_to_its_asker_alone_while_they_may_approve_it(
+    file: Policies, profile_approvers: frozenset[str], shown_to: set[str]
+) -> None:
+    book = RuleBook(file, APPROVERS, pinned)
+    profile = Profile("p1", "desk", approvers=profile_approvers)
+    book.amend([], [profile], [Binding(HALL.workspace_key, "p1")])
+    pending = PendingApproval("a1", HALL, ANA, OPEN)
+    assert {who.id for who in (ANA, BEN, EVE) if is_expected_approver(book, Member(who), pending)} == shown_to
+    assert can_approve(book, Member(ANA), pending) is ("ana" in shown_to)
+    assert can_approve(book, Member(BEN), pending) is not bool(profile_approvers)
+
+
+# ------------------------------------------------------------------ in turns
+
+
+@dataclass
+class Hall(RecordingSurface):
+    """Says who is a guest, and keeps notices."""
+
+    guests: set[str] = field(default_factory=set)
+    away: bool = False
+    notices: list[tuple[str, str]] = field(default_factory=list)
+
+    async def member(self, author: Author, where: ConversationKey) -> Member:
+        if self.away:
+            raise DeliveryFailed("The platform is away.")
+        return Member(author, guest=author.id in self.guests)
+
+    async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
+        self.notices.append((audience.person, notice.text))
+
+
+@pytest.fixture
+def harness(harness: EngineHarness) -> EngineHarness:
+    """Everything asks, Ben is an approver, and every definition is pinned."""
+    harness.rules = RuleBook(Policies(), APPROVERS, pinned)
+    harness.surface = Hall()
+    harness.toolbox.add(ADD)
+    harness.toolbox.add(WIPE)
+    return harness
+
+
+async def asked(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> tuple[str, ToolStep]:
+    """Ana has asked for calls that wait; the turn and the first call."""
+    harness.model.script = [ask_for(*(calls or (call("notes__add", text="milk"),))), say("Done.")]
+    receipt = await engine.receive(message(f"do it {len(harness.model.requests)}"))
+    view = await harness.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))
+    return receipt.turn_id, view.awaiting[0]
+
+
+def approval_of(step: ToolStep) -> Approval:
+    assert step.approval is not None
+    return step.approval
+
+
+async def approve(
+    engine: Engine, step: ToolStep, who: Author = ANA, revision: int = 1, **member: Any
+) -> DecisionResult:
+    decision = Decision(approval_of(step).id, revision, DecisionType.APPROVE, who)
+    return await engine.approvals.decide(decision, Member(who, **member))
+
+
+async def audited(harness: EngineHarness, *kinds: str) -> list[tuple[str, str, Any]]:
+    entries, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=kinds), 100, 0)
+    return [(entry.kind, entry.actor, entry.facts.get("evidence")) for entry in reversed(entries)]
+
+
+async def test_the_asker_approves_an_ordinary_call_and_the_audit_says_by_which_right(harness: EngineHarness) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        turn_id, step = await asked(harness, engine)
+        assert [approver.principal for approver in approval_of(step).possible_approvers.all] == ["test:ana"]
+        assert isinstance(await approve(engine, step, EVE), NotAllowed)
+        assert await approve(engine, step) == Decided(DecisionType.APPROVE)
+        await harness.surface.ended(turn_id)
+    assert harness.toolbox.names == ["notes__add"]
+    assert await audited(harness, "decided") == [("decided", "test:ana", "asker: not destructive")]
+
+
+async def test_the_asker_does_not_approve_a_destructive_call_and_an_approver_does(harness: EngineHarness) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        turn_id, step = await asked(harness, engine, call("notes__wipe"))
+        assert [approver.principal for approver in approval_of(step).possible_approvers.all] == ["test:ben"]
+        refused = await approve(engine, step)
+        assert isinstance(refused, NotAllowed)
+        assert harness.toolbox.calls == []
+        assert await approve(engine, step, BEN) == Decided(DecisionType.APPROVE)
+        await harness.surface.ended(turn_id)
+    assert harness.toolbox.names == ["notes__wipe"]
+    assert await audited(harness, "decided") == [("decided", "test:ben", "test:ben")]
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["guest", "unknown"])
+async def test_a_guest_and_whom_the_platform_cannot_tell_need_an_approver_from_the_beginning(
+    harness: EngineHarness, away: bool
+) -> None:
+    harness.surface = Hall(guests={"ana"}, away=away)
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        reason = SelfApproval.UNKNOWN if away else SelfApproval.OUTSIDER
+        assert approval_of(step).requirements.self_approval is reason
+        assert [approver.principal for approver in approval_of(step).possible_approvers.all] == ["test:ben"]
+        assert isinstance(await approve(engine, step), NotAllowed)
+        assert await approve(engine, step, BEN) == Decided(DecisionType.APPROVE)
+
+
+async def test_who_has_become_a_guest_since_may_not_approve(harness: EngineHarness) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        assert isinstance(await approve(engine, step, guest=True), NotAllowed)
+        assert isinstance(await approve(engine, step, external=True), NotAllowed)
+        assert await approve(engine, step) == Decided(DecisionType.APPROVE)
+
+
+STRICTER = {
+    "the file": lambda book: book.replace_file(Policies(self_approval=False)),
+    "a rule": lambda book: book.replace_file(
+        Policies(rules=(Rule(ASK, requirements=ApprovalRequirements((frozenset({"test:ben"}),))),))
+    ),
+    "a profile": lambda book: book.amend(
+        [], [Profile("p1", "desk", approvers=frozenset({"test:ben"}))], [Binding(HALL.workspace_key, "p1")]
+    ),
+}
+
+
+@pytest.mark.parametrize("change", STRICTER)
+async def test_what_has_become_stricter_since_the_call_was_asked_for_counts(
+    harness: EngineHarness, change: str
+) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        assert harness.rules is not None
+        STRICTER[change](harness.rules)
+        assert isinstance(await approve(engine, step), NotAllowed)
+        assert await approve(engine, step, BEN) == Decided(DecisionType.APPROVE)
+
+
+async def test_what_has_become_weaker_since_the_call_was_asked_for_does_not_count(harness: EngineHarness) -> None:
+    harness.rules = RuleBook(Policies(self_approval=False), APPROVERS, pinned)
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        harness.rules.replace_file(Policies())
+        assert isinstance(await approve(engine, step), NotAllowed)
+
+
+@pytest.mark.parametrize("now", [replace(ADD, trusted=False), None], ids=["untrusted", "missing"])
+async def test_a_server_that_is_no_longer_trusted_or_there_leaves_it_to_an_approver(
+    harness: EngineHarness, now: Tool | None
+) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        harness.toolbox.tools.pop("notes__add")
+        if now is not None:
+            harness.toolbox.add(now)
+        assert isinstance(await approve(engine, step), NotAllowed)
+        assert await approve(engine, step, BEN) == Decided(DecisionType.APPROVE)
+
+
+async def test_a_call_is_decided_anew_after_an_edit_in_both_directions(harness: EngineHarness) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        turn_id, step = await asked(harness, engine)
+        assert await engine.approvals.revise(approval_of(step).id, 1, {"text": "for @eve"}, Member(ANA)) == (
+            RevisionAccepted(2)
+        )
+        assert isinstance(await approve(engine, step, revision=2), NotAllowed)
+        edited = await harness.surface.wait_for(
+            lambda view: any(approval_of(pending).revision == 2 for pending in view.awaiting)
+        )
+        approval = approval_of(edited.awaiting[0])
+        assert approval.requirements.self_approval is SelfApproval.OTHERS
+        assert [approver.principal for approver in approval.possible_approvers.all] == ["test:ben"]
+        await engine.approvals.revise(approval.id, 2, {"text": "for me"}, Member(BEN))
+        assert await approve(engine, step, revision=3) == Decided(DecisionType.APPROVE)
+        await harness.surface.ended(turn_id)
+    assert [arguments for _, arguments, _ in harness.toolbox.calls] == [{"text": "for me"}]
+
+
+async def test_an_edit_by_a_guests_approver_gives_the_guest_no_right(harness: EngineHarness) -> None:
+    harness.surface = Hall(guests={"ana"})
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        await engine.approvals.revise(approval_of(step).id, 1, {"text": "bread"}, Member(BEN))
+        edited = await harness.surface.wait_for(
+            lambda view: any(approval_of(pending).revision == 2 for pending in view.awaiting)
+        )
+        assert approval_of(edited.awaiting[0]).requirements.self_approval is SelfApproval.OUTSIDER
+        assert isinstance(await approve(engine, step, revision=2), NotAllowed)
+
+
+async def test_an_edit_does_not_take_away_what_a_rule_asked_for(harness: EngineHarness) -> None:
+    only_ben = ApprovalRequirements((frozenset({"test:ben"}),))
+    harness.rules = RuleBook(Policies(rules=(Rule(ASK, requirements=only_ben),)), APPROVERS, pinned)
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        harness.rules.replace_file(Policies())
+        await engine.approvals.revise(approval_of(step).id, 1, {"text": "bread"}, Member(ANA))
+        assert isinstance(await approve(engine, step, revision=2), NotAllowed)
+        assert await approve(engine, step, BEN, revision=2) == Decided(DecisionType.APPROVE)
+
+
+async def test_others_words_keep_their_mark_through_an_edit(harness: EngineHarness) -> None:
+    page = tool("web__page", read_only=True, server_id="w1", flow=Flow(Words.STRANGERS, Sends.CLOSED))
+    harness.toolbox.add(page)
+    harness.toolbox.add(replace(ADD, flow=Flow(Words.OWN, Sends.TEAM)))
+    assert harness.rules is not None
+    harness.rules.replace_file(Policies(rules=(Rule(ALLOW, server="web"),)))
+    engine = harness.engine(taint=TaintMode.ASK)
+    async with running(engine):
+        harness.model.script = [ask_for(call("web__page")), ask_for(call("notes__add", text="milk")), say("Done.")]
+        await engine.receive(message("read it and note it"))
+        view = await harness.surface.wait_for(lambda view: bool(view.awaiting))
+        step = view.awaiting[0]
+        assert approval_of(step).requirements.self_approval is SelfApproval.TAINT
+        assert isinstance(await approve(engine, step), NotAllowed)
+        await engine.approvals.revise(approval_of(step).id, 1, {"text": "bread"}, Member(ANA))
+        assert isinstance(await approve(engine, step, revision=2), NotAllowed)
+        assert await approve(engine, step, BEN, revision=2) == Decided(DecisionType.APPROVE)
+
+
+async def test_a_call_that_is_run_again_is_decided_by_the_same_rule(harness: EngineHarness) -> None:
+    assert harness.rules is not None
+    harness.rules.replace_file(Policies(default=ALLOW))
+
+    async def lost(_call: ToolCall, _context: CallContext) -> ToolOutcome:
+        return CallOutcomeUnknown("The connection broke.")
+
+    for wanted, may in ((ADD, True), (WIPE, False)):
+        harness.toolbox.add(wanted, lost)
+        engine = harness.engine()
+        async with running(engine):
+            harness.model.script = [ask_for(call(wanted.name)), say("Perhaps.")]
+            receipt = await engine.receive(message(f"try {wanted.name}"))
+            view = await harness.surface.ended(receipt.turn_id)
+            (step,) = (each for each in view.steps if isinstance(each, ToolStep))
+            assert step.status is StepStatus.UNKNOWN
+            again = await engine.run_again(receipt.turn_id, step.n, ANA)
+            view = await harness.surface.wait_for(lambda view: view.turn.id == again.turn_id and bool(view.awaiting))  # noqa: B023
+            assert isinstance(await approve(engine, view.awaiting[0]), Decided) is may
+
+
+async def test_a_call_that_its_asker_may_approve_disturbs_no_approver(harness: EngineHarness) -> None:
+    reminding = Rule(ASK, requirements=ApprovalRequirements(expires=600.0, remind=True))
+    harness.rules = RuleBook(Policies(rules=(reminding,)), APPROVERS, pinned)
+    harness.surface = surface = Hall()
+    engine = harness.engine(approval_notice=ApprovalNotice.PRIVATE)
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        assert approval_of(step).possible_approvers.with_notice(ApprovalNotice.PRIVATE) == ()
+        await until_posted(harness, approval_of(step))
+        harness.clock[0] += 301
+        await until(lambda: bool(surface.notices))
+    ((person, text),) = surface.notices
+    assert person == "ana"
+    assert text.endswith("still awaits approval. It needs the user who asked, or test:ben.")
+
+
+# ------------------------------------------------------------------ grants
+
+
+async def grant(engine: Engine, step: ToolStep, wanted: GrantRequest = THREAD, who: Author = ANA) -> DecisionResult:
+    decision = Decision(approval_of(step).id, 1, DecisionType.APPROVE, who)
+    return await engine.approvals.grant(decision, wanted, Member(who))
+
+
+async def is_asked(harness: EngineHarness, engine: Engine, *calls: ToolCall) -> bool:
+    """Whether the next question's call waits for an approval."""
+    harness.model.script = [ask_for(*calls), say("Done.")]
+    receipt = await engine.receive(message(f"next {len(harness.model.requests)}"))
+    view = await harness.surface.wait_for(
+        lambda view: view.turn.id == receipt.turn_id and (bool(view.awaiting) or view.turn.status.ended)
+    )
+    if view.awaiting:
+        await engine.stop(receipt.turn_id, ANA)
+    return bool(view.awaiting)
+
+
+@pytest.mark.parametrize("wanted", [THREAD, GrantRequest(ArgumentsScope()), GrantRequest(HoursScope(1))])
+async def test_a_grant_of_the_asker_covers_what_the_asker_may_approve(
+    harness: EngineHarness, wanted: GrantRequest
+) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        turn_id, step = await asked(harness, engine)
+        assert await grant(engine, step, wanted) == Decided(DecisionType.APPROVE)
+        await harness.surface.ended(turn_id)
+        assert not await is_asked(harness, engine, call("notes__add", text="milk"))
+    assert await audited(harness, "decided") == [("decided", "test:ana", "asker: not destructive")]
+
+
+@pytest.mark.parametrize(
+    ("who", "covered"),
+    [(ANA, False), (BEN, True)],
+    ids=["of the asker", "of an approver"],
+)
+async def test_a_grant_of_the_asker_does_not_cover_what_the_asker_may_not_approve(
+    harness: EngineHarness, who: Author, covered: bool
+) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        turn_id, step = await asked(harness, engine)
+        assert await grant(engine, step, who=who) == Decided(DecisionType.APPROVE)
+        await harness.surface.ended(turn_id)
+        assert await is_asked(harness, engine, call("notes__add", text="for @eve")) is not covered
+
+
+@pytest.mark.parametrize(("who", "covered"), [(ANA, False), (BEN, True)], ids=["of the asker", "of an approver"])
+async def test_a_grant_of_the_asker_ends_where_only_approvers_approve(
+    harness: EngineHarness, who: Author, covered: bool
+) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        turn_id, step = await asked(harness, engine)
+        await grant(engine, step, who=who)
+        await harness.surface.ended(turn_id)
+        assert harness.rules is not None
+        harness.rules.replace_file(Policies(self_approval=False))
+        assert await is_asked(harness, engine, call("notes__add", text="milk")) is not covered
+
+
+async def test_a_grant_of_the_asker_approves_no_waiting_call_that_the_asker_could_not(harness: EngineHarness) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        turn_id, step = await asked(
+            harness, engine, call("notes__add", "c1", text="milk"), call("notes__add", "c2", text="for @eve")
+        )
+        await grant(engine, step)
+        view = await harness.surface.wait_for(
+            lambda view: view.turn.id == turn_id and [each.call.id for each in view.awaiting] == ["c2"]
+        )
+        assert await approve(engine, view.awaiting[0], BEN) == Decided(DecisionType.APPROVE)
+        await harness.surface.ended(turn_id)
+
+
+@pytest.mark.parametrize(
+    "wanted", [GrantRequest(PermanentScope()), replace(THREAD, everyone=True), replace(THREAD, destructive=True)]
+)
+async def test_an_asker_grants_nothing_that_takes_an_admin(harness: EngineHarness, wanted: GrantRequest) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        assert await grant(engine, step, wanted) == NotAllowed("Only an admin can allow that.")
+    assert harness.toolbox.calls == []
+
+
+async def test_an_asker_grants_nothing_for_a_call_that_needs_an_approver(harness: EngineHarness) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine, call("notes__add", text="for @eve"))
+        assert isinstance(await grant(engine, step), NotAllowed)
+    assert harness.toolbox.calls == []
+
+
+def test_hints_of_a_tool_decide_whether_it_may_delete() -> None:
+    hints = {
+        (read, destroys): replace(ADD, annotations=Annotations(read, destroys)).may_delete
+        for read in (None, False, True)
+        for destroys in (None, False, True)
+    }
+    assert {key for key, may in hints.items() if not may} == {
+        (None, False), (False, False), (True, None), (True, False), (True, True)
+    }  # fmt: skip

@@ -1,0 +1,115 @@
+"""The user who asked approves what deletes nothing; an approver approves the rest. On every platform."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bot.chat.approval_inbox import NOTHING_WAITS
+from bot.domain.tools import Tool
+from tests.fakes.parts import ask_for, call, say, tool
+from tests.stories.team import Team
+
+ADD, WIPE = "notes__add", "notes__wipe"
+
+
+def pinned(_tool: Tool) -> bool:
+    return True
+
+
+def notes(team: Team) -> None:
+    """A trusted server with pinned definitions: one tool adds, the other deletes."""
+    team.reviewed = pinned
+    team.toolbox.add(tool(ADD, server_id="n1", destructive=False))
+    team.toolbox.add(tool(WIPE, server_id="n1", destructive=True))
+
+
+def reads(team: Team, message: Any) -> str:
+    """The text of a message on one line."""
+    return " ".join(team.words(message).split())
+
+
+async def approve(team: Team, who: Any, card: Any) -> None:
+    """Press Approve, and confirm it where the platform asks again in a message of its own."""
+    before = len(team.alone(who))
+    await team.press(who, card, "Approve")
+    await team.until(lambda: team.toolbox.names or len(team.alone(who)) > before or team.told(who))
+    if len(team.alone(who)) > before and "Approve" in str(team.buttons(team.alone(who)[-1])):
+        await team.press(who, team.alone(who)[-1], "Approve")
+
+
+async def test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive_one(team: Team) -> None:
+    lee = team.person("Lee")
+    notes(team)
+    team.model.script = [
+        ask_for(call(ADD, text="milk")),
+        say("Added."),
+        ask_for(call(WIPE, id="2", note="7")),
+        say("Gone."),
+    ]
+    async with team.at_work():
+        talk = team.ask("add milk")
+        card = await team.card(talk)
+        assert "may approve this" in reads(team, card)
+        assert "An approver must" not in reads(team, card)
+        assert team.called(card) == set(), "the one who has asked is there already"
+        await team.press(lee, card, "Approve")
+        await team.hears(lee, "You may not approve this. It needs the user who asked")
+        assert team.toolbox.names == []
+        await team.press(team.priya, card, "Approve")
+        await team.reads(talk, "Added.")
+        assert team.toolbox.names == [ADD]
+        team.go_on(talk, "delete note 7")
+        card = await team.card(talk)
+        assert "An approver must approve this, because it may delete data" in reads(team, card)
+        await approve(team, team.priya, card)
+        await team.hears(
+            team.priya, "You may not approve this. An approver must approve this, because it may delete data."
+        )
+        assert team.toolbox.names == [ADD]
+        team.toolbox.calls.clear()
+        await approve(team, team.sam, card)
+        await team.reads(talk, "Gone.")
+    assert team.toolbox.names == [WIPE]
+    assert team.refused() == []
+
+
+async def test_a_call_that_names_somebody_else_needs_an_approver_also_after_an_edit(team: Team) -> None:
+    notes(team)
+    team.model.script = [ask_for(call(ADD, text="for ben@example.com"))]
+    async with team.at_work():
+        card = await team.card(team.ask("note it"))
+        assert "An approver must approve this, because it names other people or places" in reads(team, card)
+        await team.press(team.priya, card, "Approve")
+        await team.hears(team.priya, "An approver must approve this, because it names other people or places.")
+    assert team.toolbox.names == []
+
+
+async def test_where_only_approvers_approve_the_card_says_so_and_the_asker_may_not(team: Team) -> None:
+    notes(team)
+    team.self_approval = False
+    team.model.script = [ask_for(call(ADD, text="milk")), say("Added.")]
+    async with team.at_work():
+        talk = team.ask("add milk")
+        card = await team.card(talk)
+        assert "An approver must approve this" in reads(team, card)
+        await team.press(team.priya, card, "Approve")
+        await team.hears(team.priya, "You may not approve this.")
+        await team.press(team.sam, card, "Approve")
+        await team.reads(talk, "Added.")
+
+
+async def test_the_list_of_what_waits_has_ones_own_ordinary_call_and_not_that_of_others(team: Team) -> None:
+    notes(team)
+    team.model.script = [ask_for(call(ADD, text="milk")), say("Added.")]
+    async with team.at_work():
+        talk = team.ask("add milk")
+        await team.card(talk)
+        await team.open_list(team.sam)
+        await team.until(lambda: NOTHING_WAITS in str([team.words(message) for message in team.alone(team.sam)]))
+        await team.open_list(team.priya)
+        await team.until(lambda: any("Waiting for you (1)" in team.words(each) for each in team.alone(team.priya)))
+        listed = team.alone(team.priya)[-1]
+        assert "may approve this" in reads(team, listed)
+        await team.press(team.priya, listed, "Approve")
+        await team.reads(talk, "Added.")
+    assert team.toolbox.names == [ADD]
