@@ -25,7 +25,7 @@ from bot.commands.text_format import (
     offset,
     page_of,
     parse_time,
-    pluralize,
+    sentences,
     server_label,
     shorten,
 )
@@ -33,6 +33,7 @@ from bot.domain.audit import KINDS, AuditEntry, AuditQuery, AuditScope
 from bot.domain.commands import Parameter, ParameterKind, Reply, ReplyAction, ReplyFile, Table, Verb
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import EVERYWHERE
+from bot.i18n import _, format_number, gettext_lazy, ngettext
 
 CSV_HEADINGS = (
     "number", "time", "kind", "actor", "conversation", "turn", "subject", "facts", "previous", "hash", "mac",
@@ -104,10 +105,14 @@ def _time(entry: AuditEntry) -> str:
 LONGEST_DOCUMENT = 10_000
 """Most rows of one reply. Longer results need `countersign audit export`."""
 
-_PERSON = Parameter("person", "entries of this user: an id such as slack:U123", ParameterKind.OPTION, metavar="ID")
-_SINCE = Parameter("since", f"from then on: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
-_KIND = Parameter("kind", "one kind of rows", ParameterKind.OPTION, choices=tuple(KINDS), metavar="KIND")
-_DOWNLOAD = Parameter("download", "all of it as a file (CSV)", ParameterKind.FLAG)
+_PERSON = Parameter(
+    "person", gettext_lazy("entries of this user: an id such as slack:U123"), ParameterKind.OPTION, metavar="ID"
+)
+_SINCE = Parameter(
+    "since", gettext_lazy("from then on: {formats}", formats=MOMENT), ParameterKind.OPTION, metavar="TIME"
+)
+_KIND = Parameter("kind", gettext_lazy("one kind of rows"), ParameterKind.OPTION, choices=tuple(KINDS), metavar="KIND")
+_DOWNLOAD = Parameter("download", gettext_lazy("all of it as a file (CSV)"), ParameterKind.FLAG)
 _MENTION = re.compile(r"<@!?([A-Za-z0-9]+)(?:\|[^>]*)?>")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -123,7 +128,7 @@ class AuditSearch:
     def handler(self) -> VerbHandler:
         """Return the verb."""
         parameters = (A_SERVER, _PERSON, _SINCE, _KIND, _DOWNLOAD)
-        about = "requests, approvals, denials and changes, by user and time"
+        about = gettext_lazy("requests, approvals, denials and changes, by user and time")
         return VerbHandler(Verb("audit", about, parameters, aliases=("changes",)), self._audit)
 
     async def _audit(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -133,24 +138,55 @@ class AuditSearch:
         download = request.arguments.has("download")
         first, rows = (0, LONGEST_DOCUMENT) if download else (offset(number), ROWS)
         entries, count = await self._dependencies.archive.audit(query, rows, first)
-        about = f" of {server_label(server.config)}" if server else ""
+        label = server_label(server.config) if server else ""
         if not count:
-            yield Reply(f"Nothing of that kind is in the audit{about}.")
+            nothing = (
+                _("Nothing of that kind is in the audit of {server}.", server=label)
+                if server
+                else _("Nothing of that kind is in the audit.")
+            )
+            yield Reply(nothing)
             return
         if download:
             lines = [csv_head(), *(csv_line(entry) for entry in entries)]
             omitted = count - len(entries)
-            cut = f" The {pluralize(omitted, 'row')} before them: `countersign audit export`." if omitted else ""
+            cut = (
+                ngettext(
+                    "The {n} row before them: `countersign audit export`.",
+                    "The {n} rows before them: `countersign audit export`.",
+                    omitted,
+                )
+                if omitted
+                else ""
+            )
+            rows_text = ngettext("{n} row", "{n} rows", len(entries))
+            head = (
+                _("Audit of {server}: the last {rows}, times in UTC.", server=label, rows=rows_text)
+                if server
+                else _("Audit: the last {rows}, times in UTC.", rows=rows_text)
+            )
             yield Reply(
-                f"Audit{about}: the last {pluralize(len(entries), 'row')}, times in UTC.{cut}",
+                sentences(head, cut),
                 document=ReplyFile("audit.csv", "\n".join((*lines, "")), "text/csv"),
             )
             return
         again = _command_words(request, server)
         yield Reply(
-            f"Audit{about} · {count} · times in UTC",
-            Table(("no.", "when", "what", "by", "where", "facts"), tuple(_row(entry) for entry in entries)),
-            actions=(ReplyAction("Download", (*again, "--download")),),
+            _("Audit of {server} · {count} · times in UTC", server=label, count=format_number(count))
+            if server
+            else _("Audit · {count} · times in UTC", count=format_number(count)),
+            Table(
+                (
+                    gettext_lazy("no."),
+                    gettext_lazy("when"),
+                    gettext_lazy("what"),
+                    gettext_lazy("by"),
+                    gettext_lazy("where"),
+                    gettext_lazy("facts"),
+                ),
+                tuple(_row(entry) for entry in entries),
+            ),
+            actions=(ReplyAction(_("Download"), (*again, "--download")),),
             page=page_of(number, count, again),
         )
 
@@ -196,7 +232,7 @@ def _parse_since(text: str, now: float) -> float:
     try:
         return parse_time(text, now)
     except (ValueError, OverflowError):
-        raise CommandRejected(f"`--since` is a point in time: {MOMENT}.") from None
+        raise CommandRejected(_("`--since` is a point in time: {formats}.", formats=MOMENT)) from None
 
 
 def _row(entry: AuditEntry) -> tuple[str, ...]:

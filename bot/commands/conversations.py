@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from bot.commands.argument_parser import CONFIRM, CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.text_format import ROWS, format_ago, format_moment, offset, page_of, pluralize, shorten
+from bot.commands.text_format import ROWS, format_ago, format_moment, offset, page_of, sentences, shorten, status_word
 from bot.domain.commands import (
     ActionStyle,
     Parameter,
@@ -26,7 +26,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import FilePart, ImagePart, StoredFile
 from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus, TurnView
-from bot.i18n import gettext_lazy
+from bot.i18n import _, format_number, gettext_lazy, ngettext
 
 # -------------------- transcripts
 
@@ -39,8 +39,12 @@ def format_transcript(conversation: ConversationKey, title: str, views: Sequence
     close.
     """
     sections = [
-        f"# {_heading(title) or 'Conversation'}",
-        f"{inline_code(str(conversation))}, {pluralize(len(views), 'turn')}, times in UTC",
+        "# " + (_heading(title) or _("Conversation")),
+        _(
+            "{conversation}, {turns}, times in UTC",
+            conversation=inline_code(str(conversation)),
+            turns=ngettext("{n} turn", "{n} turns", len(views)),
+        ),
     ]
     for view in views:
         sections += _turn(view)
@@ -72,30 +76,36 @@ def _turn(view: TurnView) -> Iterator[str]:
         return
     yield _inline_code(turn.question.text)
     for attachment in turn.question.attachments:
-        yield f"Attached: {inline_code(attachment.name)} ({inline_code(attachment.mime_type)}, {attachment.size} bytes)"
+        yield _(
+            "Attached: {file} ({mime_type}, {size} bytes)",
+            file=inline_code(attachment.name),
+            mime_type=inline_code(attachment.mime_type),
+            size=attachment.size,
+        )
     for step in view.steps:
         yield from _reply(step) if isinstance(step, ModelStep) else _call(step)
     if not turn.status.ended:
-        yield "_This turn has not ended._"
+        yield _("_This turn has not ended._")
     elif turn.failure:
-        how = "Stopped" if turn.status is TurnStatus.CANCELLED else "Failed"
-        yield f"_{how}:_ {inline_code(turn.failure)}"
+        reason = inline_code(turn.failure)
+        stopped = turn.status is TurnStatus.CANCELLED
+        yield _("_Stopped:_ {reason}", reason=reason) if stopped else _("_Failed:_ {reason}", reason=reason)
 
 
 def _reply(step: ModelStep) -> Iterator[str]:
     if step.message.text.strip():
         yield _close_fence(step.message.text)
     for note in step.notes:
-        yield f"_Note:_ {inline_code(note)}"
+        yield _("_Note:_ {text}", text=inline_code(note))
 
 
 def _call(step: ToolStep) -> Iterator[str]:
     name = f"{step.tool.server}.{step.tool.name}" if step.tool is not None else step.call.name
-    yield f"### Call {inline_code(name)}: {step.status.value}"
+    yield _("### Call {tool}: {status}", tool=inline_code(name), status=status_word(step.status))
     yield format_code_block(_arguments(step), "json")
     if step.approval is not None and step.approval.decided_by:
-        reason = f": {inline_code(step.approval.reason)}" if step.approval.reason else ""
-        yield f"Decided by {inline_code(step.approval.decided_by)}{reason}"
+        decided = _("Decided by {who}", who=inline_code(step.approval.decided_by))
+        yield f"{decided}: {inline_code(step.approval.reason)}" if step.approval.reason else decided
     if step.result is None:
         return
     if step.result.text:
@@ -103,13 +113,23 @@ def _call(step: ToolStep) -> Iterator[str]:
     for part in step.result.parts:
         match part:
             case ImagePart(data, mime_type):
-                yield f"_An image,_ {inline_code(mime_type)} _, {len(data)} bytes._"
+                yield _("_An image,_ {mime_type} _, {size} bytes._", mime_type=inline_code(mime_type), size=len(data))
             case StoredFile(_, mime_type, _, size) if part.is_image:
-                yield f"_An image,_ {inline_code(mime_type)} _, {size} bytes._"
+                yield _("_An image,_ {mime_type} _, {size} bytes._", mime_type=inline_code(mime_type), size=size)
             case StoredFile(_, mime_type, file, size):
-                yield f"_A file,_ {inline_code(file)} _,_ {inline_code(mime_type)} _, {size} bytes._"
+                yield _(
+                    "_A file,_ {file} _,_ {mime_type} _, {size} bytes._",
+                    file=inline_code(file),
+                    mime_type=inline_code(mime_type),
+                    size=size,
+                )
             case FilePart(data, mime_type, file):
-                yield f"_A file,_ {inline_code(file)} _,_ {inline_code(mime_type)} _, {len(data)} bytes._"
+                yield _(
+                    "_A file,_ {file} _,_ {mime_type} _, {size} bytes._",
+                    file=inline_code(file),
+                    mime_type=inline_code(mime_type),
+                    size=len(data),
+                )
             case _:
                 continue
 
@@ -148,8 +168,10 @@ def _heading(title: str) -> str:
 
 SHOWN_TURNS = 10
 EXPORTED_TURNS = 10_000
-_WHICH = Parameter("conversation", "its id as the list shows it; without one, this conversation", metavar="ID")
-_NONE = "There is no such conversation. `/conversations list` lists them."
+_WHICH = Parameter(
+    "conversation", gettext_lazy("its id as the list shows it; without one, this conversation"), metavar="ID"
+)
+_NONE = gettext_lazy("There is no such conversation. `/conversations list` lists them.")
 
 
 class Conversations:
@@ -161,25 +183,39 @@ class Conversations:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        everybodys = Parameter("all", "everybody's in this workspace, for admins", ParameterKind.FLAG)
+        everybodys = Parameter("all", gettext_lazy("everybody's in this workspace, for admins"), ParameterKind.FLAG)
         everyone = RequiredRole.EVERYONE
         return (
             VerbHandler(
-                Verb("list", "your conversations, the latest first", (everybodys,), everyone, ("ls",)), self._list
+                Verb("list", gettext_lazy("your conversations, the latest first"), (everybodys,), everyone, ("ls",)),
+                self._list,
             ),
-            VerbHandler(Verb("show", "one conversation", (_WHICH,), everyone, ("get", "read")), self._show),
             VerbHandler(
-                Verb("delete", "delete a conversation for good", (_WHICH, CONFIRM), everyone, ("remove", "rm")),
+                Verb("show", gettext_lazy("one conversation"), (_WHICH,), everyone, ("get", "read")), self._show
+            ),
+            VerbHandler(
+                Verb(
+                    "delete",
+                    gettext_lazy("delete a conversation for good"),
+                    (_WHICH, CONFIRM),
+                    everyone,
+                    ("remove", "rm"),
+                ),
                 self._delete,
             ),
-            VerbHandler(Verb("export", "a conversation as Markdown", (_WHICH,), everyone, ("save",)), self._export),
+            VerbHandler(
+                Verb("export", gettext_lazy("a conversation as Markdown"), (_WHICH,), everyone, ("save",)), self._export
+            ),
         )
 
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         everybody = request.arguments.has("all")
         if everybody and not self._dependencies.rights.administers(request.member):
             raise CommandRejected(
-                f"Only {self._dependencies.rights.who} can see everybody's. You can use `/conversations list`."
+                _(
+                    "Only {who} can see everybody's. You can use `/conversations list`.",
+                    who=self._dependencies.rights.who,
+                )
             )
         person, number = "" if everybody else request.author.principal, request.arguments.page
         # A user's own conversations are on the user's platform, also over HTTP in another platform's
@@ -187,14 +223,14 @@ class Conversations:
         reach = request.conversation.workspace_key if everybody else ":".join(str(request.conversation).split(":")[:2])
         summaries, count = await self._dependencies.archive.conversations(f"{reach}:", person, ROWS, offset(number))
         if not count:
-            yield Reply("No conversations yet.")
+            yield Reply(_("No conversations yet."))
             return
         now = self._dependencies.clock()
         rows = tuple(
             (
                 _id(summary.key),
                 shorten(summary.title, 60),
-                summary.state,
+                status_word(summary.state),
                 str(summary.turns),
                 summary.started_by,
                 format_ago(summary.updated_at, now),
@@ -202,8 +238,18 @@ class Conversations:
             for summary in summaries
         )
         yield Reply(
-            f"Conversations · {count}",
-            Table(("id", "about", "state", "turns", "begun by", "last"), rows),
+            _("Conversations · {count}", count=format_number(count)),
+            Table(
+                (
+                    gettext_lazy("id"),
+                    gettext_lazy("about"),
+                    gettext_lazy("state"),
+                    gettext_lazy("turns"),
+                    gettext_lazy("begun by"),
+                    gettext_lazy("last"),
+                ),
+                rows,
+            ),
             page=page_of(number, count, ("conversations", "list", *(("--all",) if everybody else ()))),
         )
 
@@ -223,12 +269,15 @@ class Conversations:
         )
         words = (_id(key),)
         yield Reply(
-            f"The last {pluralize(len(views), 'turn')} · times in UTC",
-            Table(("when", "who", "asked", "what came of it"), rows),
-            details=(("id", _id(key)),),
+            ngettext("The last {n} turn · times in UTC", "The last {n} turns · times in UTC", len(views)),
+            Table(
+                (gettext_lazy("when"), gettext_lazy("who"), gettext_lazy("asked"), gettext_lazy("what came of it")),
+                rows,
+            ),
+            details=((gettext_lazy("id"), _id(key)),),
             actions=(
-                ReplyAction("Export", ("conversations", "export", *words)),
-                ReplyAction("Delete", ("conversations", "delete", *words), ActionStyle.DANGER),
+                ReplyAction(_("Export"), ("conversations", "export", *words)),
+                ReplyAction(_("Delete"), ("conversations", "delete", *words), ActionStyle.DANGER),
             ),
         )
 
@@ -242,22 +291,25 @@ class Conversations:
         if not typed:
             calls = sum(isinstance(step, ToolStep) for view in views for step in view.steps)
             yield Reply(
-                f"Delete this conversation? {pluralize(len(views), 'turn')} and {pluralize(calls, 'call')} go; the "
-                "audit "
-                "stays. This cannot be undone. Type its id to confirm.",
-                details=(("id", _id(key)), ("to confirm", word)),
+                _(
+                    "Delete this conversation? {turns} and {calls} go; the audit stays. This cannot be undone. Type "
+                    "its id to confirm.",
+                    turns=ngettext("{n} turn", "{n} turns", len(views)),
+                    calls=ngettext("{n} call", "{n} calls", calls),
+                ),
+                details=((gettext_lazy("id"), _id(key)), (gettext_lazy("to confirm"), word)),
                 actions=(
-                    ReplyAction("Delete", ("conversations", "delete", _id(key)), ActionStyle.DANGER, confirm=word),
+                    ReplyAction(_("Delete"), ("conversations", "delete", _id(key)), ActionStyle.DANGER, confirm=word),
                 ),
             )
             return
         if typed.strip() not in (word, _id(key)):
-            raise CommandRejected("That was not its id. Nothing was deleted.")
+            raise CommandRejected(_("That was not its id. Nothing was deleted."))
         if not await self._dependencies.archive.delete(key, request.author):
             raise CommandRejected(
-                "It is not at rest: something runs or waits in it. Stop that first. Nothing was deleted."
+                _("It is not at rest: something runs or waits in it. Stop that first. Nothing was deleted.")
             )
-        yield Reply("The conversation is deleted.")
+        yield Reply(_("The conversation is deleted."))
 
     async def _export(self, request: CommandContext) -> AsyncIterator[Reply]:
         key = await self._find(request)
@@ -268,9 +320,18 @@ class Conversations:
         safe = "".join(character if character.isalnum() else "-" for character in _id(key))[:80]
         summary = await self._dependencies.archive.summary(key)
         omitted = summary.turns - len(views) if summary is not None else 0
-        cut = f" The {pluralize(omitted, 'turn')} before them are left out." if omitted > 0 else ""
+        cut = (
+            ngettext("The {n} turn before them are left out.", "The {n} turns before them are left out.", omitted)
+            if omitted > 0
+            else ""
+        )
         yield Reply(
-            f"The conversation as Markdown: {pluralize(len(views), 'turn')}.{cut}",
+            sentences(
+                ngettext(
+                    "The conversation as Markdown: {n} turn.", "The conversation as Markdown: {n} turns.", len(views)
+                ),
+                cut,
+            ),
             document=ReplyFile(f"conversation-{safe}.md", text),
         )
 
@@ -288,7 +349,11 @@ class Conversations:
 def conversations_command(dependencies: CommandDependencies) -> Command:
     """Return the command with all its verbs."""
     return Command(
-        "conversations", "Conversations", Conversations(dependencies).handlers, dependencies.rights, default="list"
+        "conversations",
+        gettext_lazy("Conversations"),
+        Conversations(dependencies).handlers,
+        dependencies.rights,
+        default="list",
     )
 
 
@@ -309,4 +374,4 @@ def _parse_key(text: str, conversation: ConversationKey) -> ConversationKey | No
 
 def _came_of_it(view: TurnView) -> str:
     replies = [step.message.text for step in view.steps if isinstance(step, ModelStep) and step.message.text.strip()]
-    return replies[-1] if replies else view.turn.failure or view.turn.status.value
+    return replies[-1] if replies else view.turn.failure or status_word(view.turn.status)

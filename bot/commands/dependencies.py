@@ -22,6 +22,7 @@ from bot.domain.servers import ServerConfig
 from bot.domain.tools import Tool
 from bot.domain.turns import TurnView
 from bot.domain.usage import LimitStatus, UsageOwner
+from bot.i18n import gettext_lazy
 from bot.ports import (
     GrantStore,
     LinkStore,
@@ -112,7 +113,7 @@ class Rights:
     administers: Callable[[Member], bool]
     operates: Callable[[Member], bool]
     vouches: Callable[[Member], bool]
-    who: str = "an administrator"
+    who: str = gettext_lazy("an administrator")
 
     def administers_everywhere(self, member: Member) -> bool:
         """Return True if the member may change global records: the operator, and tokens of administrators of all

@@ -23,6 +23,7 @@ from bot.commands.token_detection import looks_like_token
 from bot.domain.packages import bare_package, fetched_package
 from bot.domain.secret_detection import is_plain_header, is_plain_variable
 from bot.domain.servers import USER_SLOT, with_own_keys
+from bot.i18n import _
 
 MOST_SERVERS = 100
 _SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
@@ -87,7 +88,7 @@ def parse_import_file(text: str, answers: Mapping[str, str]) -> list[ImportedSer
     document = _parse(text)
     section = _section(document)
     if len(section) > MOST_SERVERS:
-        raise CommandRejected(f"There are more than {MOST_SERVERS} servers in this file.")
+        raise CommandRejected(_("There are more than {count} servers in this file.", count=MOST_SERVERS))
     inputs = dict(_inputs(document))
     servers: list[ImportedServer] = []
     for name, entry in section.items():
@@ -97,7 +98,7 @@ def parse_import_file(text: str, answers: Mapping[str, str]) -> list[ImportedSer
         except _Unusable as reason:
             server.problem = str(reason)
         if any(server.slug == other.slug for other in servers):
-            server.problem = server.problem or "Another server of this file has the same name."
+            server.problem = server.problem or _("Another server of this file has the same name.")
         servers.append(server)
     return servers
 
@@ -109,11 +110,13 @@ def _parse(text: str) -> Mapping[str, Any]:
     try:
         document = json.loads(plain)
     except json.JSONDecodeError as error:
-        raise CommandRejected(f"The file is not valid JSON: line {error.lineno}, column {error.colno}.") from None
+        raise CommandRejected(
+            _("The file is not valid JSON: line {line}, column {column}.", line=error.lineno, column=error.colno)
+        ) from None
     except RecursionError:
-        raise CommandRejected("The file is nested too deeply.") from None
+        raise CommandRejected(_("The file is nested too deeply.")) from None
     if not isinstance(document, dict):
-        raise CommandRejected("The file does not hold a JSON object.")
+        raise CommandRejected(_("The file does not hold a JSON object."))
     return document
 
 
@@ -125,8 +128,10 @@ def _section(document: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(section, dict):
             return section
     raise CommandRejected(
-        "There are no servers in this file. They are expected under `mcpServers` (Claude Desktop, Cursor) or `servers` "
-        "(VS Code)."
+        _(
+            "There are no servers in this file. They are expected under `mcpServers` (Claude Desktop, Cursor) or "
+            "`servers` (VS Code)."
+        )
     )
 
 
@@ -167,16 +172,18 @@ class _ServerReader:
     def read(self, entry: Any) -> None:
         """Read an entry. Raises _Unusable."""
         if not isinstance(entry, dict):
-            raise _Unusable("It is not an object.")
+            raise _Unusable(_("It is not an object."))
         entry = with_own_keys(entry)
         if not self._server.slug:
-            raise _Unusable("Its name has no letter from a to z and no digit: rename it in the file.")
+            raise _Unusable(_("Its name has no letter from a to z and no digit: rename it in the file."))
         self._server.disabled = entry.get("disabled") is True or entry.get("enabled") is False
         self._tell_ignored(entry)
         title = self._text(entry, "title") or (self._server.name if self._server.name != self._server.slug else "")
         if settings := _settings(entry):
             self._server.fields |= settings
-            self._server.notes.append(f"with {', '.join(f'{name} {value}' for name, value in settings.items())}")
+            self._server.notes.append(
+                _("with {settings}", settings=", ".join(f"{name} {value}" for name, value in settings.items()))
+            )
         described = {"title": title, "description": self._text(entry, "description")}
         self._server.fields |= {name: text for name, text in described.items() if text}
         url = next((self._text(entry, key) for key in ("url", "serverUrl", "httpUrl") if entry.get(key)), "")
@@ -187,20 +194,20 @@ class _ServerReader:
 
     def _tell_ignored(self, entry: Mapping[str, Any]) -> None:
         if self._server.disabled:
-            self._server.notes.append("disabled in the file, and added disabled")
+            self._server.notes.append(_("disabled in the file, and added disabled"))
         if entry.get("envFile"):
-            self._server.notes.append("its envFile is not read: set its variables as secrets")
+            self._server.notes.append(_("its envFile is not read: set its variables as secrets"))
         if _APPROVING & entry.keys():
-            self._server.notes.append("approvals are not taken over: /mcp policy set")
+            self._server.notes.append(_("approvals are not taken over: /mcp policy set"))
         if unknown := sorted(str(key)[:40] for key in entry.keys() - _KNOWN - _SETTINGS - _APPROVING - {"envFile"}):
-            self._server.notes.append(f"ignored: {', '.join(unknown)}")
+            self._server.notes.append(_("ignored: {keys}", keys=", ".join(unknown)))
 
     def _kind(self, entry: Mapping[str, Any]) -> str:
         kind = (self._text(entry, "type") or self._text(entry, "transport")).lower()
         return _TRANSPORTS.get(kind, kind)
 
     def _read_remote(self, url: str, kind: str, headers: Mapping[str, str]) -> None:
-        self._server.fields["url"] = self._fill(url, "its address")
+        self._server.fields["url"] = self._fill(url, _("its address"))
         if kind and kind != "stdio":
             self._server.fields["transport"] = kind
         lines = []
@@ -218,19 +225,19 @@ class _ServerReader:
             entry = {**entry, **command, "command": command.get("path")}
             command, args, env = (entry.get(key) for key in ("command", "args", "env"))
         if not isinstance(command, str) or not command:
-            raise _Unusable("It has neither a command nor an address.")
+            raise _Unusable(_("It has neither a command nor an address."))
         words = [command, *self._words(args)]
         if words[0].lower() in ("cmd", "cmd.exe") and [word.lower() for word in words[1:2]] == ["/c"]:
             words = words[2:] or words
         if bare_package(fetched_package(words[0], words[1:])) == "mcp-remote":
             self._read_remote_program(words, self._texts({"env": env}, "env"))
             return
-        argv = tuple(self._fill(word, "its command line") for word in words)
+        argv = tuple(self._fill(word, _("its command line")) for word in words)
         if any(looks_like_token(word) for word in argv):
-            raise _Unusable("An argument of its command line looks like a secret, which all could read: use `env`.")
+            raise _Unusable(_("An argument of its command line looks like a secret, which all could read: use `env`."))
         self._server.argv = argv
         if cwd := self._text(entry, "cwd"):
-            self._server.fields["cwd"] = self._fill(cwd, "its folder")
+            self._server.fields["cwd"] = self._fill(cwd, _("its folder"))
         variables = self._texts({"env": env}, "env")
         if lines := [line for name, value in variables.items() if (line := self._line("env:", name, value))]:
             self._server.fields["env"] = "\n".join(lines)
@@ -241,10 +248,10 @@ class _ServerReader:
         """
         url = next((word for word in words if word.startswith(("http://", "https://"))), "")
         if not url:
-            raise _Unusable("mcp-remote has no address.")
+            raise _Unusable(_("mcp-remote has no address."))
         texts = (text for option, text in itertools.pairwise(words) if option == "--header")
         filled = (_VARIABLE.sub(lambda match: env.get(match[2], match[0]), text).partition(":") for text in texts)
-        self._server.notes.append("reached directly, without mcp-remote")
+        self._server.notes.append(_("reached directly, without mcp-remote"))
         self._read_remote(url, "auto", {name.strip(): value.strip() for name, _, value in filled})
 
     def _read_authorization(self, value: str) -> None:
@@ -256,7 +263,8 @@ class _ServerReader:
             if colon and not (error := secret_error(password)):
                 self._server.values[USER_SLOT], self._server.hidden = user, password
             else:
-                self._miss("auth", f"the password is to be set: {error if colon else 'it cannot be read'}")
+                problem = error if colon else _("it cannot be read")
+                self._miss("auth", _("the password is to be set: {problem}", problem=problem))
             return
         self._server.fields["auth"] = "api_key" if bearer else "header"
         reference, secret = self._secret("auth", bearer[1] if bearer else value)
@@ -282,16 +290,20 @@ class _ServerReader:
         variable = _VARIABLE.fullmatch(value)
         if variable and variable[1] != "input":
             self._server.notes.append(
-                f"{slot} is the bot's variable {variable[2]}: MCP_SECRET_VARIABLES has to allow it"
+                _(
+                    "{slot} is the bot's variable {variable}: MCP_SECRET_VARIABLES has to allow it",
+                    slot=slot,
+                    variable=variable[2],
+                )
             )
             return f"env:{variable[2]}", ""
         if variable:
             known = self._inputs.get(variable[2])
-            self._miss(slot, (known.description if known else "") or f"input {variable[2]}")
+            self._miss(slot, (known.description if known else "") or _("input {name}", name=variable[2]))
         elif _VARIABLE.search(value):
-            self._miss(slot, "it was put together from several parts: enter the whole")
+            self._miss(slot, _("it was put together from several parts: enter the whole"))
         elif _PLACEHOLDER.fullmatch(value):
-            self._miss(slot, "the file has only a placeholder")
+            self._miss(slot, _("the file has only a placeholder"))
         elif error := secret_error(value):
             self._miss(slot, error.rstrip("."))
         else:
@@ -300,7 +312,7 @@ class _ServerReader:
 
     def _miss(self, slot: str, reason: str) -> None:
         self._server.missing.append(slot)
-        self._server.notes.append(f"{slot} is to be entered: {reason[:200]}")
+        self._server.notes.append(_("{slot} is to be entered: {reason}", slot=slot, reason=reason[:200]))
 
     def _holds_secret(self, value: str) -> bool:
         """Return True if the value has a variable of the environment, or an input that is a password."""
@@ -335,30 +347,43 @@ class _ServerReader:
     def _unfilled(self, match: re.Match[str], place: str) -> str:
         kind, name = match[1], match[2]
         if kind != "input":
-            return f"${{{f'{kind}:' if kind else ''}{name}}} in {place} has no value here: write it into the file."
+            return _(
+                "{variable} in {place} has no value here: write it into the file.",
+                variable=match[0] if match[3] is None else f"${{{f'{kind}:' if kind else ''}{name}}}",
+                place=place,
+            )
         known = self._inputs.get(name)
         if known is not None and known.password:
-            return f"The secret input {name} is in {place}, which all could read: use `env` or `headers`."
-        description = f" ({known.description[:100]})" if known is not None and known.description else ""
-        return f"It needs the input {name}{description}: --input {name}=VALUE"
+            return _(
+                "The secret input {name} is in {place}, which all could read: use `env` or `headers`.",
+                name=name,
+                place=place,
+            )
+        if known is not None and known.description:
+            return _(
+                "It needs the input {name} ({description}): --input {name}=VALUE",
+                name=name,
+                description=known.description[:100],
+            )
+        return _("It needs the input {name}: --input {name}=VALUE", name=name)
 
     def _text(self, entry: Mapping[str, Any], key: str) -> str:
         value = entry.get(key)
         if value is not None and not isinstance(value, str):
-            raise _Unusable(f"Its {key} is not a text.")
+            raise _Unusable(_("Its {key} is not a text.", key=key))
         return value or ""
 
     def _words(self, args: Any) -> list[str]:
         if args is None:
             return []
         if not isinstance(args, list) or not all(isinstance(word, str | int | float) for word in args):
-            raise _Unusable("Its args are not a list of texts.")
+            raise _Unusable(_("Its args are not a list of texts."))
         return [str(word) for word in args]
 
     def _texts(self, entry: Mapping[str, Any], key: str) -> dict[str, str]:
         values = entry.get(key) or {}
         if not isinstance(values, dict) or not all(isinstance(item, str | int | float) for item in values.values()):
-            raise _Unusable(f"Its {key} is not an object of texts.")
+            raise _Unusable(_("Its {key} is not an object of texts.", key=key))
         return {name: str(item) for name, item in values.items()}
 
 

@@ -16,10 +16,11 @@ from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.lenient_json import DuplicateName, exceeds_json_depth, unique_names
 from bot.domain.messages import ToolCall
 from bot.domain.tools import Tool
+from bot.i18n import _, gettext_lazy
 
 LONGEST_ARGUMENTS = 100_000
 _ARGUMENTS = Parameter(
-    "arguments", "a JSON object, or KEY=VALUE for each argument", repeated=True, metavar="JSON|KEY=VALUE"
+    "arguments", gettext_lazy("a JSON object, or KEY=VALUE for each argument"), repeated=True, metavar="JSON|KEY=VALUE"
 )
 
 
@@ -32,7 +33,7 @@ class ManualCalls:
     @property
     def handler(self) -> VerbHandler:
         """Return the verb."""
-        verb = Verb("run", "run a tool by hand", (SERVER, TOOL, _ARGUMENTS), aliases=("call", "exec"))
+        verb = Verb("run", gettext_lazy("run a tool by hand"), (SERVER, TOOL, _ARGUMENTS), aliases=("call", "exec"))
         return VerbHandler(verb, self._run, free=True)
 
     async def _run(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -41,7 +42,7 @@ class ManualCalls:
         arguments = _arguments(request.arguments.get_all("arguments"), tool)
         tool = self._directory.by_server(tool)
         message = manual_call(tool, arguments, request.conversation, request.author)
-        yield Reply(f"Running {code(tool.name, 'a tool')}…", message=message, private=False)
+        yield Reply(_("Running {tool}…", tool=code(tool.name, _("a tool"))), message=message, private=False)
 
 
 def manual_call(
@@ -55,7 +56,7 @@ def manual_call(
         (f"run:{call_id}",),
         conversation,
         author,
-        text or f"Run {tool.server}.{tool.original_name}",
+        text or _("Run {tool}", tool=f"{tool.server}.{tool.original_name}"),
         call=ToolCall(f"run-{call_id}", tool.name, arguments),
     )
 
@@ -76,9 +77,9 @@ def parse_pairs(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         key, assigned, value = word.partition("=")
         if not assigned or not key:
-            raise CommandRejected("Each argument is `KEY=VALUE`.")
+            raise CommandRejected(_("Each argument is `KEY=VALUE`."))
         if key in pairs:
-            raise CommandRejected(f"The arguments cannot be used: {DuplicateName(key)}.")
+            raise CommandRejected(_("The arguments cannot be used: {error}.", error=DuplicateName(key)))
         pairs[key] = value
     return pairs
 
@@ -86,16 +87,16 @@ def parse_pairs(words: Sequence[str]) -> dict[str, str]:
 def _arguments(words: Sequence[str], tool: Tool) -> dict[str, Any]:
     """Parse the arguments of a call: one JSON object, or pairs with values parsed by the tool's schema."""
     if sum(map(len, words)) > LONGEST_ARGUMENTS:
-        raise CommandRejected("That is more than a call by hand takes.")
+        raise CommandRejected(_("That is more than a call by hand takes."))
     text = " ".join(words).strip()
     if text.startswith("{"):
-        return dict(_json(text, "The arguments are no JSON object. A shell takes one in single quotes."))
+        return dict(_json(text, _("The arguments are no JSON object. A shell takes one in single quotes.")))
     properties = tool.input_schema.get("properties", {})
     known = properties if isinstance(properties, Mapping) else {}
     pairs = parse_pairs(words)
     unknown = next((name for name in pairs if known and name not in known), None)
     if unknown is not None and tool.input_schema.get("additionalProperties") is False:
-        raise CommandRejected(sentences("The tool takes no such argument.", did_you_mean(unknown, known)))
+        raise CommandRejected(sentences(_("The tool takes no such argument."), did_you_mean(unknown, known)))
     return {name: _value(text, known.get(name)) for name, text in pairs.items()}
 
 
@@ -120,7 +121,7 @@ def _json(text: str, objection: str) -> Any:
         read = json.loads(text, object_pairs_hook=unique_names)
         json.dumps(read, ensure_ascii=False, allow_nan=False).encode()
     except DuplicateName as error:
-        raise CommandRejected(f"The arguments cannot be used: {error}.") from None
+        raise CommandRejected(_("The arguments cannot be used: {error}.", error=error)) from None
     except (ValueError, RecursionError):
         raise CommandRejected(objection) from None
     if exceeds_json_depth(read):

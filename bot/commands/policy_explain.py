@@ -13,7 +13,7 @@ from bot.commands.argument_parser import CommandRejected
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory
-from bot.commands.text_format import POLICY_WORDS
+from bot.commands.text_format import POLICY_WORDS, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
@@ -26,36 +26,38 @@ from bot.domain.policy_syntax import describe_rule
 from bot.domain.tools import Tool
 from bot.domain.turns import ToolStep
 from bot.engine.policy.taint import Taint, TaintSource, sends_of
-from bot.i18n import _
+from bot.i18n import _, format_alternatives, gettext_lazy
 
 _OPTION = ParameterKind.OPTION
 _WRITERS = {
-    Words.OWN: "you, the operator or the tool itself",
-    Words.SHARED: "several people of the team",
-    Words.STRANGERS: "people outside the team, too",
+    Words.OWN: gettext_lazy("you, the operator or the tool itself"),
+    Words.SHARED: gettext_lazy("several people of the team"),
+    Words.STRANGERS: gettext_lazy("people outside the team, too"),
 }
 _READERS = {
-    Sends.CLOSED: "only the server reads what is sent",
-    Sends.TEAM: "other people of the team read what is sent",
-    Sends.WORLD: "people outside the team may read what is sent",
+    Sends.CLOSED: gettext_lazy("only the server reads what is sent"),
+    Sends.TEAM: gettext_lazy("other people of the team read what is sent"),
+    Sends.WORLD: gettext_lazy("people outside the team may read what is sent"),
 }
 EXPLAIN = Verb(
     "policy explain",
-    "which rule decides about a call, and why",
+    gettext_lazy("which rule decides about a call, and why"),
     (
         Parameter(
             "server",
-            "a server; or a call: its approval's id, or TURN:N",
+            gettext_lazy("a server; or a call: its approval's id, or TURN:N"),
             required=True,
             completes=CompletionSource.SERVERS,
             metavar="NAME",
         ),
-        Parameter("tool", "the server's own name for the tool", completes=CompletionSource.TOOLS),
-        Parameter("arguments", "arguments of the call", _OPTION, metavar="JSON"),
-        Parameter("as", "the user who would ask; you without it", _OPTION, metavar="PLATFORM:ID"),
-        Parameter("role", "a group or role that person is in", _OPTION, repeated=True, metavar="PLATFORM:ID"),
-        Parameter("guest", "that person is a guest", ParameterKind.FLAG),
-        Parameter("in", "where; without it, here", _OPTION, metavar="CHANNEL|PLACE"),
+        Parameter("tool", gettext_lazy("the server's own name for the tool"), completes=CompletionSource.TOOLS),
+        Parameter("arguments", gettext_lazy("arguments of the call"), _OPTION, metavar="JSON"),
+        Parameter("as", gettext_lazy("the user who would ask; you without it"), _OPTION, metavar="PLATFORM:ID"),
+        Parameter(
+            "role", gettext_lazy("a group or role that person is in"), _OPTION, repeated=True, metavar="PLATFORM:ID"
+        ),
+        Parameter("guest", gettext_lazy("that person is a guest"), ParameterKind.FLAG),
+        Parameter("in", gettext_lazy("where; without it, here"), _OPTION, metavar="CHANNEL|PLACE"),
     ),
     aliases=("explain", "why"),
 )
@@ -81,14 +83,16 @@ class PolicyExplain:
         results = await self._dependencies.policies.stored_results(wanted, f"{request.conversation.workspace_key}:")
         if not results:
             raise CommandRejected(
-                "No call of that id was asked for here. Of a call that was not, say server and tool: "
-                "`/mcp policy explain SERVER TOOL`."
+                _(
+                    "No call of that id was asked for here. Of a call that was not, say server and tool: "
+                    "`/mcp policy explain SERVER TOOL`."
+                )
             )
         call_facts = [self._earlier_result(conversation, step) for conversation, step in results]
         yield Reply(
-            "What was decided of this call, when it was asked for."
+            _("What was decided of this call, when it was asked for.")
             if len(results) == 1
-            else f"What was decided of these {len(results)} calls, when they were asked for.",
+            else _("What was decided of these {count} calls, when they were asked for.", count=len(results)),
             details=tuple(fact for facts in call_facts for fact in facts),
         )
 
@@ -99,24 +103,24 @@ class PolicyExplain:
         conversation = self._place(arguments.get("in"), request)
         call_arguments = _arguments(arguments.get("arguments", "{}"))
         judged = self._dependencies.administration.judge(tool, call_arguments, _asker(request), conversation)
-        facts = [
-            ("call", f"{server.name}.{tool.original_name}"),
-            ("policy", POLICY_WORDS[judged.stored.policy]),
-            ("decided by", judged.stored.rule or "the default"),
-            ("which says", judged.stored.words),
-            ("because", judged.stored.why),
+        facts: list[tuple[str, str]] = [
+            (gettext_lazy("call"), f"{server.name}.{tool.original_name}"),
+            (gettext_lazy("policy"), POLICY_WORDS[judged.stored.policy]),
+            (gettext_lazy("decided by"), judged.stored.rule or _("the default")),
+            (gettext_lazy("which says"), judged.stored.words),
+            (gettext_lazy("because"), judged.stored.why),
             *self._approvers(judged, conversation),
             *_flow(tool, call_arguments, judged),
             *self._withheld(tool),
             *(
                 (
-                    passed.rule.id or "another rule",
+                    passed.rule.id or _("another rule"),
                     f"{describe_rule(passed.rule, _name(passed.rule.server_id, tool))}: {passed.why}",
                 )
                 for passed in judged.passed
             ),
         ]
-        return Reply("What would happen to this call.", details=tuple(facts))
+        return Reply(_("What would happen to this call."), details=tuple(facts))
 
     def _place(self, channel_or_key: str, request: CommandContext) -> ConversationKey:
         """Parse a channel id of this workspace, or a key as in rules: `slack:T1:C9`."""
@@ -126,14 +130,14 @@ class PolicyExplain:
         platform, workspace, channel = [*channel_or_key.split(":"), ""][:3]
         key = ConversationKey(platform, workspace, channel, "")
         if key.workspace_key != here.workspace_key and not self._dependencies.rights.operates(request.member):
-            raise CommandRejected("Rules of another workspace are shown to its admins and to the operator.")
+            raise CommandRejected(_("Rules of another workspace are shown to its admins and to the operator."))
         return key
 
     def _approvers(self, judged: PolicyResult, conversation: ConversationKey) -> list[tuple[str, str]]:
         if judged.stored.policy is not ApprovalPolicy.ASK_USER:
             return []
         signed_by = self._dependencies.administration.signed_by(judged.requirements, conversation)
-        return [("signed by", signed_by), *_self_approval(judged.requirements)]
+        return [(gettext_lazy("signed by"), signed_by), *_self_approval(judged.requirements)]
 
     def _withheld(self, tool: Tool) -> list[tuple[str, str]]:
         """Return the note that an unreviewed tool is not offered, regardless of rules."""
@@ -142,26 +146,36 @@ class PolicyExplain:
             for withheld_tool in withheld_tools(self._dependencies.servers, tool.server_id)
         ):
             return []
-        return [("review", f"the tool is not offered before a review: /mcp review {tool.server}")]
+        return [
+            (
+                gettext_lazy("review"),
+                _("the tool is not offered before a review: /mcp review {server}", server=tool.server),
+            )
+        ]
 
     def _earlier_result(self, conversation: ConversationKey, step: ToolStep) -> list[tuple[str, str]]:
         policy_result, approval = step.policy_result, step.approval
         name = f"{step.tool.server}.{step.tool.name}" if step.tool else step.call.name
-        facts = [("call", f"{name} ({step.status.value})")]
+        facts: list[tuple[str, str]] = [(gettext_lazy("call"), f"{name} ({status_word(step.status)})")]
         if policy_result is None:
-            return [*facts, ("decided by", "no rule: it was refused before one was asked")]
+            return [*facts, (gettext_lazy("decided by"), _("no rule: it was refused before one was asked"))]
         facts += [
-            ("policy", POLICY_WORDS[policy_result.policy]),
-            ("decided by", policy_result.rule or "the default"),
-            ("which said", policy_result.words),
-            ("because", policy_result.why),
+            (gettext_lazy("policy"), POLICY_WORDS[policy_result.policy]),
+            (gettext_lazy("decided by"), policy_result.rule or _("the default")),
+            (gettext_lazy("which said"), policy_result.words),
+            (gettext_lazy("because"), policy_result.why),
         ]
         if approval is not None:
             facts.append(
-                ("signed by", self._dependencies.administration.signed_by(approval.requirements, conversation))
+                (
+                    gettext_lazy("signed by"),
+                    self._dependencies.administration.signed_by(approval.requirements, conversation),
+                )
             )
             facts += _self_approval(approval.requirements)
-            facts += [("decided", f"{step.status.value} by {approval.decided_by}")] if approval.decided_by else []
+            if approval.decided_by:
+                decided = _("{status} by {who}", status=status_word(step.status), who=approval.decided_by)
+                facts.append((gettext_lazy("decided"), decided))
         return facts
 
 
@@ -170,9 +184,9 @@ def _self_approval(requirements: ApprovalRequirements) -> list[tuple[str, str]]:
     approves.
     """
     if requirements.asker_may_approve:
-        return [(_("the user who asks"), _("may approve it: it deletes nothing and names no others"))]
+        return [(gettext_lazy("the user who asks"), _("may approve it: it deletes nothing and names no others"))]
     reason = requirements.self_approval.reason
-    return [(_("the user who asks"), reason)] if reason else []
+    return [(gettext_lazy("the user who asks"), reason)] if reason else []
 
 
 def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> list[tuple[str, str]]:
@@ -180,22 +194,22 @@ def _flow(tool: Tool, arguments: Mapping[str, Any], judged: PolicyResult) -> lis
     approval.
     """
     sends = sends_of(tool, arguments)
-    facts = [
-        ("returns words of", f"{tool.words}: {_WRITERS[tool.words]} ({_because(tool, tool.flow.words)})"),
-        ("can send", f"{sends}: {_READERS[sends]} ({_because(tool, tool.flow.sends)})"),
+    facts: list[tuple[str, str]] = [
+        (gettext_lazy("returns words of"), f"{tool.words}: {_WRITERS[tool.words]} ({_because(tool, tool.flow.words)})"),
+        (gettext_lazy("can send"), f"{sends}: {_READERS[sends]} ({_because(tool, tool.flow.sends)})"),
     ]
     if tool.flow.recipients:
-        facts.append(("recipients", f"named in {', '.join(tool.flow.recipients)}"))
+        facts.append((gettext_lazy("recipients"), _("named in {arguments}", arguments=", ".join(tool.flow.recipients))))
     if judged.stored.policy is ApprovalPolicy.ALWAYS_ALLOW:
         asks = [str(source) for source in Words if Taint((TaintSource("", source),)).approval_reason(tool, arguments)]
-        facts.append(("asks after words of", " or ".join(asks) or "nobody"))
+        facts.append((gettext_lazy("asks after words of"), format_alternatives(asks) if asks else _("nobody")))
     return facts
 
 
 def _because(tool: Tool, configured: Words | Sends | None) -> str:
     if configured is not None:
-        return "as set"
-    return "by its server's hints" if tool.trusted else "its server is not marked trusted"
+        return _("as set")
+    return _("by its server's hints") if tool.trusted else _("its server is not marked trusted")
 
 
 def _name(server_id: str, tool: Tool) -> str:
@@ -206,11 +220,11 @@ def _arguments(text: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=unique_names)
     except DuplicateName as error:
-        raise CommandRejected(f"`--arguments` cannot be used: {error}.") from None
+        raise CommandRejected(_("`--arguments` cannot be used: {error}.", error=error)) from None
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise CommandRejected('`--arguments` is a JSON object, such as `{"project": "OPS"}`.')
+        raise CommandRejected(_('`--arguments` is a JSON object, such as `{"project": "OPS"}`.'))
     return value
 
 

@@ -15,10 +15,11 @@ from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, Re
 from bot.domain.packages import unpinned_package
 from bot.domain.servers import ServerConfig, StdioTransport
 from bot.domain.tools import digest
+from bot.i18n import _, gettext_lazy
 
 _DIGEST_LENGTH = 12
 
-ALLOW = Parameter("allow", "allow its program on this machine, without a question", ParameterKind.FLAG)
+ALLOW = Parameter("allow", gettext_lazy("allow its program on this machine, without a question"), ParameterKind.FLAG)
 
 
 class ProgramConsent:
@@ -37,7 +38,7 @@ class ProgramConsent:
         """
         at_terminal = request.hidden_input and self._rights.operates(request.member)
         if request.arguments.has("allow") and not at_terminal:
-            raise CommandRejected("Only the operator may allow a program, at a terminal of the bot's machine.")
+            raise CommandRejected(_("Only the operator may allow a program, at a terminal of the bot's machine."))
         program = self._program_to_allow(draft, always=always)
         if not program or not at_terminal:
             return None
@@ -46,7 +47,7 @@ class ProgramConsent:
             return self._ask(program, draft.record.config, ("mcp", verb, "--allow", *same, *request.words))
         if always and request.arguments.get("digest", _digest(draft.record.config)) != _digest(draft.record.config):
             raise CommandRejected(
-                "The registry has another command now than the one that was shown. Nothing was added."
+                _("The registry has another command now than the one that was shown. Nothing was added.")
             )
         if not self._administration.allows_program(program):
             await self._administration.allow_program(program)
@@ -64,20 +65,32 @@ class ProgramConsent:
 
     def _ask(self, program: str, config: ServerConfig, words: tuple[str, ...]) -> Reply:
         allowed = self._administration.allows_program(program)
-        reason = "as its publisher says" if allowed else "which is not allowed yet"
-        question = f"Start this on this machine with {program}?" if allowed else f"Allow {program} on this machine?"
+        values = {"program": code(program, _("a program"))}
+        question = (
+            _("Start this on this machine with {program}?", program=program)
+            if allowed
+            else _("Allow {program} on this machine?", program=program)
+        )
         return Reply(
-            f"This server would run {code(program, 'a program')} on this machine, {reason}. Nothing was saved.",
+            _("This server would run {program} on this machine, as its publisher says. Nothing was saved.", **values)
+            if allowed
+            else _(
+                "This server would run {program} on this machine, which is not allowed yet. Nothing was saved.",
+                **values,
+            ),
             details=(
-                ("program", program),
-                ("command", command_line(config)),
+                (gettext_lazy("program"), program),
+                (gettext_lazy("command"), command_line(config)),
                 *version_warning(config),
-                ("fix", "run this in a terminal, which asks; add --allow; or name it in MCP_ALLOWED_COMMANDS"),
+                (
+                    gettext_lazy("fix"),
+                    _("run this in a terminal, which asks; add --allow; or name it in MCP_ALLOWED_COMMANDS"),
+                ),
             ),
             failed=True,
             actions=(
                 ReplyAction(
-                    f"Allow {program} and go on",
+                    _("Allow {program} and go on", program=program),
                     words,
                     ActionStyle.PRIMARY,
                     question=question,
@@ -97,7 +110,10 @@ def version_warning(config: ServerConfig) -> tuple[tuple[str, str], ...]:
     """Return a detail about a package without a version."""
     match config.transport:
         case StdioTransport(command, args, launch=None) if package := unpinned_package(command, args):
-            text = f"{package} is whatever is published at the moment: name a version after the package to fix it"
-            return (("version", text),)
+            text = _(
+                "{package} is whatever is published at the moment: name a version after the package to fix it",
+                package=package,
+            )
+            return ((gettext_lazy("version"), text),)
         case _:
             return ()

@@ -20,7 +20,7 @@ from bot.commands.server_directory import (
     suggestion_hint,
 )
 from bot.commands.server_forms import form
-from bot.commands.text_format import page_of, page_rows, server_label
+from bot.commands.text_format import page_of, page_rows, sentences, server_label
 from bot.domain.capabilities import CompletionTarget, Prompt
 from bot.domain.commands import (
     FIELDS_A_STEP,
@@ -36,11 +36,16 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.tools import ToolKind
+from bot.i18n import _, gettext_lazy
 
 _EVERYONE = RequiredRole.EVERYONE
-_PROMPT = Parameter("prompt", "the prompt's name", required=True, completes=CompletionSource.PROMPTS, opaque=True)
-_A_PROMPT = Parameter("prompt", "the prompt's name", completes=CompletionSource.PROMPTS, opaque=True)
-_VALUES = Parameter("arguments", "its arguments; a form asks without them", repeated=True, metavar="KEY=VALUE")
+_PROMPT = Parameter(
+    "prompt", gettext_lazy("the prompt's name"), required=True, completes=CompletionSource.PROMPTS, opaque=True
+)
+_A_PROMPT = Parameter("prompt", gettext_lazy("the prompt's name"), completes=CompletionSource.PROMPTS, opaque=True)
+_VALUES = Parameter(
+    "arguments", gettext_lazy("its arguments; a form asks without them"), repeated=True, metavar="KEY=VALUE"
+)
 _LONGEST_LABEL = 30
 _LONGEST_NAME = 80
 _LONGEST_VALUE = 3_000
@@ -57,10 +62,16 @@ class PromptCommands:
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
         asking = Verb(
-            "prompt ask", "ask with a prompt of a server", (A_SERVER, _A_PROMPT, _VALUES), _EVERYONE, ("prompt",)
+            "prompt ask",
+            gettext_lazy("ask with a prompt of a server"),
+            (A_SERVER, _A_PROMPT, _VALUES),
+            _EVERYONE,
+            ("prompt",),
         )
-        listing = Verb("prompt list", "texts that servers write to ask with", (A_SERVER,), _EVERYONE, ("prompts",))
-        showing = Verb("prompt show", "have a prompt written out", (SERVER, _PROMPT, _VALUES), _EVERYONE)
+        listing = Verb(
+            "prompt list", gettext_lazy("texts that servers write to ask with"), (A_SERVER,), _EVERYONE, ("prompts",)
+        )
+        showing = Verb("prompt show", gettext_lazy("have a prompt written out"), (SERVER, _PROMPT, _VALUES), _EVERYONE)
         return (
             VerbHandler(asking, self._ask, self._fill, free=True),
             VerbHandler(listing, self._list),
@@ -83,12 +94,12 @@ class PromptCommands:
             for prompt in self._directory.capabilities(server).prompts
         ]
         if not prompts:
-            return Reply("No prompts are offered here now. `/mcp list` shows the servers.")
+            return Reply(_("No prompts are offered here now. `/mcp list` shows the servers."))
         page = page_rows(prompts, request.arguments.page)
         return Reply(
-            f"Prompts · {len(prompts)} · `/mcp prompt NAME PROMPT` asks with one",
+            _("Prompts · {count} · `/mcp prompt NAME PROMPT` asks with one", count=len(prompts)),
             Table(
-                ("server", "prompt", "takes", "what it does"),
+                (gettext_lazy("server"), gettext_lazy("prompt"), gettext_lazy("takes"), gettext_lazy("what it does")),
                 tuple((server.name, prompt.name, _takes(prompt), _what(prompt)) for server, prompt in page),
             ),
             actions=tuple(_ask_action(server, prompt) for server, prompt in page),
@@ -103,16 +114,22 @@ class PromptCommands:
         prompt = self._directory.find_prompt(server, arguments.get("prompt"))
         values = parse_pairs(arguments.get_all("arguments"))
         check_arguments(prompt, values)
-        text = f"Show the prompt {prompt.name[:_LONGEST_NAME]} of {server.name}"
+        text = _("Show the prompt {prompt} of {server}", prompt=prompt.name[:_LONGEST_NAME], server=server.name)
         message = manual_call(tool, _call_arguments(prompt, values), request.conversation, request.author, text)
-        yield Reply(f"Having a prompt of {server_label(server.config)} written out…", message=message, private=False)
+        yield Reply(
+            _("Having a prompt of {server} written out…", server=server_label(server.config)),
+            message=message,
+            private=False,
+        )
 
     async def _ask(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         arguments = request.arguments
         if not arguments.get("prompt"):
             yield await self._list_reply(request)
             return
-        server, _ = await self._directory.find_with(ToolKind.GET_PROMPT, arguments.get("server"), request.conversation)
+        server, _tool = await self._directory.find_with(
+            ToolKind.GET_PROMPT, arguments.get("server"), request.conversation
+        )
         prompt = self._directory.find_prompt(server, arguments.get("prompt"))
         given = parse_pairs(arguments.get_all("arguments"))
         check_arguments(prompt, {**{argument.name: "" for argument in prompt.arguments}, **given})
@@ -124,13 +141,13 @@ class PromptCommands:
 
     async def _fill(self, submission: SubmissionContext) -> AsyncIterator[Reply | Form]:
         values = dict(submission.fields)
-        server, _ = await self._directory.find_with(
+        server, _tool = await self._directory.find_with(
             ToolKind.GET_PROMPT, values.get("server", ""), submission.conversation
         )
         prompt = self._directory.find_prompt(server, values.get("prompt", ""))
         number, steps = int(next(iter(submission.state), "1")), _steps(prompt)
         missing = {
-            field.name: "Something is needed here."
+            field.name: _("Something is needed here.")
             for step in steps[:number]
             for field in step
             if field.required and not values.get(field.name, "").strip()
@@ -153,9 +170,12 @@ class PromptCommands:
     ) -> Reply:
         server, tool = await self._directory.find_with(ToolKind.GET_PROMPT, server_id, conversation)
         given_text = ", ".join(f"{name}: {value}" for name, value in given.items())
-        text = f"Prompt {prompt.name[:_LONGEST_NAME]} of {server.name}" + (f" ({given_text})" if given_text else "")
+        text = _("Prompt {prompt} of {server}", prompt=prompt.name[:_LONGEST_NAME], server=server.name)
+        text = f"{text} ({given_text})" if given_text else text
         message = question_with(attached_call(tool, _call_arguments(prompt, given)), text, conversation, author)
-        return Reply(f"Asking with a prompt of {server_label(server.config)}…", message=message, private=False)
+        return Reply(
+            _("Asking with a prompt of {server}…", server=server_label(server.config)), message=message, private=False
+        )
 
     async def _form(
         self,
@@ -174,13 +194,15 @@ class PromptCommands:
         required = " ".join(f"{argument.name}=…" for argument in prompt.arguments if argument.required)
         return form(
             "mcp prompt ask",
-            "Ask with a prompt",
+            _("Ask with a prompt"),
             _steps(prompt, suggestions),
             number,
             values=values,
             errors=errors,
-            submit="Ask",
-            intro=f"{prompt.title or prompt.name}, of {server.name}. {prompt.description}".strip(),
+            submit=_("Ask"),
+            intro=sentences(
+                _("{prompt}, of {server}.", prompt=prompt.title or prompt.name, server=server.name), prompt.description
+            ).strip(),
             instead=f"/mcp prompt {server.name} {prompt.name} {required}".strip(),
         )
 
@@ -222,4 +244,4 @@ def _what(prompt: Prompt) -> str:
 
 def _ask_action(server: VisibleServer, prompt: Prompt) -> ReplyAction:
     label = " ".join((prompt.title or prompt.name).split())[:_LONGEST_LABEL]
-    return ReplyAction(f"Ask: {label}", ("mcp", "prompt", "ask", server.name, prompt.name))
+    return ReplyAction(_("Ask: {label}", label=label), ("mcp", "prompt", "ask", server.name, prompt.name))

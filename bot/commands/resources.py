@@ -14,7 +14,7 @@ from bot.commands.dependencies import CommandDependencies
 from bot.commands.manual_calls import attached_call, manual_call, question_with
 from bot.commands.server_directory import NO_SUGGESTIONS, ServerDirectory, VisibleServer, suggestion_hint
 from bot.commands.server_forms import form
-from bot.commands.text_format import page_of, page_rows, server_label
+from bot.commands.text_format import page_of, page_rows, sentences, server_label
 from bot.domain.capabilities import CompletionTarget, Resource, ResourceTemplate, find_resources
 from bot.domain.commands import (
     FIELDS_A_STEP,
@@ -31,11 +31,12 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.tools import ToolKind
+from bot.i18n import _, gettext_lazy
 
 _EVERYONE = RequiredRole.EVERYONE
-_URI = Parameter("uri", "its address", required=True, completes=CompletionSource.RESOURCES, opaque=True)
-_WORDS = Parameter("words", "words in its address, name or description", repeated=True)
-_QUESTION = Parameter("question", "the question about it; a form asks without it", repeated=True)
+_URI = Parameter("uri", gettext_lazy("its address"), required=True, completes=CompletionSource.RESOURCES, opaque=True)
+_WORDS = Parameter("words", gettext_lazy("words in its address, name or description"), repeated=True)
+_QUESTION = Parameter("question", gettext_lazy("the question about it; a form asks without it"), repeated=True)
 _LONGEST_LABEL = 30
 _LONGEST_NAME = 80
 _LONGEST_QUESTION = 3_000
@@ -51,9 +52,15 @@ class ResourceCommands:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        listing = Verb("resource list", "resources of servers", (A_SERVER, _WORDS), _EVERYONE, ("resources",))
-        showing = Verb("resource show", "read a resource", (SERVER, _URI), _EVERYONE, ("resource", "read"))
-        asking = Verb("resource ask", "ask with a resource attached", (SERVER, _URI, _QUESTION), _EVERYONE)
+        listing = Verb(
+            "resource list", gettext_lazy("resources of servers"), (A_SERVER, _WORDS), _EVERYONE, ("resources",)
+        )
+        showing = Verb(
+            "resource show", gettext_lazy("read a resource"), (SERVER, _URI), _EVERYONE, ("resource", "read")
+        )
+        asking = Verb(
+            "resource ask", gettext_lazy("ask with a resource attached"), (SERVER, _URI, _QUESTION), _EVERYONE
+        )
         return (
             VerbHandler(listing, self._list, free=True),
             VerbHandler(showing, self._show, free=True),
@@ -73,14 +80,14 @@ class ResourceCommands:
             for entry in find_resources(self._entries(server), " ".join(words))
         ]
         if not entries:
-            none = "No resource fits these words." if words else "No resources are offered here now."
-            yield Reply(f"{none} `/mcp list` shows the servers.")
+            none = _("No resource fits these words.") if words else _("No resources are offered here now.")
+            yield Reply(sentences(none, _("`/mcp list` shows the servers.")))
             return
         page = page_rows(entries, request.arguments.page)
         yield Reply(
-            f"Resources · {len(entries)} · `/mcp resource ask NAME URI` asks about one",
+            _("Resources · {count} · `/mcp resource ask NAME URI` asks about one", count=len(entries)),
             Table(
-                ("server", "address", "kind", "what it is"),
+                (gettext_lazy("server"), gettext_lazy("address"), gettext_lazy("kind"), gettext_lazy("what it is")),
                 tuple((server.name, entry.uri, entry.mime_type, _what(entry)) for server, entry in page),
             ),
             actions=tuple(_ask_action(server, entry) for server, entry in page),
@@ -94,7 +101,7 @@ class ResourceCommands:
         if not name:
             return await self._directory.all_synced(request.conversation)
         try:
-            server, _ = await self._directory.find_with(ToolKind.READ_RESOURCE, name, request.conversation)
+            server, _tool = await self._directory.find_with(ToolKind.READ_RESOURCE, name, request.conversation)
         except NotFoundRejection:
             if any(
                 name.lower() in (server.name, server.config.title.lower(), server.id)
@@ -114,14 +121,20 @@ class ResourceCommands:
         )
         uri = request.arguments.get("uri")
         if variables := self._variables(server, uri):
-            raise CommandRejected(f"Fill in {', '.join(variables)} in the address, or use `/mcp resource ask`.")
+            raise CommandRejected(
+                _("Fill in {variables} in the address, or use `/mcp resource ask`.", variables=", ".join(variables))
+            )
         message = manual_call(
-            tool, {"uri": uri}, request.conversation, request.author, f"Read {uri[:_LONGEST_NAME]} of {server.name}"
+            tool,
+            {"uri": uri},
+            request.conversation,
+            request.author,
+            _("Read {uri} of {server}", uri=uri[:_LONGEST_NAME], server=server.name),
         )
-        yield Reply(f"Reading from {server_label(server.config)}…", message=message, private=False)
+        yield Reply(_("Reading from {server}…", server=server_label(server.config)), message=message, private=False)
 
     async def _ask(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
-        server, _ = await self._directory.find_with(
+        server, _tool = await self._directory.find_with(
             ToolKind.READ_RESOURCE, request.arguments.get("server"), request.conversation
         )
         uri, question = request.arguments.get("uri"), " ".join(request.arguments.get_all("question")).strip()
@@ -133,13 +146,13 @@ class ResourceCommands:
 
     async def _fill(self, submission: SubmissionContext) -> AsyncIterator[Reply | Form]:
         values = dict(submission.fields)
-        server, _ = await self._directory.find_with(
+        server, _tool = await self._directory.find_with(
             ToolKind.READ_RESOURCE, values.get("server", ""), submission.conversation
         )
         number = int(next(iter(submission.state), "1"))
         fields = self._steps(server, values.get("uri", ""))
         missing = {
-            field.name: "Something is needed here."
+            field.name: _("Something is needed here.")
             for step in fields[:number]
             for field in step
             if field.required and not values.get(field.name, "").strip()
@@ -160,7 +173,11 @@ class ResourceCommands:
         }
         arguments: dict[str, Any] = {"uri": values["uri"], **({"values": filled} if filled else {})}
         message = question_with(attached_call(tool, arguments), values["question"].strip(), conversation, author)
-        return Reply(f"Asking about a resource of {server_label(server.config)}…", message=message, private=False)
+        return Reply(
+            _("Asking about a resource of {server}…", server=server_label(server.config)),
+            message=message,
+            private=False,
+        )
 
     async def _form(
         self, server: VisibleServer, values: Mapping[str, str], errors: Mapping[str, str], number: int
@@ -175,20 +192,24 @@ class ResourceCommands:
         )
         return form(
             "mcp resource ask",
-            "Ask about a resource",
+            _("Ask about a resource"),
             self._steps(server, uri, suggestions),
             number,
             values=values,
             errors=errors,
-            submit="Ask",
-            intro=f"{uri}, of {server.name}. What it says goes to the model as information, not as instructions.",
+            submit=_("Ask"),
+            intro=_(
+                "{uri}, of {server}. What it says goes to the model as information, not as instructions.",
+                uri=uri,
+                server=server.name,
+            ),
             instead=f"/mcp resource ask {server.name} {uri} QUESTION",
         )
 
     def _steps(
         self, server: VisibleServer, uri: str, suggestions: Mapping[str, Sequence[str]] = NO_SUGGESTIONS
     ) -> list[tuple[Field, ...]]:
-        hint = "a part of the address"
+        hint = _("a part of the address")
         fields = [
             Field(
                 _field_name(n),
@@ -199,7 +220,9 @@ class ResourceCommands:
             for n, name in enumerate(self._variables(server, uri))
         ]
         fields.append(
-            Field("question", "Question", FieldKind.LINES, "what to ask about it", True, longest=_LONGEST_QUESTION)
+            Field(
+                "question", _("Question"), FieldKind.LINES, _("what to ask about it"), True, longest=_LONGEST_QUESTION
+            )
         )
         return [tuple(fields[n : n + FIELDS_A_STEP]) for n in range(0, len(fields), FIELDS_A_STEP)]
 
@@ -219,4 +242,4 @@ def _what(entry: Resource | ResourceTemplate) -> str:
 
 def _ask_action(server: VisibleServer, entry: Resource | ResourceTemplate) -> ReplyAction:
     label = " ".join((entry.title or entry.name or entry.uri).split())[:_LONGEST_LABEL]
-    return ReplyAction(f"Ask about {label}", ("mcp", "resource", "ask", server.name, entry.uri))
+    return ReplyAction(_("Ask about {label}", label=label), ("mcp", "resource", "ask", server.name, entry.uri))

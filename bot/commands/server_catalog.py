@@ -11,15 +11,19 @@ from bot.commands.dependencies import CommandDependencies, ServerCatalog
 from bot.commands.server_checks import ServerRequest
 from bot.commands.server_fields import slug_of
 from bot.commands.server_templates import SLOT, TEMPLATE
-from bot.commands.text_format import page_of, page_rows, pluralize
+from bot.commands.text_format import page_of, page_rows
 from bot.domain.catalog import CatalogInput, CatalogServer, NamedText, fill_text, inputs_of
 from bot.domain.commands import Parameter, ParameterKind, Reply, Table, Verb
 from bot.domain.packages import short_name
 from bot.domain.secret_detection import is_plain_header, is_plain_variable
 from bot.domain.servers import AUTH_SECRET, AuthenticationKind
+from bot.i18n import _, gettext_lazy, ngettext
 
 FROM = Parameter(
-    "from", "a server of /mcp catalog, where its name is to be another", ParameterKind.OPTION, metavar="NAME"
+    "from",
+    gettext_lazy("a server of /mcp catalog, where its name is to be another"),
+    ParameterKind.OPTION,
+    metavar="NAME",
 )
 _SOURCES = ("url", "command", "transport")
 _BEARER, _AUTHORIZATION = "Bearer ", "authorization"
@@ -52,8 +56,8 @@ class CatalogCommands:
     @property
     def handler(self) -> VerbHandler:
         """Return the verb."""
-        words = Parameter("words", "what it is called or does", repeated=True)
-        return VerbHandler(Verb("catalog", "servers that can be added by name", (words,)), self._list)
+        words = Parameter("words", gettext_lazy("what it is called or does"), repeated=True)
+        return VerbHandler(Verb("catalog", gettext_lazy("servers that can be added by name"), (words,)), self._list)
 
     async def request(
         self, context: CommandContext, options: Mapping[str, str], *, everywhere: bool
@@ -73,7 +77,7 @@ class CatalogCommands:
         if entry is None:
             if arguments.has("from") or "/" in wanted:
                 raise CommandRejected(
-                    "There is no server of that name in the catalog: `/mcp catalog WORDS` searches it."
+                    _("There is no server of that name in the catalog: `/mcp catalog WORDS` searches it.")
                 )
             return None
         return _fill(
@@ -83,20 +87,27 @@ class CatalogCommands:
     async def _list(self, request: CommandContext) -> AsyncIterator[Reply]:
         words = " ".join(request.arguments.get_all("words"))
         result = await self._catalog.search(words)
-        problem = (("registry", result.problem),) if result.problem else ()
+        problem = ((gettext_lazy("registry"), result.problem),) if result.problem else ()
         exact = next((server for server in result.servers if server.name == words), None)
         if exact is not None:
             yield _describe(exact)
             return
         if not result.servers:
-            text = "No server of the catalog has these words. `/mcp add NAME URL` adds any other."
+            text = _("No server of the catalog has these words. `/mcp add NAME URL` adds any other.")
             yield Reply(text, details=problem, failed=True)
             return
         count, number = len(result.servers), request.arguments.page
         rows = ((server.name, server.description or server.title, server.needs) for server in result.servers)
         yield Reply(
-            f"{pluralize(count, 'server')} can be added by name: `/mcp add NAME`.",
-            Table(("name", "what", "needs"), tuple(page_rows(tuple(rows), number))),
+            ngettext(
+                "{n} server can be added by name: `/mcp add NAME`.",
+                "{n} servers can be added by name: `/mcp add NAME`.",
+                count,
+            ),
+            Table(
+                (gettext_lazy("name"), gettext_lazy("what"), gettext_lazy("needs")),
+                tuple(page_rows(tuple(rows), number)),
+            ),
             problem,
             page=page_of(number, count, ("mcp", "catalog", *request.arguments.get_all("words"))),
         )
@@ -104,19 +115,28 @@ class CatalogCommands:
 
 def _describe(server: CatalogServer) -> Reply:
     needs = [(f"{item.name}=", _input_text(item)) for item in server.inputs]
-    place = "address" if server.url else "command"
+    place = gettext_lazy("address") if server.url else gettext_lazy("command")
     title = server.title or server.name
-    details = [("server", title), ("what", server.description), (place, server.place), *needs]
-    details += [("add it", " ".join(filter(None, (f"/mcp add {server.name}", server.usage))))]
-    source = "comes with this program" if server.bundled else "is one of the registry: whoever published it wrote this"
-    return Reply(f"This server {source}.", details=tuple((name, text) for name, text in details if text))
+    details: list[tuple[str, str]] = [
+        (gettext_lazy("server"), title),
+        (gettext_lazy("what"), server.description),
+        (place, server.place),
+        *needs,
+    ]
+    details.append((gettext_lazy("add it"), " ".join(filter(None, (f"/mcp add {server.name}", server.usage)))))
+    return Reply(
+        _("This server comes with this program.")
+        if server.bundled
+        else _("This server is one of the registry: whoever published it wrote this."),
+        details=tuple((name, text) for name, text in details if text),
+    )
 
 
 def _input_text(item: CatalogInput) -> str:
-    notes = [item.description, "needed" if item.required else "optional"]
-    notes += ["a secret: env:NAME or file:/path, or entered later"] if item.secret else []
-    notes += [f"one of {', '.join(item.choices)}"] if item.choices else []
-    notes += [f"{item.default} by default"] if item.default and not item.secret else []
+    notes = [item.description, _("needed") if item.required else _("optional")]
+    notes += [_("a secret: env:NAME or file:/path, or entered later")] if item.secret else []
+    notes += [_("one of {choices}", choices=", ".join(item.choices))] if item.choices else []
+    notes += [_("{default} by default", default=item.default)] if item.default and not item.secret else []
     return "; ".join(filter(None, notes))
 
 
@@ -162,7 +182,11 @@ def _values(entry: CatalogServer, given: Mapping[str, str]) -> tuple[dict[str, s
     """Return the values of the inputs, and errors by field."""
     known = {item.name: item for item in entry.inputs}
     errors = {
-        f"{SLOT}{name}": f"{entry.name} takes {', '.join(f'{other}=' for other in known) or 'nothing'}."
+        f"{SLOT}{name}": _(
+            "{server} takes {inputs}.",
+            server=entry.name,
+            inputs=", ".join(f"{other}=" for other in known) or _("nothing"),
+        )
         for name in given.keys() - known.keys()
     }
     open_text = [entry.url, *(word for group in entry.command_line for word in group)]
@@ -171,15 +195,15 @@ def _values(entry: CatalogServer, given: Mapping[str, str]) -> tuple[dict[str, s
         # A secret has no default: whoever published the entry could name one of this machine.
         text = given.get(item.name, "") or ("" if item.secret else item.default)
         if item.secret and any(item.name in inputs_of(text) for text in open_text):
-            errors[f"{SLOT}{item.name}"] = (
+            errors[f"{SLOT}{item.name}"] = _(
                 "This secret would be in the address or the command line, which all can read."
             )
         elif text and item.choices and text not in item.choices:
-            errors[f"{SLOT}{item.name}"] = f"One of {', '.join(item.choices)}."
+            errors[f"{SLOT}{item.name}"] = _("One of {choices}.", choices=", ".join(item.choices))
         elif text:
             values[item.name] = text
         elif item.required and not item.secret:
-            errors[f"{SLOT}{item.name}"] = f"It is missing: {item.description or item.name}."
+            errors[f"{SLOT}{item.name}"] = _("It is missing: {input}.", input=item.description or item.name)
     return values, errors
 
 
