@@ -30,13 +30,14 @@ from pydantic_settings import (
 from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import ConversationKey
-from bot.domain.locales import close_time_zones, language_tag, machine_time_zone, time_zone_name
+from bot.domain.locales import close_time_zones, machine_time_zone, time_zone_name
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
 from bot.domain.servers import ConnectPolicy
 from bot.domain.tools import ToolSearch
 from bot.domain.turns import ToolReplay
 from bot.errors import SettingsError
+from bot.i18n import DEFAULT_LANGUAGE, installed_languages, resolve_language
 from bot.setting_errors import format_error, format_value
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -181,11 +182,14 @@ def _parse_channel(value: Any) -> Any:
 
 
 def _parse_language(value: Any) -> Any:
-    """Parse a language tag. Desktops set the same variable to a list of languages, of which the first counts."""
-    tag = language_tag(str(value).partition(":")[0])
-    if tag is None:
-        raise ValueError("write a language such as en or ja")
-    return tag
+    """Parse the tag of an installed language. Desktops set the same variable to a list of locales, such as `de_DE:de`,
+    of which the first installed one counts.
+    """
+    languages = str(value).split(":")
+    installed = next(filter(None, map(resolve_language, languages)), None)
+    if installed is None and len(languages) == 1 and "_" not in languages[0]:
+        raise ValueError(f"write the tag of a language that is there: {' or '.join(installed_languages())}")
+    return installed or DEFAULT_LANGUAGE
 
 
 def _parse_time_zone(value: Any) -> Any:

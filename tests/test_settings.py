@@ -343,9 +343,11 @@ def test_a_file_in_another_encoding_is_an_error_that_names_it(
 def test_a_language_is_a_tag_or_the_list_of_a_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_settings().language == "en"
     monkeypatch.setenv("LANGUAGE", "ja_JP:ja:en")
-    assert read_settings().language == "ja-JP"
+    assert read_settings().language == "ja"
+    monkeypatch.setenv("LANGUAGE", "tlh_KX:tlh")
+    assert read_settings().language == "en"
     monkeypatch.setenv("LANGUAGE", "Japanese")
-    with pytest.raises(SettingsError, match="write a language such as en or ja"):
+    with pytest.raises(SettingsError, match="write the tag of a language that is there: en or ja"):
         read_settings()
 
 

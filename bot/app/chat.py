@@ -13,7 +13,7 @@ from bot.app.database import lock_database, open_migrated_database
 from bot.app.models import select_model
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
-from bot.domain.locales import Locale, system_locale
+from bot.domain.locales import Locale, system_locale, use_locale
 from bot.errors import CountersignError, DatabaseHeld, NotFound
 from bot.llm.models import ModelChoice
 from bot.logs import log_to_file
@@ -66,6 +66,7 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
     locale = system_locale(streams.environ).or_else(Locale(settings.language, settings.time_zone))
     person = LocalUser(options.user or login_name(), operator=not options.user, locale=locale)
     with ExitStack() as stack:
+        stack.enter_context(use_locale(locale))
         try:
             stack.enter_context(lock_database(settings, "countersign chat"))
         except DatabaseHeld:

@@ -79,7 +79,12 @@ def operations_tasks(
         log.error("OPS_CHANNEL is in %s, which is not configured: nothing is posted", _NAMES[channel.platform])
         return tasks
     delivery = OperationsChannel(
-        services.stores.faults, services.stores.leases, messages, channel, services.faults.reporter
+        services.stores.faults,
+        services.stores.leases,
+        messages,
+        channel,
+        services.faults.reporter,
+        locales=services.locales,
     )
     return [*tasks, ("operations channel", delivery.run())]
 

@@ -275,6 +275,8 @@ async def open_services(
         sign_ins=OAuthSignIns(toolbox, tokens, partial(ClientIdentity.from_address, links.address)) if links else None,
         templates=targets.templates,
     )
+    default = Locale(settings.language, settings.time_zone)
+    locales = LocaleResolver(default, lambda conversation: rules.rules(conversation).profile)
     async with AsyncExitStack() as stack:
         await reloader.refresh()
         await toolbox.start()
@@ -293,9 +295,7 @@ async def open_services(
             limiter,
             faults,
             lambda: database.takes_writes,
-            LocaleResolver(
-                Locale(settings.language, settings.time_zone), lambda conversation: rules.rules(conversation).profile
-            ),
+            locales,
         )
 
 
@@ -367,6 +367,7 @@ async def open_runtime(
             observe=observe,
             allow=services.spending.check,
             keeps_content=settings.keeps_content,
+            locales=services.locales,
         )
         await stack.enter_async_context(_run_in_background(checkpoints.run(), "audit checkpoints"))
         await stack.enter_async_context(_run_in_background(services.administration.run(), "administration"))
@@ -557,6 +558,9 @@ class Platforms:
             share_limits(self.slack, runtime, settings)
             use_installations(self.slack, runtime, settings)
             look_up_groups(self.slack, runtime)
+            self.slack.surface.resolve_locales(runtime.services.locales)
+        if self.discord is not None:
+            self.discord.surface.resolve_locales(runtime.services.locales)
 
     async def build_listeners(self, parts: frozenset[str], runtime: Runtime, settings: Settings) -> Listeners:
         """Return the listeners and hooks of the wanted components. Raises SettingsError."""

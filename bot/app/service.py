@@ -19,6 +19,7 @@ from bot.app.slack import check_settings as check_slack_settings
 from bot.app.slack import is_configured as slack_is_configured
 from bot.app.web import check_settings as check_web_settings
 from bot.app.web import is_configured as web_is_configured
+from bot.domain.locales import Locale, use_locale
 from bot.errors import SettingsError
 from bot.logs import log_to_stderr
 from bot.settings import Settings
@@ -41,7 +42,8 @@ async def run(settings: Settings, only: frozenset[str] = frozenset()) -> int:
         loop.add_signal_handler(signal_number, stopped.set)
     from bot.app.runtime import open_program  # noqa: PLC0415 - the settings are checked before a second of loading
 
-    with lock_database(settings, "countersign run"):
+    locale = Locale(settings.language, settings.time_zone)
+    with lock_database(settings, "countersign run"), use_locale(locale):
         async with open_program(settings, files, choice, parts, on_listener_end=stopped.set) as runtime:
             await runtime.run_until(stopped)
             log.info("stopping")

@@ -194,8 +194,8 @@ class CommandRunner:
         TimeoutError after the time limit.
         """
 
-        def localize(message: InboundMessage) -> InboundMessage:
-            return self._locales.with_locales(message, request.member, place, direct=direct)
+        async def localize(message: InboundMessage) -> InboundMessage:
+            return await self._locales.with_locales(message, request.member, place, direct=direct)
 
         async with asyncio.timeout(REPLY_SECONDS), aclosing(_closable(self._commands.handle(request))) as replies:
             last = await self._show_replies(replies, request, responder, localize)
@@ -221,7 +221,7 @@ class CommandRunner:
         replies: AsyncIterator[Reply | Form],
         request: Invocation | FormSubmission,
         responder: Responder,
-        localize: Callable[[InboundMessage], InboundMessage],
+        localize: Callable[[InboundMessage], Awaitable[InboundMessage]],
     ) -> Reply | None:
         """Return the last reply, which is not complete yet; None if there is nothing more to show."""
         last = Reply("")
@@ -231,7 +231,7 @@ class CommandRunner:
                     await responder.offer_form(reply, _words_of(request))
                 return None
             if reply.message is not None:
-                await self._start_turn(localize(reply.message), responder)
+                await self._start_turn(await localize(reply.message), responder)
                 if not (reply.private or responder.is_awaited):
                     return None  # the turn shows enough
             last = await self._resolve_mentions(request.conversation, reply)

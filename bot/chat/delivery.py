@@ -24,11 +24,14 @@ from typing import Generic, Protocol, TypeVar
 from bot.chat.card_messages import UNREACHED, is_remote_slot
 from bot.chat.message_model import Message
 from bot.chat.turn_messages import REMOVED, is_activity_shown, split_mark, unfinished_mark
-from bot.domain.approvals import Destination
-from bot.domain.conversations import ConversationKey
+from bot.domain.approvals import Destination, DirectTarget
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.locales import use_locale
 from bot.domain.turns import MessageRefs, PostedMessage, Turn, TurnStatus, TurnView
+from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import gettext_lazy
+from bot.ports.platform import UserLocales
 from bot.rendering.timeline import FILE_PREFIX, LEFT_OUT, ToolFile, activity_text, returned_files
 
 log = logging.getLogger(__name__)
@@ -352,7 +355,9 @@ class Acknowledgement(Protocol):
 
 
 class TurnDelivery(Generic[N]):
-    """Delivers views of turns through the messages of one platform."""
+    """Delivers views of turns through the messages of one platform. `users` tells the languages of readers, `locales`
+    resolves them.
+    """
 
     def __init__(
         self,
@@ -362,8 +367,11 @@ class TurnDelivery(Generic[N]):
         growing: GrowingMessages[N] | None = None,
         activity: ActivityIndicator | None = None,
         acknowledgement: Acknowledgement | None = None,
+        users: UserLocales | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
+        self.locales = LocaleResolver()
+        self._users = users
         self._messages = messages
         self._sender = MessageSender(api)
         self._growing = growing
@@ -392,7 +400,7 @@ class TurnDelivery(Generic[N]):
         search = view.turn.id not in self._known and view.turn.created_at < self._started_at
         since = self._delivered_since(view)
         posted = dict(refs)
-        remotes = await self._messages.render_remote(view, since)
+        remotes = await self._render_remotes(view, since)
         async for message in self._post_pending_remotes(view, remotes, posted, search=search):
             yield message
         failure: DeliveryFailed | None = None
@@ -414,16 +422,30 @@ class TurnDelivery(Generic[N]):
             yield message
         await self._messages.finish(view)
 
+    async def _render_remotes(self, view: TurnView, since: float) -> Sequence[RemoteMessage[N]]:
+        """Return the cards in other places; one that a user gets alone, in the user's language."""
+        turn = view.turn
+        with use_locale(turn.question.locale):
+            remotes = list(await self._messages.render_remote(view, since))
+        for number, remote in enumerate(remotes):
+            if isinstance(remote.place, DirectTarget):
+                reader = Author(turn.conversation.platform, remote.place.id, "")
+                with use_locale(await self.locales.for_reader(self._users, reader, turn.conversation)):
+                    remotes[number] = (await self._messages.render_remote(view, since))[number]
+        return remotes
+
     async def _show_activity(self, view: TurnView, posted: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         """Show what a running turn does. If nothing shows it, mark the question until there is something to read."""
         turn = view.turn
         is_marked = ACKNOWLEDGED in posted and posted[ACKNOWLEDGED] != REMOVED
         if turn.status is TurnStatus.RUNNING and not (view.awaiting or view.asks):
             is_shown = is_activity_shown(view, posted)
-            if self._activity is not None and await self._activity.show_activity(
-                view, activity_text(view), is_shown=is_shown
-            ):
-                return
+            if self._activity is not None:
+                with use_locale(turn.question.locale):
+                    text = activity_text(view)
+                    is_shown_beside = await self._activity.show_activity(view, text, is_shown=is_shown)
+                if is_shown_beside:
+                    return
             if self._acknowledgement is not None and not is_shown and ACKNOWLEDGED not in posted:
                 yield PostedMessage(ACKNOWLEDGED, ACKNOWLEDGED)  # stored first, so that any process can remove it
                 await self._acknowledgement.acknowledge(turn)
@@ -436,7 +458,8 @@ class TurnDelivery(Generic[N]):
     ) -> AsyncGenerator[PostedMessage, None]:
         """Deliver the messages of the turn's own conversation. `posted` are all refs, also those of remote cards."""
         turn, taken = view.turn, {split_mark(ref)[1] for ref in posted.values()}
-        messages = await self._messages.render(view, since, posted)
+        with use_locale(turn.question.locale):
+            messages = await self._messages.render(view, since, posted)
         for number, message in enumerate(messages, start=1):
             mark, ref = split_mark(posted.get(message.name, ""))
             replaced = ""
@@ -464,7 +487,8 @@ class TurnDelivery(Generic[N]):
             return ref
         if self._growing is None:
             return ""
-        return await self._growing.show_growing(view, message, ref, refs=refs, is_last=is_last)
+        with use_locale(view.turn.question.locale):
+            return await self._growing.show_growing(view, message, ref, refs=refs, is_last=is_last)
 
     async def _show_remote(
         self, turn: Turn, remote: RemoteMessage[N], ref: str, *, search: bool = False, taken: Collection[str] = ()

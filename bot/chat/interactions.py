@@ -73,7 +73,7 @@ from bot.chat.rejection_messages import (
 from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
 from bot.domain.commands import FormSubmission, Invocation
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
-from bot.domain.locales import UNKNOWN, Locale
+from bot.domain.locales import UNKNOWN, Locale, use_locale
 from bot.domain.turns import Receipt, StepStatus, ToolStep
 from bot.errors import CountersignError, NotFound, QueueFull
 from bot.i18n import _, gettext_lazy
@@ -106,12 +106,26 @@ class Actor:
     place: Locale = UNKNOWN
 
 
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """The user of an interaction, as far as it is known without delay: the locale, and the conversation with the locale
+    of the place, as the platform says them.
+    """
+
+    locale: Locale = UNKNOWN
+    conversation: ConversationKey | None = None
+    place: Locale = UNKNOWN
+
+
 class Interaction(Protocol):
     """A click, a command, a submitted form or a shortcut on its platform. Methods that send raise DeliveryFailed."""
 
     @property
     def user(self) -> str:
         """Id of the user."""
+
+    async def find_viewer(self) -> Viewer:
+        """Return the user with what is known of them without delay. Never raises."""
 
     def responding(self) -> AbstractAsyncContextManager[None]:
         """Return a context in which the interaction is handled. It acknowledges in time what has had no response."""
@@ -216,14 +230,21 @@ class InteractionHandler:
 
         async def reject() -> None:
             async with interaction.responding():
-                await interaction.tell(TOO_MANY_REQUESTS)
+                with use_locale(await self.locale_of(interaction)):
+                    await interaction.tell(TOO_MANY_REQUESTS)
 
         name = f"{self._platform}: {name}"
-        handling = _handle(work, interaction, name)
+        handling = self._handle(work, interaction, name)
         if self._background_tasks.start_for(interaction.user, handling, name, reject):
             return True
         work.close()
         return False
+
+    async def locale_of(self, interaction: Interaction) -> Locale:
+        """Return the locale of what the user alone sees."""
+        viewer = await interaction.find_viewer()
+        user = Author(self._platform, interaction.user, "")
+        return await self._locales.for_user(user, viewer.locale, viewer.conversation, viewer.place)
 
     async def find_member(self, interaction: Interaction, about: ConversationKey | None = None) -> Actor:
         """Return the user, if the bot responds to them. Raises InteractionRejected otherwise."""
@@ -355,7 +376,7 @@ class InteractionHandler:
             context=(UNREAD,) if message is None else format_lines([message]),
         )
         direct = actor.direct or question.is_answered_directly
-        await self._engine.receive(self._locales.with_locales(inbound, actor.member, actor.place, direct=direct))
+        await self._engine.receive(await self._locales.with_locales(inbound, actor.member, actor.place, direct=direct))
         await interaction.tell(ASKED_DIRECTLY if question.is_answered_directly else ASKED)
 
     async def _decide(
@@ -450,6 +471,19 @@ class InteractionHandler:
         if text:
             await interaction.tell(text)
 
+    async def _handle(self, work: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
+        """Do the work of an interaction, in the language of its user."""
+        async with interaction.responding():
+            with use_locale(await self.locale_of(interaction)):
+                try:
+                    await work
+                except (CountersignError, TimeoutError) as error:
+                    log.warning("%s failed: %s", name, error)
+                    await interaction.tell(error_message(error))
+                except Exception:
+                    log.exception("%s failed", name)
+                    await interaction.tell(UNEXPECTED_ERROR)
+
     async def _approver(self, approval_id: str, interaction: Interaction) -> Actor:
         return await interaction.find_actor(await self._conversation_of(approval_id))
 
@@ -463,18 +497,6 @@ class InteractionHandler:
             return (await self._engine.view(turn_id)).turn.conversation
         except NotFound:
             return None
-
-
-async def _handle(work: Coroutine[Any, Any, None], interaction: Interaction, name: str) -> None:
-    async with interaction.responding():
-        try:
-            await work
-        except (CountersignError, TimeoutError) as error:
-            log.warning("%s failed: %s", name, error)
-            await interaction.tell(error_message(error))
-        except Exception:
-            log.exception("%s failed", name)
-            await interaction.tell(UNEXPECTED_ERROR)
 
 
 ENDED = gettext_lazy("That has ended already.")

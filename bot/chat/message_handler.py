@@ -31,7 +31,7 @@ from bot.chat.context import ChatContext
 from bot.chat.message_model import Button, Buttons, ButtonStyle, Message, Paragraph, Text
 from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member
-from bot.domain.locales import UNKNOWN, Locale
+from bot.domain.locales import UNKNOWN, Locale, use_locale
 from bot.domain.turns import EditEffect, Turn
 from bot.engine.prompt.text_format import clean_name
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
@@ -416,17 +416,21 @@ class MessageHandler(Generic[M]):
             author = None if location is None else await self._platform.find_author(message, location.conversation)
             if location is None or author is None or self._audience.rejection(author):
                 return
-            (read,) = await self._platform.resolve_names([ThreadMessage(message.id, message.user, "", message.text)])
-            if not read.text:
-                return
-            edited = await self._engine.edit_question(message.keys, read.text, author.author)
-            if edited is None:
-                if message.addresses_bot and time() - message.sent_at < LATEST_QUESTION_SECONDS:
-                    await self._ask_edited(message, location, author, read.text)
-            elif edited.effect is EditEffect.STORED:
-                shown = ask_again_message(edited.turn_id)
-                showing = self._platform.show_to_author(message, edited.conversation, shown)
-                self._background_tasks.start_for(message.user, showing, f"{self._facts.name}: edited question")
+            with use_locale(await self._locale_of(author, location)):
+                await self._take_edit(message, location, author)
+
+    async def _take_edit(self, message: M, location: Location, author: Member) -> None:
+        (read,) = await self._platform.resolve_names([ThreadMessage(message.id, message.user, "", message.text)])
+        if not read.text:
+            return
+        edited = await self._engine.edit_question(message.keys, read.text, author.author)
+        if edited is None:
+            if message.addresses_bot and time() - message.sent_at < LATEST_QUESTION_SECONDS:
+                await self._ask_edited(message, location, author, read.text)
+        elif edited.effect is EditEffect.STORED:
+            shown = ask_again_message(edited.turn_id)
+            showing = self._platform.show_to_author(message, edited.conversation, shown)
+            self._background_tasks.start_for(message.user, showing, f"{self._facts.name}: edited question")
 
     async def _ask_edited(self, message: M, location: Location, author: Member, text: str) -> None:
         if not parse_command(text, self._commands, location.conversation):
@@ -470,6 +474,14 @@ class MessageHandler(Generic[M]):
         author = await self._platform.find_author(message, location.conversation)
         if author is None:
             return
+        with use_locale(await self._locale_of(author, location)):
+            await self._process_from(author, message, location)
+
+    async def _locale_of(self, author: Member, location: Location) -> Locale:
+        """Return the locale of what the author alone sees."""
+        return await self._locales.for_user(author.author, author.locale, location.conversation, location.locale)
+
+    async def _process_from(self, author: Member, message: M, location: Location) -> None:
         if rejection := self._audience.rejection(author):
             if message.addresses_bot and not message.late:
                 self._reject(message, rejection)
@@ -531,7 +543,7 @@ class MessageHandler(Generic[M]):
         )
         try:
             await self._engine.receive(
-                self._locales.with_locales(inbound, author, location.locale, direct=message.direct)
+                await self._locales.with_locales(inbound, author, location.locale, direct=message.direct)
             )
         except QueueFull as error:
             self._reject(message, error.user_message)

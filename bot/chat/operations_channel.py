@@ -28,6 +28,8 @@ from bot.chat.message_model import (
 )
 from bot.domain.conversations import ConversationKey
 from bot.domain.faults import FaultKind, FaultRecord
+from bot.domain.locales import use_locale
+from bot.engine.locales import LocaleResolver
 from bot.errors import DatabaseError, DeliveryFailed
 from bot.i18n import _, ngettext
 from bot.ports import FaultStore, Leases
@@ -66,6 +68,7 @@ class OperationsChannel:
         channel: ConversationKey,
         holder: str,
         *,
+        locales: LocaleResolver,
         clock: Callable[[], float] = monotonic,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -74,6 +77,7 @@ class OperationsChannel:
         self._messages = messages
         self._channel = channel
         self._holder = holder
+        self._locales = locales
         self._clock = clock
         self._pause = pause
         self._started_at = clock()
@@ -118,7 +122,9 @@ class OperationsChannel:
         owner = FaultMessageOwner(f"fault:{record.fault.key}:{record.message}", self._channel, record.first_at)
         search = record.is_attempted and not record.ref
         await self._store.begin_message(record)
-        ref = await self._messages.show(owner, fault_message(record), record.ref, search=search)
+        with use_locale(self._locales.for_place(self._channel)):
+            message = fault_message(record)
+        ref = await self._messages.show(owner, message, record.ref, search=search)
         await self._store.record_message(record, ref)
 
     def _wait(self, error: DeliveryFailed) -> None:

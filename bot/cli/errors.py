@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bot.domain.locales import Locale, system_locale, use_locale
 from bot.errors import CountersignError, SettingsError
 from bot.settings import Settings, read_settings
 
@@ -23,9 +24,19 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 def run_command(command: Callable[[Settings], Coroutine[Any, Any, int]], *, debug: bool) -> None:
-    """Run a command with the loaded settings, and exit with its code."""
+    """Run a command with the loaded settings, in the language of the terminal, and exit with its code."""
+    locale = system_locale(os.environ)
+    with use_locale(locale):
+        code = _run(command, locale, debug=debug)
+    sys.stdout.flush()
+    raise typer.Exit(code)
+
+
+def _run(command: Callable[[Settings], Coroutine[Any, Any, int]], locale: Locale, *, debug: bool) -> int:
     try:
-        code = asyncio.run(command(read_settings()))
+        settings = read_settings()
+        with use_locale(locale.or_else(Locale(settings.language, settings.time_zone))):
+            code = asyncio.run(command(settings))
     except CountersignError as error:
         if debug:
             traceback.print_exc()
@@ -42,8 +53,7 @@ def run_command(command: Callable[[Settings], Coroutine[Any, Any, int]], *, debu
             raise
         print_error(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
         code = FAILED
-    sys.stdout.flush()
-    raise typer.Exit(code)
+    return code
 
 
 def print_error(problem: str) -> None:

@@ -49,13 +49,22 @@ from bot.domain.commands import (
 )
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.lenient_json import DuplicateName, unique_names
-from bot.domain.locales import close_time_zones, language_tag, time_zone_name
+from bot.domain.locales import close_time_zones, time_zone_name
 from bot.domain.policies import ANY, Rule, is_pattern
 from bot.domain.policy_syntax import RuleError, parse_rule, rule_to_table
 from bot.domain.profiles import Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.errors import Conflict
-from bot.i18n import _, format_alternatives, gettext_lazy, ngettext
+from bot.i18n import (
+    _,
+    format_alternatives,
+    format_list,
+    gettext_lazy,
+    installed_languages,
+    language_name,
+    ngettext,
+    resolve_language,
+)
 
 EVERY_SERVER = "*"
 LONGEST_NAME, LONGEST_PERSONA = 100, 4000
@@ -477,11 +486,15 @@ def _prompts(text: str) -> tuple[str, ...]:
 
 
 def parse_language(text: str) -> str:
-    """Parse a language tag; empty for none. Raises ValueError."""
-    tag = language_tag(text) if text else ""
-    if tag is None:
-        raise ValueError(_("Write the tag of a language, such as en or ja."))
-    return tag
+    """Parse the tag of an installed language; empty for none. Raises ValueError."""
+    language = resolve_language(text) if text else ""
+    if language is None:
+        raise ValueError(_("There are no texts in that language, but in {languages}.", languages=_languages()))
+    return language
+
+
+def _languages() -> str:
+    return format_list([f"{language} ({language_name(language)})" for language in installed_languages()])
 
 
 def parse_time_zone(text: str) -> str:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
+
+from bot.i18n import use_language, use_time_zone
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _NOT_A_LANGUAGE = ("c", "posix")
@@ -34,6 +37,14 @@ class Locale:
 
 
 UNKNOWN = Locale()
+
+
+@contextmanager
+def use_locale(locale: Locale) -> Iterator[None]:
+    """Speak the language and show times in the zone inside the block. What is unknown stays as it is outside."""
+    zone = zone_info(locale.time_zone) if locale.time_zone else None
+    with use_language(locale.language or None), use_time_zone(zone):
+        yield
 
 
 def language_tag(text: object) -> str | None:

@@ -63,10 +63,12 @@ from bot.domain.grants import (
     requirements_digest,
     scope_name,
 )
+from bot.domain.locales import Locale, use_locale
 from bot.domain.policies import PolicyResult
 from bot.domain.secret_detection import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep, Turn
+from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import RuleBook, Rules, check_approver
 from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, named_people
 from bot.engine.view_delivery import MemberLookup, surface_for
@@ -429,12 +431,14 @@ class ApproverNotices:
         turn_log: ApprovalLog,
         surfaces: Sequence[Surface],
         rules: Callable[[ConversationKey], Rules],
+        locales: LocaleResolver,
         *,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._log = turn_log
         self._surfaces = surfaces
         self._rules = rules
+        self._locales = locales
         self._pause = pause
 
     async def run(self) -> None:
@@ -466,10 +470,10 @@ class ApproverNotices:
         if surface is None or step.approval is None:
             return
         url = await self._card_url(surface, turn, step.approval.id)
-        notice = Notice(_request_text(step, step.approval), url)
-        for approver in step.approval.possible_approvers.with_notice(ApprovalNotice.PRIVATE):
+        approval = step.approval
+        for approver in approval.possible_approvers.with_notice(ApprovalNotice.PRIVATE):
             target = NoticeTarget(str(turn.conversation), approver.principal.partition(":")[2], private=True)
-            await self._send(surface, target, notice, step.approval)
+            await self._send(surface, target, lambda: Notice(_request_text(step, approval), url), approval)
 
     async def _card_url(self, surface: object, turn: Turn, approval_id: str) -> str:
         if not isinstance(surface, ApproverDirectory):
@@ -491,17 +495,31 @@ class ApproverNotices:
         users = _approving_users(terms.approvers or (by_default,), step.approval)
         place = str(turn.conversation)
         targets = [NoticeTarget(place, user.partition(":")[2], private=True) for user in users[:MAX_NOTIFIED_APPROVERS]]
-        notice = Notice(_reminder_text(step, step.approval.requested_for, approvers.format_requirements(terms)))
+        asker = step.approval.requested_for
+
+        def notice() -> Notice:
+            return Notice(_reminder_text(step, asker, approvers.format_requirements(terms)))
+
         # Approvers without user ids are groups: remind all users in the card's channels.
         for target in targets or _card_channels(step.approval, turn.conversation):
             await self._send(surface, target, notice, step.approval)
 
-    async def _send(self, surface: Surface, target: NoticeTarget, notice: Notice, approval: Approval) -> None:
+    async def _send(
+        self, surface: Surface, target: NoticeTarget, compose: Callable[[], Notice], approval: Approval
+    ) -> None:
+        """Send a notice in the language of its readers."""
         try:
             async with asyncio.timeout(NOTICE_SECONDS):
-                await surface.post_notice(target, notice)
+                with use_locale(await self._locale_of(surface, target)):
+                    await surface.post_notice(target, compose())
         except (DeliveryFailed, TimeoutError) as error:
             log.warning("notice to an approver of approval %s was not sent: %s", approval.id, error)
+
+    async def _locale_of(self, surface: Surface, target: NoticeTarget) -> Locale:
+        conversation = ConversationKey.parse(target.conversation)
+        if not target.person:
+            return self._locales.for_place(conversation)
+        return await self._locales.for_reader(surface, Author(conversation.platform, target.person, ""), conversation)
 
 
 def _approving_users(approvers: Iterable[frozenset[str]], approval: Approval) -> list[str]:

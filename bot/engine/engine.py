@@ -32,6 +32,7 @@ from bot.engine.builtin_tools.search_tools import TOOL_NAMES_TOKENS
 from bot.engine.builtin_tools.tool_index import ToolIndexes
 from bot.engine.content_deletion import ContentDeletion
 from bot.engine.elicitation import ElicitationService
+from bot.engine.locales import LocaleResolver
 from bot.engine.monotonic_clock import monotonic
 from bot.engine.policy.rules import RuleBook
 from bot.engine.possible_approvers import ApproverResolver
@@ -68,7 +69,8 @@ class Engine:
     holds the tools that model services rejected. `tool_search` sets when models search for tools, `tool_names_tokens`
     how many names they see; `embedder` improves the search. `observe` takes metrics. `allow` runs before a turn's first
     model request and raises LimitReached to reject it. `keeps_content` is False if the content of turns is deleted once
-    their answers are out. `most_turns` run at the same time. `clock` is monotonic, in seconds.
+    their answers are out. `most_turns` run at the same time. `locales` resolves the languages and time zones of
+    notices. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class Engine:
         keeps_content: bool = True,
         most_turns: int = MOST_TURNS,
         early_seconds: float = EARLY_SECONDS,
+        locales: LocaleResolver = LocaleResolver(),  # noqa: B008 - it never changes
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -105,7 +108,7 @@ class Engine:
         members = MemberLookup(surfaces)
         self._content_deletion = None if keeps_content else ContentDeletion(turn_log, pause=pause)
         resolve_approvers = ApproverResolver(surfaces, members, approval_notice).resolve
-        self._notices = ApproverNotices(turn_log, surfaces, rules.rules, pause=pause)
+        self._notices = ApproverNotices(turn_log, surfaces, rules.rules, locales, pause=pause)
         self._delivery = ViewDelivery(
             turn_log,
             surfaces,

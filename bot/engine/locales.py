@@ -3,50 +3,73 @@
 What one user sees alone (ephemeral replies, direct conversations, forms, lists) has the user's own, else those of the
 place, else those of the settings. What everybody in a channel sees has those of the channel's profile, else those of
 the place as its platform says them, else those of the settings. Times there have the asker's time zone where neither
-the profile nor the place has one.
+the profile nor the place has one. A language without a catalogue counts for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from bot.domain.conversations import ConversationKey, InboundMessage, Member
+from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.profiles import DEFAULT, Profile
+from bot.i18n import resolve_language
+from bot.ports.platform import UserLocales
 
 
 def _no_profile(_conversation: ConversationKey) -> Profile:
     return DEFAULT
 
 
+async def _no_preferences(_principal: str) -> Locale:
+    return UNKNOWN
+
+
 @dataclass(frozen=True, slots=True)
 class LocaleResolver:
-    """Resolves locales. `default` is that of the settings; `profile_of` returns the profile of a conversation."""
+    """Resolves locales. `default` is that of the settings. `profile_of` returns the profile of a conversation,
+    `preferences_of` what a user has chosen, by the principal.
+    """
 
     default: Locale = Locale("en", "UTC")
     profile_of: Callable[[ConversationKey], Profile] = _no_profile
+    preferences_of: Callable[[str], Awaitable[Locale]] = _no_preferences
 
-    def for_user(self, user: Locale, conversation: ConversationKey | None, place: Locale = UNKNOWN) -> Locale:
-        """Return the locale of what one user sees alone. `place` is as the platform says it."""
-        profile = self.profile_of(conversation).locale if conversation is not None else UNKNOWN
-        return user.or_else(profile).or_else(place).or_else(self.default)
-
-    def for_conversation(
-        self, author: Locale, conversation: ConversationKey, place: Locale = UNKNOWN, *, direct: bool = False
+    async def for_user(
+        self, user: Author, told: Locale, conversation: ConversationKey | None, place: Locale = UNKNOWN
     ) -> Locale:
-        """Return the locale of what everybody in a conversation sees. In a `direct` one that is its user alone."""
-        if direct:
-            return self.for_user(author, conversation, place)
-        shared = self.profile_of(conversation).locale.or_else(place)
-        return shared.or_else(Locale(time_zone=author.time_zone)).or_else(self.default)
+        """Return the locale of what one user sees alone. `told` is the user's and `place` the conversation's, as the
+        platform says them.
+        """
+        own = await self._own_locale(user, told)
+        profile = self.profile_of(conversation).locale if conversation is not None else UNKNOWN
+        return own.or_else(_installed(profile)).or_else(_installed(place)).or_else(self.default)
 
-    def with_locales(
+    async def for_reader(self, surface: object, user: Author, conversation: ConversationKey) -> Locale:
+        """Return the locale of what one user of a surface sees alone."""
+        told = await surface.user_locale(user.id, conversation) if isinstance(surface, UserLocales) else UNKNOWN
+        return await self.for_user(user, told, conversation)
+
+    def for_place(self, conversation: ConversationKey, asker: Locale = UNKNOWN, place: Locale = UNKNOWN) -> Locale:
+        """Return the locale of what everybody in a conversation sees. `asker` is that of the user who asked."""
+        shared = _installed(self.profile_of(conversation).locale).or_else(_installed(place))
+        return shared.or_else(Locale(time_zone=asker.time_zone)).or_else(self.default)
+
+    async def with_locales(
         self, message: InboundMessage, member: Member, place: Locale = UNKNOWN, *, direct: bool = False
     ) -> InboundMessage:
-        """Return a message of this member with the locales of its conversation and its author."""
-        return replace(
-            message,
-            locale=self.for_conversation(member.locale, message.conversation, place, direct=direct),
-            author_locale=self.for_user(member.locale, message.conversation, place),
-        )
+        """Return a message of this member with the locales of its conversation and its author. In a `direct` one they
+        are the same.
+        """
+        author_locale = await self.for_user(member.author, member.locale, message.conversation, place)
+        own = await self._own_locale(member.author, member.locale)
+        shared = author_locale if direct else self.for_place(message.conversation, own, place)
+        return replace(message, locale=shared, author_locale=author_locale)
+
+    async def _own_locale(self, user: Author, told: Locale) -> Locale:
+        return _installed(await self.preferences_of(user.principal)).or_else(_installed(told))
+
+
+def _installed(locale: Locale) -> Locale:
+    return Locale(resolve_language(locale.language) or "", locale.time_zone)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.locales import use_locale
 from bot.domain.metrics import Delivered, DeliveryOutcome, MetricSink, null_sink
 from bot.domain.turns import Notice, NoticeTarget, Step, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.monotonic_clock import monotonic
@@ -79,7 +80,8 @@ class UndeliverableNotices:
         audience = NoticeTarget(str(turn.conversation), turn.author.id, private=True)
         try:
             async with asyncio.timeout(NOTICE_SECONDS):
-                await surface.post_notice(audience, Notice(_notice_text(view, failure)))
+                with use_locale(turn.question.author_locale):
+                    await surface.post_notice(audience, Notice(_notice_text(view, failure)))
         except (DeliveryFailed, TimeoutError) as error:
             log.warning("turn %s: author not notified of the undeliverable view: %s", turn.id, error)
         except Exception:  # a surface's bug must not stop the delivery

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.health import ListenerStatus
+from bot.domain.locales import Locale
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, TurnView
 from bot.ports.engine_api import Commands, EngineApi
 
@@ -84,6 +85,15 @@ class DirectoryEntry:
 
     name: str
     members: frozenset[str] | None = None
+
+
+@runtime_checkable
+class UserLocales(Protocol):
+    """Optional half of a Surface: it knows the languages and time zones of users."""
+
+    async def user_locale(self, user: str, conversation: ConversationKey) -> Locale:
+        """Return what the platform says of a user in a workspace, as far as it is known without delay. Never raises."""
+        ...
 
 
 @runtime_checkable

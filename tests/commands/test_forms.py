@@ -524,17 +524,17 @@ async def test_a_profile_has_a_language_and_a_time_zone() -> None:
     refused = await held.ask("profile set Support --language 日本語 --timezone Tokio")
     assert (refused.failed, held.profiles.kept) == (True, {})
     assert dict(refused.details) == {
-        "--language": "Write the tag of a language, such as en or ja.",
+        "--language": "There are no texts in that language, but in en (English) and ja (日本語).",
         "--timezone": "There is no such time zone. Did you mean Asia/Tokyo?",
     }
     assert not (await held.ask("profile set Support --language ja_JP --timezone asia/tokyo")).failed
     [profile] = held.profiles.kept.values()
-    assert (profile.language, profile.time_zone) == ("ja-JP", "Asia/Tokyo")
+    assert (profile.language, profile.time_zone) == ("ja", "Asia/Tokyo")
     shown = dict((await held.ask("profile show Support")).details)
-    assert (shown["language"], shown["time zone"]) == ("ja-JP", "Asia/Tokyo")
+    assert (shown["language"], shown["time zone"]) == ("ja", "Asia/Tokyo")
     second = await held.submit(await held.form("profile set Support"), {"servers": "*"})
     assert isinstance(second, Form)
-    assert (values(second)["language"], values(second)["time_zone"]) == ("ja-JP", "Asia/Tokyo")
+    assert (values(second)["language"], values(second)["time_zone"]) == ("ja", "Asia/Tokyo")
     await held.submit(second, {"language": "", "time_zone": "utc"})
     [profile] = held.profiles.kept.values()
     assert (profile.language, profile.time_zone) == ("", "UTC")

@@ -13,6 +13,7 @@ from bot.chat.delivery import ChannelMessages
 from bot.chat.operations_channel import GRACE_SECONDS, LEASE_SECONDS, REFUSED_SECONDS, OperationsChannel
 from bot.domain.conversations import ConversationKey
 from bot.domain.faults import Fault, FaultKind
+from bot.engine.locales import LocaleResolver
 from bot.storage.coordination import SqlLeases
 from bot.storage.faults import QUIET_SECONDS, SqlFaultStore
 from tests.fakes.faults import Lost
@@ -46,7 +47,9 @@ class Operations:
         surface: Any = self.workspace.another_process()
         messages: ChannelMessages = surface.channel_messages
         where = ConversationKey(self.workspace.platform, "", self.channel.id, "")
-        return OperationsChannel(self.store, self.leases, messages, where, name, clock=lambda: self.seconds)
+        return OperationsChannel(
+            self.store, self.leases, messages, where, name, locales=LocaleResolver(), clock=lambda: self.seconds
+        )
 
     def advance(self, seconds: float) -> None:
         self.seconds += seconds

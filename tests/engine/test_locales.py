@@ -3,41 +3,65 @@
 from __future__ import annotations
 
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
-from bot.domain.locales import UNKNOWN, Locale
+from bot.domain.locales import UNKNOWN, Locale, use_locale
 from bot.domain.profiles import Profile
 from bot.engine.locales import LocaleResolver
+from bot.i18n import current_language, current_time_zone, format_time
 
 HALL = ConversationKey("slack", "T1", "C1", "1.0")
-AKI = Locale("ja-JP", "Asia/Tokyo")
-COMMUNITY = Locale("fr")
+AKI = Author("slack", "U1", "Aki")
+TOLD = Locale("ja-JP", "Asia/Tokyo")
+OWN = Locale("ja", "Asia/Tokyo")
+JAPANESE = Locale("ja")
 SETTINGS = Locale("en", "America/New_York")
 
 
-def resolver(language: str = "", time_zone: str = "") -> LocaleResolver:
+def resolver(language: str = "", time_zone: str = "", default: Locale = SETTINGS) -> LocaleResolver:
     profile = Profile("p1", "support", language=language, time_zone=time_zone)
-    return LocaleResolver(SETTINGS, lambda _conversation: profile)
+    return LocaleResolver(default, lambda _conversation: profile)
 
 
-def test_a_private_view_has_the_users_own_then_the_places_then_the_settings() -> None:
-    assert resolver("de", "Europe/Berlin").for_user(AKI, HALL, COMMUNITY) == AKI
-    assert resolver("de", "Europe/Berlin").for_user(UNKNOWN, HALL, COMMUNITY) == Locale("de", "Europe/Berlin")
-    assert resolver().for_user(UNKNOWN, HALL, COMMUNITY) == Locale("fr", "America/New_York")
-    assert resolver().for_user(Locale("ja"), None) == Locale("ja", "America/New_York")
+async def test_a_private_view_has_the_users_own_then_the_places_then_the_settings() -> None:
+    assert await resolver("en", "Europe/Berlin").for_user(AKI, TOLD, HALL, JAPANESE) == OWN
+    assert await resolver("ja", "Europe/Berlin").for_user(AKI, UNKNOWN, HALL) == Locale("ja", "Europe/Berlin")
+    assert await resolver().for_user(AKI, UNKNOWN, HALL, JAPANESE) == Locale("ja", "America/New_York")
+    assert await resolver("ja").for_user(AKI, UNKNOWN, None) == SETTINGS
 
 
-def test_a_shared_view_has_the_profiles_then_the_places_then_the_settings() -> None:
-    assert resolver("de", "Europe/Berlin").for_conversation(AKI, HALL, COMMUNITY) == Locale("de", "Europe/Berlin")
-    assert resolver("de").for_conversation(AKI, HALL, COMMUNITY) == Locale("de", "Asia/Tokyo")
-    assert resolver().for_conversation(AKI, HALL, COMMUNITY) == Locale("fr", "Asia/Tokyo")
-    assert resolver().for_conversation(UNKNOWN, HALL) == SETTINGS
+async def test_a_shared_view_has_the_profiles_then_the_places_then_the_settings() -> None:
+    assert resolver("en", "Europe/Berlin").for_place(HALL, OWN, JAPANESE) == Locale("en", "Europe/Berlin")
+    assert resolver("en").for_place(HALL, OWN, JAPANESE) == Locale("en", "Asia/Tokyo")
+    assert resolver().for_place(HALL, OWN, JAPANESE) == Locale("ja", "Asia/Tokyo")
+    assert resolver().for_place(HALL, OWN) == Locale("en", "Asia/Tokyo")
+    assert resolver().for_place(HALL) == SETTINGS
 
 
-def test_in_a_direct_conversation_the_users_own_is_first() -> None:
-    assert resolver("de", "Europe/Berlin").for_conversation(AKI, HALL, direct=True) == AKI
+async def test_a_language_without_texts_counts_for_nothing() -> None:
+    klingon = Locale("tlh", "Europe/Berlin")
+    assert await resolver("ja").for_user(AKI, klingon, HALL) == Locale("ja", "Europe/Berlin")
+    assert resolver("tlh").for_place(HALL, OWN, JAPANESE) == OWN
 
 
-def test_a_message_carries_both() -> None:
-    aki = Author("slack", "U1", "Aki")
-    member = Member(aki, language="ja-JP", time_zone="Asia/Tokyo")
-    message = resolver("de").with_locales(InboundMessage(("k",), HALL, aki, "Hello."), member)
-    assert (message.locale, message.author_locale) == (Locale("de", "Asia/Tokyo"), AKI)
+async def test_what_a_user_has_chosen_wins_over_what_the_platform_says() -> None:
+    async def preferences_of(principal: str) -> Locale:
+        return {"slack:U1": Locale("en")}.get(principal, UNKNOWN)
+
+    chosen = LocaleResolver(SETTINGS, preferences_of=preferences_of)
+    assert await chosen.for_user(AKI, TOLD, HALL) == Locale("en", "Asia/Tokyo")
+
+
+async def test_a_message_carries_the_locales_of_its_place_and_its_author() -> None:
+    member = Member(AKI, language="ja-JP", time_zone="Asia/Tokyo")
+    message = InboundMessage(("k",), HALL, AKI, "Hello.")
+    shared = await resolver("en").with_locales(message, member)
+    assert (shared.locale, shared.author_locale) == (Locale("en", "Asia/Tokyo"), OWN)
+    direct = await resolver("en", "UTC").with_locales(message, member, direct=True)
+    assert (direct.locale, direct.author_locale) == (OWN, OWN)
+
+
+def test_a_locale_is_in_use_inside_a_block() -> None:
+    with use_locale(TOLD):
+        assert (current_language(), str(current_time_zone()), format_time(0)) == ("ja", "Asia/Tokyo", "9:00")
+        with use_locale(UNKNOWN):
+            assert (current_language(), str(current_time_zone())) == ("ja", "Asia/Tokyo")
+    assert (current_language(), format_time(0)) == ("en", "00:00")

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bot.chat import turn_messages as chat_turns
+from bot.chat.turn_messages import turn_messages
 from bot.commands.registry import CommandRegistry
+from bot.domain.commands import Form, FormSubmission, Invocation, Reply
 from bot.domain.locales import Locale
 from bot.domain.profiles import Profile
-from bot.domain.turns import TurnInput
+from bot.domain.turns import TurnInput, TurnView
 from bot.engine.engine import Engine
 from bot.engine.locales import LocaleResolver
+from bot.i18n import current_language, current_time_zone
 from tests.commands.servers import CommandHarness
 from tests.fakes.parts import say
 from tests.stories.team import Talk, Team
 
-SETTINGS = Locale("en", "UTC")
+SETTINGS = Locale("ja", "UTC")
+
+
+class SpeakingCommands(CommandRegistry):
+    """Commands that record the language and the time zone in which they answer."""
+
+    def __init__(self) -> None:
+        super().__init__(CommandHarness().parts)
+        self.spoken: list[tuple[str, str]] = []
+
+    async def handle(self, request: Invocation | FormSubmission) -> AsyncIterator[Reply | Form]:
+        self.spoken.append((current_language(), str(current_time_zone())))
+        async for answer in super().handle(request):
+            yield answer
 
 
 async def question(team: Team, engine: Engine, talk: Talk) -> TurnInput:
@@ -23,17 +45,17 @@ async def question(team: Team, engine: Engine, talk: Talk) -> TurnInput:
 
 
 async def test_a_turn_has_the_locales_of_its_author_and_of_the_place(team: Team) -> None:
-    profile = Profile("p1", "support", language="de", time_zone="")
+    profile = Profile("p1", "support", language="en")
     team.locales = LocaleResolver(SETTINGS, lambda _conversation: profile)
     team.model.script = [say("Done."), say("Done.")]
-    team.commands = CommandRegistry(CommandHarness().parts)
+    team.commands = commands = SpeakingCommands()
     team.localize(team.priya, "ja", "Asia/Tokyo")
     async with team.at_work() as engine:
         await team.command(team.priya, "mcp list")  # Discord tells the language of users with their interactions only
-        await team.until(lambda: "No servers" in team.sent())
+        await team.until(lambda: commands.spoken)
         zone = "Asia/Tokyo" if team.tells_time_zones else "UTC"
         asked = await question(team, engine, team.ask("What is new?"))
-        assert (asked.author_locale, asked.locale) == (Locale("ja", zone), Locale("de", zone))
+        assert (asked.author_locale, asked.locale) == (Locale("ja", zone), Locale("en", zone))
         directly = await question(team, engine, team.ask_directly("And now?"))
         assert (directly.author_locale, directly.locale) == (Locale("ja", zone), Locale("ja", zone))
 
@@ -45,3 +67,33 @@ async def test_users_whose_platform_tells_nothing_have_the_locale_of_the_setting
     async with team.at_work() as engine:
         asked = await question(team, engine, team.ask("What is new?", by=team.sam))
         assert asked.author_locale == asked.locale == Locale("ja", "Asia/Tokyo")
+
+
+async def test_a_private_reply_is_in_the_language_of_its_reader(team: Team) -> None:
+    commands = SpeakingCommands()
+    team.commands = commands
+    team.locales = LocaleResolver(SETTINGS)
+    team.localize(team.priya, "en", "America/New_York")
+    async with team.at_work():
+        await team.command(team.priya, "mcp list")
+        await team.until(lambda: commands.spoken)
+        zone = "America/New_York" if team.tells_time_zones else "UTC"
+        assert commands.spoken == [("en", zone)]
+
+
+async def test_a_turn_is_shown_in_the_language_and_the_time_zone_of_its_place(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: set[tuple[str, str]] = set()
+
+    def compose(view: TurnView, *args: Any, **options: Any) -> Any:
+        shown.add((current_language(), str(current_time_zone())))
+        return turn_messages(view, *args, **options)
+
+    monkeypatch.setattr(chat_turns, "turn_messages", compose)
+    profile = Profile("p1", "support", language="en", time_zone="Europe/Berlin")
+    team.locales = LocaleResolver(SETTINGS, lambda _conversation: profile)
+    team.model.script = [say("Done.")]
+    async with team.at_work() as engine:
+        await question(team, engine, team.ask("What is new?"))
+    assert shown == {("en", "Europe/Berlin")}

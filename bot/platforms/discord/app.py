@@ -18,8 +18,10 @@ from bot.chat.message_model import Message
 from bot.chat.users import AudiencePolicy, TtlCache
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
+from bot.domain.locales import Locale
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, Turn, TurnView
+from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import PLATFORM, MessageRef, channel_id_of, direct_channel, fetch_channel
 from bot.platforms.discord.components import FILE, OutgoingMessage
@@ -153,7 +155,9 @@ class DiscordSurface:
         self._rest = rest
         self._people = people
         messages = DiscordTurnMessages(rest, people, clock)
-        self._delivery = TurnDelivery(messages, DiscordMessages(rest, clock), activity=messages, clock=clock)
+        self._delivery = TurnDelivery(
+            messages, DiscordMessages(rest, clock), activity=messages, users=self, clock=clock
+        )
         self._channel_messages = ChannelSender(DiscordMessages(rest, clock), _in_channel)
 
     @property
@@ -192,6 +196,14 @@ class DiscordSurface:
         if author.platform != PLATFORM or conversation.platform != PLATFORM:
             return Member(author, external=True)
         return await self._people.member(author.id, conversation.workspace)
+
+    def resolve_locales(self, locales: LocaleResolver) -> None:
+        """Resolve the languages and time zones of cards by these settings and profiles."""
+        self._delivery.locales = locales
+
+    async def user_locale(self, user: str, conversation: ConversationKey) -> Locale:  # noqa: ARG002 - in all guilds
+        """Return the language of a user's client, if it is known. Never raises."""
+        return self._people.locale(user)
 
     async def find_approver(self, principal: str, conversation: ConversationKey) -> DirectoryEntry | None:
         """Return a user or role by its principal; None if it may approve nothing. Raises DeliveryFailed."""

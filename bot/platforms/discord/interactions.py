@@ -35,14 +35,14 @@ from bot.chat.actions import (
 from bot.chat.approval_inbox import is_inbox_command
 from bot.chat.call_messages import PartLimits, join_parts, whole_call
 from bot.chat.command_runner import CommandRunner
-from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
+from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
 from bot.chat.message_handler import ThreadMessage
 from bot.chat.message_model import Block, Buttons, Message, Paragraph, Text
 from bot.chat.rejection_messages import InteractionRejected
 from bot.domain.approvals import WHOLE, Portion
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import ConversationKey
-from bot.domain.locales import language_tag
+from bot.domain.locales import Locale, language_tag
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.platforms.discord.channels import (
@@ -269,6 +269,15 @@ class DiscordInteraction:
     async def acknowledge(self) -> None:
         """Acknowledge the interaction before any other request."""
         await self._response.acknowledge()
+
+    async def find_viewer(self) -> Viewer:
+        """Return the user with the language of the client."""
+        channel, guild = from_channel(self._interaction.channel), self._interaction.guild
+        where = None
+        if channel is not None and not channel.direct and not is_outside(self._interaction):
+            where = conversation(channel.server, channel.channel, channel.thread)
+        language = language_tag(self._interaction.locale.value) or ""
+        return Viewer(Locale(language), where, place_locale(guild))
 
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         """Return the member of the item's guild. Raises InteractionRejected and DeliveryFailed."""

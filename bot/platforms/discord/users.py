@@ -136,6 +136,10 @@ class UserDirectory:
         self._people.put((str(member.guild.id), person.id), person)
         return self._member(person)
 
+    def locale(self, user: str) -> Locale:
+        """Return the language of a user's client, if an interaction has told it."""
+        return Locale(self._languages.peek(user) or "")
+
     def remember_language(self, user: str, language: str | None) -> None:
         """Remember the language of a user's client, which only interactions tell."""
         if language is not None:

@@ -16,7 +16,9 @@ from typing import Any
 
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
+from bot.domain.locales import use_locale
 from bot.domain.turns import Turn, TurnView
+from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.channels import MessageRef, conversation, direct_channel
 from bot.platforms.slack.sending import NOT_AVAILABLE
@@ -151,11 +153,13 @@ class SuggestedPrompts:
         people: UserDirectory,
         audience: AudiencePolicy,
         find: Callable[[ConversationKey], Sequence[str]] | None,
+        locales: LocaleResolver,
     ) -> None:
         self._api = api
         self._people = people
         self._audience = audience
         self._find = find
+        self._locales = locales
 
     async def show(self, pane: OpenedPane) -> None:
         """Show the prompts in a pane, unless its user gets no answers. Raises CountersignError."""
@@ -164,7 +168,10 @@ class SuggestedPrompts:
             return
         channel = pane.channel or await direct_channel(self._api, pane.user)
         where = conversation((await self._api.identity()).team, channel, pane.thread)
-        prompts = (self._find(where) if self._find is not None else ()) or USUAL_PROMPTS
+        prompts = self._find(where) if self._find is not None else ()
+        if not prompts:
+            with use_locale(await self._locales.for_user(member.author, member.locale, where)):
+                prompts = tuple(map(str, USUAL_PROMPTS))
         try:
             await self._api.edit(
                 METHOD,

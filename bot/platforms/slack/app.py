@@ -20,8 +20,10 @@ from bot.chat.users import AudiencePolicy
 from bot.domain.approvals import ChannelTarget, Destination, DirectTarget
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.installations import Installation
+from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, Turn, TurnStatus, TurnView
+from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed, SettingsError
 from bot.platforms.slack.activity import SlackActivity
 from bot.platforms.slack.blocks import OutgoingMessage, defuse_mentions, escape
@@ -206,6 +208,7 @@ class SlackSurface:
             growing=self._messages,
             activity=activity,
             acknowledgement=activity,
+            users=self,
             clock=clock,
         )
         self._channel_messages = ChannelSender(SlackMessages(api), _in_channel)
@@ -255,6 +258,14 @@ class SlackSurface:
             return Member(author, external=True)
         return await self._people.member(author.id)
 
+    def resolve_locales(self, locales: LocaleResolver) -> None:
+        """Resolve the languages and time zones of cards by these settings and profiles."""
+        self._delivery.locales = locales
+
+    async def user_locale(self, user: str, conversation: ConversationKey) -> Locale:  # noqa: ARG002 - one workspace
+        """Return the language and time zone of a user's account. Never raises."""
+        return await self._people.locale(user)
+
     async def find_approver(self, principal: str, conversation: ConversationKey) -> DirectoryEntry | None:  # noqa: ARG002 - one workspace
         """Return a user or group by its principal; None if it may approve nothing. Raises DeliveryFailed."""
         return await self._people.find_approver(principal)
@@ -289,6 +300,7 @@ class SlackAppSurface:
         self._streaming = streaming
         self._clock = clock
         self._surfaces: WeakKeyDictionary[SlackWorkspace, SlackSurface] = WeakKeyDictionary()
+        self._locales = LocaleResolver()
 
     @property
     def channel_messages(self) -> ChannelMessages:
@@ -322,6 +334,19 @@ class SlackAppSurface:
             return Member(author, external=True)
         return await (await self._of(conversation)).member(author, conversation)
 
+    def resolve_locales(self, locales: LocaleResolver) -> None:
+        """Resolve the languages and time zones of cards by these settings and profiles."""
+        self._locales = locales
+        for surface in self._surfaces.values():
+            surface.resolve_locales(locales)
+
+    async def user_locale(self, user: str, conversation: ConversationKey) -> Locale:
+        """Return the language and time zone of a user's account. Never raises."""
+        try:
+            return await (await self._of(conversation)).user_locale(user, conversation)
+        except DeliveryFailed:
+            return UNKNOWN
+
     async def find_approver(self, principal: str, conversation: ConversationKey) -> DirectoryEntry | None:
         """Return a user or group by its principal; None if it may approve nothing. Raises DeliveryFailed."""
         return await (await self._of(conversation)).find_approver(principal, conversation)
@@ -347,9 +372,9 @@ class SlackAppSurface:
             raise DeliveryFailed("That conversation is not in Slack.", permanent=True)
         workspace = await self._workspaces.of(conversation)
         if workspace not in self._surfaces:
-            self._surfaces[workspace] = SlackSurface(
-                workspace.api, workspace.people, streaming=self._streaming, clock=self._clock
-            )
+            surface = SlackSurface(workspace.api, workspace.people, streaming=self._streaming, clock=self._clock)
+            surface.resolve_locales(self._locales)
+            self._surfaces[workspace] = surface
         return self._surfaces[workspace]
 
 

@@ -14,6 +14,8 @@ from time import monotonic, time
 from bot.chat.home_message import Home, home_message
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Member
+from bot.domain.locales import Locale, use_locale
+from bot.engine.locales import LocaleResolver
 from bot.errors import CountersignError
 from bot.platforms.slack.message_blocks import message_blocks
 from bot.platforms.slack.modals import View
@@ -57,6 +59,7 @@ class HomeRefresher:
         people: UserDirectory,
         audience: AudiencePolicy,
         build: Callable[[Member], Awaitable[Home]] | None,
+        locales: LocaleResolver,
         *,
         clock: Callable[[], float] = monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -65,6 +68,7 @@ class HomeRefresher:
         self._people = people
         self._audience = audience
         self._build = build
+        self._locales = locales
         self._clock = clock
         self._pause = pause
         self._tabs: OrderedDict[str, _Tab] = OrderedDict()
@@ -73,12 +77,13 @@ class HomeRefresher:
         """Publish the tab of a user who opened it. Raises CountersignError."""
         tab = _Tab(self._clock(), first_visit)
         member = await self._people.member(user)
-        home = await self._home(member, first_visit=first_visit)
-        self._tabs[user] = replace(tab, shown=_digest(home))
-        self._tabs.move_to_end(user)
-        while len(self._tabs) > MOST:
-            self._tabs.popitem(last=False)
-        await self._publish(user, home)
+        with use_locale(await self._locale_of(member)):
+            home = await self._home(member, first_visit=first_visit)
+            self._tabs[user] = replace(tab, shown=_digest(home))
+            self._tabs.move_to_end(user)
+            while len(self._tabs) > MOST:
+                self._tabs.popitem(last=False)
+            await self._publish(user, home)
 
     async def run(self) -> None:
         """Refresh the open tabs until cancelled."""
@@ -104,12 +109,17 @@ class HomeRefresher:
         if not self._api.pacing.has_headroom("views.publish"):
             return
         # What they may sign is asked for anew when they press.
-        home = await self._home(await self._people.cached_member(user), first_visit=tab.first_visit)
-        shown = _digest(home)
-        if shown == tab.shown or self._tabs.get(user) is not tab:
-            return
-        self._tabs[user] = replace(tab, shown=shown)
-        await self._publish(user, home)
+        member = await self._people.cached_member(user)
+        with use_locale(await self._locale_of(member)):
+            home = await self._home(member, first_visit=tab.first_visit)
+            shown = _digest(home)
+            if shown == tab.shown or self._tabs.get(user) is not tab:
+                return
+            self._tabs[user] = replace(tab, shown=shown)
+            await self._publish(user, home)
+
+    async def _locale_of(self, member: Member) -> Locale:
+        return await self._locales.for_user(member.author, member.locale, None)
 
     async def _publish(self, user: str, home: Home) -> None:
         await self._api.edit("views.publish", user_id=user, view=home_view(home))

@@ -19,13 +19,14 @@ from typing import Any
 from bot.chat.actions import Action, OpenConfirmation, OpenDenyForm, OpenForm, PendingActions
 from bot.chat.command_runner import CommandRunner
 from bot.chat.forms import ConfirmationSubmitted, FormSubmitted, Submission
-from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
+from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
 from bot.chat.message_handler import split_args
 from bot.chat.message_model import Message
 from bot.chat.rejection_messages import FORM_EXPIRED, TOO_MANY_REQUESTS, InteractionRejected
 from bot.domain.approvals import Portion
 from bot.domain.commands import Form, Reply
 from bot.domain.conversations import ConversationKey
+from bot.domain.locales import use_locale
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.activity import SuggestedPrompts, opened_pane
@@ -168,7 +169,9 @@ class SlackInteractions:
     def __init__(self, platform: PlatformContext, tabs: HomeRefresher) -> None:
         self._platform = platform
         self._tabs = tabs
-        self._prompts = SuggestedPrompts(platform.api, platform.people, platform.audience, platform.records.prompts)
+        self._prompts = SuggestedPrompts(
+            platform.api, platform.people, platform.audience, platform.records.prompts, platform.records.locales
+        )
         self._handler = InteractionHandler(
             platform,
             platform=PLATFORM,
@@ -210,9 +213,10 @@ class SlackInteractions:
             self._handler.on_submission(submission, SlackInteraction(self._platform, target, _trigger(body)))
             return CLEAR
         interaction = SlackSubmission(self._platform, target, submission, str(view.get("id") or ""))
-        if not self._handler.on_submission(submission, interaction):
-            return _update(note_modal(TITLE, TOO_MANY_REQUESTS))
-        return await interaction.answer()
+        with use_locale(await self._handler.locale_of(interaction)):
+            if not self._handler.on_submission(submission, interaction):
+                return _update(note_modal(TITLE, TOO_MANY_REQUESTS))
+            return await interaction.answer()
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """Handle an event other than a message."""
@@ -240,9 +244,12 @@ class SlackInteractions:
         ref = ChannelRef(str(channel.get("id") or ""), user_of(body), thread)
         target = ResponseTarget(ref, str(body.get("response_url") or ""))
         quote = single_line(str(message.get("text") or ""), LONGEST_QUOTE)
-        view = _question_modal(target, str(message.get("user") or ""), quote)
         interaction = SlackInteraction(self._platform, target, _trigger(body))
-        self._handler.start(interaction.open_view(view), interaction, "shortcut")
+
+        async def ask() -> None:
+            await interaction.open_view(_question_modal(target, str(message.get("user") or ""), quote))
+
+        self._handler.start(ask(), interaction, "shortcut")
 
     def _on_question(self, view: Mapping[str, Any], user: str) -> Answer:
         keep = json.loads(str(view.get("private_metadata") or "[]"))
@@ -287,6 +294,17 @@ class SlackInteraction:
 
     async def acknowledge(self) -> None:
         """Do nothing: the listener has acknowledged the interaction."""
+
+    async def find_viewer(self) -> Viewer:
+        """Return the user with the locale of the last lookup."""
+        return Viewer(await self._platform.people.locale(self.user), await self._conversation_if_known())
+
+    async def _conversation_if_known(self) -> ConversationKey | None:
+        ref = self._target.ref
+        try:
+            return conversation((await self._platform.api.identity()).team, ref.channel, ref.thread)
+        except DeliveryFailed:
+            return None
 
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         """Return the user. Raises InteractionRejected for an item of another workspace or platform."""

@@ -382,6 +382,7 @@ class WorkspaceReceiver:
             workspace.people,
             platform.audience,
             None if build_home is None else lambda member: build_home(member, here),
+            platform.records.locales,
         )
         self.handlers = _Handlers(platform, identity, self.access, self._tabs)
         self.has_missed = asyncio.Event()

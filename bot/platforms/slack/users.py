@@ -23,7 +23,7 @@ from bot.chat import users
 from bot.chat.users import PlatformUser, TtlCache
 from bot.domain.commands import Reply
 from bot.domain.conversations import Member
-from bot.domain.locales import language_tag, time_zone_name
+from bot.domain.locales import UNKNOWN, Locale, language_tag, time_zone_name
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.channels import PLATFORM
 from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
@@ -32,6 +32,7 @@ from bot.rendering.text_safety import single_line
 
 GROUP = "slack-group:"
 GROUP_SECONDS = 5.0
+LOCALE_SECONDS = 1.0
 LIMITED_SECONDS = 90.0
 """Seconds that a lookup for a decision waits for the rate limit."""
 GROUP_EVENTS = frozenset({"subteam_created", "subteam_updated", "subteam_members_changed"})
@@ -100,6 +101,18 @@ class UserDirectory:
         """Return a user with rights and groups, up to five minutes old, not for decisions. Raises DeliveryFailed."""
         groups = await self._cached_groups() if await self._needs_groups() else {}
         return _member(await self.person(user), groups, await self._api.identity())
+
+    async def locale(self, user: str) -> Locale:
+        """Return the language and time zone of a user, as they were at the last lookup. One that was not looked up yet
+        is, unless that takes too long. Never raises.
+        """
+        person = self._people.peek(user)
+        try:
+            async with asyncio.timeout(LOCALE_SECONDS):
+                person = person or await self.person(user)
+        except (DeliveryFailed, TimeoutError):
+            return UNKNOWN
+        return Locale(person.language or "", person.time_zone or "")
 
     def cached_name(self, user: str) -> str:
         """Return the name of a recently looked up user, or their id."""

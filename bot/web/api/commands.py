@@ -16,6 +16,7 @@ from bot.domain.api_clients import ApiClient
 from bot.domain.commands import Field as FormField
 from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, reply_json
 from bot.domain.conversations import ConversationKey, Member
+from bot.domain.locales import use_locale
 from bot.i18n import _
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
@@ -133,15 +134,17 @@ class CommandRoutes:
         return await self._answer(FormSubmission(body.form, body.fields, member, conversation))
 
     async def _answer(self, request: Invocation | FormSubmission) -> CommandAnswer:
-        last: Reply | Form = Reply(_("There is nothing to say."), failed=True)
-        async for answer in self._commands.handle(request):
-            last = answer
-        turn = None
-        if isinstance(last, Reply) and last.message is not None:
-            message = self._locales.with_locales(last.message, request.member, direct=True)
-            turn_id = (await self._engine.receive(message)).turn_id
-            turn = TurnAnswer(turn_id=turn_id, follow=f"/api/responses/{turn_id}")
-        return _command_answer(last, turn)
+        member = request.member
+        with use_locale(await self._locales.for_user(member.author, member.locale, request.conversation)):
+            last: Reply | Form = Reply(_("There is nothing to say."), failed=True)
+            async for answer in self._commands.handle(request):
+                last = answer
+            turn = None
+            if isinstance(last, Reply) and last.message is not None:
+                message = await self._locales.with_locales(last.message, member, direct=True)
+                turn_id = (await self._engine.receive(message)).turn_id
+                turn = TurnAnswer(turn_id=turn_id, follow=f"/api/responses/{turn_id}")
+            return _command_answer(last, turn)
 
 
 def routes(dependencies: WebDependencies) -> APIRouter:

@@ -357,7 +357,7 @@ class _Responses:
         message = InboundMessage(keys, key, caller.author, parsed.text, parsed.attachments, earlier, model=chosen or "")
         try:
             receipt = await self._engine.receive(
-                self._dependencies.locales.with_locales(message, caller.member, direct=True)
+                await self._dependencies.locales.with_locales(message, caller.member, direct=True)
             )
         except QueueFull:
             self._drop_images(parsed)

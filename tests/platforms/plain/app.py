@@ -23,7 +23,7 @@ from bot.chat.card_messages import NO_MEMBER, card_slots, decision_buttons, pend
 from bot.chat.command_runner import CommandRunner
 from bot.chat.context import ChatContext, Lookups, with_card_forms
 from bot.chat.delivery import ChannelMessages, ChannelSender, MessageOwner, RemoteMessage, TurnDelivery
-from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction
+from bot.chat.interactions import ELSEWHERE, Actor, InteractionHandler, ModalAction, Viewer
 from bot.chat.message_handler import (
     EarlierMessages,
     IncomingMessage,
@@ -40,7 +40,9 @@ from bot.domain.approvals import WHOLE, ChannelTarget, DirectTarget, Portion
 from bot.domain.commands import Field, Form, Reply, ReplyFile
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage, Member
 from bot.domain.health import ListenerStatus
+from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, StepStatus, ToolStep, Turn, TurnView
+from bot.engine.locales import LocaleResolver
 from bot.errors import CountersignError, DeliveryFailed
 from bot.ports import Commands, EngineApi
 from bot.ports.platform import DirectoryEntry, PostedText
@@ -148,7 +150,7 @@ class PlainSurface:
         self.channel_messages: ChannelMessages = ChannelSender(
             messages, lambda message, channel: replace(plain_message(message), channel=channel)
         )
-        self._delivery = TurnDelivery(messages, messages, clock=time)
+        self._delivery = TurnDelivery(messages, messages, users=self, clock=time)
 
     def deliver(self, view: TurnView, refs: MessageRefs) -> AsyncGenerator[PostedMessage, None]:
         return self._delivery.deliver(view, refs)
@@ -164,6 +166,15 @@ class PlainSurface:
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         is_here = author.platform == conversation.platform == PLATFORM
         return await self._api.member(author.id) if is_here else Member(author, external=True)
+
+    def resolve_locales(self, locales: LocaleResolver) -> None:
+        self._delivery.locales = locales
+
+    async def user_locale(self, user: str, _conversation: ConversationKey) -> Locale:
+        try:
+            return (await self._api.member(user)).locale
+        except DeliveryFailed:
+            return UNKNOWN
 
     async def find_approver(self, principal: str, _conversation: ConversationKey) -> DirectoryEntry | None:
         if principal.startswith(GROUP):
@@ -207,6 +218,12 @@ class TypedCommand:
 
     async def acknowledge(self) -> None:
         return
+
+    async def find_viewer(self) -> Viewer:
+        try:
+            return Viewer((await self.api.member(self.user)).locale, self.conversation)
+        except DeliveryFailed:
+            return Viewer(conversation=self.conversation)
 
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         if about is not None and about.workspace_key != self.conversation.workspace_key:

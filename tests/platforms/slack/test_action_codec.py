@@ -88,7 +88,7 @@ async def test_an_opinion_is_thanked_for() -> None:
 async def test_when_slack_does_not_say_who_pressed_nothing_is_decided_and_they_hear_it() -> None:
     async with connected_bot() as place:
         card = await drawn(place, waiting())
-        place.slack.fail("users.info", Fails("fatal_error"))
+        place.slack.fail("users.info", Fails("fatal_error"), times=2)
         await place.slack.press(place.priya, card, "cs.approve")
         await place.slack.until(lambda: place.whispers(place.priya))
         assert place.whispers(place.priya) == [UNEXPECTED_ERROR]

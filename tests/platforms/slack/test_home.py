@@ -9,6 +9,7 @@ from bot.chat.home_message import Home
 from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus
+from bot.engine.locales import LocaleResolver
 from bot.errors import DatabaseUnavailable
 from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.home import MOST, OPEN_SECONDS, HomeRefresher
@@ -51,7 +52,9 @@ class Records:
 
 
 def tabs_of(place: ConnectedBot, records: Records, clock: list[float]) -> HomeRefresher:
-    return HomeRefresher(place.api, place.people, AudiencePolicy(), records.tab, clock=lambda: clock[0])
+    return HomeRefresher(
+        place.api, place.people, AudiencePolicy(), records.tab, LocaleResolver(), clock=lambda: clock[0]
+    )
 
 
 def shown(place: ConnectedBot, user: User) -> str:
