@@ -14,10 +14,10 @@ from bot.domain.policies import Rule
 from bot.engine.policy.rules import Approvers
 from bot.engine.possible_approvers import route_approval
 from bot.errors import DeliveryFailed
+from bot.i18n import _, gettext_lazy
 from bot.ports.platform import ApproverDirectory
 
-STAYS = "The card stays in the conversation: {}."
-REMEDY = "name fewer people, or let the card go to a channel; on Discord, switch on Server Members Intent"
+REMEDY = gettext_lazy("name fewer people, or let the card go to a channel; on Discord, switch on Server Members Intent")
 
 
 async def check_deliveries(
@@ -41,8 +41,13 @@ async def check_deliveries(
         members = {
             group: None if entry is None else entry.members for group, entry in zip(groups, entries, strict=True)
         }
-        _, note = route_approval(rule.requirements, approvers, workspace, asker, members)
+        _requirements, note = route_approval(rule.requirements, approvers, workspace, asker, members)
         if note:
-            yield Check(f"rule {rule.id}", CheckStatus.DOUBTFUL, STAYS.format(note), REMEDY)
+            yield Check(
+                f"rule {rule.id}",
+                CheckStatus.DOUBTFUL,
+                _("The card stays in the conversation: {reason}.", reason=note),
+                str(REMEDY),
+            )
         else:
             yield Check(f"rule {rule.id}", CheckStatus.WELL, "Its approvers get the card directly.")

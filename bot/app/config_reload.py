@@ -29,6 +29,7 @@ from bot.domain.sign_ins import SignInKey
 from bot.domain.tools import Tool
 from bot.engine.policy.rules import RuleBook, unmatched_rules
 from bot.errors import DatabaseError, SecretUnavailable, SettingsError
+from bot.i18n import _, gettext_lazy
 from bot.mcp.config.checks import AllowedTargets, check_paths, check_target, resolve_launch
 from bot.mcp.config.credentials import inject_secrets
 from bot.mcp.config.programs import AllowedPrograms
@@ -132,7 +133,7 @@ class ConfigReloader:
         """Read everything, again if a change was made meanwhile: a server must not be applied without its rules. If
         changes are faster than reads, the next poll finds the rest.
         """
-        for _ in range(_READINGS):
+        for _reading in range(_READINGS):
             # The revision is read before the rows, and bindings before the profiles that they name.
             stored = _OnDisk(
                 await self.servers.revision(),
@@ -232,9 +233,11 @@ class ConfigReloader:
         except InvalidDefinition as unusable:
             problem = unusable.sentence
         if config.name in names_of_file:
-            problem = (
-                f"The operator's file has a server {config.name} too, which goes first. Fix: rename one of them; "
-                f"this one goes by its id, {config.id}"
+            problem = gettext_lazy(
+                "The operator's file has a server {server} too, which goes first. Fix: rename one of them; "
+                "this one goes by its id, {id}",
+                server=config.name,
+                id=config.id,
             )
         return _with_memory(DesiredServer(config, record.enablement, secrets=secrets, problem=problem), stored)
 
@@ -254,9 +257,9 @@ def _difference(before: OperatorFiles, after: OperatorFiles) -> ConfigDiff:
     old = {entry.config.name: entry for entry in before.servers.entries}
     new = {entry.config.name: entry for entry in after.servers.entries}
     changed = [(name, _what_changed(old[name], new[name])) for name in old.keys() & new.keys()]
-    others = [("policies", "other rules")] if before.policies != after.policies else []
-    others += [("launch templates", what)] if (what := _templates_changed(before, after)) else []
-    others += [("secret grants", "other grants")] if before.secret_grants != after.secret_grants else []
+    others = [(_("policies"), _("other rules"))] if before.policies != after.policies else []
+    others += [(_("launch templates"), what)] if (what := _templates_changed(before, after)) else []
+    others += [(_("secret grants"), _("other grants"))] if before.secret_grants != after.secret_grants else []
     return ConfigDiff(
         added=tuple(sorted(new.keys() - old.keys())),
         changed=tuple(sorted([(name, what) for name, what in changed if what] + others)),

@@ -22,6 +22,7 @@ from bot.domain.faults import Fault, FaultKind
 from bot.domain.health import Check, CheckStatus, Health, ListenerStatus
 from bot.engine.faults import ServerFaults, Suspicion
 from bot.errors import CountersignError
+from bot.i18n import _, ngettext, use_language
 from bot.settings import Settings
 
 if TYPE_CHECKING:
@@ -70,9 +71,9 @@ def operations_tasks(
     ):
         services.faults.watch(source)
     tasks = [
-        ("check of the models", models.run()),
-        ("check of the audit", audit.run()),
-        ("report of faults", services.faults.run()),
+        ("check of the models", _speak(settings.language, models.run())),
+        ("check of the audit", _speak(settings.language, audit.run())),
+        ("report of faults", _speak(settings.language, services.faults.run())),
     ]
     messages = channels.get(channel.platform)
     if messages is None:
@@ -86,7 +87,13 @@ def operations_tasks(
         services.faults.reporter,
         locales=services.locales,
     )
-    return [*tasks, ("operations channel", delivery.run())]
+    return [*tasks, ("operations channel", _speak(settings.language, delivery.run()))]
+
+
+async def _speak(language: str, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work in this language: the channel has readers, and no one of them asked."""
+    with use_language(language):
+        await work
 
 
 class OccasionalSource:
@@ -152,19 +159,20 @@ class HealthFaults:
         for name, since in self._disconnected_since.items():
             fault = _platform_fault(name)
             faults.append(fault if now - since >= DISCONNECTED_SECONDS else Suspicion(fault.key))
-        return [*faults, *([_CHECKPOINTS] if health.checkpoints_fail else [])]
+        return [*faults, *([_checkpoint_fault()] if health.checkpoints_fail else [])]
 
 
-_CHECKPOINTS = Fault(
-    "checkpoints",
-    FaultKind.AUDIT,
-    "Checkpoints of the audit cannot be written",
-    "Checkpoints of the audit are written again",
-    "Without them nobody can prove that rows were cut off at the end. The log names the place and the reason.",
-    "free some space, or set AUDIT_CHECKPOINT_FILE",
-    "countersign audit verify",
-    "docs/audit.md",
-)
+def _checkpoint_fault() -> Fault:
+    return Fault(
+        "checkpoints",
+        FaultKind.AUDIT,
+        _("Checkpoints of the audit cannot be written"),
+        _("Checkpoints of the audit are written again"),
+        _("Without them nobody can prove that rows were cut off at the end. The log names the place and the reason."),
+        _("free some space, or set AUDIT_CHECKPOINT_FILE"),
+        "countersign audit verify",
+        "docs/audit.md",
+    )
 
 
 def _platform_fault(name: str) -> Fault:
@@ -172,10 +180,10 @@ def _platform_fault(name: str) -> Fault:
     return Fault(
         f"platform:{name}",
         FaultKind.PLATFORM,
-        f"{label} is not connected",
-        f"{label} is connected again",
-        f"Messages from {label} do not arrive.",
-        f"check the network, the token and the status page of {label}",
+        _("{platform} is not connected", platform=label),
+        _("{platform} is connected again", platform=label),
+        _("Messages from {platform} do not arrive.", platform=label),
+        _("check the network, the token and the status page of {platform}", platform=label),
         _DOCTOR,
         f"docs/{name}.md",
     )
@@ -194,21 +202,31 @@ def configuration_faults(files: OperatorFiles) -> list[Fault]:
         *files.servers.warnings,
         *files.launches.problems,
         *(problem.sentence for problem in files.secret_grants.problems),
-        *(f"There are policies for {name!r}, which is no server." for name in files.unknown_servers()),
-        *(f"{rule.id} is about {rule.server!r}, which is no server of the file." for rule in files.unused_rules()),
+        *(
+            _("There are policies for {name}, which is no server.", name=f"{name!r}")
+            for name in files.unknown_servers()
+        ),
+        *(
+            _("{rule} is about {server}, which is no server of the file.", rule=rule.id, server=f"{rule.server!r}")
+            for rule in files.unused_rules()
+        ),
     ]
     if not ignored:
         return []
-    more = f" And {len(ignored) - _MOST_ENTRIES} more." if len(ignored) > _MOST_ENTRIES else ""
-    count = "One entry of the configuration is" if len(ignored) == 1 else f"{len(ignored)} entries are"
+    more = len(ignored) - _MOST_ENTRIES
+    lines = [*ignored[:_MOST_ENTRIES], *([_("And {n} more.", n=more)] if more > 0 else [])]
     return [
         Fault(
             "configuration",
             FaultKind.CONFIGURATION,
-            f"{count} ignored" if len(ignored) == 1 else f"{count} ignored in the configuration",
-            "The configuration has no ignored entries any more",
-            "\n".join(ignored[:_MOST_ENTRIES]) + more,
-            "correct the files, then reload them with /mcp reload, or start again",
+            ngettext(
+                "One entry of the configuration is ignored",
+                "{n} entries are ignored in the configuration",
+                len(ignored),
+            ),
+            _("The configuration has no ignored entries any more"),
+            "\n".join(lines),
+            _("correct the files, then reload them with /mcp reload, or start again"),
             _DOCTOR,
             "docs/configuration.md",
         )
@@ -223,10 +241,10 @@ async def _model_faults(settings: Settings, files: OperatorFiles) -> list[Fault]
             Fault(
                 f"model:{check.name}",
                 FaultKind.MODEL,
-                f"Model {check.name} cannot be used",
-                f"Model {check.name} can be used again",
-                "Its service does not answer, does not take the key, or does not have the model.",
-                "run the doctor, which says why",
+                _("Model {model} cannot be used", model=check.name),
+                _("Model {model} can be used again", model=check.name),
+                _("Its service does not answer, does not take the key, or does not have the model."),
+                _("run the doctor, which says why"),
                 _DOCTOR,
                 "docs/models.md",
             )
@@ -243,10 +261,10 @@ async def _audit_faults(settings: Settings, database: Database) -> list[Fault]:
         Fault(
             "audit",
             FaultKind.AUDIT,
-            "The audit does not verify",
-            "The audit verifies again",
+            _("The audit does not verify"),
+            _("The audit verifies again"),
             check.detail,
-            "compare it with a backup, and find out who has access to the database",
+            _("compare it with a backup, and find out who has access to the database"),
             "countersign audit verify",
             "docs/audit.md",
         )

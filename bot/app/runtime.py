@@ -61,6 +61,7 @@ from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, quota_cleanup, retention, usage_retention
 from bot.engine.usage import UsageLimiter
 from bot.errors import CountersignError
+from bot.i18n import gettext_lazy
 from bot.llm.models import ModelChoice, Models
 from bot.llm.static_embeddings import load_embedder
 from bot.logs import redact_logs
@@ -491,7 +492,7 @@ def _rights(approvers: Approvers, operator: str) -> Rights:
     def vouches(member: Member) -> bool:
         return operates(member) or member.author.principal == OPERATOR_PRINCIPAL
 
-    admins = ", ".join(sorted(approvers.admins)) or "an administrator"
+    admins = ", ".join(sorted(approvers.admins)) or gettext_lazy("an administrator")
     return Rights(approvers.administers, operates, vouches, admins)
 
 
