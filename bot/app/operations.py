@@ -214,7 +214,9 @@ def configuration_faults(files: OperatorFiles) -> list[Fault]:
     if not ignored:
         return []
     more = len(ignored) - _MOST_ENTRIES
-    lines = [*ignored[:_MOST_ENTRIES], *([_("And {n} more.", n=more)] if more > 0 else [])]
+    entries = "\n".join(ignored[:_MOST_ENTRIES])
+    if more > 0:
+        entries += " " + ngettext("And {n} more.", "And {n} more.", more)
     return [
         Fault(
             "configuration",
@@ -225,7 +227,7 @@ def configuration_faults(files: OperatorFiles) -> list[Fault]:
                 len(ignored),
             ),
             _("The configuration has no ignored entries any more"),
-            "\n".join(lines),
+            entries,
             _("correct the files, then reload them with /mcp reload, or start again"),
             _DOCTOR,
             "docs/configuration.md",
