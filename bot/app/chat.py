@@ -44,7 +44,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """Command line options of a chat. `user` names a user other than the operator."""
+    """Command line options of a chat. `user` names a user other than the operator, `agent` the one to ask."""
 
     message: str | None = None
     model: str = ""
@@ -53,6 +53,7 @@ class ChatOptions:
     fresh: bool = False
     conversation: str = ""
     json: bool = False
+    agent: str = ""
 
 
 async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog = lambda turn_log: turn_log) -> int:
@@ -64,7 +65,7 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
     files = read_operator_files(settings)
     streams = process_streams()
     locale = system_locale(streams.environ).or_else(Locale(settings.language, settings.time_zone))
-    person = LocalUser(options.user or login_name(), operator=not options.user, locale=locale)
+    person = LocalUser(options.user or login_name(), operator=not options.user, locale=locale, agent=options.agent)
     with ExitStack() as stack:
         stack.enter_context(use_locale(locale))
         try:

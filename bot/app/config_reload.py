@@ -15,6 +15,7 @@ from typing import Any
 
 from bot.app.operator_files import OperatorFiles
 from bot.commands.dependencies import ConfigDiff
+from bot.domain.agents import AgentRef, Agents
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import ConversationKey, Member
@@ -203,13 +204,23 @@ class ConfigReloader:
         """Return the profile of a conversation."""
         return self.rules.rules(conversation).profile
 
+    def agents(self, conversation: ConversationKey) -> Agents:
+        """Return the agents that users of a conversation may ask by name."""
+        return self.rules.agents(conversation)
+
+    def agent_profiles(self, conversation: ConversationKey) -> Sequence[Profile]:
+        """Return the profiles of these agents, the one that holds there first."""
+        return self.rules.agent_profiles(conversation)
+
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
         """Return all rules that apply in a conversation."""
         return self.rules.rules(conversation).all
 
-    def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey) -> str:
-        """Return a short text that names the approvers of a call in a conversation."""
-        rules = self.rules.rules(conversation)
+    def signed_by(
+        self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None = None
+    ) -> str:
+        """Return a short text that names the approvers of a call in a conversation, by the profile of an agent."""
+        rules = self.rules.rules(conversation, agent)
         return rules.approvers.format_requirements(rules.restrict(terms))
 
     async def _entries(self, stored: _OnDisk) -> Sequence[DesiredServer]:

@@ -129,7 +129,7 @@ def pending_call_blocks(call: PendingCall, now: float) -> Iterator[Block]:
     card = approval_card(call.step)
     if card is None:
         return
-    yield from pending_call(call.step, card, now)
+    yield from pending_call(call.step, card, now, call.turn.question.agent_name)
     yield Footer(_place(call))
     yield open_call_buttons(call.step, card)
 

@@ -340,7 +340,7 @@ def _mentioned_approvers(calls: Sequence[ToolStep]) -> frozenset[str]:
 
 def _card(name: str, calls: Sequence[ToolStep], reason: str, view: TurnView, now: float) -> Message:
     waiting = [step for step in calls if step.status is StepStatus.AWAITING]
-    about = _requirements(waiting, reason, now) if waiting else ()
+    about = _requirements(waiting, reason, now, view.turn.question.agent_name) if waiting else ()
     several = len(calls) > 1
     blocks: list[Block] = []
     if several:
@@ -370,9 +370,11 @@ def _tone(calls: Sequence[ToolStep], waiting: Sequence[ToolStep]) -> Tone:
     return Tone.NEUTRAL if all(step.status in _NOT_RUN for step in calls) else Tone.SUCCESS
 
 
-def pending_call(step: ToolStep, card: ApprovalCard, now: float) -> tuple[Block, ...]:
-    """Return a call that waits for an approval, without its buttons and the reason of the model."""
-    return (*_open_call(step, card), *_requirements((step,), "", now))
+def pending_call(step: ToolStep, card: ApprovalCard, now: float, agent: str = "") -> tuple[Block, ...]:
+    """Return a call that waits for an approval, without its buttons and the reason of the model. `agent` is the name of
+    the agent that was asked.
+    """
+    return (*_open_call(step, card), *_requirements((step,), "", now, agent))
 
 
 def _open_call(step: ToolStep, card: ApprovalCard) -> Iterator[Block]:
@@ -420,8 +422,8 @@ def _in_utc(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
 
 
-def _requirements(waiting: Sequence[ToolStep], reason: str, now: float) -> tuple[Block, ...]:
-    """Return the model's reason, the requester, the required approvers, the expiry and the approval ids."""
+def _requirements(waiting: Sequence[ToolStep], reason: str, now: float, agent: str) -> tuple[Block, ...]:
+    """Return the model's reason, the requester, the agent, the required approvers, the expiry and the approval ids."""
     approvals = [step.approval for step in waiting if step.approval]
     why = Text(_("Reason given by the model: “{reason}”", reason=redact(reason)), italic=True, limit=REASON)
     needs = _approver_lines(approvals)
@@ -429,6 +431,8 @@ def _requirements(waiting: Sequence[ToolStep], reason: str, now: float) -> tuple
         1:
     ]
     asked = fill_spans(_("Asked by {user}"), user=Mention(approvals[0].requested_for))
+    if agent:
+        asked = (*asked, _SEPARATOR, Text(_("Agent: {name}", name=single_line(agent, NAME))))
     lines = [span for line in needs for span in (_SEPARATOR, *line)]
     footer = Footer((*asked, *lines, _SEPARATOR, *_expiry(approvals, now), _SEPARATOR, *ids))
     notes = dict.fromkeys(approval.possible_approvers.note for approval in approvals)

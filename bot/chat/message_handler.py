@@ -25,17 +25,19 @@ from dataclasses import dataclass, replace
 from time import time
 from typing import Any, Generic, Protocol, TypeVar
 
-from bot.chat.actions import AskAgain
+from bot.chat.actions import AskAgain, RunCommand
 from bot.chat.background_tasks import BackgroundTasks
 from bot.chat.context import ChatContext
-from bot.chat.message_model import Button, Buttons, ButtonStyle, Message, Paragraph, Text
+from bot.chat.message_model import Block, Button, Buttons, ButtonStyle, Message, Paragraph, Text
 from bot.chat.rejection_messages import NOT_STORED, TOO_MANY_REQUESTS
+from bot.domain.agents import Addressed, AgentRef, Agents, UnknownName
+from bot.domain.commands import WHOLE_TEXT
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage, Member
 from bot.domain.locales import UNKNOWN, Locale, use_locale
 from bot.domain.turns import EditEffect, Turn
 from bot.engine.prompt.text_format import clean_name
 from bot.errors import CountersignError, DatabaseUnwritable, DeliveryFailed, QueueFull
-from bot.i18n import gettext_lazy
+from bot.i18n import _, gettext_lazy
 from bot.ports import Commands
 from bot.rendering.text_safety import ELLIPSIS, single_line, strip_control
 
@@ -48,13 +50,16 @@ UNREAD = "(what was said here before could not be read)"
 _UNNAMED = "Somebody"
 log = logging.getLogger(__name__)
 REMEMBERED = 5000
-COMMANDS = ("mcp", "profile", "conversations", "usage", "approvals")
+COMMANDS = ("mcp", "profile", "agents", "conversations", "usage", "approvals")
 NOTHING_SAID = gettext_lazy("What can I do for you? Mention me together with your question.")
 WITHOUT_WORDS = "(mentioned you in a reply, without words: see what it replies to)"
 FORWARDED = "(forwarded a message)"
 FORWARDED_LABEL = "(forwarded)"
 EDITED = gettext_lazy("You have edited this question. The answer is about its earlier text.")
 ASK_AGAIN = gettext_lazy("Ask again with this")
+NO_SUCH_AGENT = gettext_lazy("There is no agent of that name here.")
+LONGEST_OFFERED, LONGEST_LABEL = 1_500, 40
+"""Characters of a question that a button asks, and of an agent's name on it."""
 LATEST_QUESTION_SECONDS = 86_400.0
 """Age of a message that becomes a question by an edit."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
@@ -103,13 +108,12 @@ def context_messages(earlier: EarlierMessages, last_turn: Turn | None) -> Sequen
 
 def _messages_since(messages: Sequence[ThreadMessage], turn: Turn) -> Sequence[ThreadMessage]:
     """Return the messages after the last one that is the input of the turn; all if there is none."""
+    # A platform may put the channel before the id.
+    message_id = turn.question.message_id.rpartition(":")[2]
     for position in reversed(range(len(messages))):
         message = messages[position]
-        if turn.content_deleted:
-            is_input = bool(message.id) and turn.question.message_id.endswith(message.id)
-        else:
-            is_input = (message.user, message.text) == (turn.author.id, turn.question.text)
-        if is_input:
+        is_same = (message.user, message.text) == (turn.author.id, turn.question.text)
+        if (message_id and message.id == message_id) or (is_same and not turn.content_deleted):
             return messages[position + 1 :]
     return messages
 
@@ -324,6 +328,8 @@ def parse_command(text: str, commands: Commands, conversation: ConversationKey) 
     """
     first, *rest = text.split(maxsplit=2) or [""]
     name = first.lower().removeprefix("/")
+    if name in WHOLE_TEXT and first.startswith("/") and not rest:
+        return (name,)  # with a text, it is an address
     if name not in COMMANDS:
         return ()
     if name != "mcp" and not first.startswith("/") and rest:
@@ -345,6 +351,15 @@ def split_args(text: str) -> tuple[str, ...]:
 
 
 # -------------------- handling
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Text of a message, and the agent that it names; `unknown` if it names none that is here."""
+
+    text: str
+    agent: AgentRef | None = None
+    unknown: UnknownName | None = None
 
 
 class MessageHandler(Generic[M]):
@@ -423,7 +438,8 @@ class MessageHandler(Generic[M]):
         (read,) = await self._platform.resolve_names([ThreadMessage(message.id, message.user, "", message.text)])
         if not read.text:
             return
-        edited = await self._engine.edit_question(message.keys, read.text, author.author)
+        question = self._read_question(message, location, read.text)
+        edited = await self._engine.edit_question(message.keys, question.text, author.author, question.agent)
         if edited is None:
             if message.addresses_bot and time() - message.sent_at < LATEST_QUESTION_SECONDS:
                 await self._ask_edited(message, location, author, read.text)
@@ -435,7 +451,7 @@ class MessageHandler(Generic[M]):
     async def _ask_edited(self, message: M, location: Location, author: Member, text: str) -> None:
         if not parse_command(text, self._commands, location.conversation):
             await self._follow(message, location)
-            await self._start_turn(message, location, author, text)
+            await self._ask(message, location, author, text)
 
     async def close(self) -> None:
         """Finish storing the received messages, within a time limit."""
@@ -524,13 +540,40 @@ class MessageHandler(Generic[M]):
                 await self._platform.run_command(message, location.conversation, words)
                 self._done.add(message.id)
             return
-        text = prepend_title(message.title, read.text or _placeholder_text(message))
-        if text:
-            await self._start_turn(message, location, author, text)
+        await self._ask(message, location, author, read.text)
+
+    async def _ask(self, message: M, location: Location, author: Member, text: str) -> None:
+        question = self._read_question(message, location, text)
+        text = prepend_title(message.title, question.text or _placeholder_text(message))
+        if question.unknown is not None:
+            self._offer_agents(message, location, question.unknown)
+        elif text:
+            await self._start_turn(message, location, author, replace(question, text=text))
         else:
             self._handle_empty(message)
 
-    async def _start_turn(self, message: M, location: Location, author: Member, text: str) -> None:
+    def _read_question(self, message: M, location: Location, text: str) -> _Question:
+        """Return the question, with the agent that it names. Only a message for the bot names one."""
+        if message.addresses_bot:
+            match self._engine.agents(location.conversation).read_address(text):
+                case Addressed(agent, rest):
+                    return _Question(rest, agent)
+                case UnknownName() as unknown:
+                    return _Question(text, unknown=unknown)
+                case None:
+                    pass
+        return _Question(text)
+
+    def _offer_agents(self, message: M, location: Location, unknown: UnknownName) -> None:
+        """Tell the author once that no agent has the name, and offer the one that was probably meant."""
+        if message.late or not (message.may_notify and self._done.add(message.id)):
+            return
+        agents = self._engine.agents(location.conversation)
+        showing = self._platform.show_to_author(message, location.conversation, unknown_agent_message(agents, unknown))
+        self._background_tasks.start_for(message.user, showing, f"{self._facts.name}: unknown agent")
+
+    async def _start_turn(self, message: M, location: Location, author: Member, question: _Question) -> None:
+        text = question.text
         conversation = await self._conversation(message, location, text)
         inbound = InboundMessage(
             keys=message.keys,
@@ -540,6 +583,7 @@ class MessageHandler(Generic[M]):
             attachments=message.files,
             context=await self._context(message, location),
             message_id=message.id,
+            agent=question.agent,
         )
         try:
             await self._engine.receive(
@@ -606,6 +650,20 @@ def ask_again_message(turn_id: str) -> Message:
     """Return the offer to ask the edited text of a question."""
     button = Button(str(ASK_AGAIN), AskAgain(turn_id), ButtonStyle.PRIMARY)
     return Message("edited", (Paragraph((Text(str(EDITED)),)), Buttons((button,))))
+
+
+def unknown_agent_message(agents: Agents, unknown: UnknownName) -> Message:
+    """Return the reply to a name that no agent here has, with the agent that was probably meant."""
+    meant = unknown.meant
+    here = _("Agents here: {names}", names=", ".join(agents.names)) if agents.here else ""
+    blocks: tuple[Block, ...] = (Paragraph((Text(" ".join(filter(None, (str(NO_SUCH_AGENT), here)))),)),)
+    if meant is not None:
+        blocks = (*blocks, Paragraph((Text(_("Did you mean {name}?", name=meant.agent.name)),)))
+        if 0 < len(meant.text) <= LONGEST_OFFERED:
+            asking = RunCommand(("ask", meant.agent.name, meant.text))
+            label = _("Ask {name}", name=single_line(meant.agent.name, LONGEST_LABEL))
+            blocks = (*blocks, Buttons((Button(label, asking, ButtonStyle.PRIMARY),)))
+    return Message("agents", blocks)
 
 
 def _placeholder_text(message: IncomingMessage) -> str:

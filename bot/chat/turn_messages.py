@@ -67,6 +67,7 @@ SILENT = gettext_lazy("The model said nothing.")
 """Text of an answer without visible content."""
 FILE_NAME = "answer.md"
 QUESTION_LIMIT = 80
+NAME_LIMIT = 100
 REMOVED = "-"
 """Mark of the ref of a message that a turn had and has no more."""
 WITHOUT_TEXT, WITH_TEXT = "~", "+"
@@ -382,7 +383,14 @@ def _body(page: AnswerPage, view: TurnView, *, is_complete: bool, words_first: b
     if page.number:
         return (Caption((_("(continued {number})", number=page.number + 1),)), *blocks)
     begin = next((n for n, block in enumerate(blocks) if isinstance(block, Markdown)), 0)
-    return (blocks[begin], *blocks[:begin], *blocks[begin + 1 :]) if words_first else tuple(blocks)
+    ordered = (blocks[begin], *blocks[:begin], *blocks[begin + 1 :]) if words_first else tuple(blocks)
+    return (*_name_line(view), *ordered)
+
+
+def _name_line(view: TurnView) -> tuple[Caption, ...]:
+    """Return the line that says which agent answers, if one was asked by name."""
+    name = view.turn.question.agent_name
+    return (Caption((_("Agent: {name}", name=single_line(name, NAME_LIMIT)),)),) if name else ()
 
 
 def _block(entry: Entry) -> Block:

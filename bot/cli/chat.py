@@ -35,6 +35,7 @@ def chat(
         typer.Option(help="Who approves calls that need it: ask the person here, never, reads only, or all of them."),
     ] = Approve.ASK,
     user: Annotated[str, typer.Option(help="Speak as another user, with that user's rights only.")] = "",
+    agent: Annotated[str, typer.Option(help="Ask this agent, a profile that answers to its name.")] = "",
     new: Annotated[bool, typer.Option("--new", help="Start a new conversation.")] = False,
     conversation: Annotated[str, typer.Option(help="Go on with this conversation.")] = "",
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line per event.")] = False,
@@ -50,7 +51,7 @@ def chat(
         from bot.app.chat import ChatOptions, chat  # noqa: PLC0415 - `--help` needs none of it
         from bot.platforms.console.auto_approval import ApproveMode  # noqa: PLC0415
 
-        options = ChatOptions(message, model, ApproveMode(approve.value), user, new, conversation, json)
+        options = ChatOptions(message, model, ApproveMode(approve.value), user, new, conversation, json, agent)
         return await chat(settings, options)
 
     run_command(talk, debug=debug)

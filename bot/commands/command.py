@@ -67,18 +67,19 @@ class SubmissionContext:
 @dataclass(frozen=True, slots=True)
 class VerbHandler:
     """A verb with its handler. `fill` handles its forms. Arguments of a `free` verb may look random: they go to a
-    server and are not stored.
+    server and are not stored. The words of a `raw` one are not parsed.
     """
 
     verb: Verb
     do: Callable[[CommandContext], Answers]
     fill: Callable[[SubmissionContext], Answers] | None = None
     free: bool = False
+    raw: bool = False
 
 
 class Command:
-    """`/name VERB …`. `objection` returns the reason why only help is available; `default` is the verb without
-    words.
+    """`/name VERB …`, or `/name …` with one verb whose path is empty. `objection` returns the reason why only help is
+    available; `default` is the verb without words.
     """
 
     def __init__(
@@ -96,7 +97,9 @@ class Command:
         self._rights = rights
         self._objection = objection
         self._default = default
-        self._handlers = {handler.verb.path: handler for handler in (*handlers, VerbHandler(HELP, self._help))}
+        is_single = all(not handler.verb.path for handler in handlers)
+        listed = handlers if is_single else (*handlers, VerbHandler(HELP, self._help))
+        self._handlers = {handler.verb.path: handler for handler in listed}
         self._paths = {
             path: handler for handler in self._handlers.values() for path in (handler.verb.path, *handler.verb.aliases)
         }
@@ -156,7 +159,7 @@ class Command:
             free = handler.free or before in opaque or word.partition("=")[0] in opaque
             if known_token(word) if free else looks_like_token(word):
                 raise CommandRejected(WARNING)
-        return parse_arguments(handler.verb, words, self.name)
+        return Arguments() if handler.raw else parse_arguments(handler.verb, words, self.name)
 
     def _form_handler(self, path: str, member: Member) -> Callable[[SubmissionContext], Answers]:
         handler = self._handlers.get(path)
@@ -182,7 +185,7 @@ class Command:
     def _find_handler(self, words: Sequence[str]) -> tuple[VerbHandler, Sequence[str]] | None:
         default = self._handlers[self._default]
         has_options = any(parameter.shape is ParameterKind.OPTION for parameter in default.verb.parameters)
-        if not words or (has_options and words[0].startswith("--")):
+        if not words or not default.verb.path or (has_options and words[0].startswith("--")):
             return default, words
         for length in (2, 1):
             handler = self._paths.get(" ".join(words[:length]).lower())

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bot.domain.agents import AgentRef, Agents
 from bot.domain.api_clients import EVERYWHERE_ROLE
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
@@ -96,11 +97,19 @@ class Administration(Protocol):
     def profile_of(self, conversation: ConversationKey) -> Profile:
         """Return the profile of a conversation."""
 
+    def agents(self, conversation: ConversationKey) -> Agents:
+        """Return the agents that users of a conversation may ask by name."""
+
+    def agent_profiles(self, conversation: ConversationKey) -> Sequence[Profile]:
+        """Return the profiles of these agents, the one that holds there first."""
+
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
         """Return all rules that apply in a conversation, from file, database and profile."""
 
-    def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey) -> str:
-        """Return the approvers of a call in a conversation as short plain text."""
+    def signed_by(
+        self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None = None
+    ) -> str:
+        """Return the approvers of a call in a conversation, by the profile of an agent, as short plain text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ from bot.i18n import (
 )
 
 EVERY_SERVER = "*"
-LONGEST_NAME, LONGEST_PERSONA = 100, 4000
+LONGEST_NAME, LONGEST_PERSONA, LONGEST_ABOUT = 100, 4000, 200
 MOST_PROMPTS, LONGEST_PROMPT = 4, 300
 _PRINCIPAL = re.compile(r"[a-z][a-z-]{0,40}:[^\s,]{1,200}")
 _MODEL = re.compile(r"[a-z][a-z0-9_-]{0,40}(?::[^\s]{1,200})?")
@@ -112,6 +112,14 @@ _SECOND = (
         FieldKind.LINES,
         gettext_lazy("in Slack's pane; one a line, up to {count}", count=MOST_PROMPTS),
     ),
+)
+_THIRD = (
+    Field(
+        "about",
+        gettext_lazy("What it does"),
+        hint=gettext_lazy("a sentence, for those who choose an agent by name"),
+        longest=LONGEST_ABOUT,
+    ),
     Field(
         "language",
         gettext_lazy("Language"),
@@ -123,17 +131,30 @@ _SECOND = (
         hint=gettext_lazy("such as Asia/Tokyo; empty for that of the one who asks"),
     ),
 )
-STEPS = (_FIRST, _SECOND)
+STEPS = (_FIRST, _SECOND, _THIRD)
 
 SCOPES = ("channel", "workspace", "everywhere")
 _OPTION = ParameterKind.OPTION
 _SCOPE = Parameter("scope", gettext_lazy("where it holds"), choices=SCOPES)
+_BY_NAME = Parameter(
+    "agent", gettext_lazy("only when it is asked by name, beside the one that holds"), ParameterKind.FLAG
+)
+_NAMED_AGENT = Parameter(
+    "agent",
+    gettext_lazy("one that is asked by name"),
+    _OPTION,
+    completes=CompletionSource.PROFILES,
+    metavar="NAME",
+)
 SET = Verb(
     "set",
     gettext_lazy("a new profile, or another word in one; with a name alone it asks"),
     (
         Parameter("profile", gettext_lazy("the profile's name"), completes=CompletionSource.PROFILES, metavar="NAME"),
         Parameter("persona", gettext_lazy("the bot's role, for the model"), _OPTION, metavar="TEXT"),
+        Parameter(
+            "about", gettext_lazy("what it does, for those who choose an agent by name"), _OPTION, metavar="TEXT"
+        ),
         Parameter("model", gettext_lazy("the model it thinks with"), _OPTION, metavar="PROVIDER:NAME"),
         Parameter(
             "server",
@@ -289,6 +310,7 @@ def profile_values(profile: Profile, servers: Sequence[VisibleServer]) -> dict[s
         "policies": "\n".join(policies),
         "approvers": "\n".join(sorted(profile.approvers)),
         "prompts": "\n".join(profile.prompts),
+        "about": profile.about,
         "language": profile.language,
         "time_zone": profile.time_zone,
     }
@@ -310,6 +332,7 @@ def parse_profile(
         "policies": lambda text: {"policies": reader.policies(text)},
         "approvers": lambda text: {"approvers": _approvers(text)},
         "prompts": lambda text: {"prompts": _prompts(text)},
+        "about": lambda text: {"about": _about(text)},
         "language": lambda text: {"language": parse_language(text)},
         "time_zone": lambda text: {"time_zone": parse_time_zone(text)},
     }
@@ -459,6 +482,12 @@ def _persona(text: str) -> str:
     return text
 
 
+def _about(text: str) -> str:
+    if len(text) > LONGEST_ABOUT or not text.isprintable():
+        raise ValueError(_("At most {limit} characters on one line.", limit=LONGEST_ABOUT))
+    return text
+
+
 def _model(text: str) -> str:
     if text and not _MODEL.fullmatch(text):
         raise ValueError(_("Write provider:name, such as anthropic:claude, or nothing."))
@@ -542,11 +571,12 @@ class Profiles:
                 self._delete,
             ),
             VerbHandler(
-                Verb("bind", gettext_lazy("let a profile hold in this channel, or wider"), (PROFILE, _SCOPE)),
+                Verb("bind", gettext_lazy("let a profile hold in this channel, or wider"), (PROFILE, _SCOPE, _BY_NAME)),
                 self._bind,
             ),
             VerbHandler(
-                Verb("unbind", gettext_lazy("let none hold in this channel, or wider"), (_SCOPE,)), self._unbind
+                Verb("unbind", gettext_lazy("let none hold in this channel, or wider"), (_SCOPE, _NAMED_AGENT)),
+                self._unbind,
             ),
         )
 
@@ -556,11 +586,12 @@ class Profiles:
             how = _("`/profile set NAME` makes one.") if self._dependencies.rights.administers(request.member) else ""
             yield Reply(sentences(_("No profiles yet: everything is enabled everywhere."), how))
             return
-        bindings = await self._bindings(request.conversation)
+        bindings, named = await self._bindings(request.conversation)
         rows = tuple(
             (
                 profile.name,
                 ", ".join(bindings.get(profile.id, ())),
+                ", ".join(named.get(profile.id, ())),
                 profile.model or _("the bot's own"),
                 _("all") if profile.servers is None else ngettext("{n} server", "{n} servers", len(profile.servers)),
                 ngettext("{n} rule", "{n} rules", len(profile.policies)),
@@ -573,6 +604,7 @@ class Profiles:
                 (
                     gettext_lazy("profile"),
                     gettext_lazy("holds in"),
+                    gettext_lazy("asked by name in"),
                     gettext_lazy("model"),
                     gettext_lazy("servers"),
                     gettext_lazy("policies"),
@@ -585,12 +617,13 @@ class Profiles:
     async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
         profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         servers = await self._directory.all(request.conversation)
-        bindings = await self._bindings(request.conversation)
+        bindings, named = await self._bindings(request.conversation)
         values = profile_values(profile, servers)
         when = format_ago(profile.updated_at, self._dependencies.clock())
         facts = (
             (gettext_lazy("name"), profile.name),
             (gettext_lazy("holds in"), ", ".join(bindings.get(profile.id, ())) or _("no place yet")),
+            (gettext_lazy("asked by name in"), ", ".join(named.get(profile.id, ()))),
             (gettext_lazy("persona"), profile.persona),
             (gettext_lazy("model"), profile.model or _("the bot's own")),
             (
@@ -601,6 +634,7 @@ class Profiles:
             (gettext_lazy("policies"), values["policies"].replace("\n", ", ")),
             (gettext_lazy("approvers"), values["approvers"].replace("\n", ", ")),
             (gettext_lazy("prompts"), values["prompts"]),
+            (gettext_lazy("what it does"), profile.about),
             (gettext_lazy("language"), profile.language),
             (gettext_lazy("time zone"), profile.time_zone),
             (gettext_lazy("for"), _("every workspace") if profile.workspace == EVERYWHERE else _("this workspace")),
@@ -664,7 +698,7 @@ class Profiles:
         other = await self._service.find_or_none(draft.name, context.conversation)
         if other is not None and other.id != profile.id:
             errors["name"] = _("There is a profile of that name.")
-        number = int(context.state[-1]) if context.state[-1:] in (("1",), ("2",)) else 1
+        number = int(context.state[-1]) if context.state[-1:] in (("1",), ("2",), ("3",)) else 1
         step = _next_step(number, errors)
         if step is not None:
             yield profile_form(profile, {**profile_values(profile, servers), **context.fields}, errors, step)
@@ -707,16 +741,18 @@ class Profiles:
         self._service.may_change(profile, request.member)
         typed = request.arguments.get("confirm")
         if not typed:
-            places = (await self._bindings(request.conversation)).get(profile.id, ())
+            bindings, named = await self._bindings(request.conversation)
+            facts = (
+                (gettext_lazy("name"), profile.name),
+                (gettext_lazy("holds in"), ", ".join(bindings.get(profile.id, ())) or _("no place")),
+                (gettext_lazy("asked by name in"), ", ".join(named.get(profile.id, ()))),
+            )
             yield Reply(
                 _(
                     "Delete this profile? The places where it holds will have none. This cannot be undone. "
                     "Type its name to confirm."
                 ),
-                details=(
-                    (gettext_lazy("name"), profile.name),
-                    (gettext_lazy("holds in"), ", ".join(places) or _("no place")),
-                ),
+                details=tuple((name, value) for name, value in facts if value),
                 actions=(
                     ReplyAction(
                         _("Delete"), ("profile", "delete", profile.name), ActionStyle.DANGER, confirm=profile.name
@@ -732,7 +768,10 @@ class Profiles:
     async def _bind(self, request: CommandContext) -> AsyncIterator[Reply]:
         profile = await self._service.find(request.arguments.get("profile"), request.conversation)
         place, scope_text = self._scope(request)
-        before = {binding.place: binding.profile for binding in await self._dependencies.profiles.bindings()}.get(place)
+        if request.arguments.has("agent"):
+            yield await self._bind_by_name(profile, place, scope_text, request)
+            return
+        before = await self._bound_profile(place)
         await self._dependencies.profiles.bind(place, profile.id, request.author)
         await self._dependencies.administration.refresh()
         scope = request.arguments.get("scope", SCOPES[0])
@@ -746,7 +785,10 @@ class Profiles:
 
     async def _unbind(self, request: CommandContext) -> AsyncIterator[Reply]:
         place, scope_text = self._scope(request)
-        before = {binding.place: binding.profile for binding in await self._dependencies.profiles.bindings()}.get(place)
+        if request.arguments.has("agent"):
+            yield await self._unbind_by_name(place, scope_text, request)
+            return
+        before = await self._bound_profile(place)
         if not await self._dependencies.profiles.unbind(place, request.author):
             yield Reply(_("No profile holds in {place}. Nothing was changed.", place=scope_text), failed=True)
             return
@@ -755,6 +797,46 @@ class Profiles:
         scope = request.arguments.get("scope", SCOPES[0])
         undo = (ReplyAction(_("Undo"), ("profile", "bind", names[before], scope)),) if before in names else ()
         yield Reply(_("No profile holds in {place} any more.", place=scope_text), actions=undo)
+
+    async def _bound_profile(self, place: str) -> str | None:
+        bindings = await self._dependencies.profiles.bindings()
+        return {binding.place: binding.profile for binding in bindings if not binding.by_name}.get(place)
+
+    async def _bind_by_name(self, profile: Profile, place: str, scope_text: str, request: CommandContext) -> Reply:
+        added = await self._dependencies.profiles.bind_by_name(place, profile.id, request.author)
+        await self._dependencies.administration.refresh()
+        is_wider = place != binding_scopes(request.conversation)[0]
+        undo = ("profile", "unbind", request.arguments.get("scope", SCOPES[0]), "--agent", profile.name)
+        facts = (
+            (gettext_lazy("name"), profile.name),
+            (gettext_lazy("ask it"), f"@bot as {profile.name} …, /ask {profile.name} …"),
+            (
+                gettext_lazy("what it does"),
+                profile.about or _("say in a sentence what it does: /profile set NAME --about TEXT"),
+            ),
+        )
+        return Reply(
+            sentences(
+                _("The profile can be asked by name in {place}.", place=scope_text),
+                _("Channels with a profile of their own do not have it.") if is_wider else "",
+                _("`/agents` lists who can be."),
+            ),
+            details=facts,
+            actions=(ReplyAction(_("Undo"), undo),) if added else (),
+        )
+
+    async def _unbind_by_name(self, place: str, scope_text: str, request: CommandContext) -> Reply:
+        profile = await self._service.find(request.arguments.get("agent"), request.conversation)
+        if not await self._dependencies.profiles.unbind_by_name(place, profile.id, request.author):
+            text = _("It is not asked by name in {place}. Nothing was changed.", place=scope_text)
+            return Reply(text, failed=True)
+        await self._dependencies.administration.refresh()
+        undo = ("profile", "bind", profile.name, request.arguments.get("scope", SCOPES[0]), "--agent")
+        return Reply(
+            _("The profile cannot be asked by name in {place} any more.", place=scope_text),
+            details=((gettext_lazy("name"), profile.name),),
+            actions=(ReplyAction(_("Undo"), undo),),
+        )
 
     def _scope(self, request: CommandContext) -> tuple[str, str]:
         channel, workspace = binding_scopes(request.conversation)
@@ -770,17 +852,19 @@ class Profiles:
 
     # Finding
 
-    async def _bindings(self, conversation: ConversationKey) -> dict[str, list[str]]:
-        """Return the bindings of each profile as display text. Other channels are shown by id."""
+    async def _bindings(self, conversation: ConversationKey) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Return the places where each profile holds, and where it is asked by name, as display text. Other channels
+        are shown by id.
+        """
         channel, workspace = binding_scopes(conversation)
         scope_texts = {channel: _("this channel"), workspace: _("this workspace"), EVERYWHERE: _("every workspace")}
         bindings: dict[str, list[str]] = {}
+        named: dict[str, list[str]] = {}
         for binding in await self._dependencies.profiles.bindings():
             if binding.place in scope_texts or binding.place.startswith(f"{workspace}:"):
-                bindings.setdefault(binding.profile, []).append(
-                    scope_texts.get(binding.place, binding.place.split(":")[-1])
-                )
-        return bindings
+                places = (named if binding.by_name else bindings).setdefault(binding.profile, [])
+                places.append(scope_texts.get(binding.place, binding.place.split(":")[-1]))
+        return bindings, named
 
 
 def profile_command(
@@ -794,7 +878,7 @@ def profile_command(
 
 
 def _given_fields(arguments: Arguments) -> dict[str, str]:
-    fields = {name: arguments.get(name) for name in ("persona", "model", "language") if arguments.has(name)}
+    fields = {name: arguments.get(name) for name in ("persona", "model", "about", "language") if arguments.has(name)}
     if arguments.has("timezone"):
         fields["time_zone"] = arguments.get("timezone")
     lists = {"server": "servers", "tool": "tools", "policy": "policies", "approver": "approvers", "prompt": "prompts"}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
+from bot.commands.agents import agents_command, ask_command
 from bot.commands.command import Command
 from bot.commands.conversations import conversations_command
-from bot.commands.dependencies import CommandDependencies
+from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.mcp import mcp_command
 from bot.commands.profiles import profile_command
 from bot.commands.server_directory import ServerDirectory
@@ -35,9 +36,11 @@ class Completion:
         self,
         commands: Mapping[str, Command],
         directory: ServerDirectory,
+        administration: Administration,
         profiles: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._commands = commands
+        self._administration = administration
         self._directory = directory
         self._profiles = {} if profiles is None else profiles
 
@@ -51,12 +54,15 @@ class Completion:
         if command is None:
             return []
         candidates = dict.fromkeys(self._candidates(command, words, word, conversation))
-        return [f"{head} {candidate}" for candidate in candidates if candidate.startswith(word)]
+        matches = [candidate for candidate in candidates if candidate.startswith(word)]
+        typed = word.casefold()
+        matches = matches or [candidate for candidate in candidates if candidate.casefold().startswith(typed)]
+        return [f"{head} {candidate}" for candidate in matches]
 
     def _candidates(
         self, command: Command, words: list[str], word: str, conversation: ConversationKey
     ) -> Iterator[str]:
-        if not words:
+        if not words and all(verb.path for verb in command.verbs):
             yield from dict.fromkeys(verb.path.split()[0] for verb in command.verbs)
             return
         resolved = command.resolve_verb(words)
@@ -103,9 +109,16 @@ class Completion:
                 names = (prompt.name for prompt in capabilities.prompts)
             case CompletionSource.PROFILES:
                 names = self._profiles.get(conversation.workspace_key, ())
+            case CompletionSource.AGENTS:
+                names = self._administration.agents(conversation).names
             case CompletionSource.NOTHING:
                 names = ()
-        return (*parameter.choices, *(shlex.quote(name) for name in names))
+        return (*parameter.choices, *map(_quoted, names))
+
+
+def _quoted(name: str) -> str:
+    """Return a name as it is typed. Letters of all scripts need no quotes."""
+    return name if name.replace("-", "").replace("_", "").isalnum() else shlex.quote(name)
 
 
 def _completion_state(verb: Verb, words: Sequence[str]) -> tuple[list[Parameter], Parameter | None, str]:
@@ -136,11 +149,13 @@ class CommandRegistry:
         commands = (
             mcp_command(dependencies, directory),
             profile,
+            ask_command(dependencies),
+            agents_command(dependencies, directory),
             conversations_command(dependencies),
             usage_command(dependencies),
         )
         self._commands: Mapping[str, Command] = {command.name: command for command in commands}
-        self._completion = Completion(self._commands, directory, names)
+        self._completion = Completion(self._commands, directory, dependencies.administration, names)
 
     @property
     def verbs(self) -> Mapping[str, Sequence[Verb]]:

@@ -1,4 +1,4 @@
-"""Invisible characters, and text without them.
+"""Invisible characters, text without them, and keys of names.
 
 Hidden text can give a model instructions that no reviewer reads: escape sequences of terminals, controls of writing
 direction, tag characters, joiners and variation selectors in places where they change nothing. Emoji, ideographic
@@ -60,6 +60,11 @@ _PICTURE = re.compile(
 """Emoji, their skin tones, and symbols that a selector makes one."""
 _KEYS = frozenset("#*0123456789")
 _KEYCAP = "\u20e3"
+
+
+def name_key(name: str) -> str:
+    """Return the key under which names that users would confuse are equal."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def visible(text: str) -> str:

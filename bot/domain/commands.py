@@ -20,6 +20,10 @@ LONGEST_FORM_ID = 100
 """Maximum characters of a form's id, which platforms store with the form (Discord's `custom_id`)."""
 
 
+WHOLE_TEXT = frozenset({"ask"})
+"""Commands that take the text behind their name as one word, unsplit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Invocation:
     """A typed command such as `/mcp tools weather`. `words` follow the command's name.
@@ -194,6 +198,7 @@ class CompletionSource(StrEnum):
     RESOURCES = "resources"
     PROMPTS = "prompts"
     PROFILES = "profiles"
+    AGENTS = "agents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +235,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """Subcommand. `path` is `list` or `policy set`: at most two words, of which the first is a group. `aliases` are
-    alternative paths. `command_line` names the options that take a command line after `--`: its program, and each of
-    its arguments.
+    """Subcommand. `path` is `list` or `policy set`: at most two words, of which the first is a group. It is empty for
+    the only verb of a command, such as `/agents`. `aliases` are alternative paths. `command_line` names the options
+    that take a command line after `--`: its program, and each of its arguments.
     """
 
     path: str
@@ -246,7 +251,7 @@ class Verb:
     def usage(self) -> str:
         """The verb and its parameters on one line, without the command's name."""
         trailing = ("[-- PROGRAM ARGUMENT…]",) if self.command_line else ()
-        return " ".join((self.path, *(parameter.usage for parameter in self.parameters), *trailing))
+        return " ".join((*self.path.split(), *(parameter.usage for parameter in self.parameters), *trailing))
 
     @property
     def places(self) -> tuple[Parameter, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
+from bot.domain.agents import AgentRef
 from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.messages import ToolCall
 
@@ -99,7 +100,8 @@ class InboundMessage:
     asking the model. `again` is True if that call was made before with an unknown outcome. `message_id` is that of the
     user's message on its platform, if it is one. `attached` are calls whose results go to the model with the text.
     `model` is one that the user chose, `provider:name`. `locale` is that of the conversation, for what everybody there
-    reads; `author_locale` is the author's own.
+    reads; `author_locale` is the author's own. `agent` is one that the user has named; without it, the one of the
+    conversation answers.
     """
 
     keys: tuple[str, ...]
@@ -115,6 +117,7 @@ class InboundMessage:
     model: str = ""
     locale: Locale = UNKNOWN
     author_locale: Locale = UNKNOWN
+    agent: AgentRef | None = None
 
 
 @lru_cache(maxsize=4096)

@@ -16,10 +16,11 @@ from bot.domain.tools import Tool
 class Profile:
     """Profile of the bot.
 
-    `servers` are ids; None enables every server. `tools` restricts a server with an entry, by id, to the named tools.
-    `model` is `provider:name`, empty for the bot's default. `approvers` are principals and roles; empty means those of
-    the settings. `policies` are rules that apply where the profile does. `prompts` are suggested to users. `language`
-    and `time_zone` are those of its places; empty means those of the users and the settings.
+    `about` says in a sentence what it does, for users who choose an agent. `servers` are ids; None enables every
+    server. `tools` restricts a server with an entry, by id, to the named tools. `model` is `provider:name`, empty for
+    the bot's default. `approvers` are principals and roles; empty means those of the settings. `policies` are rules
+    that apply where the profile does. `prompts` are suggested to users. `language` and `time_zone` are those of its
+    places; empty means those of the users and the settings.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Profile:
     prompts: tuple[str, ...] = ()
     language: str = ""
     time_zone: str = ""
+    about: str = ""
     version: int = 0
     updated_at: float = 0.0
     updated_by: str = ""
@@ -62,10 +64,13 @@ DEFAULT = Profile("", "default")
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Binding of a profile to a place: `platform:workspace`, or `platform:workspace:channel`, which overrides it."""
+    """Binding of a profile to a place: `platform:workspace`, or `platform:workspace:channel`, which overrides it. Of
+    those that are not `by_name`, a place has one, which answers there. Those `by_name` answer to their names.
+    """
 
     place: str
     profile: str
+    by_name: bool = False
 
 
 def binding_scopes(conversation: ConversationKey) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from bot.domain.agents import AgentRef
 from bot.domain.approvals import Approval
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Attachment, Author, ConversationKey
@@ -137,6 +138,15 @@ class TurnInput:
     """Locale of the conversation, for what everybody there reads."""
     author_locale: Locale = UNKNOWN
     """Locale of the author."""
+    agent: AgentRef | None = None
+    """Agent that answers; None for the profile of the place."""
+    edited_agent: AgentRef | None = None
+    """Agent that the edited text names; None if it names none."""
+
+    @property
+    def agent_name(self) -> str:
+        """Name of the agent that was asked; empty for the profile of the place."""
+        return self.agent.name if self.agent is not None else ""
 
     @property
     def typed_text(self) -> str:

@@ -212,7 +212,7 @@ class ApprovalService:
         if pending is None:
             return ApprovalNotFound()
         turn, step = pending
-        admin = self._rules.rules(turn.conversation).approvers.administers(member)
+        admin = self._rules.rules_of_turn(turn).approvers.administers(member)
         evidence = await self._check_rights(turn, step, decision, member)
         if isinstance(evidence, NotAllowed):
             return await self._reject(decision, evidence.reason)
@@ -307,7 +307,7 @@ class ApprovalService:
         if step.policy_result is not None and step.policy_result.taint is not Words.OWN:
             anew = anew.restrict(SelfApproval.TAINT)
         edited = replace(step, approval=replace(approval, requirements=anew))
-        resolved = (await self._resolve_approvers(edited, self._rules.rules(turn.conversation))).approval
+        resolved = (await self._resolve_approvers(edited, self._rules.rules_of_turn(turn))).approval
         if resolved is None:
             return change
         return replace(change, requirements=resolved.requirements, possible_approvers=resolved.possible_approvers)
@@ -322,7 +322,7 @@ class ApprovalService:
         if pending is None:
             return NotAllowed(_("This call does not await approval."))
         terms = await self._requirements(turn, step, pending)
-        approvers = self._rules.rules(turn.conversation).approvers
+        approvers = self._rules.rules_of_turn(turn).approvers
         evidence = check_approver(
             approvers, terms, member, decision.type, asker=pending.requested_for, editors=pending.editors
         )
@@ -349,7 +349,7 @@ class ApprovalService:
         """Return the stored approval requirements joined with those of the current rules. A rule that became weaker
         changes nothing; a stricter one applies. Of a missing tool nothing is known, so its asker may not approve.
         """
-        no_rule = all(rule.requirements == NO_REQUIREMENTS for rule in self._rules.rules(turn.conversation).all)
+        no_rule = all(rule.requirements == NO_REQUIREMENTS for rule in self._rules.rules_of_turn(turn).all)
         if no_rule and not approval.requirements.asker_may_approve:
             return approval.requirements
         tool = await self._tool(turn, step)
@@ -361,7 +361,7 @@ class ApprovalService:
 
     async def _evaluate(self, turn: Turn, tool: Tool, arguments: Mapping[str, Any], author: Author) -> PolicyResult:
         """Return the policy for a call by the current rules of the turn's conversation."""
-        rules = self._rules.rules(turn.conversation)
+        rules = self._rules.rules_of_turn(turn)
         member = await self._members.find(author, turn.conversation) if rules.ask_who else None
         return rules.judge(tool, arguments, author, member)
 
@@ -430,7 +430,7 @@ class ApproverNotices:
         self,
         turn_log: ApprovalLog,
         surfaces: Sequence[Surface],
-        rules: Callable[[ConversationKey], Rules],
+        rules: Callable[[Turn], Rules],
         locales: LocaleResolver,
         *,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -489,7 +489,7 @@ class ApproverNotices:
         surface = surface_for(self._surfaces, turn.conversation)
         if surface is None or step.approval is None:
             return
-        approvers = self._rules(turn.conversation).approvers
+        approvers = self._rules(turn).approvers
         terms = step.approval.requirements
         by_default = frozenset({ASKER}) if terms.asker_may_approve else approvers.approvers
         users = _approving_users(terms.approvers or (by_default,), step.approval)

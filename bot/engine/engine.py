@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from bot.domain.agents import PLACE_AGENT, AgentRef, Agents
 from bot.domain.approval_requirements import ApprovalNotice
 from bot.domain.conversations import Attachment, Author, ConversationKey, InboundMessage
 from bot.domain.metrics import MetricSink, null_sink
@@ -101,6 +102,7 @@ class Engine:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float] = monotonic,
     ) -> None:
+        self._rules = rules
         self._queue: TurnQueue = turn_log
         self._views: TurnViews = turn_log
         self._scheduler = Scheduler(turn_log, jobs, pause=pause)
@@ -108,7 +110,7 @@ class Engine:
         members = MemberLookup(surfaces)
         self._content_deletion = None if keeps_content else ContentDeletion(turn_log, pause=pause)
         resolve_approvers = ApproverResolver(surfaces, members, approval_notice).resolve
-        self._notices = ApproverNotices(turn_log, surfaces, rules.rules, locales, pause=pause)
+        self._notices = ApproverNotices(turn_log, surfaces, rules.rules_of_turn, locales, pause=pause)
         self._delivery = ViewDelivery(
             turn_log,
             surfaces,
@@ -124,7 +126,7 @@ class Engine:
             turn_log,
             models,
             toolbox,
-            rules.rules,
+            rules.rules_of_turn,
             approval_seconds,
             self._delivery.deliver,
             self._fetch,
@@ -171,11 +173,21 @@ class Engine:
         )
 
     async def receive(self, message: InboundMessage) -> Receipt:
-        """Store a message. Its turn starts after all earlier turns of the conversation."""
+        """Store a message. Its turn starts after all earlier turns of the conversation. Raises NotFound for an agent
+        that is not one of the conversation.
+        """
+        if message.agent is not None and message.agent.id:
+            here = {agent.id for agent in self.agents(message.conversation).here}
+            if message.agent.id not in here and not await self.is_stored(message.keys):
+                raise NotFound(_("There is no such agent here."), _("/agents lists those that are"))
         receipt = await self._worker.receive(message)
         if receipt.queue_position:
             self._delivery.wake()
         return receipt
+
+    def agents(self, conversation: ConversationKey) -> Agents:
+        """Return the agents that users of a conversation may ask by name."""
+        return self._rules.agents(conversation)
 
     async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
         """Return True if a message of this time continues the conversation without a mention."""
@@ -209,6 +221,7 @@ class Engine:
                 again=True,
                 locale=turn.question.locale,
                 author_locale=turn.question.author_locale,
+                agent=_agent_of(turn),
             )
         )
 
@@ -229,6 +242,7 @@ class Engine:
                 text,
                 locale=turn.question.locale,
                 author_locale=turn.question.author_locale,
+                agent=_agent_of(turn),
             )
         )
 
@@ -236,9 +250,13 @@ class Engine:
         """Return True if a message with one of these keys is a turn."""
         return await self._queue.is_stored(keys)
 
-    async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
-        """Take the edited text of a message from its author. Return None if the message has no turn."""
-        edited = await self._queue.edit_question(keys, text, by)
+    async def edit_question(
+        self, keys: Sequence[str], text: str, by: Author, agent: AgentRef | None = None
+    ) -> EditedQuestion | None:
+        """Take the edited text of a message from its author, and the agent that it names. Return None if the message
+        has no turn.
+        """
+        edited = await self._queue.edit_question(keys, text, by, agent)
         if edited is not None and edited.effect is EditEffect.REPLACED:
             self._delivery.wake()
         return edited
@@ -263,6 +281,7 @@ class Engine:
                 message_id=question.message_id,
                 locale=question.locale,
                 author_locale=question.author_locale,
+                agent=question.edited_agent or _agent_of(turn),
             )
         )
         await self.stop(turn_id, by)
@@ -285,6 +304,7 @@ class Engine:
                 CONTINUE_QUESTION,
                 locale=turn.question.locale,
                 author_locale=turn.question.author_locale,
+                agent=_agent_of(turn),
             )
         )
 
@@ -354,3 +374,8 @@ class Engine:
         if claim.initial_record is not None and claim.initial_record.revision == 0:
             self._delivery.begin(claim.turn_id)
         return TurnRunner(claim, record, self._parts)
+
+
+def _agent_of(turn: Turn) -> AgentRef:
+    """Return the agent of a turn for another turn about it."""
+    return turn.question.agent or PLACE_AGENT

@@ -108,7 +108,7 @@ class TurnParts:
     log: TurnExecution
     models: LanguageModels
     toolbox: Toolbox
-    rules: Callable[[ConversationKey], Rules]
+    rules: Callable[[Turn], Rules]
     approval_seconds: float | None
     show: Callable[[TurnView], None]
     fetch: Callable[[ConversationKey, Attachment], Awaitable[bytes]]
@@ -198,20 +198,26 @@ class TurnRunner:
                 self._update(record)
             elif self._record.answer or (self._manual_call and self._record.steps):
                 await self._finish(TurnStatus.DONE)
-            elif self._manual_call:
-                self._update(await self._log.append(self._claim, None, [await self._manual_step(self._manual_call)]))
-            elif not self._record.steps and (calls := await self._context_calls()):
-                self._update(await self._log.append(self._claim, None, calls))
-            elif self._is_without_prompt:
-                await self._finish(TurnStatus.FAILED, failure=str(NO_PROMPT))
             else:
-                await self._ask_model()
+                await self._begin_round()
+
+    async def _begin_round(self) -> None:
+        if self._rules.is_absent:
+            await self._finish(TurnStatus.FAILED, failure=_agent_gone(self._record.turn.question.agent_name))
+        elif self._manual_call:
+            self._update(await self._log.append(self._claim, None, [await self._manual_step(self._manual_call)]))
+        elif not self._record.steps and (calls := await self._context_calls()):
+            self._update(await self._log.append(self._claim, None, calls))
+        elif self._is_without_prompt:
+            await self._finish(TurnStatus.FAILED, failure=str(NO_PROMPT))
+        else:
+            await self._ask_model()
 
     # ------------------------------------------------------------------ rules and tools
 
     @property
     def _rules(self) -> Rules:
-        return self._parts.rules(self._record.turn.conversation)
+        return self._parts.rules(self._record.turn)
 
     async def _authorizer(self, taint: Taint = UNTAINTED) -> CallAuthorizer:
         """Return an authorizer. The member is looked up before the rules are read, so that the rules are the newest."""
@@ -472,6 +478,14 @@ class TurnRunner:
                 early=self._early,
             )
         )
+
+
+def _agent_gone(name: str) -> str:
+    return _(
+        "The agent “{name}” cannot be asked here any more. Name another one, or begin with “as default” to go on with "
+        "the one that answers here without a name.",
+        name=name,
+    )
 
 
 def _without_calls(message: Message) -> Message:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import WHOLE, Decision, DecisionResult, Portion
 from bot.domain.argument_edits import EditableCall, EditResult, NotEditable
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
@@ -76,7 +77,9 @@ class EngineApi(Protocol):
         """Elicitations of all turns."""
 
     async def receive(self, message: InboundMessage) -> Receipt:
-        """Store a message and return. The platform's acknowledgement waits only for this."""
+        """Store a message and return. The platform's acknowledgement waits only for this. Raises NotFound for an agent
+        that is not one of the conversation.
+        """
 
     async def is_followed(self, conversation: ConversationKey, at: float) -> bool:
         """Return True if a message of this time continues the conversation without a mention: the conversation has a
@@ -102,8 +105,15 @@ class EngineApi(Protocol):
     async def is_stored(self, keys: Sequence[str]) -> bool:
         """Return True if a message with one of these keys is a turn."""
 
-    async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
-        """Take the edited text of a message with one of these keys from its author. Return None if no turn is known."""
+    def agents(self, conversation: ConversationKey) -> Agents:
+        """Return the agents that users of a conversation may ask by name."""
+
+    async def edit_question(
+        self, keys: Sequence[str], text: str, by: Author, agent: AgentRef | None = None
+    ) -> EditedQuestion | None:
+        """Take the edited text of a message with one of these keys from its author, and the agent that it names. Return
+        None if no turn is known.
+        """
 
     async def ask_again(self, turn_id: str, by: Author) -> Receipt:
         """Ask the edited text of a turn's message, and stop that turn. Repeated requests return the same turn. Raises

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from bot.domain.agents import AgentRef
 from bot.domain.approval_requirements import NO_REQUIREMENTS, ApprovalRequirements
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
@@ -20,7 +21,8 @@ LONGEST_ERROR = 2_000
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
     """Call that waits for an approval, without its arguments: the fields that determine its approvers. `editors` are
-    the principals that have edited the arguments. `asked_at` is in epoch seconds.
+    the principals that have edited the arguments. `asked_at` is in epoch seconds. `agent` is the one that was asked,
+    None for the profile of the place.
     """
 
     approval_id: str
@@ -29,6 +31,7 @@ class PendingApproval:
     requirements: ApprovalRequirements = NO_REQUIREMENTS
     editors: frozenset[str] = frozenset()
     asked_at: float = 0.0
+    agent: AgentRef | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,12 @@ class ProfileStore(Protocol):
     async def unbind(self, place: str, by: Author) -> bool:
         """Delete the binding of a place. Return False if there is none."""
 
+    async def bind_by_name(self, place: str, profile_id: str, by: Author) -> bool:
+        """Let a profile answer to its name in a place. Return False if it does already. Raises NotFound."""
+
+    async def unbind_by_name(self, place: str, profile_id: str, by: Author) -> bool:
+        """Let a profile not answer to its name in a place. Return False if it does not."""
+
 
 class TokenStore(Protocol):
     """Tokens of the HTTP API, created and revoked by the operator."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
+from bot.domain.agents import AgentRef
 from bot.domain.approvals import (
     NO_EVIDENCE,
     NOBODY_ELSE,
@@ -80,7 +81,9 @@ class TurnQueue(Protocol):
     async def is_stored(self, keys: Sequence[str]) -> bool:
         """See `EngineApi.is_stored`."""
 
-    async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
+    async def edit_question(
+        self, keys: Sequence[str], text: str, by: Author, agent: AgentRef | None = None
+    ) -> EditedQuestion | None:
         """See `EngineApi.edit_question`. A turn that has ended some time ago, or is somebody else's, is not changed."""
 
     async def move_keys(self, turn_id: str, to: str) -> None:

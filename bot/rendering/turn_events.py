@@ -16,7 +16,7 @@ As JSON they are for programs that read `--json`. Fields are added, never rename
     approval_settled      the same as approval_requested, and decided_by, reason
     elicitation_requested step, call, server, tool, elicitation, message, mode, schema or url, expires_in, expires_at
     elicitation_settled   the same, and action, answered_by, reason
-    turn_finished         text, cancelled
+    turn_finished         text, cancelled             and agent, if one was asked by name
     turn_failed           reason
 
 `arguments` have the label of every stored secret of the called server in its place, if an approval was requested.
@@ -139,6 +139,7 @@ class TurnFinished:
     turn_id: str
     text: str
     cancelled: bool = False
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +196,9 @@ def _describe_event(event: TurnEvent) -> tuple[str, dict[str, Any]]:  # noqa: C9
             name, fields = "elicitation_requested", _question(step, elicitation)
         case ElicitationSettled(_, step, elicitation):
             name, fields = "elicitation_settled", {**_question(step, elicitation), **_answer(elicitation)}
-        case TurnFinished(_, text, cancelled):
+        case TurnFinished(_, text, cancelled, agent):
             name, fields = "turn_finished", {"text": text, "cancelled": cancelled}
+            fields |= {"agent": agent} if agent else {}
         case TurnFailed(_, reason):
             name, fields = "turn_failed", {"reason": reason}
         case _:
@@ -400,9 +402,9 @@ def _was_sent(step: ToolStep, view: TurnView) -> bool:
 def _ending(view: TurnView) -> Iterator[TurnEvent]:
     match view.turn.status:
         case TurnStatus.DONE:
-            yield TurnFinished(view.turn.id, answer(view))
+            yield TurnFinished(view.turn.id, answer(view), agent=view.turn.question.agent_name)
         case TurnStatus.CANCELLED:
-            yield TurnFinished(view.turn.id, answer(view), cancelled=True)
+            yield TurnFinished(view.turn.id, answer(view), cancelled=True, agent=view.turn.question.agent_name)
         case TurnStatus.FAILED:
             yield TurnFailed(view.turn.id, view.turn.failure)
         case _:

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 
+from bot.domain.characters import name_key
 from bot.domain.conversations import Author
 from bot.domain.policies import Rule
 from bot.domain.policy_syntax import parse_rule, rule_to_table
@@ -22,8 +23,8 @@ from bot.storage.codec import converter, decode, encode, omit_fields
 from bot.storage.coordination import bump_config_version, lock_config
 from bot.storage.database import Database, change_once, json_text, transaction
 from bot.storage.dialect import Upsert, now
-from bot.storage.servers import changed_meanwhile, name_key
-from bot.storage.tables import profile_bindings, profiles
+from bot.storage.servers import changed_meanwhile
+from bot.storage.tables import agent_bindings, profile_bindings, profiles
 from bot.storage.turn_records import UNREADABLE
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,13 @@ _bind = Upsert(
         )
     )
 )
+_agent_bindings = sa.select(agent_bindings).order_by(agent_bindings.c.scope, agent_bindings.c.set_at)
+_this_agent = sa.and_(agent_bindings.c.scope == bindparam("p"), agent_bindings.c.profile_id == bindparam("i"))
+_answers_to_name = sa.select(agent_bindings.c.scope).where(_this_agent)
+_bind_by_name = agent_bindings.insert().values(
+    scope=bindparam("p"), profile_id=bindparam("i"), set_by=bindparam("who"), set_at=now()
+)
+_unbind_by_name = agent_bindings.delete().where(_this_agent)
 _unbind = profile_bindings.delete().where(profile_bindings.c.scope == bindparam("p"))
 
 
@@ -117,7 +125,10 @@ class SqlProfileStore:
     @transaction
     def bindings(self, connection: sa.Connection) -> Sequence[Binding]:
         """Return the bindings of profiles to places."""
-        return [Binding(row.scope, row.profile_id) for row in connection.execute(_bindings)]
+        return [
+            *(Binding(row.scope, row.profile_id) for row in connection.execute(_bindings)),
+            *(Binding(row.scope, row.profile_id, by_name=True) for row in connection.execute(_agent_bindings)),
+        ]
 
     @transaction
     def bind(self, connection: sa.Connection, place: str, profile_id: str, by: Author) -> None:
@@ -142,6 +153,31 @@ class SqlProfileStore:
         connection.execute(_unbind, {"p": place})
         name = connection.execute(_by_id, {"i": profile_id}).one().name
         audit.record(connection, "unbound profile", by.principal, subject=profile_id, profile=name, place=place)
+        bump_config_version(connection)
+        return True
+
+    @change_once
+    def bind_by_name(self, connection: sa.Connection, place: str, profile_id: str, by: Author) -> bool:
+        """Let a profile answer to its name in a place. Return False if it does already. Raises NotFound."""
+        lock_config(connection)
+        row = connection.execute(_by_id, {"i": profile_id}).first()
+        if row is None:
+            raise NotFound("That profile does not exist.", "list the profiles")
+        if connection.execute(_answers_to_name, {"p": place, "i": profile_id}).first() is not None:
+            return False
+        connection.execute(_bind_by_name, {"p": place, "i": profile_id, "who": by.principal})
+        audit.record(connection, "bound agent", by.principal, subject=profile_id, profile=row.name, place=place)
+        bump_config_version(connection)
+        return True
+
+    @change_once
+    def unbind_by_name(self, connection: sa.Connection, place: str, profile_id: str, by: Author) -> bool:
+        """Let a profile not answer to its name in a place. Return False if it does not."""
+        lock_config(connection)
+        if connection.execute(_unbind_by_name, {"p": place, "i": profile_id}).rowcount == 0:
+            return False
+        name = connection.execute(_by_id, {"i": profile_id}).one().name
+        audit.record(connection, "unbound agent", by.principal, subject=profile_id, profile=name, place=place)
         bump_config_version(connection)
         return True
 

@@ -17,6 +17,7 @@ from sqlalchemy import bindparam
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from bot.domain.agents import AgentRef
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.conversations import Author, ConversationKey
@@ -122,7 +123,7 @@ _count_of_user = sa.select(sa.func.count()).select_from(conversations).where(_is
 # Unfinished turns are few and have an index. Planners otherwise read all turns of a workspace.
 # Written as in that index's condition, because planners use it only then.
 _live = (
-    sa.select(turns.c.id, turns.c.conversation)
+    sa.select(turns.c.id, turns.c.conversation, turns.c.agent_id)
     .where(sa.text("status in ('queued', 'running', 'waiting')"))
     .cte("live")
     .prefix_with("materialized")
@@ -136,6 +137,7 @@ _all_awaiting = (
         approvals.c.editors,
         steps.c.created_at,
         _live.c.conversation,
+        _live.c.agent_id,
     )
     .select_from(_live)
     .join(steps, steps.c.turn_id == _live.c.id)
@@ -476,7 +478,13 @@ def _pending_approval(row: Any) -> PendingApproval | None:
         return None
     asker = Author(conversation.platform, row.requested_for_id, row.requested_for_name)
     return PendingApproval(
-        row.id, conversation, asker, requirements, frozenset(row.editors or ()), asked_at=row.created_at
+        row.id,
+        conversation,
+        asker,
+        requirements,
+        frozenset(row.editors or ()),
+        asked_at=row.created_at,
+        agent=AgentRef(row.agent_id, "") if row.agent_id else None,
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from sqlalchemy import bindparam
 
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
+from bot.domain.characters import name_key
 from bot.domain.conversations import Author
 from bot.domain.policies import Rule
 from bot.domain.secret_binding import FindGrants, no_grants
@@ -452,11 +452,6 @@ def _host(url: str) -> str:
     except ValueError:
         return ""
     return f"{parts.hostname}:{port}" if port else parts.hostname or ""
-
-
-def name_key(name: str) -> str:
-    """Return the key under which names that users would confuse are equal."""
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def encode_server(record: ServerRecord) -> dict[str, Any]:

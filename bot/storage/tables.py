@@ -21,7 +21,7 @@ installations     the app in workspaces, with encrypted tokens
 used_install_states  used states of installations in a browser, as hashes
 mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities, 1-n tool_pins and 1-n policy_rules: also those of the
                   operator's servers
-profiles 1-n profile_bindings
+profiles 1-n profile_bindings, 1-n agent_bindings
 config_version    at most one row: the version of servers, policies and profiles, and their lock
 usage             tokens and cost of each model request; no row refers to another table
 audit             append-only and chained; no row refers to another table
@@ -62,6 +62,9 @@ conversations = sa.Table(
     # such message on its platform.
     sa.Column("followed", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("addressed_at", sa.Double, nullable=False, server_default="0"),
+    # The agent that was named last; empty for the profile of the place.
+    sa.Column("agent_id", StorableText, nullable=False, server_default=""),
+    sa.Column("agent_name", StorableText, nullable=False, server_default=""),
 )
 # Prefixes of keys are compared byte by byte, independent of the server's collation.
 sa.Index("conversations_key_prefix", conversations.c.key, postgresql_ops={"key": "text_pattern_ops"})
@@ -89,6 +92,8 @@ turns = sa.Table(
     # `Author.principal` and `ConversationKey.workspace_key`: claims are distributed fairly among these.
     sa.Column("principal", StorableText, nullable=False),
     sa.Column("workspace", sa.Text, nullable=False),
+    # The agent of the input; empty for the profile of the place.
+    sa.Column("agent_id", StorableText, nullable=False, server_default=""),
     sa.Column("input", Json, nullable=False),
     sa.Column("failure", StorableText, nullable=False, server_default=""),
     sa.Column("owner", sa.Text),
@@ -533,6 +538,16 @@ profile_bindings = sa.Table(
     metadata,
     sa.Column("scope", StorableText, primary_key=True),
     sa.Column("profile_id", sa.ForeignKey(profiles.c.id, ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("set_by", StorableText, nullable=False),
+    sa.Column("set_at", sa.Double, nullable=False),
+)
+
+# Profiles that answer to their names in a place, beside the one that is bound to it.
+agent_bindings = sa.Table(
+    "agent_bindings",
+    metadata,
+    sa.Column("scope", StorableText, primary_key=True),
+    sa.Column("profile_id", sa.ForeignKey(profiles.c.id, ondelete="CASCADE"), primary_key=True, index=True),
     sa.Column("set_by", StorableText, nullable=False),
     sa.Column("set_at", sa.Double, nullable=False),
 )

@@ -8,19 +8,21 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam
 from sqlalchemy.exc import IntegrityError
 
+from bot.domain.agents import PLACE_AGENT, AgentRef
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
 from bot.domain.turns import NO_LIMIT, Claim, EditedQuestion, EditEffect, Receipt, TurnInput, TurnLimits, TurnStatus
 from bot.errors import QueueFull
 from bot.storage import audit
 from bot.storage.codec import decode, encode
 from bot.storage.database import Database, transaction
-from bot.storage.dialect import Upsert, notify_all, notify_stop, now
+from bot.storage.dialect import StorableText, Upsert, notify_all, notify_stop, now
 from bot.storage.tables import (
     LIVE,
     conversations,
@@ -38,14 +40,29 @@ _QUEUES = 0x717565756573
 """Namespace of PostgreSQL's advisory locks on users."""
 
 _seen = sa.select(message_keys.c.turn_id).where(message_keys.c.key.in_(bindparam("keys", expanding=True)))
+_named_id, _named = (bindparam(name, type_=StorableText) for name in ("agent_id", "agent_name"))
 _next_seq = Upsert(
     lambda insert: (
         insert(conversations)
-        .values(key=bindparam("k"), title=bindparam("t"), last_seq=1, created_at=now(), updated_at=now())
-        .on_conflict_do_update(
-            index_elements=["key"], set_={"last_seq": conversations.c.last_seq + 1, "updated_at": now()}
+        .values(
+            key=bindparam("k"),
+            title=bindparam("t"),
+            last_seq=1,
+            created_at=now(),
+            updated_at=now(),
+            agent_id=sa.func.coalesce(_named_id, ""),
+            agent_name=sa.func.coalesce(_named, ""),
         )
-        .returning(conversations.c.last_seq)
+        .on_conflict_do_update(
+            index_elements=["key"],
+            set_={
+                "last_seq": conversations.c.last_seq + 1,
+                "updated_at": now(),
+                "agent_id": sa.func.coalesce(_named_id, conversations.c.agent_id),
+                "agent_name": sa.func.coalesce(_named, conversations.c.agent_name),
+            },
+        )
+        .returning(conversations.c.last_seq, conversations.c.agent_id, conversations.c.agent_name)
     )
 )
 _add_turn = turns.insert().values(created_at=now(), status=TurnStatus.QUEUED)
@@ -95,7 +112,9 @@ _question = sa.select(
     ).label("is_recent"),
 ).where(turns.c.id == bindparam("t"))
 _new_input = bindparam("new", type_=turns.c.input.type)
-_save_input = turns.update().where(turns.c.id == bindparam("t")).values(input=_new_input)
+_save_input = (
+    turns.update().where(turns.c.id == bindparam("t")).values(input=_new_input, agent_id=bindparam("new_agent"))
+)
 _move_keys = message_keys.update().where(message_keys.c.turn_id == bindparam("t")).values(turn_id=bindparam("to"))
 _is_followed = sa.select(conversations.c.followed).where(
     conversations.c.key == bindparam("k"),
@@ -112,6 +131,17 @@ _ask_to_stop = turns.update().where(turns.c.id == bindparam("t")).values(stop_by
 
 class Duplicate(Exception):
     """The message is already stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """Place of a new turn in its conversation: its sequence number, the number of unfinished turns before it, and the
+    agent that answers.
+    """
+
+    seq: int
+    ahead: int
+    agent: AgentRef | None
 
 
 class SqlTurnQueue:
@@ -154,10 +184,10 @@ class SqlTurnQueue:
 
     @transaction
     def edit_question(
-        self, connection: sa.Connection, keys: Sequence[str], text: str, by: Author
+        self, connection: sa.Connection, keys: Sequence[str], text: str, by: Author, agent: AgentRef | None = None
     ) -> EditedQuestion | None:
-        """Replace the text of a turn that has not begun, store it beside that of another one. Return None if no turn
-        has one of the keys.
+        """Replace the text of a turn that has not begun, and its agent if one is named; store them beside those of
+        another turn. Return None if no turn has one of the keys.
         """
         turn_id = connection.execute(_seen, {"keys": list(keys)}).scalar()
         if turn_id is None or lock_turn(connection, turn_id) is None:
@@ -165,14 +195,19 @@ class SqlTurnQueue:
         row = connection.execute(_question, {"t": turn_id}).one()
         question = decode(TurnInput, row.input)
         effect = EditEffect.NONE
-        if row.principal == by.principal and row.is_recent and text != (question.edited_text or question.text):
-            if row.has_begun and text == question.text:
-                new = dataclasses.replace(question, edited_text="")
+        is_original = text == question.text and agent in (None, question.agent or PLACE_AGENT)
+        is_edit = (text, agent) == (question.edited_text, question.edited_agent)
+        is_known = is_edit if question.edited_text else is_original
+        if row.principal == by.principal and row.is_recent and not is_known:
+            if row.has_begun and is_original:
+                new = dataclasses.replace(question, edited_text="", edited_agent=None)
             elif row.has_begun:
-                effect, new = EditEffect.STORED, dataclasses.replace(question, edited_text=text)
+                effect = EditEffect.STORED
+                new = dataclasses.replace(question, edited_text=text, edited_agent=agent)
             else:
-                effect, new = EditEffect.REPLACED, dataclasses.replace(question, text=text)
-            connection.execute(_save_input, {"t": turn_id, "new": encode(new)})
+                effect = EditEffect.REPLACED
+                new = dataclasses.replace(question, text=text, agent=_answering(agent, question.agent))
+            connection.execute(_save_input, {"t": turn_id, "new": encode(new), "new_agent": _id(new.agent)})
             mark_view_stale(connection, turn_id)
         return EditedQuestion(turn_id, ConversationKey.parse(row.conversation), effect)
 
@@ -216,8 +251,9 @@ class SqlTurnQueue:
         if _is_full(connection, message, self._limits):
             # A queued message that is delivered again is not rejected.
             return _find_duplicate(connection, message, turn_id)
-        seq, ahead = _queue_position(connection, message)
-        connection.execute(_add_turn, _turn_row(message, turn_id, seq))
+        position = _queue_position(connection, message)
+        ahead = position.ahead
+        connection.execute(_add_turn, _turn_row(message, turn_id, position))
         _add_keys(connection, message, turn_id)
         # Only a turn that has to wait is marked for a view here; others are when they run.
         connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
@@ -233,13 +269,14 @@ class SqlTurnQueue:
         """
         if _is_full(connection, message, self._limits):
             return _find_duplicate(connection, message, turn_id), None
-        seq, ahead = _queue_position(connection, message)
+        position = _queue_position(connection, message)
+        ahead = position.ahead
         if ahead or _must_wait(connection, message, self._limits):
-            connection.execute(_add_turn, _turn_row(message, turn_id, seq))
+            connection.execute(_add_turn, _turn_row(message, turn_id, position))
             connection.execute(_add_delivery, {"turn_id": turn_id, "revision": 1 if ahead else 0})
             claim = None
         else:
-            row = connection.execute(_add_driven, {**_turn_row(message, turn_id, seq), "owner": self.me}).one()
+            row = connection.execute(_add_driven, {**_turn_row(message, turn_id, position), "owner": self.me}).one()
             connection.execute(_add_claimed_delivery, {"turn_id": turn_id, "owner": self.me})
             claim = to_claim(row)
         _add_keys(connection, message, turn_id)
@@ -284,25 +321,40 @@ def _must_wait(connection: sa.Connection, message: InboundMessage, limits: TurnL
     return busy >= limits.running
 
 
-def _queue_position(connection: sa.Connection, message: InboundMessage) -> tuple[int, int]:
-    """Return the sequence number of a new turn in its conversation, and the number of unfinished turns before it."""
+def _queue_position(connection: sa.Connection, message: InboundMessage) -> _Position:
+    """Return the place of a new turn in its conversation. A named agent stays the one of the conversation."""
     key = str(message.conversation)
     title = " ".join(message.text.split())[:_TITLE_LENGTH]
-    seq = connection.execute(_next_seq.on(connection), {"k": key, "t": title}).scalar_one()
+    named = message.agent
+    agent_id, agent_name = (None, None) if named is None else (named.id, named.name)
+    values = {"k": key, "t": title, "agent_id": agent_id, "agent_name": agent_name}
+    row = connection.execute(_next_seq.on(connection), values).one()
     # Counted under the conversation's lock, so that of two concurrent messages one comes second.
-    return seq, connection.execute(_ahead, {"conversation": key}).scalar_one()
+    ahead = connection.execute(_ahead, {"conversation": key}).scalar_one()
+    return _Position(row.last_seq, ahead, AgentRef(row.agent_id, row.agent_name) if row.agent_id else None)
 
 
-def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]:
+def _answering(named: AgentRef | None, before: AgentRef | None) -> AgentRef | None:
+    """Return the agent of a turn, None for the profile of the place."""
+    agent = before if named is None else named
+    return agent if agent is not None and agent.id else None
+
+
+def _id(agent: AgentRef | None) -> str:
+    return agent.id if agent is not None else ""
+
+
+def _turn_row(message: InboundMessage, turn_id: str, position: _Position) -> dict[str, Any]:
     return {
         "id": turn_id,
         "conversation": str(message.conversation),
-        "seq": seq,
+        "seq": position.seq,
         "kind": "call" if message.call else "message",
         "author_id": message.author.id,
         "author_name": message.author.name,
         "principal": message.author.principal,
         "workspace": message.conversation.workspace_key,
+        "agent_id": _id(position.agent),
         "input": encode(
             TurnInput(
                 message.text,
@@ -315,6 +367,7 @@ def _turn_row(message: InboundMessage, turn_id: str, seq: int) -> dict[str, Any]
                 model=message.model,
                 locale=message.locale,
                 author_locale=message.author_locale,
+                agent=position.agent,
             )
         ),
     }

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import Field
 
+from bot.domain.agents import AgentRef
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import Approval
 from bot.domain.conversations import ConversationKey
@@ -219,7 +220,7 @@ class ResponseShape(ResponseModel):
     created_at: str
 
 
-SignedBy = Callable[[ApprovalRequirements, ConversationKey], str]
+SignedBy = Callable[[ApprovalRequirements, ConversationKey, AgentRef | None], str]
 """Return the approvers of a call in short text (`bot.commands.dependencies.Administration.signed_by`)."""
 
 _TURN_STATUSES = {
@@ -350,7 +351,7 @@ def _approval_shape(
         changed_by=approval.revised_by,
         fingerprint=approval.fingerprint,
         requested_for=card.asked_by,
-        signed_by=signed_by(approval.requirements, turn.conversation),
+        signed_by=signed_by(approval.requirements, turn.conversation, turn.question.agent),
         asker_may_approve=approval.requirements.asker_may_approve,
         approver_reason=approval.requirements.self_approval.reason,
         signatures=list(approval.approver_names),

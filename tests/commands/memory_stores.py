@@ -185,6 +185,7 @@ class MemoryPolicies:
 class MemoryProfiles:
     kept: dict[str, Profile] = field(default_factory=dict)
     bound: dict[str, str] = field(default_factory=dict)
+    by_name: list[tuple[str, str]] = field(default_factory=list)
     audit: list[Line] = field(default_factory=list)
 
     async def profiles(self) -> Sequence[Profile]:
@@ -205,11 +206,31 @@ class MemoryProfiles:
         if self.kept.pop(profile_id, None) is None:
             return False
         self.bound = {place: each for place, each in self.bound.items() if each != profile_id}
+        self.by_name = [each for each in self.by_name if each[1] != profile_id]
         self.audit.append(("profile_deleted", profile_id, by.principal))
         return True
 
     async def bindings(self) -> Sequence[Binding]:
-        return [Binding(place, profile) for place, profile in self.bound.items()]
+        return [
+            *(Binding(place, profile) for place, profile in self.bound.items()),
+            *(Binding(place, profile, by_name=True) for place, profile in self.by_name),
+        ]
+
+    async def bind_by_name(self, place: str, profile_id: str, by: Author) -> bool:
+        if profile_id not in self.kept:
+            raise NotFound("That profile is gone.")
+        if (place, profile_id) in self.by_name:
+            return False
+        self.by_name.append((place, profile_id))
+        self.audit.append(("agent_bound", place, by.principal))
+        return True
+
+    async def unbind_by_name(self, place: str, profile_id: str, by: Author) -> bool:
+        if (place, profile_id) not in self.by_name:
+            return False
+        self.by_name.remove((place, profile_id))
+        self.audit.append(("agent_unbound", place, by.principal))
+        return True
 
     async def bind(self, place: str, profile_id: str, by: Author) -> None:
         if profile_id not in self.kept:

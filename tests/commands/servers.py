@@ -8,6 +8,7 @@ from typing import Protocol
 
 from bot.commands.dependencies import CommandDependencies, ConfigDiff, Rights, any_name
 from bot.commands.registry import CommandRegistry
+from bot.domain.agents import AgentRef, Agents
 from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import (
@@ -268,18 +269,33 @@ class CommandHarness:
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
         return self._rules(conversation).all
 
-    def signed_by(self, terms: ApprovalRequirements, conversation: ConversationKey) -> str:
-        return self._rules(conversation).approvers.format_requirements(terms)
+    def agents(self, conversation: ConversationKey) -> Agents:
+        return self._book.agents(conversation)
+
+    def agent_profiles(self, conversation: ConversationKey) -> Sequence[Profile]:
+        return self._book.agent_profiles(conversation)
+
+    def signed_by(
+        self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None = None
+    ) -> str:
+        return self._book.rules(conversation, agent).approvers.format_requirements(terms)
 
     def _rules(self, conversation: ConversationKey) -> Rules:
+        return self._book.rules(conversation)
+
+    @property
+    def _book(self) -> RuleBook:
         servers: dict[str, dict[str, ApprovalPolicy]] = {}
         for (server, name), policy in self.named.items():
             servers.setdefault(server, {})[name] = policy
         file = Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()}, rules=self.rules)
         book = RuleBook(file, Approvers(admins=frozenset({ANA.principal})), read_hosts=read_hosts)
-        bindings = [Binding(place, profile) for place, profile in self.profiles.bound.items()]
+        bindings = [
+            *(Binding(place, profile) for place, profile in self.profiles.bound.items()),
+            *(Binding(place, profile, by_name=True) for place, profile in self.profiles.by_name),
+        ]
         book.amend(self.policies.kept.values(), self.profiles.kept.values(), bindings)
-        return book.rules(conversation)
+        return book
 
     async def recent(self, conversation: ConversationKey, limit: int) -> Sequence[TurnView]:
         return self.views.get(str(conversation), [])[-limit:]

@@ -202,7 +202,15 @@ CASES = [
         lambda held: held.profiles.bound == {binding_scopes(held.way.place(HALL))[0]: "p-1"},
         "profile_bound",
     ),
+    Case(
+        "profile bind Support workspace --agent",
+        "can be asked by name in this workspace",
+        lambda held: held.profiles.by_name == [(HALL.workspace_key, "p-1")],
+        "agent_bound",
+    ),
     Case("profile unbind workspace", "Nothing was changed"),
+    Case("agents", "Nobody can be asked by name here", who=RequiredRole.EVERYONE),
+    Case("ask Support how?", "Nobody can be asked by name here", who=RequiredRole.EVERYONE),
     Case("profile help", "/profile list", who=RequiredRole.EVERYONE),
     Case("conversations list", "hall:1", who=RequiredRole.EVERYONE),
     Case("conversations show", "hello", who=RequiredRole.EVERYONE),
@@ -262,7 +270,7 @@ async def test_the_table_of_this_suite_has_every_verb_there_is() -> None:
     tried = {" ".join(case.line.split()) for case in CASES}
     for command, verbs in CommandHarness().registry.verbs.items():
         for verb in verbs:
-            assert any(line.startswith(f"{command} {verb.path}") for line in tried), (command, verb.path)
+            assert any(line.startswith(f"{command} {verb.path}".strip()) for line in tried), (command, verb.path)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.line.startswith("mcp") and "help" not in case.line])

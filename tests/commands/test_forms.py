@@ -506,7 +506,9 @@ async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_what_w
     many = await held.submit(second, {**terms, "prompts": "\n".join("12345")})
     assert errors(many).keys() == {"prompts"}
     assert isinstance(many, Form)
-    reply = await held.submit(many, {**terms, "prompts": "Why is CI red?\n\n What, and by whom? "})
+    third = await held.submit(many, {**terms, "prompts": "Why is CI red?\n\n What, and by whom? "})
+    assert isinstance(third, Form)
+    reply = await held.submit(third, {"about": "Answers questions about orders"})
     assert isinstance(reply, Reply)
     [profile] = held.profiles.kept.values()
     jira = config_of(held, "jira").id
@@ -514,6 +516,7 @@ async def test_a_profile_from_a_form_has_all_its_errors_at_once_and_keeps_what_w
     assert profile.tools == {jira: frozenset({"create_issue"})}
     assert profile.approvers == frozenset({"slack:U1", "slack-group:S1"})
     assert profile.prompts == ("Why is CI red?", "What, and by whom?")
+    assert profile.about == "Answers questions about orders"
     assert [(rule.server_id, rule.tool, rule.policy) for rule in profile.policies] == [
         (jira, "create_issue", ApprovalPolicy.ALWAYS_DENY)
     ]
@@ -534,8 +537,10 @@ async def test_a_profile_has_a_language_and_a_time_zone() -> None:
     assert (shown["language"], shown["time zone"]) == ("ja", "Asia/Tokyo")
     second = await held.submit(await held.form("profile set Support"), {"servers": "*"})
     assert isinstance(second, Form)
-    assert (values(second)["language"], values(second)["time_zone"]) == ("ja", "Asia/Tokyo")
-    await held.submit(second, {"language": "", "time_zone": "utc"})
+    third = await held.submit(second, {})
+    assert isinstance(third, Form)
+    assert (values(third)["language"], values(third)["time_zone"]) == ("ja", "Asia/Tokyo")
+    await held.submit(third, {"language": "", "time_zone": "utc"})
     [profile] = held.profiles.kept.values()
     assert (profile.language, profile.time_zone) == ("", "UTC")
 

@@ -18,7 +18,8 @@ async def test_a_misspelt_command_is_answered_with_the_one_that_was_meant() -> N
 
 async def test_a_command_unlike_any_other_is_answered_with_those_there_are() -> None:
     reply = await command_harness().ask("xyzzy")
-    assert reply.text == "There is no such command. What there is: `/mcp`, `/profile`, `/conversations`, `/usage`."
+    known = "`/mcp`, `/profile`, `/ask`, `/agents`, `/conversations`, `/usage`"
+    assert reply.text == f"There is no such command. What there is: {known}."
 
 
 async def test_a_form_that_nobody_opened_is_an_answer_and_no_exception() -> None:
@@ -50,6 +51,7 @@ def test_completion_offers_verbs_then_servers_then_their_tools() -> None:
         "mcp add x --auto-context-tool",
     ]
     assert commands.complete("mcp add x --auth b", HALL) == ["mcp add x --auth basic"]
+    assert commands.complete("usage W", HALL) == ["usage workspace"]
     assert commands.complete("mcp x", HALL) == commands.complete("xyzzy ", HALL) == []
 
 
@@ -67,17 +69,18 @@ def test_verbs_fit_where_platforms_register_them() -> None:
     """
     commands: CommandRegistry = registry(Servers())
     for verbs in commands.verbs.values():
-        entries = {verb.path.split()[0] for verb in verbs}
+        entries = {verb.path.partition(" ")[0] for verb in verbs}
         assert len(entries) <= 24 + 25
+        assert "" not in entries or len(verbs) == 1
         groups: dict[str, list[Verb]] = {}
         for verb in verbs:
-            assert 1 <= len(verb.path.split()) <= 2
+            assert len(verb.path.split()) <= 2
             assert len(verb.summary) <= 100
             assert all(
                 len(parameter.name) <= 32 and parameter.hint and len(parameter.hint) <= 100
                 for parameter in verb.parameters
             )
-            groups.setdefault(verb.path.split()[0], []).append(verb)
+            groups.setdefault(verb.path.partition(" ")[0], []).append(verb)
         for group in groups.values():
             assert len(group) == 1 or all(" " in verb.path for verb in group)
             assert len(group) <= 25

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from bot.domain.agents import AgentRef
 from bot.domain.turns import EditedQuestion, EditEffect, TurnStatus
 from bot.storage.turn_queue import EDIT_SECONDS
 from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.turn_log_harness import Harness, running
+
+SUPPORT = AgentRef("p1", "support")
 
 
 async def edit(harness: Harness, key: str, text: str) -> EditedQuestion:
@@ -44,6 +47,23 @@ async def test_an_edit_back_to_the_first_text_leaves_nothing_to_ask_again(harnes
     assert (await edit(harness, "one", "one")).effect is EditEffect.NONE
     question = (await harness.log.get_view(claim.turn_id)).turn.question
     assert (question.text, question.edited_text) == ("one", "")
+
+
+async def test_an_edit_may_name_another_agent(harness: Harness) -> None:
+    claim = await running(harness, "one")
+    edited = await harness.log.edit_question(["one"], "one", ANA, SUPPORT)
+    assert edited is not None
+    assert edited.effect is EditEffect.STORED
+    question = (await harness.log.get_view(claim.turn_id)).turn.question
+    assert (question.agent, question.edited_text, question.edited_agent) == (None, "one", SUPPORT)
+    await harness.log.enqueue(message("two"))
+    edited = await harness.log.edit_question(["two"], "two", ANA, SUPPORT)
+    assert edited is not None
+    assert edited.effect is EditEffect.REPLACED
+    assert (await harness.log.get_view(edited.turn_id)).turn.question.agent == SUPPORT
+    again = await harness.log.edit_question(["two"], "two", ANA, SUPPORT)
+    assert again is not None
+    assert again.effect is EditEffect.NONE
 
 
 async def test_somebody_else_cannot_edit_a_question(harness: Harness) -> None:

@@ -539,6 +539,8 @@ async def test_the_revision_grows_with_every_change_of_servers_policies_and_prof
         lambda: profiles.save(dataclasses.replace(profile, persona="Be brief."), ANA),
         lambda: profiles.bind(HOME, "p1", ANA),
         lambda: profiles.unbind(HOME, ANA),
+        lambda: profiles.bind_by_name(HOME, "p1", ANA),
+        lambda: profiles.unbind_by_name(HOME, "p1", ANA),
         lambda: profiles.delete("p1", ANA),
         lambda: servers.save_capabilities(added.id, OFFER),
         lambda: servers.remove(added.id, 3, ANA),
@@ -952,6 +954,30 @@ async def test_profiles_hold_where_they_are_bound_until_they_are_deleted(harness
         ("bound profile", BEN.principal),
         ("added profile", ANA.principal),
     ]
+    assert await the_chain_is_whole(harness)
+
+
+async def test_several_profiles_answer_to_their_names_in_a_place(harness: Harness) -> None:
+    profiles = SqlProfileStore(harness.database)
+    for each in (CLERK, Profile("p2", "Guard")):
+        await profiles.save(each, ANA)
+    await profiles.bind(HOME, "p1", ANA)
+    harness.time += 1
+    assert await profiles.bind_by_name(HOME, "p2", ANA)
+    harness.time += 1
+    assert await profiles.bind_by_name(HOME, "p1", ANA)
+    before = await entries(harness)
+    assert not await profiles.bind_by_name(HOME, "p1", BEN)
+    assert await entries(harness) == before
+    by_name = [Binding(HOME, "p2", by_name=True), Binding(HOME, "p1", by_name=True)]
+    assert await profiles.bindings() == [Binding(HOME, "p1"), *by_name]
+    assert await profiles.unbind_by_name(HOME, "p1", BEN)
+    assert not await profiles.unbind_by_name(HOME, "p1", BEN)
+    assert await profiles.delete("p2", BEN)
+    assert await profiles.bindings() == [Binding(HOME, "p1")]
+    with pytest.raises(NotFound):
+        await profiles.bind_by_name(HOME, "p2", ANA)
+    assert (await entries(harness, "p1"))[:2] == [("unbound agent", BEN.principal), ("bound agent", ANA.principal)]
     assert await the_chain_is_whole(harness)
 
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
+from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import WHOLE, ApprovalNotFound, Decided, Decision, DecisionResult, Portion, StaleRevision
 from bot.domain.argument_edits import EditableCall, EditResult, NotEditable, RevisionAccepted
 from bot.domain.commands import Form, FormSubmission, Invocation, Reply, Verb
@@ -32,6 +33,7 @@ class CallScript(ABC):
 
     def __init__(self) -> None:
         self.granted: list[GrantRequest] = []
+        self.known_agents = Agents()
         self.schema: Mapping[str, Any] = {}
         """Schema of the arguments of every call."""
         self.not_now: NotEditable | None = None
@@ -157,7 +159,12 @@ class FakeEngine(CallScript):
     async def is_stored(self, keys: Sequence[str]) -> bool:
         return any(key in self._keys for key in keys)
 
-    async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
+    def agents(self, conversation: ConversationKey) -> Agents:
+        return self.known_agents
+
+    async def edit_question(
+        self, keys: Sequence[str], text: str, by: Author, agent: AgentRef | None = None
+    ) -> EditedQuestion | None:
         turn_ids = [self._keys[key] for key in keys if key in self._keys]
         if not turn_ids:
             return None

@@ -236,6 +236,15 @@ FEATURES = (
         ),
     ),
     Feature(
+        "Several agents in one place, asked by name; a thread goes on with the one that was named last",
+        terminal="yes; a conversation goes on with it",
+        tests=(
+            "test_an_agent_that_is_named_answers_and_the_thread_goes_on_with_it",
+            "test_a_mistyped_name_is_answered_in_private_with_a_button_that_asks",
+            "test_an_agent_of_another_place_is_not_reached",
+        ),
+    ),
+    Feature(
         "Commands and *Ask about this* where the bot is not",
         slack="as far as Slack shows its commands there",
         discord="yes, with User Install",

@@ -22,6 +22,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import Rule
+from bot.domain.profiles import Binding, Profile
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnView
 from bot.engine.engine import Engine
@@ -88,6 +89,8 @@ class Team(ABC):
     rules: tuple[Rule, ...] = ()
     self_approval: bool = True
     reviewed: Reviewed = nothing_reviewed
+    profiles: tuple[Profile, ...] = ()
+    bindings: tuple[Binding, ...] = ()
     approval_seconds: float = 1800.0
     early_seconds: float = 4.0
     """Seconds in which a turn posts nothing unless a user must act."""
@@ -101,6 +104,8 @@ class Team(ABC):
     locales: LocaleResolver = LocaleResolver()
     tells_time_zones: bool = True
     """True if the platform knows the time zones of its users."""
+    book: RuleBook = field(default_factory=RuleBook)
+    """The rules of the last process."""
     opinions: list[tuple[bool, Author]] = field(default_factory=list)
     """Feedback on answers, as it is stored."""
 
@@ -110,12 +115,13 @@ class Team(ABC):
         async with AsyncExitStack() as stack:
             log = await self._turn_log(stack)
             surface, listener = await self._platform(stack, log)
+            self.book = self._rule_book()
             engine = Engine(
                 log,
                 self.model,
                 self.servers or self.toolbox,
                 [surface] if drawing else [],
-                rules=RuleBook(self._policies(), self.approvers, self.reviewed),
+                rules=self.book,
                 approval_seconds=self.approval_seconds,
                 early_seconds=self.early_seconds,
                 approval_notice=self.approval_notice,
@@ -446,8 +452,12 @@ class Team(ABC):
         """The platform's arguments for `team_process.py`."""
 
     def _reader(self, log: SqlTurnLog, directory: ApproverDirectory) -> PendingCallReader:
-        rules = RuleBook(self._policies(), self.approvers, self.reviewed)
-        return PendingCallReader(SqlReporting(log._database), log, rules, directory)
+        return PendingCallReader(SqlReporting(log._database), log, self._rule_book(), directory)
+
+    def _rule_book(self) -> RuleBook:
+        book = RuleBook(self._policies(), self.approvers, self.reviewed)
+        book.amend((), self.profiles, self.bindings)
+        return book
 
     async def _keep_opinion(self, _turn_id: str, good: bool, by: Author) -> None:
         self.opinions.append((good, by))

@@ -1,4 +1,4 @@
-"""Every verb of `/mcp`, `/profile`, `/conversations` and `/usage`, as it is typed at the real terminal and seen there.
+"""Every verb of the commands, as it is typed at the real terminal and seen there.
 
 One session of the operator, who does everything once; one of a person without rights, who tries the same; and the
 audit in the database, which holds each change once.
@@ -116,7 +116,7 @@ PROFILING = (
     Fill("Model"),
     Fill("Servers", holds="*", open=True),
     Fill("Servers"),
-    *keep("Tools", "Policies", "Approvers", "Suggested prompts"),
+    *keep("Tools", "Policies", "Approvers", "Suggested prompts", "What it does"),
 )
 HIDDEN = (Fill("Secret", SECOND, hidden=True),)
 
@@ -223,6 +223,8 @@ MIDDLE = (
     for_all("/profile list", "No profiles yet"),
     typed("/profile set Support", "Profile saved", fills=PROFILING, audit=("added profile",)),
     typed("/profile show Support", "You are kind.", "no place yet"),
+    for_all("/agents", "Nobody can be asked by name here"),
+    for_all("/ask support How?", "Nobody can be asked by name here"),
     typed("/profile bind Support", "The profile holds in this channel", "Undo", audit=("bound profile",)),
     typed("/profile unbind", "No profile holds in this channel any more.", audit=("unbound profile",)),
     for_all("/profile help", "/profile list"),
@@ -305,7 +307,7 @@ def _speechless(_request: Request) -> Reply:
 def test_every_verb_there_is_has_a_line_here() -> None:
     for command, verbs in CommandHarness().registry.verbs.items():
         for verb in verbs:
-            start = f"/{command} {verb.path}"
+            start = f"/{command} {verb.path}".strip()
             lines = [each for each in LINES if f"{each.line} ".startswith(f"{start} ")]
             assert lines, start
             assert {each.who for each in lines} <= {verb.who}, start

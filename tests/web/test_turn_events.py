@@ -20,7 +20,7 @@ from tests.fakes.parts import ANA
 from tests.rendering.turns import a_form, a_link
 from tests.web.test_turn_streams import TURN
 
-PLACE = ("notes", lambda _terms, _conversation: "api-role:approver")
+PLACE = ("notes", lambda _terms, _conversation, _agent: "api-role:approver")
 REPLY = ModelStep(1, assistant("I write it.", ToolCall("c1", "fake__write")))
 ASKED = Approval("a1", 1, "print", ANA, 60.0)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bot.domain.agents import AgentRef, Agents
 from bot.domain.api_clients import ApiRole
 from bot.domain.approval_requirements import APPROVERS, ASKER, MEMBERS, ApprovalRequirements, SelfApproval
 from bot.domain.approvals import ApprovalPolicy, ApproverEvidence, DecisionType, NotAllowed
@@ -33,6 +34,7 @@ from bot.domain.policies import (
 from bot.domain.profiles import DEFAULT, Binding, Profile, binding_scopes
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import ServerGuidance, Tool, ToolKind, ToolSet
+from bot.domain.turns import Turn
 from bot.engine.policy.evaluation import PolicyRequest, Reviewed, evaluate, needs_member, nothing_reviewed
 from bot.engine.policy.self_approval import membership_reason, self_approval
 from bot.i18n import _, format_alternatives, gettext_lazy
@@ -201,7 +203,9 @@ def undeliverable_targets(rule: Rule) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Snapshot of the rules in a conversation."""
+    """Snapshot of the rules in a conversation. `is_absent` is True if the agent that was asked cannot be asked there
+    any more.
+    """
 
     file: Policies = Policies()
     approvers: Approvers = Approvers()
@@ -211,6 +215,7 @@ class Rules:
     reviewed: Reviewed = nothing_reviewed
     read_hosts: ReadHosts = no_hosts_read
     fill_address: FillAddress = unfilled
+    is_absent: bool = False
 
     @property
     def all(self) -> tuple[Rule, ...]:
@@ -302,6 +307,7 @@ class RuleBook:
         self._admin_rules: tuple[Rule, ...] = ()
         self._profiles: Mapping[str, Profile] = {}
         self._profile_by_place: Mapping[str, str] = {}
+        self._agents_by_place: Mapping[str, Sequence[str]] = {}
 
     def replace_file(self, file: Policies) -> None:
         """Replace the rules of the operator's file."""
@@ -311,7 +317,12 @@ class RuleBook:
         """Replace the admins' rules, profiles and bindings."""
         self._admin_rules = tuple(rules)
         self._profiles = {profile.id: profile for profile in profiles}
-        self._profile_by_place = {binding.place: binding.profile for binding in bindings}
+        self._profile_by_place = {binding.place: binding.profile for binding in bindings if not binding.by_name}
+        by_name: dict[str, list[str]] = {}
+        for binding in bindings:
+            if binding.by_name:
+                by_name.setdefault(binding.place, []).append(binding.profile)
+        self._agents_by_place = by_name
 
     @property
     def named(self) -> frozenset[str]:
@@ -327,14 +338,53 @@ class RuleBook:
             *approvers, *(rule.askers for rule in rules), *(profile.approvers for profile in profiles)
         )
 
-    def rules(self, conversation: ConversationKey) -> Rules:
-        """Return the rules of a conversation. A channel's profile wins over its workspace's, and that over the global
-        one. Admins' rules apply in the admin's workspace.
+    def agent_profiles(self, conversation: ConversationKey) -> Sequence[Profile]:
+        """Return the profiles that users of a conversation may ask by name, the one that holds there first. A place
+        with a profile of its own takes none from wider places.
+        """
+        profiles: list[Profile] = []
+        holding: tuple[Profile, ...] = ()
+        for place in (*binding_scopes(conversation), EVERYWHERE):
+            ids = self._agents_by_place.get(place, ())
+            profiles += (self._profiles[profile_id] for profile_id in ids if profile_id in self._profiles)
+            bound = self._profiles.get(self._profile_by_place.get(place, ""))
+            if bound is not None:
+                holding = (bound,)
+                break
+        return tuple({profile.id: profile for profile in (*holding, *profiles)}.values())
+
+    def agents(self, conversation: ConversationKey) -> Agents:
+        """Return the agents that users of a conversation may ask by name."""
+        here = tuple(AgentRef(profile.id, profile.name) for profile in self.agent_profiles(conversation))
+        ids = {agent.id for agent in here}
+        others = (
+            profile.name
+            for profile in self._profiles.values()
+            if profile.id not in ids and profile.workspace in (EVERYWHERE, conversation.workspace_key)
+        )
+        return Agents(here, tuple(others))
+
+    def place_profile(self, conversation: ConversationKey) -> Profile:
+        """Return the profile that holds in a conversation: a channel's wins over its workspace's, and that over the
+        global one.
         """
         profile_ids = (self._profile_by_place.get(place, "") for place in (*binding_scopes(conversation), EVERYWHERE))
-        profile = next(
-            (self._profiles[profile_id] for profile_id in profile_ids if profile_id in self._profiles), DEFAULT
-        )
+        return next((self._profiles[profile_id] for profile_id in profile_ids if profile_id in self._profiles), DEFAULT)
+
+    def rules_of_turn(self, turn: Turn) -> Rules:
+        """Return the rules of a turn, by the profile of the agent that was asked."""
+        return self.rules(turn.conversation, turn.question.agent)
+
+    def rules(self, conversation: ConversationKey, agent: AgentRef | None = None) -> Rules:
+        """Return the rules of a conversation, by the profile of an agent or by the one that holds there. Admins' rules
+        apply in the admin's workspace. An agent that cannot be asked there any more enables nothing.
+        """
+        profile, is_absent = self.place_profile(conversation), False
+        if agent is not None and agent.id:
+            asked = next((asked for asked in self.agent_profiles(conversation) if asked.id == agent.id), None)
+            is_absent = asked is None
+            gone = dataclasses.replace(self._profiles.get(agent.id, Profile(agent.id, agent.name)), servers=frozenset())
+            profile = gone if asked is None else asked
         approvers = self._approvers
         if profile.approvers:
             approvers = dataclasses.replace(approvers, approvers=profile.approvers, programs=frozenset())
@@ -350,6 +400,7 @@ class RuleBook:
             self._reviewed,
             self._read_hosts,
             self._fill_address,
+            is_absent=is_absent,
         )
 
 
@@ -432,7 +483,7 @@ def _is_member(member: Member, asker: Author) -> bool:
 
 def can_approve(rules: RuleBook, member: Member, call: PendingApproval) -> bool:
     """Return True if this member may approve this call under its stored requirements."""
-    here = rules.rules(call.conversation)
+    here = rules.rules(call.conversation, call.agent)
     terms = here.restrict(call.requirements)
     result = check_approver(
         here.approvers, terms, member, DecisionType.APPROVE, asker=call.asked_by, editors=call.editors
@@ -450,7 +501,7 @@ def is_expected_approver(rules: RuleBook, member: Member, call: PendingApproval)
     if member.author.principal == call.asked_by.principal:
         return True
     own = {member.author.principal, *member.roles}
-    waits_for_asker = rules.rules(call.conversation).restrict(call.requirements).asker_may_approve
+    waits_for_asker = rules.rules(call.conversation, call.agent).restrict(call.requirements).asker_may_approve
     return not waits_for_asker and not any(
         MEMBERS in entries and not entries & own for entries in call.requirements.approvers
     )

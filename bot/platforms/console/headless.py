@@ -35,7 +35,7 @@ from bot.domain.turns import Receipt
 from bot.errors import CountersignError, NotFound, QueueFull
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import AutoApprover
-from bot.platforms.console.local_user import LocalUser, fresh_conversation
+from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
 from bot.platforms.console.plain_output import reply_text, write
 from bot.platforms.console.slash import (
     COMMANDS,
@@ -246,6 +246,7 @@ class HeadlessChat:
 
     def __init__(self, user: LocalUser, tracker: TurnTracker, handlers: HeadlessHandlers, output: Output) -> None:
         self._user = user
+        self._questions = Questions(user)
         self._tracker = tracker
         self._approver = handlers.approver
         self._responder = handlers.responder
@@ -354,7 +355,9 @@ class HeadlessChat:
         try:
             match wanted:
                 case Say(text):
-                    return await self._ask(engine, engine.receive(self._user.says(text, self._tracker.conversation)))
+                    agents = engine.agents(self._conversation)
+                    message = self._questions.read(text, self._tracker.conversation, agents)
+                    return await self._ask(engine, engine.receive(message))
                 case CheckCall():
                     return await self._ask(engine, turn_tracker.check(engine, self._user, self._conversation))
                 case RunAgain():

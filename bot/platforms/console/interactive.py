@@ -24,7 +24,7 @@ from bot.platforms.console.cards import ApprovalActions, CardKeys, ElicitationKe
 from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.console import Streams
 from bot.platforms.console.lines import cells, clip, safe_lines, strip_markdown
-from bot.platforms.console.local_user import LocalUser, fresh_conversation
+from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
 from bot.platforms.console.screen import QUIET_SECONDS, LineHistory, Screen
 from bot.platforms.console.slash import (
     COMMANDS,
@@ -124,6 +124,7 @@ class InteractiveChat:
         model: str,
     ) -> None:
         self._user = user
+        self._questions = Questions(user)
         self._tracker = tracker
         self._transcript = transcript
         self._screen = transcript.screen
@@ -316,7 +317,8 @@ class InteractiveChat:
             case InboundMessage():
                 return await engine.receive(self._user.localized(wanted))
             case Say(message):
-                return await engine.receive(self._user.says(message, self._tracker.conversation))
+                agents = engine.agents(self._conversation)
+                return await engine.receive(self._questions.read(message, self._tracker.conversation, agents))
             case CheckCall():
                 return await turn_tracker.check(engine, self._user, self._conversation)
             case RunAgain():

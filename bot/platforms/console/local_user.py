@@ -12,8 +12,11 @@ import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from bot.domain.agents import Addressed, AgentRef, Agents, UnknownName
 from bot.domain.conversations import CONSOLE, Author, ConversationKey, InboundMessage, Member
 from bot.domain.locales import UNKNOWN, Locale
+from bot.errors import NotFound
+from bot.i18n import _
 
 WORKSPACE = "local"
 
@@ -25,11 +28,14 @@ def fresh_conversation() -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalUser:
-    """User at the terminal. Without `--user` the user is the operator. `locale` is that of the terminal."""
+    """User at the terminal. Without `--user` the user is the operator. `locale` is that of the terminal. `agent` is the
+    name of the one to ask, empty for the one that answers here without a name.
+    """
 
     name: str
     operator: bool = True
     locale: Locale = UNKNOWN
+    agent: str = ""
 
     @property
     def author(self) -> Author:
@@ -64,6 +70,44 @@ class LocalUser:
     def localized(self, message: InboundMessage) -> InboundMessage:
         """Return a message of the user with their locale."""
         return replace(message, locale=self.locale, author_locale=self.locale)
+
+
+class Questions:
+    """The typed questions of a user, for the agents that they name. The agent of `--agent` is asked first in each
+    conversation.
+    """
+
+    def __init__(self, user: LocalUser) -> None:
+        self._user = user
+        self._begun: set[str] = set()
+
+    def read(self, text: str, conversation: str, agents: Agents) -> InboundMessage:
+        """Return the message to the engine. Raises NotFound for a name that no agent here has."""
+        match agents.read_address(text):
+            case Addressed(agent, rest):
+                if not rest:
+                    raise NotFound(_("The question is missing: write it behind the name."))
+                message = replace(self._user.says(rest, conversation), agent=agent)
+            case UnknownName(meant):
+                raise _unknown_agent(agents, meant.agent if meant is not None else None)
+            case None:
+                message = replace(self._user.says(text, conversation), agent=self._first_agent(conversation, agents))
+        self._begun.add(conversation)
+        return message
+
+    def _first_agent(self, conversation: str, agents: Agents) -> AgentRef | None:
+        if not self._user.agent or conversation in self._begun:
+            return None
+        agent = agents.find(self._user.agent)
+        if agent is None:
+            raise _unknown_agent(agents, agents.closest(self._user.agent))
+        return agent
+
+
+def _unknown_agent(agents: Agents, meant: AgentRef | None) -> NotFound:
+    fixes = [_("Did you mean {name}?", name=meant.name)] if meant is not None else []
+    fixes += [_("Agents here: {names}", names=", ".join(agents.names))] if agents.here else []
+    return NotFound(_("There is no agent of that name here."), " ".join(fixes))
 
 
 def login_name() -> str:

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from bot.domain.commands import WHOLE_TEXT
 from bot.rendering.text_safety import single_line
 
 COMMANDS = {
     "/help": "what can be typed here",
     "/mcp": "servers and tools: /mcp list, /mcp tools, /mcp add, /mcp help",
     "/profile": "who the bot is in a place: /profile list, /profile set NAME",
+    "/agents": "who can be asked by name here, and what each does",
+    "/ask": "ask one of them: /ask NAME TEXT",
     "/conversations": "what was talked about: list, show, export, delete",
     "/usage": "tokens and money that models took: /usage me, /usage workspace",
     "/approvals": "calls that wait for you: list, approve ID, deny ID REASON",
@@ -92,7 +95,7 @@ class UnknownCommand:
 Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | UnknownCommand
 
 
-_ELSEWHERE = frozenset({"/mcp", "/profile", "/conversations", "/usage", "/approvals"})
+_ELSEWHERE = frozenset({"/mcp", "/profile", "/agents", "/ask", "/conversations", "/usage", "/approvals"})
 """Commands that the engine's side answers."""
 _PLAIN: dict[str, Line] = {
     "exit": Quit(),
@@ -121,7 +124,8 @@ def parse(text: str) -> Line | None:
     if not text.startswith("/") or "/" in command[1:]:
         return Say(text)
     if command.lower() in _ELSEWHERE:
-        return Invoke(command.lower()[1:], _words(text[len(command) :]))
+        name, rest = command.lower()[1:], text[len(command) :]
+        return Invoke(name, (rest.strip(),) if name in WHOLE_TEXT else _words(rest))
     return _PLAIN.get(command.lower()) or _unknown(command)
 
 
@@ -153,7 +157,7 @@ class SlashCompleter(Completer):
             return
         word = text.rsplit(" ", maxsplit=1)[-1]
         for offer, about in (self._words(text, word) if " " in text else COMMANDS).items():
-            if offer.startswith(word):
+            if offer.casefold().startswith(word.casefold()):
                 yield Completion(offer, start_position=-len(word), display=single_line(offer, 40), display_meta=about)
 
     def _words(self, text: str, word: str) -> dict[str, str]:

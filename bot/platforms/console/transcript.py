@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from bot.domain.commands import Reply
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
+from bot.i18n import _
 from bot.platforms.console.lines import cells, clip, fold, remark, safe_lines, tool_text
 from bot.platforms.console.theme import ConsoleTheme
 from bot.rendering.structured_results import format_for_people
@@ -119,8 +120,7 @@ def entries(view: TurnView) -> tuple[Entry, ...]:
 
 def _entries(view: TurnView) -> Iterator[Entry]:
     replies = 0
-    if view.turn.question.again and not view.turn.status.ended:
-        yield Note("second-try", SECOND_TRY)
+    yield from _opening_notes(view)
     for step in view.steps:
         match step:
             case ModelStep():
@@ -139,6 +139,13 @@ def _entries(view: TurnView) -> Iterator[Entry]:
         yield Failure("end", single_line(view.turn.failure, 500) or "The turn failed.")
     if status.ended and any(isinstance(step, ToolStep) and offers_of_call("", step) for step in view.steps):
         yield UnknownOutcome("unsure")
+
+
+def _opening_notes(view: TurnView) -> Iterator[Note]:
+    if view.turn.question.agent_name:
+        yield Note("agent", _("Agent: {name}", name=single_line(view.turn.question.agent_name, 100)))
+    if view.turn.question.again and not view.turn.status.ended:
+        yield Note("second-try", SECOND_TRY)
 
 
 def _call_entries(step: ToolStep, view: TurnView) -> Iterator[Entry]:

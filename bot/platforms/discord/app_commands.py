@@ -165,7 +165,7 @@ def suggestions(
 
 def _line(command: str, verb: Verb, parameter: Parameter, given: Mapping[str, str]) -> str | None:
     """Return the command line before the value, or None if a required option is missing."""
-    line = [command, verb.path]
+    line = [command, *verb.path.split()]
     for positional in verb.places:
         if positional is parameter:
             break
@@ -227,7 +227,11 @@ def command_tree(
     """
     tree = CommandTree(client, interactions, for_users=for_users)
     for name, verbs_of_command in verbs.items():
-        tree.add_command(_group(levels(name, verbs_of_command), interactions))
+        single = next((verb for verb in verbs_of_command if not verb.path), None)
+        if single is not None:
+            tree.add_command(_subcommand(name, name, single, interactions))
+        else:
+            tree.add_command(_group(levels(name, verbs_of_command), interactions))
     return tree
 
 

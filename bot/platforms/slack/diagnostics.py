@@ -87,7 +87,7 @@ SCOPES = (
             "assistant.threads.setStatus",
         ),
     ),
-    Scope("commands", "there is no /mcp, /profile, /conversations, /usage or /approvals, and no shortcut"),
+    Scope("commands", "there is no /mcp, /profile, /ask or other command, and no shortcut"),
     Scope(
         "channels:history",
         "threads of public channels need a mention each time, and earlier messages are unknown",

@@ -24,7 +24,7 @@ from bot.chat.message_handler import split_args
 from bot.chat.message_model import Message
 from bot.chat.rejection_messages import FORM_EXPIRED, TOO_MANY_REQUESTS, InteractionRejected
 from bot.domain.approvals import Portion
-from bot.domain.commands import Form, Reply
+from bot.domain.commands import WHOLE_TEXT, Form, Reply
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import use_locale
 from bot.domain.turns import ToolStep
@@ -130,7 +130,8 @@ def read_slash(body: Mapping[str, Any]) -> tuple[tuple[str, ...], ResponseTarget
         str(body.get("channel_id") or ""), str(body.get("user_id") or ""), str(body.get("thread_ts") or "")
     )
     command = str(body.get("command") or "").removeprefix("/").lower()
-    words = split_args(to_plain_text(str(body.get("text") or ""), MentionResolver()))
+    text = to_plain_text(str(body.get("text") or ""), MentionResolver())
+    words = (text,) if command in WHOLE_TEXT else split_args(text)
     return (command, *words), ResponseTarget(ref, str(body.get("response_url") or ""))
 
 

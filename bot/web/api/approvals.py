@@ -214,7 +214,12 @@ class _ApprovalHandler:
             raise _not_found()
         turn, approval = call[0], call[1].approval
         pending = PendingApproval(
-            approval.id, turn.conversation, approval.requested_for, approval.requirements, approval.editors
+            approval.id,
+            turn.conversation,
+            approval.requested_for,
+            approval.requirements,
+            approval.editors,
+            agent=turn.question.agent,
         )
         if not caller.covers_workspace(turn.conversation.workspace_key) or not (
             caller.may(ApiRole.APPROVER) or self._concerns(caller, pending)

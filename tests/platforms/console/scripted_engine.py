@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import suppress
 from typing import Any
 
+from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import (
     AlreadyDecided,
     Approval,
@@ -218,7 +219,12 @@ class ScriptedEngine(CallScript):
     async def is_stored(self, keys: Sequence[str]) -> bool:
         raise NotImplementedError
 
-    async def edit_question(self, keys: Sequence[str], text: str, by: Author) -> EditedQuestion | None:
+    def agents(self, conversation: ConversationKey) -> Agents:
+        return Agents()
+
+    async def edit_question(
+        self, keys: Sequence[str], text: str, by: Author, agent: AgentRef | None = None
+    ) -> EditedQuestion | None:
         raise NotImplementedError
 
     async def ask_again(self, turn_id: str, by: Author) -> Receipt:

@@ -51,7 +51,8 @@ def test_every_event_that_is_subscribed_to_is_understood() -> None:
 
 
 def test_the_commands_are_those_that_scopes_speak_of() -> None:
-    assert re.findall(r"command: /(\w+)", MANIFEST) == ["mcp", "profile", "conversations", "usage", "approvals"]
+    commands = ["mcp", "profile", "agents", "ask", "conversations", "usage", "approvals"]
+    assert re.findall(r"command: /(\w+)", MANIFEST) == commands
 
 
 def test_the_manifest_is_no_larger_than_slack_takes() -> None:
