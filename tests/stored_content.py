@@ -21,7 +21,7 @@ async def columns_with(database: Database, marker: str) -> list[str]:
                 f"{table}.{name}" for row in rows for name, value in row.items() if marker.encode() in _bytes_of(value)
             }
             hits += sorted(names)
-        return hits
+        return sorted(hits)
 
     return await database.run(search)
 

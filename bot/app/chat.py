@@ -7,6 +7,7 @@ import importlib
 import signal
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.app.database import lock_database, open_migrated_database
@@ -169,10 +170,19 @@ class _Session:
             streams,
             model=self.choice.label,
             approve=options.approve,
-            history=address.folder / "history",
+            history=self._line_history(address.folder),
             files=files,
             shared=shared,
         )
+
+    def _line_history(self, folder: Path) -> Path | None:
+        """Return the file of typed lines; None if nothing is kept, not even an earlier file."""
+        history = folder / "history"
+        if self.settings.keeps_content:
+            return history
+        with suppress(OSError):
+            history.unlink(missing_ok=True)
+        return None
 
     @property
     def _interactive(self) -> bool:

@@ -38,6 +38,7 @@ from bot.domain.health import Check, CheckStatus
 from bot.domain.secret_binding import SecretGrants
 from bot.domain.servers import ConnectPolicy
 from bot.engine.config_files import describe_grant
+from bot.engine.content_deletion import UNDELIVERED_SECONDS
 from bot.errors import CountersignError, DatabaseError, SettingsError
 from bot.llm.models import Availability, Available, ListsModels, ModelChoice, NotListed, NotReported, Retired
 from bot.llm.providers import PROVIDERS
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 # -------------------- model check
 
 _MOST_NAMES = 5
+_OVERDUE_SECONDS = UNDELIVERED_SECONDS + 3_600.0
 _LONGEST_NAME = 60
 
 
@@ -412,6 +414,7 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
         async with open_migrated_database(settings, migrate=False) as database:
             yield "database", Check("opened", CheckStatus.WELL, database.name)
             yield "database", await _check_writes(database)
+            yield "database", await _check_content(settings, database)
             yield "audit", await examine_audit(settings, database)
             async with open_services(
                 settings, files, database, operator=operator, connect=ConnectPolicy.LAZY
@@ -436,6 +439,24 @@ async def _check_writes(database: Database) -> Check:
     except DatabaseError as error:
         return _broken_check("written", error)
     return Check("written", CheckStatus.WELL, "It takes what is written.")
+
+
+async def _check_content(settings: Settings, database: Database) -> Check:
+    """Report how long questions, answers and results are kept, and if any are kept for longer."""
+    from bot.storage.content_deletion import overdue_content  # noqa: PLC0415 - with the database's libraries
+
+    if settings.keeps_content:
+        days = f"{settings.retention_days:g}"
+        return Check("content", CheckStatus.WELL, f"Turns are kept for {days} days after their end (RETENTION_DAYS).")
+    kept = "Nothing that is asked, answered or returned is kept once the answer is out (RETENTION_DAYS=0)"
+    try:
+        overdue = await overdue_content(database, _OVERDUE_SECONDS)
+    except DatabaseError as error:
+        return _broken_check("content", error)
+    if overdue:
+        left = "1 ended turn" if overdue == 1 else f"{overdue} ended turns"
+        return Check("content", CheckStatus.DOUBTFUL, f"{kept}, but {left} still has content.", "start the bot")
+    return Check("content", CheckStatus.WELL, f"{kept}.")
 
 
 def _broken_check(name: str, error: CountersignError) -> Check:

@@ -1,16 +1,17 @@
-"""`db`: the schema, and a backup."""
+"""`db`: the schema, a backup, and the data of one person."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bot.cli.errors import FAILED, Debug, run_command
+from bot.cli.errors import FAILED, USAGE, Debug, print_error, run_command
 from bot.settings import Settings
 
-commands = typer.Typer(help="The database: its schema, and a backup.", rich_markup_mode=None)
+commands = typer.Typer(help="The database: its schema, a backup, and the data of one person.", rich_markup_mode=None)
 
 
 @commands.command("upgrade")
@@ -56,3 +57,68 @@ def backup(
         return 0
 
     run_command(copy, debug=debug)
+
+
+Person = Annotated[str, typer.Argument(metavar="PLATFORM:ID", help="The person, such as slack:U0123ABCD or api:ci.")]
+
+
+@commands.command("export-person")
+def export_person(
+    person: Person,
+    *,
+    output: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="The file to make instead of standard output.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Write everything that is stored about one person as JSON; no secrets."""
+
+    async def export(settings: Settings) -> int:
+        from bot.app.person_data import export_person, save_export  # noqa: PLC0415
+
+        text = await export_person(settings, person)
+        if output is None:
+            typer.echo(text)
+        else:
+            save_export(text, output)
+            typer.echo(f"{output} has everything that is stored about {person}.", err=True)
+        return 0
+
+    run_command(export, debug=debug)
+
+
+@commands.command("forget")
+def forget(
+    person: Person,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Delete what one person said, was answered and got from tools, and their name, feedback and sign-ins.
+
+    Ids stay in the audit, and numbers in the usage. Turns that run or wait are left.
+    """
+    if not yes and not sys.stdin.isatty():
+        print_error("Nobody can be asked here. Fix: add --yes")
+        raise typer.Exit(USAGE)
+    if not yes and not typer.confirm(f"Delete what is stored about {person}? This cannot be undone.", err=True):
+        raise typer.Exit(FAILED)
+
+    async def delete(settings: Settings) -> int:
+        from bot.app.person_data import forget_person  # noqa: PLC0415
+
+        forgotten, is_purged = await forget_person(settings, person)
+        typer.echo(f"What {forgotten.turns} turns of {person} held is deleted.")
+        if forgotten.unfinished:
+            typer.echo(
+                f"{forgotten.unfinished} turns of {person} still run or wait. Fix: stop them, and run this again.",
+                err=True,
+            )
+        if not is_purged:
+            typer.echo(
+                "Another program reads the file, which may still hold deleted bytes. Fix: run this again later.",
+                err=True,
+            )
+        return 0 if is_purged and not forgotten.unfinished else FAILED
+
+    run_command(delete, debug=debug)

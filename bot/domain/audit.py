@@ -59,7 +59,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     ),
     "tokens": ("made token", "revoked token"),
     "installations": ("installed app", "uninstalled app"),
-    "deletions": ("deleted conversation", "deleted old turns", "deleted content"),
+    "deletions": ("deleted conversation", "deleted old turns", "deleted content", "forgot person"),
     "seals": (SEALED,),
 }
 """Names for filtering the audit by kind, and the stored kinds of each."""

@@ -25,6 +25,7 @@ UNDELIVERED_SECONDS = 86_400.0
 """Time after which an answer is deleted that its platform has never taken."""
 WITHOUT_CONTENT_DAYS = 30.0
 """Days until the rows themselves are deleted: without them, a redelivered message would be asked again."""
+FINISH_SECONDS = 3.0
 REWRITE_JOB = "file without deleted content"
 REWRITE_SECONDS = 7 * 86_400.0
 
@@ -59,6 +60,15 @@ class ContentDeletion:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await self._delivered.wait()
+
+    async def finish(self) -> None:
+        """Delete what is due before the process ends. Never raises."""
+        try:
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._delete_due()
+                await self._log.purge_files(whole=False)
+        except (DatabaseError, TimeoutError) as error:
+            log.warning("content of ended turns not deleted before the end: %s", error or "it took too long")
 
     async def _delete_due(self) -> bool:
         """Return True if anything was deleted."""

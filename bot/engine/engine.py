@@ -327,6 +327,8 @@ class Engine:
             for task in (working, delivering):
                 task.cancel()
                 await asyncio.wait({task})
+            if self._content_deletion is not None:
+                await self._content_deletion.finish()
         for task in (working, delivering):
             if not task.cancelled():
                 task.result()

@@ -20,6 +20,7 @@ from bot.domain.messages import Message, MessageRole, ToolCall
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnInput
 from bot.storage import audit
 from bot.storage.codec import CONTENT_DELETED, Body, decode, encode
+from bot.storage.database import Database
 from bot.storage.dialect import has_prefix, now, prefix_bounds
 from bot.storage.tables import (
     approvals,
@@ -59,6 +60,11 @@ _due = (
     .where(_is_due)
     .order_by(turns.c.ended_at)
     .limit(bindparam("limit"))
+)
+_overdue = (
+    sa.select(sa.func.count())
+    .select_from(turns)
+    .where(_has_content, turns.c.ended_at < now() - bindparam("seconds", type_=sa.Double))
 )
 _lock_conversations = (
     sa.select(conversations.c.key)
@@ -112,6 +118,11 @@ _deletions = (
     files.delete().where(files.c.turn_id.in_(_ids)),
     summaries.delete().where(summaries.c.conversation.in_(_keys)),
 )
+
+
+async def overdue_content(database: Database, seconds: float) -> int:
+    """Return the number of turns that ended `seconds` ago and still have content."""
+    return await database.read(lambda connection: connection.execute(_overdue, {"seconds": seconds}).scalar_one())
 
 
 def delete_due_content(

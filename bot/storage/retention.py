@@ -53,6 +53,9 @@ _delete_empty = conversations.delete().where(
     conversations.c.key.in_(bindparam("keys", expanding=True)),
     ~sa.exists().where(turns.c.conversation == conversations.c.key),
 )
+_delete_unused = conversations.delete().where(
+    conversations.c.last_seq == 0, conversations.c.updated_at < now() - bindparam("seconds")
+)
 _delete_conversation = (
     conversations.delete().where(conversations.c.key == bindparam("k")).returning(conversations.c.key)
 )
@@ -75,10 +78,12 @@ class SqlRetention:
 
     @transaction
     def delete_old(self, connection: sa.Connection, seconds: float, limit: int) -> int:
-        """Delete up to `limit` turns that ended before the given age and whose end was delivered, and grants that ended
-        as long ago. Return the number of turns.
+        """Delete up to `limit` turns that ended before the given age and whose end was delivered, grants that ended as
+        long ago, and conversations in which nothing was asked since they were created as long ago. Return the number of
+        turns.
         """
         delete_ended_grants(connection, seconds)
+        connection.execute(_delete_unused, {"seconds": seconds})
         ids = connection.execute(_old, {"seconds": seconds, "limit": limit}).scalars().all()
         if ids:
             keys = set(connection.execute(_delete_turns, {"ids": ids}).scalars())

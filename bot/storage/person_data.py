@@ -1,0 +1,164 @@
+"""What the database holds about one person: an export, and the deletion of what identifies them or what they said.
+
+A person is found by their principal (`slack:U123`). What other people wrote about them, or quoted, is not found. The
+audit is not changed: it holds ids and no texts.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam
+
+from bot.storage import audit
+from bot.storage.content_deletion import delete_content
+from bot.storage.database import Database, report, transaction
+from bot.storage.dialect import StorableText
+from bot.storage.tables import (
+    approval_views,
+    approvals,
+    decisions,
+    elicitations,
+    feedback,
+    files,
+    grants,
+    is_live,
+    one_time_links,
+    pending_sign_ins,
+    sign_ins,
+    steps,
+    turns,
+    usage,
+)
+from bot.storage.tables import audit as audit_rows
+
+BATCH = 100
+FORGOTTEN = "(deleted)"
+"""In place of a principal in the usage of models, which is still counted for its channel and model."""
+
+Row = dict[str, Any]
+
+_person = bindparam("person", type_=StorableText)
+_author = bindparam("author", type_=StorableText)
+# By the id first, which has an index.
+_is_author = sa.and_(turns.c.author_id == _author, turns.c.principal == _person)
+_ids = sa.select(turns.c.id).where(_is_author)
+_decided = sa.select(decisions.c.approval_id).where(decisions.c.principal == _person)
+_EXPORTED: Mapping[str, sa.Select[Any]] = {
+    "turns": sa.select(turns).where(_is_author).order_by(turns.c.created_at, turns.c.seq),
+    "steps": sa.select(steps).where(steps.c.turn_id.in_(_ids)).order_by(steps.c.created_at, steps.c.turn_id, steps.c.n),
+    "files": sa.select(files).where(files.c.turn_id.in_(_ids)),
+    "approvals": sa.select(approvals).where(approvals.c.turn_id.in_(_ids)),
+    "elicitations": sa.select(elicitations).where(elicitations.c.turn_id.in_(_ids)),
+    "decisions": sa.select(decisions).where(decisions.c.principal == _person),
+    "viewed_calls": sa.select(approval_views).where(approval_views.c.principal == _person),
+    "feedback": sa.select(feedback).where(feedback.c.principal == _person),
+    "grants": sa.select(grants).where(sa.or_(grants.c.principal == _person, grants.c.granted_by == _person)),
+    # Without the encrypted bodies.
+    "sign_ins": sa.select(sign_ins.c.server_id, sign_ins.c.updated_at).where(sign_ins.c.principal == _person),
+    "links": sa.select(
+        one_time_links.c.server_id, one_time_links.c.slot, one_time_links.c.created_at, one_time_links.c.used_at
+    ).where(one_time_links.c.principal == _person),
+    "usage": sa.select(usage).where(usage.c.principal == _person).order_by(usage.c.at),
+    "audit": sa.select(audit_rows).where(audit_rows.c.actor == _person).order_by(audit_rows.c.seq),
+}
+_unfinished = sa.select(sa.func.count()).select_from(turns).where(is_live(turns), _is_author)
+_with_content = (
+    sa.select(turns.c.id, turns.c.conversation)
+    .where(_is_author, turns.c.content_deleted_at.is_(None), turns.c.ended_at.is_not(None))
+    .order_by(turns.c.ended_at)
+    .limit(bindparam("limit"))
+)
+_decided_calls = (
+    sa.select(approvals.c.id, approvals.c.decided_by, approvals.c.approver_names, decisions.c.name)
+    .join(decisions, decisions.c.approval_id == approvals.c.id)
+    .where(decisions.c.principal == _person)
+)
+_rename_approver = (
+    approvals.update()
+    .where(approvals.c.id == bindparam("a"))
+    .values(decided_by=bindparam("by"), approver_names=bindparam("names", type_=approvals.c.approver_names.type))
+)
+_names = (
+    turns.update().where(_is_author, ~is_live(turns)).values(author_name="", stop_by=None),
+    approvals.update().where(approvals.c.turn_id.in_(_ids)).values(requested_for_name=""),
+    decisions.update().where(decisions.c.principal == _person).values(name="", reason=""),
+    grants.update().where(grants.c.granted_by == _person).values(granted_by_name=""),
+)
+_deletions = (
+    feedback.delete().where(feedback.c.principal == _person),
+    grants.delete().where(grants.c.principal == _person),
+    sign_ins.delete().where(sign_ins.c.principal == _person),
+    pending_sign_ins.delete().where(pending_sign_ins.c.principal == _person),
+    one_time_links.delete().where(one_time_links.c.principal == _person),
+)
+_anonymize_usage = usage.update().where(usage.c.principal == _person).values(principal=FORGOTTEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was deleted for a person: the turns whose content is gone. `unfinished` turns run or wait, and were left."""
+
+    turns: int = 0
+    unfinished: int = 0
+
+
+class SqlPersonData:
+    """The data of one person in a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @report
+    def export(self, connection: sa.Connection, principal: str) -> Mapping[str, Sequence[Row]]:
+        """Return every row about a person, by subject. Bytes are in base64, secrets and tokens left out."""
+        given = _parameters(principal)
+        return {
+            subject: [_as_json(row) for row in connection.execute(query, given).mappings()]
+            for subject, query in _EXPORTED.items()
+        }
+
+    async def forget(self, principal: str, by: str) -> Forgotten:
+        """Delete what a person said, what was answered and returned to them, their names, feedback and sign-ins, and
+        the grants for their calls. Usage is counted on without them. Turns that run or wait stay as they are. Safe to
+        repeat; `by` is the principal that asks for it.
+        """
+        count = 0
+        while deleted := await self._forget_content(principal):
+            count += deleted
+        return Forgotten(count, await self._forget_rest(principal, by, count))
+
+    @transaction
+    def _forget_content(self, connection: sa.Connection, principal: str) -> int:
+        rows = connection.execute(_with_content, {**_parameters(principal), "limit": BATCH})
+        return len(delete_content(connection, {row.id: row.conversation for row in rows}))
+
+    @transaction
+    def _forget_rest(self, connection: sa.Connection, principal: str, by: str, count: int) -> int:
+        given = _parameters(principal)
+        for row in connection.execute(_decided_calls, given).all():
+            if row.name:
+                names = [principal if name == row.name else name for name in row.approver_names or ()]
+                decided_by = " and ".join(
+                    principal if name == row.name else name for name in row.decided_by.split(" and ")
+                )
+                connection.execute(_rename_approver, {"a": row.id, "by": decided_by, "names": names})
+        for statement in (*_names, *_deletions, _anonymize_usage):
+            connection.execute(statement, given)
+        audit.record(connection, "forgot person", by, person=principal, count=count)
+        return connection.execute(_unfinished, given).scalar_one()
+
+
+def _parameters(principal: str) -> dict[str, str]:
+    return {"person": principal, "author": principal.partition(":")[2]}
+
+
+def _as_json(row: Mapping[Any, Any]) -> Row:
+    return {
+        str(name): base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        for name, value in row.items()
+    }
