@@ -34,7 +34,7 @@ from bot.app.operations import operations_tasks
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.slack import build_listener as slack_listener_of
-from bot.app.slack import build_lookups, look_up_groups, open_slack, share_limits, use_installations
+from bot.app.slack import build_lookups, install_pages, look_up_groups, open_slack, share_limits, use_installations
 from bot.app.slack import is_configured as slack_is_configured
 from bot.app.web import attach_surface, build_link_service, build_web_dependencies, link_pages, open_surface, serve_web
 from bot.app.web import is_located as web_is_located
@@ -417,6 +417,8 @@ async def open_program(
             if "web" in parts:
                 dependencies = build_web_dependencies(settings, runtime, api)
                 pages = [*probes, *link_pages(runtime.services.command_parts, [*platforms.surfaces, api])]
+            if platforms.slack is not None and not parts.isdisjoint({"slack", "web"}):
+                pages = [*pages, *install_pages(platforms.slack, runtime, settings)]
             await stack.enter_async_context(serve_web(settings, hooks=listeners.hooks, parts=dependencies, pages=pages))
         for name, listener in listeners.by_component.items():
             await stack.enter_async_context(_listening(name, listener, runtime, on_listener_end))

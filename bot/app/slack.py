@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     from bot.platforms.slack.context import SlackLookups
     from bot.platforms.slack.listener import SlackListener
     from bot.platforms.slack.token_renewal import AppCredentials
+    from bot.web.application import Page
 
+
+log = logging.getLogger(__name__)
 
 SET_TOKEN = "set SLACK_BOT_TOKEN (xoxb-…)"  # noqa: S105
 _UNQUALIFIED = re.compile(r"slack(?:-group)?:[^:]+")
@@ -143,6 +147,34 @@ def use_installations(workspace: SlackApp, runtime: Runtime, settings: Settings)
     if serves_installations(settings):
         stores = runtime.services.stores
         workspace.use_installations(stores.installations, credentials_of(settings), stores.leases)
+
+
+def install_pages(workspace: SlackApp, runtime: Runtime, settings: Settings) -> Sequence[Page]:
+    """Return the pages for installing the app in a browser; none if it serves no installations, or has no public
+    address. Loads the web libraries.
+    """
+    links = runtime.services.command_parts.links
+    if not serves_installations(settings):
+        return ()
+    if links is None:
+        log.warning("the Slack app cannot be installed in further workspaces: set PUBLIC_URL (https://…)")
+        return ()
+    installer = importlib.import_module("bot.platforms.slack.installer")
+    scopes = importlib.import_module("bot.platforms.slack.diagnostics").SCOPES
+    web = importlib.import_module("bot.web.install_pages")
+    pages: Sequence[Page] = web.install_routes(
+        installer.SlackInstaller(
+            credentials_of(settings),
+            runtime.services.stores.installations,
+            workspace.workspaces,
+            workspace.factory.app_api,
+            address=links.address,
+            allowed=settings.slack_workspaces,
+            scopes=[scope.name for scope in scopes],
+        ),
+        links.address,
+    )
+    return pages
 
 
 def look_up_groups(workspace: SlackApp, runtime: Runtime) -> None:

@@ -49,3 +49,53 @@ class Installation:
     def without_tokens(self) -> Installation:
         """The installation after the app was removed."""
         return replace(self, token="", refresh_token="", expires_at=None)
+
+
+# -------------------- in a browser
+
+
+@dataclass(frozen=True, slots=True)
+class InstallStarted:
+    """The browser goes to `url`, the platform's page, with `browser_secret` in a cookie: the answer counts only with
+    it.
+    """
+
+    url: str
+    browser_secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InstallCompleted:
+    """The app is installed, and served from now on. `url` opens the bot on the platform."""
+
+    installation: Installation
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallRejected:
+    """The app may not be installed there."""
+
+    cause: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstallFailed:
+    """The installation did not work, and may be tried again."""
+
+    cause: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class InstallCancelled:
+    """The user did not allow the app."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallExpired:
+    """The answer belongs to no installation of this browser: it was used, is too old, or never began here."""
+
+
+InstallResult = InstallCompleted | InstallRejected | InstallFailed | InstallCancelled | InstallExpired

@@ -38,6 +38,7 @@ from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError, DatabaseUnavailable, DeliveryFailed, SettingsError
+from bot.i18n import gettext_lazy
 from bot.logs import in_context
 from bot.platforms.slack.channels import PLATFORM, ChannelRef
 from bot.platforms.slack.context import PlatformContext, SlackLookups
@@ -645,7 +646,9 @@ class SlackListener:
 
 _RECEIVER = "receiver"
 """Key of the receiver of a request in Bolt's context."""
-_NOT_SERVED = "This app is not set up for your workspace, or was removed from it. Ask whoever operates the bot."
+_NOT_SERVED = gettext_lazy(
+    "This app is not set up for your workspace, or was removed from it. Ask whoever operates the bot."
+)
 
 
 def _bolt_app(receivers: WorkspaceReceivers) -> AsyncApp:
@@ -695,7 +698,7 @@ def _bolt_app(receivers: WorkspaceReceivers) -> AsyncApp:
 def _not_served(body: Mapping[str, Any]) -> BoltResponse:
     """Return the response for a workspace that is not served: a sentence to the user of a command."""
     log.info("request from a Slack workspace that is not served: %s", body.get("team_id") or "unknown")
-    return BoltResponse(status=200, body=_NOT_SERVED if body.get("command") else "")
+    return BoltResponse(status=200, body=str(_NOT_SERVED) if body.get("command") else "")
 
 
 def _receiver_of(context: AsyncBoltContext) -> WorkspaceReceiver:

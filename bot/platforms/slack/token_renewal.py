@@ -5,19 +5,18 @@ Slack gives such tokens to an app with token rotation; they live for twelve hour
 
 from __future__ import annotations
 
+import base64
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from time import time
+from typing import Any
 from uuid import uuid4
-
-from slack_sdk.errors import SlackApiError, SlackTokenRotationError
-from slack_sdk.oauth.installation_store import Bot
-from slack_sdk.oauth.token_rotation.async_rotator import AsyncTokenRotator
 
 from bot.chat.background_tasks import retry_until_available
 from bot.domain.installations import Installation
 from bot.errors import DatabaseUnavailable, DeliveryFailed
-from bot.platforms.slack.web_api import WebApi, map_errors
+from bot.platforms.slack.web_api import SlackWebApiError, WebApi, map_errors
 from bot.ports import InstallationStore, Leases
 
 log = logging.getLogger(__name__)
@@ -77,39 +76,48 @@ class TokenRenewal:
             raise DeliveryFailed(error.cause, error.fix) from error
 
     async def _request(self, installation: Installation) -> Installation:
-        """Return the installation with a token that Slack gives for its refresh token."""
-        rotator = AsyncTokenRotator(
-            client_id=self._credentials.client_id,
-            client_secret=self._credentials.client_secret,
-            client=self._api.client(patient=False),
-        )
-        bot = Bot(
-            bot_token=installation.token,
-            bot_id="",
-            bot_user_id=installation.bot_user,
-            bot_refresh_token=installation.refresh_token,
-            bot_token_expires_at=int(installation.expires_at or 0),
-            installed_at=installation.installed_at,
-        )
-        with map_errors("oauth.v2.access"):
-            try:
-                renewed = await rotator.perform_bot_token_rotation(bot=bot, minutes_before_expiration=RENEWAL_MINUTES)
-            except SlackTokenRotationError as error:
-                rejection = error.api_error
-                if isinstance(rejection, SlackApiError) and rejection.response.status_code == 200:
-                    raise DeliveryFailed(
-                        "Slack does not renew the token.",
-                        INSTALL_AGAIN,
-                        permanent=True,
-                        details=f"oauth.v2.access: {str(rejection.response.get('error'))[:80]}",
-                    ) from error
-                raise rejection from error
-        if renewed is None:
-            return installation
+        """Return the installation with a token that Slack gives for its refresh token. Raises DeliveryFailed."""
+        grant = {"grant_type": "refresh_token", "refresh_token": installation.refresh_token}
+        try:
+            answer = await request_token(self._api, self._credentials, grant)
+        except SlackWebApiError as error:
+            if error.code == "ratelimited":
+                raise
+            raise DeliveryFailed(
+                "Slack does not renew the token.", INSTALL_AGAIN, permanent=True, details=error.details
+            ) from error
+        token = read_token(answer, time())
+        if token is None:
+            raise DeliveryFailed("Slack gave no token for the bot.", INSTALL_AGAIN)
         log.info("token of %s renewed", installation.workspace_key)
-        return replace(
-            installation,
-            token=renewed.bot_token,
-            refresh_token=renewed.bot_refresh_token or "",
-            expires_at=float(renewed.bot_token_expires_at or 0) or None,
+        return replace(installation, token=token.token, refresh_token=token.refresh_token, expires_at=token.expires_at)
+
+
+@dataclass(frozen=True, slots=True)
+class BotToken:
+    """A token of the bot, and what renews it. `expires_at` is in epoch seconds, None for never."""
+
+    token: str = field(repr=False)
+    refresh_token: str = field(repr=False)
+    expires_at: float | None
+
+
+async def request_token(api: WebApi, credentials: AppCredentials, grant: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return Slack's answer to `oauth.v2.access`. slack_sdk's method for it, which its TokenRotator uses too, needs a
+    class that aiohttp is about to drop. Raises DeliveryFailed.
+    """
+    client = base64.b64encode(f"{credentials.client_id}:{credentials.client_secret}".encode()).decode("ascii")
+    with map_errors("oauth.v2.access"):
+        answer = await api.client(patient=False).api_call(
+            "oauth.v2.access", data=dict(grant), headers={"Authorization": f"Basic {client}"}
         )
+    return answer.data if isinstance(answer.data, dict) else {}
+
+
+def read_token(answer: Mapping[str, Any], now: float) -> BotToken | None:
+    """Return the token in an answer of `oauth.v2.access`; None if it has none of a bot."""
+    token, expires_in = str(answer.get("access_token") or ""), answer.get("expires_in")
+    if not token or answer.get("token_type") != "bot":
+        return None
+    expires_at = now + expires_in if isinstance(expires_in, int) else None
+    return BotToken(token, str(answer.get("refresh_token") or ""), expires_at)

@@ -19,6 +19,7 @@ from time import monotonic
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.installations import Installation
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.slack.channels import PLATFORM
 from bot.platforms.slack.token_renewal import TokenRenewal, needs_renewal
 from bot.platforms.slack.users import UserDirectory
@@ -33,9 +34,9 @@ LIST_AGAIN_SECONDS = 60.0
 MOST_PAGES = 20
 BY_SLACK = Author(PLATFORM, "", "Slack")
 """Author of a removal that Slack reported."""
-NOT_INSTALLED = "The app is not installed in that Slack workspace."
-NOT_USABLE = "The app cannot be used in that Slack workspace now."
-SEE_DOCTOR = "run `countersign doctor`, which says why"
+NOT_INSTALLED = gettext_lazy("The app is not installed in that Slack workspace.")
+NOT_USABLE = gettext_lazy("The app cannot be used in that Slack workspace now.")
+SEE_DOCTOR = gettext_lazy("run `countersign doctor`, which says why")
 UNAVAILABLE_SECONDS = 60.0
 
 
@@ -129,7 +130,7 @@ class InstalledWorkspaces:
                 installed = self._installed.get(workspace)
                 is_new = installed is None and self._versions.get(workspace) != version
                 is_changed = installed is not None and installed.installation.version != version
-                if workspace in self.allowed and (is_new or is_changed):
+                if is_new or is_changed:
                     await self._read(workspace)
             self._versions = versions
 
@@ -181,6 +182,9 @@ class InstalledWorkspaces:
                 self.changed.set()
             return
         self._removed.discard(workspace)
+        if not {workspace, installation.organization} & self.allowed:
+            self._log_once(workspace, "it is not in SLACK_WORKSPACES")
+            return
         self._logged.pop(workspace, None)
         await self._apply(await self._renewed(installation))
 
@@ -298,7 +302,7 @@ class SlackWorkspaces:
             raise DeliveryFailed(NOT_USABLE, error.fix, retry_after=UNAVAILABLE_SECONDS) from error
         if workspace is None:
             if self.installed is None or self.installed.is_removed(conversation.workspace):
-                raise DeliveryFailed(NOT_INSTALLED, "install it at /slack/install", permanent=True)
+                raise DeliveryFailed(NOT_INSTALLED, gettext_lazy("install it at /slack/install"), permanent=True)
             raise DeliveryFailed(NOT_USABLE, SEE_DOCTOR, retry_after=UNAVAILABLE_SECONDS)
         return workspace
 

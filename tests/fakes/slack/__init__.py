@@ -16,11 +16,16 @@ test gets, and `FakeSlack(manifest=Manifest(...))` or `installation.scopes`, `ap
 
 **People and places**: `user` (`admin`, `owner`, `guest='multi'|'single'`, `stranger` with a `team`), `other_bot`,
 `group`, `channel` (`kind='channel'|'group'|'im'|'mpim'`, `ext_shared`, `with_bot`), `dm`, `install` for a second
-workspace. All are plain values; a test may change them (`group.users.remove(...)`, `channel.archived = True`).
+workspace, `prepare` for one without the app. All are plain values; a test may change
+them (`group.users.remove(...)`, `channel.archived = True`).
 
 **Doing**: `say`, `edit`, `delete`, `unfurl`, `join`, `react`, `reload`, `open_home`, `stop`, `tell` return at once.
 `press`, `choose`, `suggest`, `submit`, `close_modal`, `command`, `shortcut` wait for the acknowledgement, three seconds
 at most, and return the `Delivery` (`acknowledged`, `answer`, `attempts[0].seconds`).
+
+**Installing**: `oauth.redirect_uris.add(...)`, then `oauth.consent(address, user)` is a person on Slack's page and
+returns where their browser goes on; `organization` installs for all of its workspaces. `app.rotation` gives tokens that
+expire. `uninstall(team)` removes the app and tells it.
 
 **Seeing**: `what_user_sees(user, channel)` (`words`, `ephemeral`, `streaming`, …), `posted(channel, thread_ts)`,
 `modal(user)`, `home(user)`, `status(channel, thread_ts)`, `workspace.sessions`, `called(message)` (whom it pings),

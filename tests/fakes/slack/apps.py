@@ -26,6 +26,12 @@ class Installation:
     token: str
     scopes: set[str]
     revoked: bool = False
+    organization: str = ""
+    """The organization for which the app was installed; all of its workspaces have the same token."""
+    refresh_token: str = ""
+    expires_at: float | None = None
+    earlier: dict[str, float | None] = field(default_factory=dict)
+    """Tokens that were renewed, and when each expires."""
 
 
 @dataclass
@@ -36,6 +42,10 @@ class App:
 
     id: str = "A0COUNTER"
     app_token: str = "xapp-1-A0COUNTER-1-fake"
+    client_id: str = "1111.2222"
+    client_secret: str = "c11e57-s3cr37-0f-th3-4pp"
+    rotation: bool = False
+    """True if the app has token rotation: tokens live for twelve hours."""
     app_scopes: set[str] = field(default_factory=lambda: {"connections:write"})
     signing_secret: str = "8f742231b10e8888abcd99yyyzzz85a5"
     verification_token: str = "Jhj5dZrVaK7ZwHHjRyZWjbDl"

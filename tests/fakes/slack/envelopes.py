@@ -38,10 +38,10 @@ class Envelopes:
             "authorizations": [
                 {
                     "enterprise_id": workspace.team.enterprise,
-                    "team_id": workspace.team.id,
+                    "team_id": None if installation.organization else workspace.team.id,
                     "user_id": installation.bot.id,
                     "is_bot": True,
-                    "is_enterprise_install": False,
+                    "is_enterprise_install": bool(installation.organization),
                 }
             ],
             "is_ext_shared_channel": bool(channel and channel.ext_shared),

@@ -27,6 +27,11 @@ class Factories:
         """The bot token of the first workspace."""
         return self.installation.token
 
+    def prepare(self, team: Team) -> Workspace:
+        """A (further) workspace in which the app is not installed yet."""
+        self.install(team).revoked = True
+        return self.world.workspaces[team.id]
+
     def install(self, team: Team) -> Installation:
         """Install the app in a (further) workspace."""
         workspace = Workspace(team, self.clock)

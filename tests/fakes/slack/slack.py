@@ -19,6 +19,7 @@ from tests.fakes.slack.manifest import Manifest, shipped
 from tests.fakes.slack.messages import Json, Message
 from tests.fakes.slack.modals import Modals, View
 from tests.fakes.slack.notifications import called, fetched
+from tests.fakes.slack.oauth import OAuth
 from tests.fakes.slack.pace import Pace
 from tests.fakes.slack.people import Team, User, UserGroup
 from tests.fakes.slack.places import Channel
@@ -93,6 +94,20 @@ class FakeSlack(Factories):
     def absent(self) -> set[str]:
         """Methods that this workspace answers with unknown_method."""
         return self.world.absent
+
+    @property
+    def oauth(self) -> OAuth:
+        """The consent page, and the tokens that codes become."""
+        return self._api.oauth
+
+    def uninstall(self, team: Team) -> None:
+        """Remove the app from a workspace, as its administrators do: its token is revoked, the app is told."""
+        workspace, installation = self.world.workspaces[team.id], self.app.installations[team.id]
+        installation.revoked = True
+        self.world.emit(
+            workspace, "tokens_revoked", {"type": "tokens_revoked", "tokens": {"bot": [installation.bot.id]}}
+        )
+        self.world.emit(workspace, "app_uninstalled", {"type": "app_uninstalled"})
 
     # What people do; these return at once, the events are then on their way
 

@@ -47,12 +47,19 @@ class SlackState:
     emit: Callable[[Workspace, str, Json], None] = lambda workspace, subscription, event: None
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    def installation_of(self, token: str) -> Installation | None:
-        """The installation with this bot token."""
-        for installation in self.app.installations.values():
-            if installation.token == token:
+    def installation_of(self, token: str, arguments: Json | None = None) -> Installation | None:
+        """The installation with this bot token. Of an organization's it is that of the workspace in which the arguments
+        of a call are.
+        """
+        known = [each for each in self.app.installations.values() if token in {each.token, *each.earlier}]
+        if len(known) < 2:
+            return known[0] if known else None
+        ids = {value for value in (arguments or {}).values() if isinstance(value, str)}
+        for installation in known:
+            workspace = self.workspaces[installation.team.id]
+            if ids & {installation.team.id, *workspace.channels, *workspace.users, *workspace.files}:
                 return installation
-        return None
+        return known[0]
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,8 @@ class UserActions:
             "command": command,
             "text": text,
             "api_app_id": self._world.app.id,
-            "is_enterprise_install": "false",
+            "is_enterprise_install": str(bool(self._world.app.installations[workspace.team.id].organization)).lower(),
+            **({"enterprise_id": workspace.team.enterprise} if workspace.team.enterprise else {}),
             "response_url": url,
             "trigger_id": self._world.modals.trigger(user.id, workspace.team.id),
         }
@@ -216,7 +217,7 @@ class UserActions:
             "token": self._world.app.verification_token,
             "team": {"id": found.id, "domain": found.domain},
             "enterprise": {"id": found.enterprise, "name": found.enterprise} if found.enterprise else None,
-            "is_enterprise_install": False,
+            "is_enterprise_install": bool(self._world.app.installations[team].organization),
         }
 
     def _touched(self, control: Control, name: str, values: tuple[str, ...], state: State) -> Json:

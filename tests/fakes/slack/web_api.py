@@ -15,6 +15,7 @@ from tests.fakes.slack.calls import Call
 from tests.fakes.slack.faults import Answers, Cut, Fails, Fault, Hangs, Lost, Slow, TooMany
 from tests.fakes.slack.messages import Json
 from tests.fakes.slack.methods import METHODS, Method
+from tests.fakes.slack.oauth import OAuth
 from tests.fakes.slack.refusals import Refused, invalid_arguments
 from tests.fakes.slack.state import Caller, SlackState
 
@@ -27,6 +28,7 @@ class WebApi:
 
     def __init__(self, world: SlackState) -> None:
         self._world = world
+        self.oauth = OAuth(world)
         self._closing = asyncio.Event()
 
     def close(self) -> None:
@@ -63,9 +65,11 @@ class WebApi:
                 return await self._done(request, call, fault)
 
     async def _done(self, request: web.Request, call: Call, fault: Fault | None) -> web.StreamResponse:
-        installation = self._world.installation_of(call.token)
+        installation = self._world.installation_of(call.token, call.args)
         call.team = installation.team.id if installation else ""
         try:
+            if call.method == "oauth.v2.access":
+                return _answered(call, {"ok": True} | self._access(request, call, fault))
             method = self._granted(call, installation, fault)
             if wait := self._wait(method, call):
                 return _limited(call, wait)
@@ -85,6 +89,11 @@ class WebApi:
             return _cut(request)
         return response
 
+    def _access(self, request: web.Request, call: Call, fault: Fault | None) -> Json:
+        if isinstance(fault, Fails):
+            raise Refused(fault.code)
+        return self.oauth.access(request.headers.get("Authorization", ""), call.args)
+
     def _granted(self, call: Call, installation: Installation | None, fault: Fault | None) -> Method:
         if isinstance(fault, Fails):
             raise Refused(fault.code)
@@ -98,12 +107,18 @@ class WebApi:
             raise Refused("invalid_auth")
         if installation is not None and installation.revoked:
             raise Refused("token_revoked")
+        if installation is not None and self._is_expired(installation, call.token):
+            raise Refused("token_expired")
         if method.name != "auth.test" and method.app_token != is_app:
             raise Refused("not_allowed_token_type")
         scopes = self._world.app.app_scopes if is_app else installation.scopes if installation else set()
         if method.scopes and not scopes & set(method.scopes):
             raise Refused("missing_scope", needed=method.scopes[0], provided=",".join(sorted(scopes)))
         return method
+
+    def _is_expired(self, installation: Installation, token: str) -> bool:
+        end = installation.expires_at if token == installation.token else installation.earlier[token]
+        return end is not None and self._world.clock.now() >= end
 
     def _wait(self, method: Method, call: Call) -> int:
         pace = self._world.pace

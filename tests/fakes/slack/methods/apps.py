@@ -1,4 +1,4 @@
-"""auth.test, apps.connections.open, team.info, bots.info."""
+"""auth.test, auth.revoke, auth.teams.list, apps.connections.open, team.info, bots.info."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ def auth_test(caller: Caller, _: Arguments) -> Json:
     if caller.installation is None:
         return {"app_name": "Countersign", "app_id": caller.world.app.id}
     bot, team = caller.bot.bot, caller.bot.team
+    if caller.bot.organization:
+        return {
+            "url": f"https://{caller.bot.organization.lower()}.enterprise.slack.com/",
+            "team": caller.bot.organization,
+            "user": bot.name.lower(),
+            "team_id": caller.bot.organization,
+            "user_id": bot.id,
+            "bot_id": bot.bot_id,
+            "is_enterprise_install": True,
+            "enterprise_id": caller.bot.organization,
+        }
     return {
         "url": f"https://{team.domain}.slack.com/",
         "team": team.name,
@@ -24,6 +35,25 @@ def auth_test(caller: Caller, _: Arguments) -> Json:
         "bot_id": bot.bot_id,
         "is_enterprise_install": False,
     } | ({"enterprise_id": team.enterprise} if team.enterprise else {})
+
+
+@method("auth.revoke", "tier3", ("test",))
+def auth_revoke(caller: Caller, _: Arguments) -> Json:
+    """Revoke this token: the app is gone from the workspace, or from the organization."""
+    for installation in caller.world.app.installations.values():
+        if installation.token == caller.token:
+            installation.revoked = True
+    return {"revoked": True}
+
+
+@method("auth.teams.list", "tier2", ("cursor", "limit", "include_icon"))
+def auth_teams_list(caller: Caller, _: Arguments) -> Json:
+    """The workspaces for which this token is."""
+    teams = [each.team for each in caller.world.app.installations.values() if each.token == caller.token]
+    return {
+        "teams": [{"id": team.id, "name": team.name} for team in teams],
+        "response_metadata": {"next_cursor": ""},
+    }
 
 
 @method("apps.connections.open", "tier1", (), "connections:write", app_token=True)

@@ -1,0 +1,363 @@
+"""One deployment in several workspaces: installed in a browser, apart from each other, removed one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from pathlib import Path
+from time import time
+
+import pytest
+
+from bot.domain.conversations import Author, ConversationKey
+from bot.domain.installations import (
+    INSTALL_SECONDS,
+    InstallCancelled,
+    InstallCompleted,
+    InstallExpired,
+    InstallFailed,
+    InstallRejected,
+    InstallStarted,
+)
+from bot.domain.turns import TurnStatus
+from bot.errors import DeliveryFailed
+from bot.platforms.slack.app import open_slack
+from bot.platforms.slack.token_renewal import AppCredentials
+from tests.fakes.slack import Answers, Fails, Team
+from tests.platforms import sample_views
+from tests.platforms.fake_engine import SharedLeases
+from tests.platforms.slack.installed_app import ACME, GLOBEX, InstalledApp, an_installed_app
+
+BOTH = (ACME.id, GLOBEX.id)
+
+
+async def begun(place: InstalledApp) -> tuple[str, str]:
+    """Where the browser comes back after Ana's consent, and its secret."""
+    started = place.installer.start("")
+    assert isinstance(started, InstallStarted)
+    return place.slack.oauth.consent(started.url, place.ana), started.browser_secret
+
+
+async def test_two_workspaces_are_installed_in_a_browser_and_served_apart(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH) as place:
+        for user, team in ((place.ana, ACME), (place.ben, GLOBEX)):
+            result = await place.install(user)
+            assert isinstance(result, InstallCompleted)
+            assert (result.installation.workspace, result.installation.name) == (team.id, team.name)
+            assert result.installation.installed_by == f"slack:{user.id}"
+            assert result.url == f"https://slack.com/app_redirect?app={place.slack.app.id}&team={team.id}"
+        place.ask(place.ana, "from acme")
+        place.ask(place.ben, "from globex")
+        await place.hears("from acme", "from globex")
+        assert place.heard() == {(ACME.id, "from acme"), (GLOBEX.id, "from globex")}
+        # Slash commands and their answers belong to their workspace, although the users have the same id.
+        for user in (place.ana, place.ben):
+            await place.slack.command(user, "/mcp", "list", place.rooms[user.team.id])
+        await place.slack.until(lambda: len(place.commands.requests) == 2)
+        assert {request.conversation.workspace for request in place.commands.requests} == {*BOTH}
+        assert not place.slack.calls.refused()
+
+
+async def test_what_the_bot_posts_goes_by_the_token_of_its_workspace(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        for user in (place.ana, place.ben):
+            room = place.rooms[user.team.id]
+            root = place.slack.say(user, room, "hi")
+            where = ConversationKey("slack", user.team.id, room.id, root.ts)
+            view = sample_views.a_view(sample_views.a_reply(1, "Done."), status=TurnStatus.DONE)
+            async for _ in place.app.surface.deliver(sample_views.at(view, where), {}):
+                pass
+            assert place.slack.posted(room)
+            member = await place.app.surface.member(Author("slack", user.id, ""), where)
+            assert (member.author.name, member.platform_admin) == (user.name.lower(), user is place.ana)
+            assert f"slack:{user.team.id}:{user.id}" in member.roles
+        accounts = {workspace.api.pacing._account for workspace in place.app.workspaces.known()}
+        assert len(accounts) == 2, "each workspace has rate limits of its own"
+
+
+async def test_one_workspace_is_removed_and_the_other_goes_on(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        place.ask(place.ben, "still here")
+        await place.hears("still here")
+        place.slack.uninstall(ACME)
+        await place.slack.until(lambda: len(place.app.workspaces.known()) == 1)
+        row = await place.store.find("slack", ACME.id)
+        assert row is not None
+        assert (row.token, row.refresh_token, row.name) == ("", "", "Acme")
+        assert row.removed_at is not None
+        place.ask(place.ben, "and now")
+        await place.hears("and now")
+        assert place.listening is not None
+        assert not place.listening.done()
+        gone = ConversationKey("slack", ACME.id, "C0FIRST01", "1.1")
+        with pytest.raises(DeliveryFailed) as failure:
+            await place.app.surface.member(Author("slack", place.ana.id, ""), gone)
+        assert failure.value.permanent
+        # It may be installed again.
+        assert isinstance(await place.install(place.ana), InstallCompleted)
+        place.ask(place.ana, "back again")
+        await place.hears("back again")
+
+
+async def test_a_token_that_was_revoked_without_an_event_removes_its_workspace_alone(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        place.ask(place.ana, "first")
+        await place.hears("first")
+        place.slack.app.installations[ACME.id].earlier[place.slack.app.installations[ACME.id].token] = None
+        place.slack.app.installations[ACME.id].revoked = True
+        place.slack.world.emit(
+            place.slack.world.workspaces[ACME.id], "tokens_revoked", {"type": "tokens_revoked", "tokens": {"bot": []}}
+        )
+        await place.slack.until(lambda: len(place.app.workspaces.known()) == 1)
+        place.ask(place.ben, "second")
+        await place.hears("second")
+
+
+async def test_an_event_about_another_token_of_the_app_removes_nothing(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH) as place:
+        await place.install(place.ana)
+        place.ask(place.ana, "first")
+        await place.hears("first")
+        place.slack.tell("tokens_revoked", {"type": "tokens_revoked", "tokens": {"oauth": ["U0SOMEBODY"]}})
+        await place.slack.until(lambda: len(place.slack.calls.of("auth.test")) > 1)
+        place.ask(place.ana, "second")
+        await place.hears("second")
+
+
+async def test_the_token_of_the_settings_and_installations_go_the_same_way(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, GLOBEX.id, own=True) as place:
+        await place.install(place.ben)
+        place.ask(place.ana, "own")
+        place.ask(place.ben, "installed")
+        await place.hears("own", "installed")
+        assert place.heard() == {(ACME.id, "own"), (GLOBEX.id, "installed")}
+        # A second installation there would be of the same token, and must not revoke it.
+        result = await place.install(place.ana)
+        assert isinstance(result, InstallRejected)
+        assert "served already" in result.cause
+        place.slack.uninstall(ACME)
+        await place.slack.until(lambda: len(place.app.workspaces.known()) == 1)
+        place.ask(place.ben, "goes on")
+        await place.hears("goes on")
+        assert place.listening is not None
+        assert not place.listening.done()
+
+
+async def test_nobody_may_install_it_before_the_operator_has_named_a_workspace(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, listening=False) as place:
+        result = place.installer.start("")
+        assert isinstance(result, InstallRejected)
+        assert "SLACK_WORKSPACES" in result.fix
+        assert not place.slack.calls
+
+
+async def test_a_workspace_that_the_operator_has_not_named_is_refused_and_its_token_given_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with an_installed_app(tmp_path, ACME.id) as place:
+        assert isinstance(place.installer.start(GLOBEX.id), InstallRejected)
+        result = await place.install(place.ben)
+        assert isinstance(result, InstallRejected)
+        assert result == InstallRejected(
+            "This bot does not serve Globex (T0GLOBEX).",
+            "Ask whoever operates it to add T0GLOBEX to SLACK_WORKSPACES.",
+        )
+        assert place.slack.app.installations[GLOBEX.id].revoked
+        assert await place.store.versions("slack") == {}
+        assert "installation in slack:T0GLOBEX refused" in caplog.text
+
+
+async def test_an_installation_that_is_named_no_more_is_not_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        async with open_slack(url=place.slack.url, allowed=frozenset({ACME.id})) as later:
+            credentials = AppCredentials(place.slack.app.client_id, place.slack.app.client_secret)
+            later.use_installations(place.store, credentials, SharedLeases())
+            assert await later.workspaces.find(ACME.id) is not None
+            assert await later.workspaces.find(GLOBEX.id) is None
+            with pytest.raises(DeliveryFailed) as failure:
+                await later.workspaces.of(ConversationKey("slack", GLOBEX.id, "C1", ""))
+            assert not failure.value.permanent, "the operator may name it again"
+    assert "T0GLOBEX cannot be served: it is not in SLACK_WORKSPACES" in caplog.text
+
+
+async def test_the_answer_counts_once_and_in_the_browser_that_began(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
+        back, secret = await begun(place)
+        for other in ("", "another browser's"):
+            assert isinstance(await place.come_back(back, other), InstallExpired)
+        results = await asyncio.gather(*(place.come_back(back, secret) for _ in range(3)))
+        assert [type(result) for result in results].count(InstallCompleted) == 1
+        assert [type(result) for result in results].count(InstallExpired) == 2
+        assert len(place.slack.calls.of("oauth.v2.access")) == 1
+
+
+async def test_a_state_that_was_forged_or_is_too_old_counts_for_nothing(tmp_path: Path) -> None:
+    now = [time()]
+    async with an_installed_app(tmp_path, *BOTH, clock=lambda: now[0], listening=False) as place:
+        back, secret = await begun(place)
+        state = back.rpartition("state=")[2]
+        nonce, end, signature = state.split(".")
+        forged = [f"{nonce}.{int(end) + 600}.{signature}", f"x{state}", f"{nonce}.{signature}", "", "..", "💡", "a.9.b"]
+        for wrong in forged:
+            assert isinstance(await place.installer.finish({"code": "code.1", "state": wrong}, secret), InstallExpired)
+        assert isinstance(await place.installer.finish({"state": state}, secret), InstallExpired)
+        now[0] += INSTALL_SECONDS
+        assert isinstance(await place.come_back(back, secret), InstallExpired)
+        assert not place.slack.calls.of("oauth.v2.access")
+
+
+async def test_whoever_changes_their_mind_has_changed_nothing(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
+        assert isinstance(await place.install(place.ana, allow=False), InstallCancelled)
+        assert await place.store.versions("slack") == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (Fails("bad_client_secret"), "Slack does not accept this bot as the app."),
+        (Fails("invalid_code"), "Slack rejected the installation."),
+        (Answers(503), "Slack does not answer."),
+    ],
+)
+async def test_an_installation_that_fails_says_why_and_no_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: Fails | Answers, cause: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
+        place.slack.fail("oauth.v2.access", fault)
+        result = await place.install(place.ana)
+        assert isinstance(result, InstallFailed)
+        assert result.cause == cause
+        assert await place.store.versions("slack") == {}
+        secret = place.slack.app.client_secret
+    ours = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("bot."))
+    assert secret not in ours
+    assert "code.1" not in ours
+
+
+async def test_a_token_is_renewed_before_it_expires_by_one_process(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH, rotation=True) as place:
+        result = await place.install(place.ana)
+        assert isinstance(result, InstallCompleted)
+        first = result.installation
+        assert first.token.startswith("xoxe.xoxb-")
+        soon = await place.store.renew(replace(first, expires_at=time() + 3600))
+        assert soon is not None
+        await asyncio.gather(*(place.app.workspaces.installed.refresh() for _ in range(3)))  # type: ignore[union-attr]
+        await place.slack.until(lambda: place.slack.calls.of("oauth.v2.access")[1:])
+        renewed = await place.store.find("slack", ACME.id)
+        assert renewed is not None
+        assert renewed.token not in ("", first.token)
+        assert renewed.refresh_token not in ("", first.refresh_token)
+        assert renewed.expires_at is not None
+        assert renewed.expires_at > time() + 40_000
+        place.ask(place.ana, "with the next token")
+        await place.hears("with the next token")
+        assert len(place.slack.calls.of("oauth.v2.access")) == 2
+        assert not place.slack.calls.refused()
+
+
+async def test_a_call_with_an_expired_token_is_made_again_with_the_next_one(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH, rotation=True, listening=False) as place:
+        await place.install(place.ana)
+        workspace = await place.app.workspaces.find(ACME.id)
+        assert workspace is not None
+        await workspace.api.identity()
+        row = await place.store.find("slack", ACME.id)
+        assert row is not None
+        # The process slept: Slack has let the token expire, and another process has not renewed it.
+        place.slack.app.installations[ACME.id].expires_at = place.slack.clock.now()
+        await place.store.renew(replace(row, expires_at=time() - 1))
+        assert await workspace.api.read("users.info", user=place.ana.id)
+        assert len(place.slack.calls.of("oauth.v2.access")) == 2
+
+
+async def test_a_refresh_token_that_slack_rejects_is_reported_and_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with an_installed_app(tmp_path, *BOTH, rotation=True) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        row = await place.store.find("slack", ACME.id)
+        assert row is not None
+        await place.store.renew(replace(row, refresh_token="xoxe-1-unknown", expires_at=time() + 60))
+        await place.slack.until(lambda: "its token was not renewed" in caplog.text, 20)
+        assert caplog.text.count("its token was not renewed") == 1
+        assert "xoxe-1-unknown" not in caplog.text
+        place.ask(place.ben, "goes on")
+        await place.hears("goes on")
+
+
+async def test_an_organization_has_one_token_and_each_of_its_workspaces_is_apart(tmp_path: Path) -> None:
+    one, two = Team(enterprise="E0ORG"), Team("T0GLOBEX", "Globex", "globex", enterprise="E0ORG")
+    async with an_installed_app(tmp_path, "E0ORG", teams=(one, two)) as place:
+        # In an organization, ids are unique.
+        place.ben.id = "U0OTHER01"
+        place.slack.world.workspaces[two.id].users = {place.ben.id: place.ben}
+        place.rooms[two.id].members.append(place.ben.id)
+        result = await place.install(place.ana, organization="E0ORG")
+        assert isinstance(result, InstallCompleted)
+        assert (result.installation.workspace, result.installation.is_organization) == ("E0ORG", True)
+        # The workspaces are known before the first event, for a process that only posts.
+        assert {await _team(workspace) for workspace in place.app.workspaces.known()} == {one.id, two.id}
+        place.ask(place.ana, "from one")
+        place.ask(place.ben, "from two")
+        await place.hears("from one", "from two")
+        assert place.heard() == {(one.id, "from one"), (two.id, "from two")}
+        group = place.slack.group("ops", place.ana)
+        first = await place.app.workspaces.find(one.id)
+        assert first is not None
+        assert await first.people.group_name(group.id) == "ops"
+        assert place.slack.calls.of("usergroups.list")[-1].args["team_id"] == one.id
+        member = await first.people.member(place.ana.id)
+        assert {f"slack:{where}:{place.ana.id}" for where in (one.id, "E0ORG")} <= member.roles
+        typed = await place.slack.command(place.ben, "/mcp", "list", place.rooms[two.id])
+        assert typed.acknowledged
+        await place.slack.until(lambda: place.commands.requests)
+        assert place.commands.requests[-1].conversation.workspace == two.id
+
+
+async def _team(workspace: object) -> str:
+    return str((await workspace.api.identity()).team)  # type: ignore[attr-defined]
+
+
+async def test_a_mention_in_a_shared_channel_is_for_the_workspace_whose_bot_is_mentioned(tmp_path: Path) -> None:
+    """Slack sends one event for both, in the name of one of them."""
+    async with an_installed_app(tmp_path, *BOTH) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        place.ask(place.ben, "known by now")
+        await place.hears("known by now")
+        shared = place.rooms[ACME.id]
+        shared.ext_shared = True
+        place.slack.say(place.ana, shared, f"{place.slack.app.installations[GLOBEX.id].bot.mention} across")
+        await place.hears("across")
+        assert (GLOBEX.id, "across") in place.heard()
+        assert (ACME.id, "across") not in place.heard()
+
+
+async def test_a_workspace_that_is_not_served_gets_a_sentence_for_a_command_and_nothing_else(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, ACME.id) as place:
+        await place.install(place.ana)
+        # Installed by somebody else's means: with another deployment's token.
+        place.slack.app.installations[GLOBEX.id].revoked = False
+        place.ask(place.ben, "hello")
+        typed = await place.slack.command(place.ben, "/mcp", "list", place.rooms[GLOBEX.id])
+        assert "not set up for your workspace" in str(typed.answer)
+        place.ask(place.ana, "hi")
+        await place.hears("hi")
+        assert place.heard() == {(ACME.id, "hi")}
+        assert not place.commands.requests
+        assert all(delivery.acknowledged for delivery in place.slack.sent)
