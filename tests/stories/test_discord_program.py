@@ -23,6 +23,7 @@ from tests.stories.installation import KEY, Outcome
 from tests.stories.program import PATIENCE, a_bot
 
 KEEP_IT = "note that the deploy is at noon"
+DROP_IT = "delete that note"
 LOOK_UP = "look it up"
 THINK = "think about it"
 TOOL = "ticket-desk__lookup"
@@ -41,6 +42,8 @@ class Clerk:
             return Say(f"It said: {request.results[0].strip()}.")
         if request.question == KEEP_IT:
             return Say("Noting it.", calls=(Call("notes__add", {"text": "The deploy is at noon."}),))
+        if request.question == DROP_IT:
+            return Say("Deleting it.", calls=(Call("notes__delete", {"id": 1}),))
         if request.question == LOOK_UP and TOOL in request.tool_names:
             return Say(calls=(Call(TOOL, {}),))
         answer = Say(f"You said: {request.question}.")
@@ -71,13 +74,21 @@ async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_ap
 
         discord.say(priya, thread, KEEP_IT)
         card = await company.reads(thread, "Approve: Add a note")
-        await company.press(priya, card, "Approve")
-        await company.reads(thread, "You may not approve this.", "Sam")
         assert company.place.notes == []
-        await company.press(sam, card, "Approve")
+        await company.press(priya, card, "Approve")
         await company.reads(thread, "It said: Saved as note #1", FINAL)
         assert company.place.notes == ["The deploy is at noon."]
         assert company.buttons(card) == []
+
+        discord.say(priya, thread, DROP_IT)
+        card = await company.reads(thread, "Approve: Delete a note", "because it may delete data")
+        for person, outcome in ((priya, ("You may not approve this.", "Sam")), (sam, ("Deleted note #1",))):
+            await company.press(person, card, "Approve")
+            question = await company.reads(thread, "cannot be taken back", user=person)
+            assert company.place.notes == ["The deploy is at noon."]
+            await company.press(person, question, "Approve")
+            await company.reads(thread, *outcome)
+        assert company.place.notes == []
 
         private = discord.dm(priya)
         discord.say(priya, private, "hello again")

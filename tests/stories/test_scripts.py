@@ -104,10 +104,21 @@ def test_without_the_right_or_the_will_to_approve_nothing_runs(
 ) -> None:
     server = desk(tmp_path)
     with FakeLanguageModel("openai", rule=answering({})) as model:
-        said = Installation(tmp_path, {"desk": server.entry}, model=model).chat(*options, "-m", "go")
+        place = Installation(tmp_path, {"desk": server.entry}, model=model, policy="self_approval = false\n")
+        said = place.chat(*options, "-m", "go")
     assert (said.code, said.out) == (0, "Let me see.\n\n0 of 2 ran.\n")
     assert told in said.err
     assert server.calls == []
+
+
+def test_somebody_without_rights_approves_what_reads_and_not_what_may_delete(tmp_path: Path) -> None:
+    server = desk(tmp_path)
+    with FakeLanguageModel("openai", rule=answering({})) as model:
+        place = Installation(tmp_path, {"desk": server.entry}, model=model)
+        said = place.chat("--user", "guest", "--approve", "all", "-m", "go")
+    assert (said.code, said.out) == (0, "Let me see.\n\n1 of 2 ran.\n")
+    assert "desk.file could not be approved: You may not approve this. An approver must" in said.err
+    assert server.calls == [("look", {"at": "shelf"})]
 
 
 def test_a_command_line_that_means_nothing_is_exit_code_2_with_a_reason(tmp_path: Path) -> None:

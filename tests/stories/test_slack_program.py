@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from tests.fakes.llm import Call, FakeLanguageModel, Gate, Hold, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.stories.installation import KEY
-from tests.stories.program import PATIENCE
-from tests.stories.slack_program import a_company
+from tests.stories.program import PATIENCE, Bot
+from tests.stories.slack_program import Company, a_company
 
 KEEP_IT = "note that the deploy is at noon"
 LOOK_UP = "look it up"
@@ -29,6 +30,14 @@ def clerk(request: Request) -> Reply:
     return Say(f"You said: {request.question}.")
 
 
+def strict(company: Company) -> AbstractAsyncContextManager[Bot]:
+    """The bot where only approvers approve, by the two lines of the policy file."""
+    policy = company.place.folder / "config" / "policy.toml"
+    before, line, after = policy.read_text().partition('\ndefault = "ASK_USER"\n')
+    company.place.rule(f"{before}{line}self_approval = false\n{after}")
+    return company.bot()
+
+
 @pytest.fixture
 def model() -> Iterator[FakeLanguageModel]:
     with FakeLanguageModel("openai", rule=clerk) as model:
@@ -39,7 +48,7 @@ def model() -> Iterator[FakeLanguageModel]:
 async def test_a_question_is_answered_and_a_change_waits_for_somebody_who_may_approve(
     tmp_path: Path, model: FakeLanguageModel
 ) -> None:
-    async with a_company(tmp_path, model, LOG_LEVEL="debug") as company, company.bot() as bot:
+    async with a_company(tmp_path, model, LOG_LEVEL="debug") as company, strict(company) as bot:
         slack, priya, sam = company.slack, company.priya, company.sam
         asked = company.ask("hello")
         answer = await company.draws(asked.ts, "AI answer")
