@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bot.commands.argument_parser import Arguments, CommandRejected, parse_arguments
 from bot.commands.dependencies import Rights
 from bot.commands.text_format import did_you_mean, error_reply, sentences
-from bot.commands.token_detection import WARNING, known_token, looks_like_token
+from bot.commands.token_detection import WARNING, known_token, looks_like_token, plain_warning
 from bot.domain.commands import Form, FormSubmission, Invocation, Parameter, ParameterKind, Reply, RequiredRole, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.errors import CountersignError
@@ -258,7 +258,7 @@ def _without_tokens(context: SubmissionContext, opaque: Collection[str]) -> Subm
         is_token = known_token if name in opaque else looks_like_token
         if (secret and not context.hidden_input and value) or (not secret and is_token(value)):
             fields[name] = ""
-            errors[name] = str(WARNING).replace("`", "")
+            errors[name] = plain_warning()
     return dataclasses.replace(context, fields=fields, errors=errors)
 
 

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from itertools import chain
 
 from bot.commands.argument_parser import A_SERVER, SERVER, CommandRejected, ForbiddenRejection
@@ -22,7 +23,7 @@ from bot.commands.server_fields import is_slug, slug_of
 from bot.commands.server_listing import endpoint_facts
 from bot.commands.server_templates import SLOT, fill_template, launch_of, place_of_template
 from bot.commands.sign_in import SignInSteps
-from bot.commands.text_format import format_duration, pluralize, server_label, shorten
+from bot.commands.text_format import format_duration, sentences, server_label, shorten, status_word
 from bot.commands.tool_review import withheld_tools
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table, Verb
 from bot.domain.conversations import ConversationKey, Member
@@ -45,6 +46,7 @@ from bot.domain.servers import (
 from bot.domain.tools import Tool
 from bot.engine.policy.authorization import context_tool_rejection
 from bot.errors import NotFound
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.ports import ServerAdmin
 
 MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
@@ -66,20 +68,22 @@ class ServerChecks:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        verify = Verb("verify", "whether a server can be used, step by step", (SERVER,), aliases=("test", "check"))
-        doctor = Verb("doctor", "everything about a server that could be wrong, with fixes", (A_SERVER,))
+        verify = Verb(
+            "verify", gettext_lazy("whether a server can be used, step by step"), (SERVER,), aliases=("test", "check")
+        )
+        doctor = Verb("doctor", gettext_lazy("everything about a server that could be wrong, with fixes"), (A_SERVER,))
         return VerbHandler(verify, self._verify), VerbHandler(doctor, self._doctor)
 
     async def _verify(self, request: CommandContext) -> AsyncIterator[Reply]:
         server = await self._directory.find(request.arguments.get("server"), request.conversation)
         if server.status is ServerStatus.DISABLED:
             yield Reply(
-                f"{server_label(server.config)} is disabled. Enable it first.",
+                _("{server} is disabled. Enable it first.", server=server_label(server.config)),
                 failed=True,
-                actions=(ReplyAction("Enable", ("mcp", "enable", server.name)),),
+                actions=(ReplyAction(_("Enable"), ("mcp", "enable", server.name)),),
             )
             return
-        async for reply in verify_server(self._servers, self._sign_in_steps, server.config, "verified"):
+        async for reply in verify_server(self._servers, self._sign_in_steps, server.config, ServerChange.VERIFIED):
             yield reply
 
     async def _doctor(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -89,7 +93,7 @@ class ServerChecks:
         else:
             chosen = await self._directory.all(request.conversation)
         if not chosen:
-            yield Reply("There is no server to look at. Try `/mcp add`.")
+            yield Reply(_("There is no server to look at. Try `/mcp add`."))
             return
         rows: list[tuple[str, ...]] = []
         broken = 0
@@ -97,10 +101,16 @@ class ServerChecks:
             async for check in self._run_checks(server, request):
                 rows.append(_row(server, check))
                 broken += check.finding is CheckStatus.BROKEN
-                yield _report(f"Looking at {server_label(server.config)}…", rows)
-        summary = pluralize(broken, "thing is", "things are") + " wrong" if broken else "Nothing is wrong"
+                yield _report(_("Looking at {server}…", server=server_label(server.config)), rows)
+        where = (
+            ngettext("{n} server", "{n} servers", len(chosen)) if len(chosen) > 1 else server_label(chosen[0].config)
+        )
         text = (
-            f"{summary} with {pluralize(len(chosen), 'server') if len(chosen) > 1 else server_label(chosen[0].config)}."
+            ngettext(
+                "{n} thing is wrong with {servers}.", "{n} things are wrong with {servers}.", broken, servers=where
+            )
+            if broken
+            else _("Nothing is wrong with {servers}.", servers=where)
         )
         waiting = await asyncio.gather(*(self._sign_in_steps.steps(server.config) for server in chosen))
         yield _report(text, rows, failed=bool(broken), actions=tuple(chain(*waiting))[:_MOST_STEPS])
@@ -114,7 +124,12 @@ class ServerChecks:
                 async for check in checks:
                     yield check
         except NotFound:
-            yield Check("known", CheckStatus.DOUBTFUL, "This process does not follow it yet.", "try again in a moment")
+            yield Check(
+                gettext_lazy("known"),
+                CheckStatus.DOUBTFUL,
+                _("This process does not follow it yet."),
+                _("try again in a moment"),
+            )
             return
         tools = self._directory.capabilities(server).tools
         for check in checks_in_place(self._administration, server.config, tools, request.member, request.conversation):
@@ -132,46 +147,100 @@ def checks_in_place(
     profile = administration.profile_of(conversation)
     enabled = [tool for tool in tools if profile.enables(tool)]
     if tools and not enabled:
-        text = f"The profile {profile.name} of this conversation does not enable it: its tools are not offered here."
-        yield Check("profile", CheckStatus.DOUBTFUL, text, f"add it to the profile: /profile edit {profile.name}")
+        text = _(
+            "The profile {profile} of this conversation does not enable it: its tools are not offered here.",
+            profile=profile.name,
+        )
+        yield Check(
+            gettext_lazy("profile"),
+            CheckStatus.DOUBTFUL,
+            text,
+            _("add it to the profile: /profile edit {profile}", profile=profile.name),
+        )
     elif len(enabled) < len(tools):
-        text = f"The profile {profile.name} of this conversation enables {len(enabled)} of its {len(tools)} tools."
-        yield Check("profile", CheckStatus.WELL, text)
+        text = _(
+            "The profile {profile} of this conversation enables {enabled} of its {count} tools.",
+            profile=profile.name,
+            enabled=len(enabled),
+            count=len(tools),
+        )
+        yield Check(gettext_lazy("profile"), CheckStatus.WELL, text)
     wanted = next((tool for tool in enabled if tool.original_name == config.auto_context_tool), None)
     if wanted is not None:
         result = administration.judge(wanted, {}, member, conversation).stored
         if reason := context_tool_rejection(wanted, result):
-            text = f"{wanted.original_name} is its auto_context_tool and is not called with each question: {reason}."
-            fix = f"allow it by a rule (/mcp policy set {config.name} {wanted.original_name} allow), or leave it out"
-            yield Check("context tool", CheckStatus.DOUBTFUL, text, fix)
+            text = _(
+                "{tool} is its auto_context_tool and is not called with each question: {reason}.",
+                tool=wanted.original_name,
+                reason=reason,
+            )
+            fix = _(
+                "allow it by a rule (/mcp policy set {server} {tool} allow), or leave it out",
+                server=config.name,
+                tool=wanted.original_name,
+            )
+            yield Check(gettext_lazy("context tool"), CheckStatus.DOUBTFUL, text, fix)
+
+
+class ServerChange(Enum):
+    """What was done with a server before its checks. An import names the server elsewhere."""
+
+    VERIFIED = "verified"
+    ADDED = "added"
+    CHANGED = "changed"
+    IMPORTED = "imported"
+
+
+def _change_text(change: ServerChange, config: ServerConfig) -> str:
+    match change:
+        case ServerChange.VERIFIED:
+            return _("{server} is verified.", server=server_label(config))
+        case ServerChange.ADDED:
+            return _("{server} is added.", server=server_label(config))
+        case ServerChange.CHANGED:
+            return _("{server} is changed.", server=server_label(config))
+        case ServerChange.IMPORTED:
+            return _("added.")
+
+
+def _not_working_text(change: ServerChange, config: ServerConfig) -> str:
+    match change:
+        case ServerChange.VERIFIED:
+            return _("{server} is verified, but does not work yet.", server=server_label(config))
+        case ServerChange.ADDED:
+            return _("{server} is added, but does not work yet.", server=server_label(config))
+        case ServerChange.CHANGED:
+            return _("{server} is changed, but does not work yet.", server=server_label(config))
+        case ServerChange.IMPORTED:
+            return _("added, but does not work yet.")
 
 
 async def verify_server(
-    servers: ServerAdmin, sign_in_steps: SignInSteps, config: ServerConfig, done: str
+    servers: ServerAdmin, sign_in_steps: SignInSteps, config: ServerConfig, change: ServerChange
 ) -> AsyncIterator[Reply]:
-    """Check a saved server and report every step; the last reply has the result. `done` describes the change before."""
+    """Check a saved server and report every step; the last reply has the result."""
     checks: list[Check] = []
     async with aclosing(servers.diagnose(config.id)) as results:
         async for check in results:
             checks.append(check)
-            yield Reply(f"Verifying {server_label(config)}… {_check_marks(checks)}")
+            yield Reply(_("Verifying {server}… {checks}", server=server_label(config), checks=_check_marks(checks)))
     broken = [check for check in checks if check.finding is CheckStatus.BROKEN]
     if broken:
         # The need for a sign-in shows on the first connection, which may be in progress.
         await servers.wait_ready()
         to_sign_in = await sign_in_steps.steps(config)
         yield Reply(
-            f"{server_label(config)} is {done}, but does not work yet. {_check_marks(checks)}",
+            sentences(_not_working_text(change, config), _check_marks(checks)),
             details=_problems(checks),
-            failed=done == "verified",
+            failed=change is ServerChange.VERIFIED,
             actions=(
                 *to_sign_in,
                 ReplyAction(
-                    "Try again",
+                    _("Try again"),
                     ("mcp", "verify", config.name),
                     ActionStyle.PLAIN if to_sign_in else ActionStyle.PRIMARY,
                 ),
-                ReplyAction("Edit", ("mcp", "edit", config.name)),
+                ReplyAction(_("Edit"), ("mcp", "edit", config.name)),
             ),
         )
         return
@@ -180,18 +249,18 @@ async def verify_server(
     connected = state.status is ServerStatus.CONNECTED
     waiting = withheld_tools(servers, config.id)
     yield Reply(
-        f"{server_label(config)} is {done}. {_check_marks(checks)} {'✓' if connected else '✗'} {count_tools(tools)}",
+        sentences(_change_text(change, config), _check_marks(checks), "✓" if connected else "✗", count_tools(tools)),
         details=(
             *_problems(checks),
-            *((("problem", state.problem),) if state.problem else ()),
+            *(((gettext_lazy("problem"), state.problem),) if state.problem else ()),
             *waits_for_review(waiting),
         ),
-        failed=not connected and done == "verified",
+        failed=not connected and change is ServerChange.VERIFIED,
         actions=(
             *(await sign_in_steps.steps(config)),
             *to_review(config, waiting),
             ReplyAction(
-                "Show tools", ("mcp", "tools", config.name), ActionStyle.PLAIN if waiting else ActionStyle.PRIMARY
+                _("Show tools"), ("mcp", "tools", config.name), ActionStyle.PLAIN if waiting else ActionStyle.PRIMARY
             ),
         ),
     )
@@ -202,7 +271,10 @@ def waits_for_review(waiting: Sequence[Tool]) -> tuple[tuple[str, str], ...]:
     if not waiting:
         return ()
     flagged = ((escape_invisible(tool.original_name), "; ".join(tool.flags)) for tool in waiting if tool.flags)
-    return (("waits for review", ", ".join(escape_invisible(tool.original_name) for tool in waiting)), *flagged)
+    return (
+        (gettext_lazy("waits for review"), ", ".join(escape_invisible(tool.original_name) for tool in waiting)),
+        *flagged,
+    )
 
 
 def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[ReplyAction, ...]:
@@ -211,7 +283,9 @@ def to_review(config: ServerConfig, waiting: Sequence[Tool]) -> tuple[ReplyActio
         return ()
     return (
         ReplyAction(
-            f"Review {count_definitions(waiting)}", ("mcp", "review", "show", config.name), ActionStyle.PRIMARY
+            _("Review {definitions}", definitions=count_definitions(waiting)),
+            ("mcp", "review", "show", config.name),
+            ActionStyle.PRIMARY,
         ),
     )
 
@@ -220,9 +294,9 @@ def count_tools(tools: tuple[Tool, ...]) -> str:
     """Format the number of tools: `31 tools, 9 write, 2 destructive`."""
     writes = sum(not tool.read_only for tool in tools)
     destroys = sum(tool.destructive for tool in tools)
-    texts = [pluralize(len(tools), "tool")]
-    texts += [f"{writes} write"] if writes else []
-    texts += [f"{destroys} destructive"] if destroys else []
+    texts = [ngettext("{n} tool", "{n} tools", len(tools))]
+    texts += [_("{count} write", count=writes)] if writes else []
+    texts += [_("{count} destructive", count=destroys)] if destroys else []
     return ", ".join(texts)
 
 
@@ -238,37 +312,53 @@ def _problems(checks: list[Check]) -> tuple[tuple[str, str], ...]:
     for check in checks:
         if check.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL):
             failures.append((check.name, check.detail))
-            failures += [("fix", check.fix)] if check.fix else []
+            failures += [(gettext_lazy("fix"), check.fix)] if check.fix else []
     return tuple(failures)
 
 
 def _report(
     text: str, rows: list[tuple[str, ...]], *, failed: bool = False, actions: tuple[ReplyAction, ...] = ()
 ) -> Reply:
-    table = Table(("server", "how", "look at", "found", "fix"), tuple(rows))
+    table = Table(
+        (
+            gettext_lazy("server"),
+            gettext_lazy("how"),
+            gettext_lazy("look at"),
+            gettext_lazy("found"),
+            gettext_lazy("fix"),
+        ),
+        tuple(rows),
+    )
     return Reply(text, table, failed=failed, actions=actions)
 
 
 def _switched_off(server: VisibleServer) -> Check:
     """Return the check of a disabled server, which is not a failure."""
-    word = server.status.value
+    status = status_word(server.status)
+    name = gettext_lazy("switched on")
     if not server.config.from_file:
-        fix = "enable it" if server.status is ServerStatus.DISABLED else "connect it"
-        return Check("switched on", CheckStatus.SKIPPED, f"An admin has made it {word}.", fix)
+        fix = _("enable it") if server.status is ServerStatus.DISABLED else _("connect it")
+        return Check(name, CheckStatus.SKIPPED, _("An admin has made it {status}.", status=status), fix)
     if server.status is ServerStatus.DISABLED:
-        text = "The operator's file has it disabled: take out `disabled` to use it."
-        return Check("switched on", CheckStatus.SKIPPED, text)
-    return Check("switched on", CheckStatus.SKIPPED, f"It was {word} by hand.", "connect it")
+        text = _("The operator's file has it disabled: take out `disabled` to use it.")
+        return Check(name, CheckStatus.SKIPPED, text)
+    return Check(name, CheckStatus.SKIPPED, _("It was {status} by hand.", status=status), _("connect it"))
 
 
 def _row(server: VisibleServer, check: Check) -> tuple[str, ...]:
     took = f" ({format_duration(check.seconds)})" if check.seconds is not None else ""
-    return server.name, MARKS[check.finding], check.name, shorten(check.detail + took, 300), shorten(check.fix, 300)
+    return (
+        server.name,
+        MARKS[check.finding],
+        str(check.name),
+        shorten(check.detail + took, 300),
+        shorten(check.fix, 300),
+    )
 
 
-_OPERATORS = "Only the operator may have programs started on this machine."
+_OPERATORS = gettext_lazy("Only the operator may have programs started on this machine.")
 
-_STRICTER_ONLY = (
+_STRICTER_ONLY = gettext_lazy(
     "Only the operator may make this less strict, also by leaving it to the server's hints. You may choose strangers "
     "or world."
 )
@@ -305,7 +395,7 @@ class ServerValidator:
     def may_define(self, config: ServerConfig, member: Member) -> None:
         """Check that the member may change such a definition. Raises ForbiddenRejection."""
         if _is_typed_program(config.transport) and not self.is_operator(member):
-            raise ForbiddenRejection(f"{_OPERATORS} This server is one.")
+            raise ForbiddenRejection(sentences(_OPERATORS, _("This server is one.")))
 
     def is_name_allowed(self, slug: str) -> bool:
         """Return True if the operator allows this name."""
@@ -315,12 +405,16 @@ class ServerValidator:
         """Check the definition against the operator's settings, without resolving secrets. Raises CommandRejected."""
         if not self.is_name_allowed(config.name):
             raise CommandRejected(
-                f"MCP_ALLOWED_SERVERS does not list {server_label(config)}, so it does not run and takes no secret. "
-                "The "
-                "operator can add the name and restart the bot."
+                _(
+                    "MCP_ALLOWED_SERVERS does not list {server}, so it does not run and takes no secret. The operator "
+                    "can add the name and restart the bot.",
+                    server=server_label(config),
+                )
             )
         if objection := await asyncio.to_thread(self._dependencies.administration.rejection_reason, config):
-            raise CommandRejected(f"{server_label(config)} does not run here and takes no secret. {objection}")
+            raise CommandRejected(
+                sentences(_("{server} does not run here and takes no secret.", server=server_label(config)), objection)
+            )
 
     async def draft_new(self, server_request: ServerRequest) -> ParsedDefinition:
         """Return the draft of a new server."""
@@ -331,7 +425,7 @@ class ServerValidator:
         draft = self._parse(record, server_request)
         self._check_flows(record, draft, server_request.member)
         if not slug:
-            draft.errors["name"] = "What is it called? There must be a letter from a to z or a digit in it."
+            draft.errors["name"] = _("What is it called? There must be a letter from a to z or a digit in it.")
         await self.validate(draft, server_request.member, server_request.conversation)
         self.check_references(draft, None, server_request.member)
         return draft
@@ -354,8 +448,12 @@ class ServerValidator:
         config = draft.record.config
         local = isinstance(config.transport, StdioTransport)
         if _is_typed_program(config.transport) and not self.is_operator(member):
-            or_template = " or a launch template" if self._dependencies.templates() else ""
-            draft.errors["transport"] = f"{_OPERATORS} Choose streamable_http{or_template}."
+            choose = (
+                _("Choose streamable_http or a launch template.")
+                if self._dependencies.templates()
+                else _("Choose streamable_http.")
+            )
+            draft.errors["transport"] = sentences(_OPERATORS, choose)
         place = place_of_template(draft.record, self._dependencies.templates()) or ("command" if local else "url")
         misplaced = place in draft.errors or any(name.startswith(SLOT) for name in draft.errors)
         # In a thread, because it looks up paths on the disk.
@@ -364,12 +462,12 @@ class ServerValidator:
         ):
             draft.errors[place] = objection
         if not self.is_name_allowed(config.name):
-            draft.errors.setdefault("name", "The operator does not allow a server of this name here.")
+            draft.errors.setdefault("name", _("The operator does not allow a server of this name here."))
         others = await self._directory.all(conversation)
         for name, text in (("name", config.name), ("title", config.title)):
             other = name_in_use(others, text, except_id=config.id) if text else None
             if other is not None:
-                draft.errors.setdefault(name, f"This is taken by {other.name}.")
+                draft.errors.setdefault(name, _("This is taken by {server}.", server=other.name))
         return draft
 
     def check_references(self, draft: ParsedDefinition, before: ServerRecord | None, member: Member) -> None:
@@ -412,15 +510,17 @@ class ServerValidator:
             for name in ("words", "sends", "tool_words", "tool_sends", "tool_recipients")
             if getattr(flows, name) != getattr(current, name)
         )
-        draft.errors.setdefault(next(changed), _STRICTER_ONLY)
+        draft.errors.setdefault(next(changed), str(_STRICTER_ONLY))
 
-    async def reply_with_checks(self, record: ServerRecord, done: str, *, verify: bool) -> AsyncIterator[Reply]:
+    async def reply_with_checks(
+        self, record: ServerRecord, change: ServerChange, *, verify: bool
+    ) -> AsyncIterator[Reply]:
         """Yield the exact saved definition, and the result of the checks."""
         facts = self.exact_definition(record)
         if not verify:
-            yield Reply(f"{server_label(record.config)} is {done}.", details=facts)
+            yield Reply(_change_text(change, record.config), details=facts)
             return
-        async for reply in verify_server(self._dependencies.servers, self._sign_in_steps, record.config, done):
+        async for reply in verify_server(self._dependencies.servers, self._sign_in_steps, record.config, change):
             yield replace(reply, details=(*facts, *reply.details))
 
     def exact_definition(self, record: ServerRecord) -> tuple[tuple[str, str], ...]:
@@ -442,15 +542,15 @@ def _is_typed_program(transport: Transport) -> bool:
 
 def start_warning(config: ServerConfig) -> str:
     """Return the command line that a confirmation is about."""
-    return f"It will start exactly this on the machine the bot runs on:\n{command_line(config)}"
+    return _("It will start exactly this on the machine the bot runs on:\n{command}", command=command_line(config))
 
 
 def exact_definition(config: ServerConfig) -> tuple[tuple[str, str], ...]:
     """Return the exact address or command line, with separated words."""
     match config.transport:
         case StdioTransport(launch=TemplateLaunch(template)):
-            return ("launch template", template), ("command", command_line(config))
+            return (gettext_lazy("launch template"), template), (gettext_lazy("command"), command_line(config))
         case StdioTransport():
-            return (("command", command_line(config)),)
+            return ((gettext_lazy("command"), command_line(config)),)
         case HttpTransport():
             return tuple(endpoint_facts(config))

@@ -50,6 +50,7 @@ from bot.commands.server_fields import (
     read_transport,
     read_words,
 )
+from bot.commands.text_format import sentences
 from bot.domain.flows import ServerFlows
 from bot.domain.secret_detection import is_plain_header, is_plain_variable, weakness
 from bot.domain.secrets import SecretReference, SecretSource
@@ -70,6 +71,7 @@ from bot.domain.servers import (
     Transport,
     kind_of,
 )
+from bot.i18n import _, gettext_lazy
 
 T = TypeVar("T")
 YES, NO = "yes", "no"
@@ -78,9 +80,11 @@ DEFAULT = "default"
 HEADER_PREFIX = "header:"
 LONGEST_INSTRUCTION = 4000
 LONGEST_SECRET = 4096
-_MISSING = f"Its secret is missing. {REFERENCE}"
-_MISSING_USER = "The user name is missing. Write env:NAME or file:/absolute/path: it is kept like the password."
-_NO_CLIENT = "Which client? The id is missing that the bot was given when it was registered there."
+_MISSING = gettext_lazy("Its secret is missing. {reference}", reference=REFERENCE)
+_MISSING_USER = gettext_lazy(
+    "The user name is missing. Write env:NAME or file:/absolute/path: it is kept like the password."
+)
+_NO_CLIENT = gettext_lazy("Which client? The id is missing that the bot was given when it was registered there.")
 
 
 @dataclass
@@ -183,7 +187,7 @@ class _DefinitionParser:
     def _protocol(self, transport: Transport) -> Protocol:
         protocol = self._parse("protocol", self._base.config.protocol, read_protocol)
         if protocol is not Protocol.AUTO and kind_of(transport) == HttpKind.JSONRPC:
-            self._errors["protocol"] = "A server of jsonrpc_http does not speak MCP: set it to auto."
+            self._errors["protocol"] = _("A server of jsonrpc_http does not speak MCP: set it to auto.")
         return protocol
 
     def _flows(self, present: ServerFlows) -> ServerFlows:
@@ -222,10 +226,10 @@ class _DefinitionParser:
         if before.launch is not None:
             return before
         if self._fields.get("url"):
-            self._errors["url"] = "A local program has no address: leave this empty."
+            self._errors["url"] = _("A local program has no address: leave this empty.")
         words = tuple(self._argv) or self._parse("command", (before.command, *before.args), read_command_line)
         if not words or not words[0]:
-            self._errors.setdefault("command", "Which program? Its command line, such as: python -m my_server")
+            self._errors.setdefault("command", _("Which program? Its command line, such as: python -m my_server"))
             return before
         cwd = self._parse("cwd", before.cwd or "", read_folder)
         env = _plain_variables(self._fields["env"]) if "env" in self._fields else before.env
@@ -235,10 +239,10 @@ class _DefinitionParser:
         before = present if isinstance(present, HttpTransport) else HttpTransport("")
         for name in ("command", "cwd"):
             if self._fields.get(name) or (name == "command" and self._argv):
-                self._errors[name] = "A remote server has no program: leave this empty."
+                self._errors[name] = _("A remote server has no program: leave this empty.")
         url = self._parse("url", before.url, read_address)
         if not url:
-            self._errors.setdefault("url", "The address is missing. Example: https://example.com/mcp")
+            self._errors.setdefault("url", _("The address is missing. Example: https://example.com/mcp"))
         headers = _plain_headers(self._fields["headers"]) if "headers" in self._fields else before.headers
         return HttpTransport(url, headers, kind)
 
@@ -272,11 +276,11 @@ class _DefinitionParser:
         )
         other = "headers" if local else "env"
         if self._fields.get(other, "").strip():
-            self._errors[other] = "This kind of server takes none: leave this empty."
+            self._errors[other] = _("This kind of server takes none: leave this empty.")
         if authentication.kind is AuthenticationKind.NONE:
             if self._fields.get("secret") or hidden:
                 self._errors.setdefault(
-                    "secret", "Say how it signs in: header, basic, api_key, oauth or client_credentials."
+                    "secret", _("Say how it signs in: header, basic, api_key, oauth or client_credentials.")
                 )
             return references, {}
         if authentication.kind is AuthenticationKind.BASIC and (user := self._user()) is not None:
@@ -331,7 +335,7 @@ class _DefinitionParser:
             name_in_slot = slot.removeprefix(prefix)
             try:
                 if not assigned or not key.fullmatch(name_in_slot):
-                    raise ValueError(f"Each is NAME=REFERENCE. {REFERENCE}")  # noqa: TRY301 - like the other errors
+                    raise ValueError(sentences(_("Each is NAME=REFERENCE."), REFERENCE))  # noqa: TRY301 - like the other errors
                 if prefix == HEADER_PREFIX:
                     check_header(name_in_slot)
                     if is_plain_header(name_in_slot, text.strip()):
@@ -377,7 +381,7 @@ KEEP = "***"
 
 def user_error(value: str) -> str:
     """Return the error of a user name for basic authentication; empty if it is valid."""
-    return "A user name is without a colon." if ":" in value else _header_value_error(value)
+    return _("A user name is without a colon.") if ":" in value else _header_value_error(value)
 
 
 def entered_values(record: ServerRecord, slot: str, value: str) -> tuple[dict[str, str], str]:
@@ -387,7 +391,7 @@ def entered_values(record: ServerRecord, slot: str, value: str) -> tuple[dict[st
     if slot == AUTH_SECRET and enters_pair(record):
         user, colon, password = value.partition(":")
         if not (user and colon and password):
-            return {}, "Enter both, as USER:PASSWORD."
+            return {}, _("Enter both, as USER:PASSWORD.")
         return {USER_SLOT: user, AUTH_SECRET: password}, user_error(user) or secret_error(password)
     return {slot: value}, user_error(value) if slot == USER_SLOT else secret_error(value)
 
@@ -405,25 +409,31 @@ def secret_error(value: str) -> str:
     if objection := _header_value_error(value):
         return objection
     if why := weakness(value):
-        return f"It is {why}, so it could be guessed. Use one made at random, as services give them out."
+        return _(
+            "It is {weakness}, so it could be guessed. Use one made at random, as services give them out.", weakness=why
+        )
     return ""
 
 
 def _header_value_error(value: str) -> str:
     if not value:
-        return "It is empty."
+        return _("It is empty.")
     if len(value) > LONGEST_SECRET:
-        return f"At most {LONGEST_SECRET} characters."
+        return _("At most {limit} characters.", limit=LONGEST_SECRET)
     if not (value.isascii() and value.isprintable()):
-        return "Only characters that can be sent in a header: plain ASCII on one line."
+        return _("Only characters that can be sent in a header: plain ASCII on one line.")
     return ""
 
 
 def differences(before: ServerRecord, after: ServerRecord) -> dict[str, str]:
-    """Return the changed fields as audit text: old and new value, no secret."""
+    """Return the changed fields as audit text: old and new value, no secret. The audit log gets them in English."""
     old, new = _audit_fields(before), _audit_fields(after)
     return {
-        name: f"{old.get(name, '') or 'nothing'} → {new.get(name, '') or 'nothing'}"
+        name: gettext_lazy(
+            "{before} → {after}",
+            before=old.get(name, "") or gettext_lazy("nothing"),
+            after=new.get(name, "") or gettext_lazy("nothing"),
+        )
         for name in dict.fromkeys((*old, *new))
         if old.get(name, "") != new.get(name, "")
     }

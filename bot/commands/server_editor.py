@@ -14,7 +14,7 @@ from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.program_consent import ALLOW, ProgramConsent, version_warning
 from bot.commands.server_catalog import FROM, CatalogCommands
-from bot.commands.server_checks import ServerRequest, ServerValidator, start_warning
+from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator, start_warning
 from bot.commands.server_control import InvalidServer, ServerService, VersionConflict
 from bot.commands.server_definition import (
     DEFAULT,
@@ -46,70 +46,104 @@ from bot.commands.server_templates import (
     template_change_errors,
     without_template,
 )
-from bot.commands.text_format import error_reply, format_ago, parse_policy, server_label
+from bot.commands.text_format import error_reply, format_ago, parse_policy, sentences, server_label
 from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction, Verb
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord, SessionScope, ToolNaming
+from bot.i18n import _, gettext_lazy
 
 _OPTION = ParameterKind.OPTION
 _REFERENCE = "env:NAME or file:/path"
 _DEFINING = (
-    Parameter("transport", "how it is reached", _OPTION, metavar="|".join(TRANSPORTS)),
-    Parameter("url", "its address", _OPTION),
-    Parameter("command", "the program that is the server", _OPTION, metavar="CMD"),
-    Parameter("arg", "one argument of the program", _OPTION, repeated=True),
-    Parameter("cwd", "the folder the program starts in", _OPTION, metavar="PATH"),
-    Parameter("title", "its display name", _OPTION),
-    Parameter("description", "its purpose", _OPTION, metavar="TEXT"),
-    Parameter("auth", "how the bot authenticates", _OPTION, choices=KINDS),
-    Parameter("auth-header", "the header that carries the secret", _OPTION, metavar="HEADER"),
-    Parameter("username", "where the user name of basic is, kept like the password", _OPTION, metavar="SECRETREF"),
-    Parameter("client-id", "client id of the bot at the sign-in page, for oauth", _OPTION, metavar="ID", opaque=True),
-    Parameter("scope", "scopes to request, with blanks between, for oauth", _OPTION, metavar="SCOPES"),
-    Parameter("secret", f"where the secret is: {_REFERENCE}", _OPTION, metavar="SECRETREF"),
+    Parameter("transport", gettext_lazy("how it is reached"), _OPTION, metavar="|".join(TRANSPORTS)),
+    Parameter("url", gettext_lazy("its address"), _OPTION),
+    Parameter("command", gettext_lazy("the program that is the server"), _OPTION, metavar="CMD"),
+    Parameter("arg", gettext_lazy("one argument of the program"), _OPTION, repeated=True),
+    Parameter("cwd", gettext_lazy("the folder the program starts in"), _OPTION, metavar="PATH"),
+    Parameter("title", gettext_lazy("its display name"), _OPTION),
+    Parameter("description", gettext_lazy("its purpose"), _OPTION, metavar="TEXT"),
+    Parameter("auth", gettext_lazy("how the bot authenticates"), _OPTION, choices=KINDS),
+    Parameter("auth-header", gettext_lazy("the header that carries the secret"), _OPTION, metavar="HEADER"),
+    Parameter(
+        "username",
+        gettext_lazy("where the user name of basic is, kept like the password"),
+        _OPTION,
+        metavar="SECRETREF",
+    ),
+    Parameter(
+        "client-id",
+        gettext_lazy("client id of the bot at the sign-in page, for oauth"),
+        _OPTION,
+        metavar="ID",
+        opaque=True,
+    ),
+    Parameter("scope", gettext_lazy("scopes to request, with blanks between, for oauth"), _OPTION, metavar="SCOPES"),
+    Parameter(
+        "secret", gettext_lazy("where the secret is: {reference}", reference=_REFERENCE), _OPTION, metavar="SECRETREF"
+    ),
     Parameter(
         "header",
-        f"one more header: plain text, or a secret from {_REFERENCE}",
+        gettext_lazy("one more header: plain text, or a secret from {reference}", reference=_REFERENCE),
         _OPTION,
         repeated=True,
         metavar="NAME=VALUE",
     ),
     Parameter(
-        "env", f"a variable for the program, from {_REFERENCE}", _OPTION, repeated=True, metavar="NAME=SECRETREF"
+        "env",
+        gettext_lazy("a variable for the program, from {reference}", reference=_REFERENCE),
+        _OPTION,
+        repeated=True,
+        metavar="NAME=SECRETREF",
     ),
 )
 # On platforms with a limit on options, the last ones are left out; the forms have them.
 _TUNING = (
-    Parameter("system-instruction", "description for the model", _OPTION, metavar="TEXT"),
-    Parameter("response-instruction", "text for the model after a tool call", _OPTION, metavar="TEXT"),
-    Parameter("connect-timeout", "seconds to connect", _OPTION, metavar="SECONDS"),
-    Parameter("tool-timeout", "seconds a call may take", _OPTION, metavar="SECONDS"),
-    Parameter("tool-limit", "the same for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SECONDS"),
-    Parameter("auto-connect", "connect at the start", _OPTION, choices=(YES, NO)),
-    Parameter("auto-context-tool", "a tool that is asked every question first", _OPTION, metavar="TOOL"),
-    Parameter("use-instructions", "give the model the server's own instructions", _OPTION, choices=(YES, NO)),
-    Parameter("words", "authors of the text that its tools return", _OPTION, choices=WORDS),
-    Parameter("sends", "readers of the data that its calls send", _OPTION, choices=SENDS),
-    Parameter("tool-words", "the first for one tool, or none", _OPTION, repeated=True, metavar="TOOL=WORDS"),
-    Parameter("tool-sends", "the second for one tool, or none", _OPTION, repeated=True, metavar="TOOL=SENDS"),
+    Parameter("system-instruction", gettext_lazy("description for the model"), _OPTION, metavar="TEXT"),
+    Parameter("response-instruction", gettext_lazy("text for the model after a tool call"), _OPTION, metavar="TEXT"),
+    Parameter("connect-timeout", gettext_lazy("seconds to connect"), _OPTION, metavar="SECONDS"),
+    Parameter("tool-timeout", gettext_lazy("seconds a call may take"), _OPTION, metavar="SECONDS"),
+    Parameter(
+        "tool-limit", gettext_lazy("the same for one tool, or none"), _OPTION, repeated=True, metavar="TOOL=SECONDS"
+    ),
+    Parameter("auto-connect", gettext_lazy("connect at the start"), _OPTION, choices=(YES, NO)),
+    Parameter("auto-context-tool", gettext_lazy("a tool that is asked every question first"), _OPTION, metavar="TOOL"),
+    Parameter(
+        "use-instructions", gettext_lazy("give the model the server's own instructions"), _OPTION, choices=(YES, NO)
+    ),
+    Parameter("words", gettext_lazy("authors of the text that its tools return"), _OPTION, choices=WORDS),
+    Parameter("sends", gettext_lazy("readers of the data that its calls send"), _OPTION, choices=SENDS),
+    Parameter(
+        "tool-words", gettext_lazy("the first for one tool, or none"), _OPTION, repeated=True, metavar="TOOL=WORDS"
+    ),
+    Parameter(
+        "tool-sends", gettext_lazy("the second for one tool, or none"), _OPTION, repeated=True, metavar="TOOL=SENDS"
+    ),
     Parameter(
         "tool-recipients",
-        "the arguments of a tool that name the recipients, or none",
+        gettext_lazy("the arguments of a tool that name the recipients, or none"),
         _OPTION,
         repeated=True,
         metavar="TOOL=ARGUMENT,...",
     ),
-    Parameter("list-timeout", "seconds to list its tools again", _OPTION, metavar="SECONDS"),
-    Parameter("tool-timeout-max", "seconds of a call that reports progress", _OPTION, metavar="SECONDS"),
-    Parameter("reconnect", "connect again by itself after a loss", _OPTION, choices=(DEFAULT, YES, NO)),
-    Parameter("connect-retries", "further attempts within the time to connect", _OPTION, metavar="NUMBER"),
-    Parameter("output-limit", "characters of a result that the model gets", _OPTION, metavar="NUMBER"),
-    Parameter("fallback-group", "servers that stand in for each other, or none", _OPTION, metavar="GROUP"),
-    Parameter("fallback-order", "its place in the group, 1 is asked first", _OPTION, metavar="NUMBER"),
-    Parameter("tool-names", "names of its tools for the model", _OPTION, choices=tuple(ToolNaming)),
-    Parameter("sessions", "users who share the server's session", _OPTION, choices=tuple(SessionScope)),
-    Parameter("max-sessions", "how many sessions may be open, if not all share one", _OPTION, metavar="NUMBER"),
-    Parameter("session-idle-timeout", "seconds until an unused one ends, or default", _OPTION, metavar="SECONDS"),
-    Parameter("protocol", "the version of MCP to speak, or auto", _OPTION, metavar="VERSION"),
+    Parameter("list-timeout", gettext_lazy("seconds to list its tools again"), _OPTION, metavar="SECONDS"),
+    Parameter("tool-timeout-max", gettext_lazy("seconds of a call that reports progress"), _OPTION, metavar="SECONDS"),
+    Parameter("reconnect", gettext_lazy("connect again by itself after a loss"), _OPTION, choices=(DEFAULT, YES, NO)),
+    Parameter(
+        "connect-retries", gettext_lazy("further attempts within the time to connect"), _OPTION, metavar="NUMBER"
+    ),
+    Parameter("output-limit", gettext_lazy("characters of a result that the model gets"), _OPTION, metavar="NUMBER"),
+    Parameter(
+        "fallback-group", gettext_lazy("servers that stand in for each other, or none"), _OPTION, metavar="GROUP"
+    ),
+    Parameter("fallback-order", gettext_lazy("its place in the group, 1 is asked first"), _OPTION, metavar="NUMBER"),
+    Parameter("tool-names", gettext_lazy("names of its tools for the model"), _OPTION, choices=tuple(ToolNaming)),
+    Parameter("sessions", gettext_lazy("users who share the server's session"), _OPTION, choices=tuple(SessionScope)),
+    Parameter(
+        "max-sessions", gettext_lazy("how many sessions may be open, if not all share one"), _OPTION, metavar="NUMBER"
+    ),
+    Parameter(
+        "session-idle-timeout", gettext_lazy("seconds until an unused one ends, or default"), _OPTION, metavar="SECONDS"
+    ),
+    Parameter("protocol", gettext_lazy("the version of MCP to speak, or auto"), _OPTION, metavar="VERSION"),
 )
 _LINES = {
     "header": "headers",
@@ -123,29 +157,32 @@ _LINES = {
 _COMMAND_LINE = ("command", "arg")
 _SLOTS = Parameter(
     "slots",
-    "a launch template and the values of its slots, such as template=git repo=docs",
+    gettext_lazy("a launch template and the values of its slots, such as template=git repo=docs"),
     repeated=True,
     metavar="SLOT=VALUE",
 )
 _SOURCE = replace(
     _SLOTS,
-    hint="its address, or a launch template and what fills its slots, such as template=git repo=docs",
+    hint=gettext_lazy("its address, or a launch template and what fills its slots, such as template=git repo=docs"),
     metavar="URL|SLOT=VALUE",
 )
 ADD = Verb(
     "add",
-    "a new server; alone it asks for everything",
+    gettext_lazy("a new server; alone it asks for everything"),
     (
         Parameter(
-            "name", "its name; one that is no slug becomes its title. Without one, its address or package gives it"
+            "name",
+            gettext_lazy(
+                "its name; one that is no slug becomes its title. Without one, its address or package gives it"
+            ),
         ),
         _SOURCE,
         *_DEFINING,
-        Parameter("trusted", "take its word on which tools only read", ParameterKind.FLAG),
+        Parameter("trusted", gettext_lazy("take its word on which tools only read"), ParameterKind.FLAG),
         replace(POLICY, shape=_OPTION, required=False),
-        Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
+        Parameter("no-verify", gettext_lazy("do not look whether it can be used"), ParameterKind.FLAG),
         *_TUNING,
-        Parameter("here", "for this workspace alone, where the operator adds it", ParameterKind.FLAG),
+        Parameter("here", gettext_lazy("for this workspace alone, where the operator adds it"), ParameterKind.FLAG),
         ALLOW,
         FROM,
         *IMPORTING,
@@ -155,23 +192,25 @@ ADD = Verb(
 )
 EDIT = Verb(
     "edit",
-    "change a server; its name alone shows the fields",
+    gettext_lazy("change a server; its name alone shows the fields"),
     (
         SERVER,
         _SLOTS,
         *_DEFINING,
-        Parameter("rename", "another name for it, a slug", _OPTION, metavar="NEW"),
-        Parameter("trusted", "whether its word counts on which tools only read", _OPTION, choices=(YES, NO)),
-        Parameter("no-verify", "do not look whether it can be used", ParameterKind.FLAG),
+        Parameter("rename", gettext_lazy("another name for it, a slug"), _OPTION, metavar="NEW"),
+        Parameter(
+            "trusted", gettext_lazy("whether its word counts on which tools only read"), _OPTION, choices=(YES, NO)
+        ),
+        Parameter("no-verify", gettext_lazy("do not look whether it can be used"), ParameterKind.FLAG),
         *_TUNING,
         ALLOW,
     ),
     aliases=("update", "change", "set"),
     command_line=_COMMAND_LINE,
 )
-_USE_OTHER_COMMAND = "/mcp edit NAME --OPTION VALUE; /mcp help edit lists the options"
-_INSTEAD = "/mcp add NAME URL [--secret SECRETREF], or /mcp add NAME -- PROGRAM ARGUMENT..."
-_NOTHING = "Nothing was added."
+_USE_OTHER_COMMAND = gettext_lazy("/mcp edit NAME --OPTION VALUE; /mcp help edit lists the options")
+_INSTEAD = gettext_lazy("/mcp add NAME URL [--secret SECRETREF], or /mcp add NAME -- PROGRAM ARGUMENT...")
+_NOTHING = gettext_lazy("Nothing was added.")
 _SIGNING_IN = 2
 """Step of the form with the secret."""
 _CHOOSING = 2
@@ -246,14 +285,16 @@ def next_step(steps: list[Step], number: int, errors: Mapping[str, str]) -> int 
 def confirmation_errors(fields: Mapping[str, str], name: str) -> dict[str, str]:
     """Return the error of a confirmation by name; empty if it matches."""
     confirmed = fields.get("confirm", "").strip() in (name, slug_of(name))
-    return {} if confirmed else {"confirm": f"Type {name} to allow this command line, or leave."}
+    return {} if confirmed else {"confirm": _("Type {name} to allow this command line, or leave.", name=name)}
 
 
 def errors_reply(text: str, errors: Mapping[str, str], verb: str) -> Reply:
     """Return a reply with all errors, by option."""
     names = {"name": "name", "headers": "--header", TEMPLATE: f"{TEMPLATE}="}
-    facts = tuple((names.get(name, _option_name(name)), error) for name, error in errors.items())
-    return replace(error_reply(f"{text} `/mcp help {verb}` explains the options."), details=facts)
+    facts = tuple((names.get(name, _option_name(name)), str(error)) for name, error in errors.items())
+    return replace(
+        error_reply(sentences(text, _("`/mcp help {verb}` explains the options.", verb=verb))), details=facts
+    )
 
 
 def _option_name(name: str) -> str:
@@ -285,7 +326,7 @@ class ServerEdit:
 
     async def _edit(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
         arguments = request.arguments
-        _, record = await self._directory.get_editable(arguments.get("server"), request)
+        _server, record = await self._directory.get_editable(arguments.get("server"), request)
         self._validator.may_define(record.config, request.member)
         if set(arguments.values) <= {"server"}:
             yield self._form(record, values_of(record), {}, 1)
@@ -310,7 +351,7 @@ class ServerEdit:
             yield reply
 
     async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
-        server_id, version, *_ = (*context.state, "", "")
+        server_id, version, *_rest = (*context.state, "", "")
         server = await self._directory.find(server_id, context.conversation)
         record = self._directory.record_of(server, context.member)
         self._validator.may_define(record.config, context.member)
@@ -351,41 +392,54 @@ class ServerEdit:
         outcome = await self._service.change(before, draft, context.author)
         match outcome:
             case InvalidServer(errors):
-                yield errors_reply("Nothing was changed.", errors, "edit")
+                yield errors_reply(_("Nothing was changed."), errors, "edit")
                 return
             case VersionConflict(record):
                 yield self._version_conflict(record)
                 return
         if not outcome.changes:
-            yield Reply(f"{server_label(before.config)} is as it was: nothing is different.")
+            yield Reply(_("{server} is as it was: nothing is different.", server=server_label(before.config)))
             return
         record = outcome.record
-        changes = tuple((f"changed {name}", text) for name, text in outcome.changes.items())
+        changes = tuple(
+            (gettext_lazy("changed {field}", field=name), str(text)) for name, text in outcome.changes.items()
+        )
         if record.missing - before.missing and context.hidden_input:
             slot = missing_slots(record)[0]
             cleared = outcome.changes.get(f"secret {slot}", "")
-            yield secret_form(record, slot, intro=f"{server_label(record.config)} is changed. Secret {slot} {cleared}.")
+            intro = sentences(
+                _("{server} is changed.", server=server_label(record.config)),
+                _("Secret {slot} {change}.", slot=slot, change=cleared),
+            )
+            yield secret_form(record, slot, intro=intro)
             return
         if record.missing - before.missing:
-            text = f"{server_label(record.config)} is changed, and waits for {missing_secrets_text(record)}."
+            text = _(
+                "{server} is changed, and waits for {secrets}.",
+                server=server_label(record.config),
+                secrets=missing_secrets_text(record),
+            )
             reply = await self._links.ask_reply(record, context.author, context.conversation, text)
             yield replace(reply, details=(*changes, *reply.details))
             return
         checks_follow = verify and record.enablement is ServerEnablement.ON
-        async for reply in self._validator.reply_with_checks(record, "changed", verify=checks_follow):
+        async for reply in self._validator.reply_with_checks(record, ServerChange.CHANGED, verify=checks_follow):
             yield replace(reply, details=(*changes, *reply.details))
 
     def _version_conflict(self, record: ServerRecord) -> Reply:
         """Return the reply to a version conflict: the last editor, and the current values."""
         when = format_ago(record.updated_at, self._clock())
         return Reply(
-            f"{server_label(record.config)} has been changed since you opened it. Nothing was saved.",
+            _("{server} has been changed since you opened it. Nothing was saved.", server=server_label(record.config)),
             details=(
-                ("changed", f"{when} by {record.updated_by or 'somebody else'}"),
+                (
+                    gettext_lazy("changed"),
+                    _("{when} by {who}", when=when, who=record.updated_by or _("somebody else")),
+                ),
                 *self._validator.exact_definition(record),
             ),
             failed=True,
-            actions=(ReplyAction("Edit again", ("mcp", "edit", record.config.name)),),
+            actions=(ReplyAction(_("Edit again"), ("mcp", "edit", record.config.name)),),
         )
 
     def _steps(self, record: ServerRecord, fields: Mapping[str, str]) -> list[Step]:
@@ -416,12 +470,12 @@ class ServerEdit:
     ) -> Form:
         return form(
             f"mcp edit:{record.id}:{record.version}",
-            f"Edit {record.config.name}",
+            _("Edit {server}", server=record.config.name),
             self._steps(record, fields),
             step,
             values=fields,
             errors=errors,
-            submit="Save and verify",
+            submit=_("Save and verify"),
             intro=intro,
             instead=_USE_OTHER_COMMAND,
         )
@@ -575,12 +629,12 @@ class ServerAdd:
     ) -> Form:
         return form(
             "mcp add",
-            "Add an MCP server",
+            _("Add an MCP server"),
             steps_with_templates(fields, mode, self._templates()),
             step,
             values=fields,
             errors=errors,
-            submit="Add and verify",
+            submit=_("Add and verify"),
             intro=intro,
             instead=_INSTEAD,
         )
@@ -589,7 +643,11 @@ class ServerAdd:
         self, record: ServerRecord, context: CommandContext | SubmissionContext, *, verify: bool
     ) -> AsyncIterator[Reply]:
         if record.missing:
-            text = f"{server_label(record.config)} is added, and waits for {missing_secrets_text(record)}."
+            text = _(
+                "{server} is added, and waits for {secrets}.",
+                server=server_label(record.config),
+                secrets=missing_secrets_text(record),
+            )
             if context.hidden_input:
                 actions = tuple(enter_secret(record, slot) for slot in missing_slots(record))
                 yield Reply(text, details=self._validator.exact_definition(record), actions=actions)
@@ -597,7 +655,7 @@ class ServerAdd:
             reply = await self._links.ask_reply(record, context.author, context.conversation, text)
             yield replace(reply, details=(*self._validator.exact_definition(record), *reply.details))
             return
-        async for reply in self._validator.reply_with_checks(record, "added", verify=verify):
+        async for reply in self._validator.reply_with_checks(record, ServerChange.ADDED, verify=verify):
             yield replace(reply, details=(*reply.details, *version_warning(record.config)))
 
 
@@ -611,7 +669,7 @@ def _requested_server(request: CommandContext, *, everywhere: bool) -> ServerReq
     )
     if words.url:
         if "url" in fields:
-            raise CommandRejected("Its address is given twice.")
+            raise CommandRejected(_("Its address is given twice."))
         fields["url"] = words.url
     fields |= parse_assignments(words.others)
     name = words.name or fields.get("title", "") or derived_name(fields.get("url", ""), argv)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from bot.commands.token_detection import WARNING, known_token, looks_like_token
+from bot.commands.token_detection import known_token, looks_like_token, plain_warning
 from bot.domain.flows import Sends, Words
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
@@ -23,6 +23,7 @@ from bot.domain.servers import (
     ToolNaming,
     is_reserved_header,
 )
+from bot.i18n import _, gettext_lazy
 
 TRANSPORTS = ("streamable_http", "stdio", "auto", "sse", "jsonrpc_http")
 PROTOCOLS = tuple(protocol.value for protocol in Protocol)
@@ -34,7 +35,7 @@ SENDS = (BY_HINTS, *(value.value for value in Sends))
 LONGEST = {"title": 255, "description": 500, "url": 2048, "command": 2000, "client_id": 512, "scope": 1000}
 LONGEST_SECONDS = 3600.0
 LONGEST_GROUP = 40
-REFERENCE = "Write env:NAME or file:/absolute/path: where the secret is, never the secret itself."
+REFERENCE = gettext_lazy("Write env:NAME or file:/absolute/path: where the secret is, never the secret itself.")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
@@ -58,16 +59,16 @@ def is_slug(text: str) -> bool:
 def read_slug(text: str) -> str:
     """Parse a slug."""
     if not is_slug(text):
-        raise ValueError("Lower-case letters, digits and dashes, at most 64 of them.")
+        raise ValueError(_("Lower-case letters, digits and dashes, at most 64 of them."))
     return text
 
 
 def read_text(text: str, longest: int) -> str:
     """Parse visible text of at most `longest` characters."""
     if len(text) > longest:
-        raise ValueError(f"At most {longest} characters, and this has {len(text)}.")
+        raise ValueError(_("At most {limit} characters, and this has {count}.", limit=longest, count=len(text)))
     if not text.replace("\n", "").replace("\t", "").isprintable():
-        raise ValueError("There are characters in it that cannot be seen.")
+        raise ValueError(_("There are characters in it that cannot be seen."))
     return text
 
 
@@ -75,7 +76,7 @@ def read_transport(text: str) -> str:
     """Parse one of TRANSPORTS, by any of its names."""
     kind = _SYNONYMS.get(text.lower(), text.lower().replace("-", "_"))
     if kind not in TRANSPORTS:
-        raise ValueError(f"One of: {', '.join(TRANSPORTS)}.")
+        raise ValueError(_("One of: {choices}.", choices=", ".join(TRANSPORTS)))
     return kind
 
 
@@ -84,7 +85,7 @@ def read_protocol(text: str) -> Protocol:
     try:
         return Protocol(text.lower() or Protocol.AUTO)
     except ValueError:
-        raise ValueError(f"One of: {', '.join(PROTOCOLS)}.") from None
+        raise ValueError(_("One of: {choices}.", choices=", ".join(PROTOCOLS))) from None
 
 
 def read_sign_in(text: str) -> AuthenticationKind:
@@ -92,13 +93,13 @@ def read_sign_in(text: str) -> AuthenticationKind:
     try:
         return AuthenticationKind(text.lower().replace("-", "_") or "none")
     except ValueError:
-        raise ValueError(f"One of: {', '.join(KINDS)}.") from None
+        raise ValueError(_("One of: {choices}.", choices=", ".join(KINDS))) from None
 
 
 def read_header(text: str) -> str:
     """Parse the name of a header; it may be empty."""
     if text and not HEADER_NAME.fullmatch(text):
-        raise ValueError("That is no name of a header.")
+        raise ValueError(_("That is no name of a header."))
     check_header(text)
     return text
 
@@ -106,15 +107,15 @@ def read_header(text: str) -> str:
 def check_header(name: str) -> None:
     """Raise ValueError if a server cannot have this header."""
     if is_reserved_header(name):
-        raise ValueError("This header names a host or is set by the connection itself. Use another one.")
+        raise ValueError(_("This header names a host or is set by the connection itself. Use another one."))
 
 
 def read_client_id(text: str) -> str:
     """Parse an OAuth client id; it may be empty."""
     if len(text) > LONGEST["client_id"] or not (text.isascii() and text.isprintable()):
-        raise ValueError("That is no client id. Copy it from where the bot was registered.")
+        raise ValueError(_("That is no client id. Copy it from where the bot was registered."))
     if known_token(text):
-        raise ValueError(WARNING.replace("`", ""))
+        raise ValueError(plain_warning())
     return text
 
 
@@ -122,14 +123,14 @@ def read_scope(text: str) -> str:
     """Parse scopes separated by blanks; the text may be empty."""
     names = read_text(text, LONGEST["scope"]).split()
     if not all(map(_SCOPE.fullmatch, names)):
-        raise ValueError("Names of scopes with blanks between, such as: read write.")
+        raise ValueError(_("Names of scopes with blanks between, such as: read write."))
     return " ".join(dict.fromkeys(names))
 
 
 def read_reference(text: str) -> SecretReference:
     """Parse a reference to a secret; a secret in clear text is rejected."""
     if looks_like_token(text):
-        raise ValueError(WARNING.replace("`", ""))
+        raise ValueError(plain_warning())
     try:
         return SecretReference.parse(text)
     except ValueError:
@@ -144,7 +145,7 @@ def read_switch(text: str) -> bool:
         case "no" | "off" | "false" | "n" | "":
             return False
         case _:
-            raise ValueError("yes or no.")
+            raise ValueError(_("yes or no."))
 
 
 def read_seconds(text: str) -> float:
@@ -154,7 +155,7 @@ def read_seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds <= LONGEST_SECONDS:
-        raise ValueError(f"A number of seconds, more than 0 and at most {LONGEST_SECONDS:g}.")
+        raise ValueError(_("A number of seconds, more than 0 and at most {limit}.", limit=f"{LONGEST_SECONDS:g}"))
     return seconds
 
 
@@ -193,7 +194,7 @@ def read_fallback_group(text: str) -> str:
     if text.lower() in ("", "none"):
         return ""
     if len(text) > LONGEST_GROUP or not is_slug(text):
-        raise ValueError(f"Lower-case letters, digits and dashes, at most {LONGEST_GROUP}. Or: none.")
+        raise ValueError(_("Lower-case letters, digits and dashes, at most {limit}. Or: none.", limit=LONGEST_GROUP))
     return text
 
 
@@ -210,7 +211,7 @@ def read_switch_or_none(text: str) -> bool | None:
 def read_number(text: str, least: int, most: int) -> int:
     """Parse a whole number from `least` to `most`."""
     if not (re.fullmatch(r"[0-9]{1,9}", text) and least <= int(text) <= most):
-        raise ValueError(f"A whole number from {least} to {most}.")
+        raise ValueError(_("A whole number from {least} to {most}.", least=least, most=most))
     return int(text)
 
 
@@ -220,9 +221,9 @@ def read_times(text: str) -> dict[str, float]:
     if text.lower() == "none":
         return times
     for line in filter(None, map(str.strip, text.splitlines())):
-        tool, _, seconds = line.rpartition("=")
+        tool, _equals, seconds = line.rpartition("=")
         if not tool.strip():
-            raise ValueError("Such as export=120: a tool by the name its server gives it, and seconds. Or: none.")
+            raise ValueError(_("Such as export=120: a tool by the name its server gives it, and seconds. Or: none."))
         times[tool.strip()] = read_seconds(seconds.strip())
     return times
 
@@ -253,7 +254,7 @@ def read_tool_recipients(text: str) -> dict[str, tuple[str, ...]]:
     for tool, value in _by_tool(text, "send=to,cc"):
         recipients[tool] = tuple(filter(None, map(str.strip, value.split(","))))
         if not recipients[tool]:
-            raise ValueError(f"Which arguments of {tool}? Such as send=to,cc.")
+            raise ValueError(_("Which arguments of {tool}? Such as send=to,cc.", tool=tool))
     return recipients
 
 
@@ -263,7 +264,7 @@ def _flow_value(text: str, choices: type[_Choice]) -> _Choice | None:
 
 def _one_of(text: str, choices: type[_Choice]) -> _Choice:
     if text.lower() not in list(choices):
-        raise ValueError(f"One of {', '.join(choices)}.")
+        raise ValueError(_("One of {choices}.", choices=", ".join(choices)))
     return choices(text.lower())
 
 
@@ -273,9 +274,11 @@ def _by_tool(text: str, example: str) -> list[tuple[str, str]]:
         return []
     pairs = []
     for line in filter(None, map(str.strip, text.splitlines())):
-        tool, _, value = line.rpartition("=")
+        tool, _equals, value = line.rpartition("=")
         if not tool.strip():
-            raise ValueError(f"Such as {example}, with the name that the server gives the tool. Or: none.")
+            raise ValueError(
+                _("Such as {example}, with the name that the server gives the tool. Or: none.", example=example)
+            )
         pairs.append((tool.strip(), value.strip()))
     return pairs
 
@@ -283,7 +286,7 @@ def _by_tool(text: str, example: str) -> list[tuple[str, str]]:
 def read_folder(text: str) -> str:
     """Parse an absolute path; it may be empty."""
     if text and not (text.startswith("/") and text.isprintable()):
-        raise ValueError("An absolute path, such as /srv/files.")
+        raise ValueError(_("An absolute path, such as /srv/files."))
     return text
 
 
@@ -293,7 +296,7 @@ def read_command_line(text: str) -> tuple[str, ...]:
         return tuple(shlex.split(read_text(text, LONGEST["command"])))
     except ValueError as error:
         if "quotation" in str(error) or "escaped" in str(error):
-            raise ValueError("A quotation mark has no partner.") from None
+            raise ValueError(_("A quotation mark has no partner.")) from None
         raise
 
 
@@ -308,11 +311,11 @@ def read_address(text: str) -> str:
     except ValueError:
         usable = False
     if not usable or any(character.isspace() for character in text):
-        raise ValueError("That is no http or https address. Write https://host/path.")
+        raise ValueError(_("That is no http or https address. Write https://host/path."))
     if address.username or address.password:
-        raise ValueError("A user name or password in an address would be kept readable. Use sign-in basic instead.")
+        raise ValueError(_("A user name or password in an address would be kept readable. Use sign-in basic instead."))
     if any(_SECRET_QUERY.search(name) and value for name, value in parse_qsl(address.query)):
-        raise ValueError("A key in an address would be kept readable. Use sign-in header or api_key instead.")
+        raise ValueError(_("A key in an address would be kept readable. Use sign-in header or api_key instead."))
     if looks_like_token(text):
-        raise ValueError(WARNING.replace("`", ""))
+        raise ValueError(plain_warning())
     return text

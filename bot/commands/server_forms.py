@@ -12,6 +12,7 @@ from bot.commands.server_fields import BY_HINTS, KINDS, LONGEST, LONGEST_GROUP, 
 from bot.commands.text_format import POLICY_CHOICES
 from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.servers import OAUTH_KINDS, SessionScope, ToolNaming
+from bot.i18n import _, gettext_lazy
 
 Step = tuple[Field, ...]
 
@@ -26,160 +27,241 @@ class SecretFieldMode(Enum):
     LINK = "link"
 
 
-_NAME = Field("title", "Name", hint="its display name", required=True, longest=LONGEST["title"])
+_NAME = Field(
+    "title", gettext_lazy("Name"), hint=gettext_lazy("its display name"), required=True, longest=LONGEST["title"]
+)
 _TRANSPORT = Field(
     "transport",
-    "Transport",
+    gettext_lazy("Transport"),
     FieldKind.CHOICE,
-    "a remote server, or a program on this machine",
+    gettext_lazy("a remote server, or a program on this machine"),
     required=True,
     choices=TRANSPORTS,
     value=TRANSPORTS[0],
 )
-_REMOTE = Field("where", "Server address", hint="https://example.com/mcp", required=True, longest=LONGEST["url"])
-_LOCAL = Field("where", "Command line", hint="python -m my_server", required=True, longest=LONGEST["command"])
+_REMOTE = Field(
+    "where",
+    gettext_lazy("Server address"),
+    hint="https://example.com/mcp",
+    required=True,
+    longest=LONGEST["url"],
+)
+_LOCAL = Field(
+    "where",
+    gettext_lazy("Command line"),
+    hint="python -m my_server",
+    required=True,
+    longest=LONGEST["command"],
+)
 _EITHER = Field(
     "where",
-    "Address or command line",
-    hint="https://example.com/mcp, or for stdio: python -m my_server",
+    gettext_lazy("Address or command line"),
+    hint=gettext_lazy("https://example.com/mcp, or for stdio: python -m my_server"),
     required=True,
     longest=LONGEST["url"],
 )
 _AUTH = Field(
     "auth",
-    "Sign-in",
+    gettext_lazy("Sign-in"),
     FieldKind.CHOICE,
-    "how the bot shows who it is; a local program needs none",
+    gettext_lazy("how the bot shows who it is; a local program needs none"),
     choices=KINDS,
     value=KINDS[0],
 )
 _POLICY = Field(
     "policy",
-    "Policy",
+    gettext_lazy("Policy"),
     FieldKind.CHOICE,
-    "what happens when the model asks for one of its tools",
+    gettext_lazy("what happens when the model asks for one of its tools"),
     choices=POLICY_CHOICES,
     value=POLICY_CHOICES[0],
 )
-_HEADER = Field("auth_header", "Header", hint="the header that carries the secret", value="Authorization", longest=100)
+_HEADER = Field(
+    "auth_header",
+    gettext_lazy("Header"),
+    hint=gettext_lazy("the header that carries the secret"),
+    value="Authorization",
+    longest=100,
+)
 _USER = Field(
-    "username", "User name reference", hint="env:NAME or file:/path: it is kept like the password", longest=1024
+    "username",
+    gettext_lazy("User name reference"),
+    hint=gettext_lazy("env:NAME or file:/path: it is kept like the password"),
+    longest=1024,
 )
 _SECRET = Field(
     "secret",
-    "Secret reference",
-    hint="env:NAME or file:/path: where the secret is, never the secret itself",
+    gettext_lazy("Secret reference"),
+    hint=gettext_lazy("env:NAME or file:/path: where the secret is, never the secret itself"),
     longest=1024,
 )
 _HIDDEN = Field(
     SECRET_FIELD,
-    "Secret",
+    gettext_lazy("Secret"),
     FieldKind.SECRET,
-    "the secret itself, kept encrypted; leave it empty if you gave a reference",
+    gettext_lazy("the secret itself, kept encrypted; leave it empty if you gave a reference"),
     longest=4096,
 )
 _CLIENT = Field(
     "client_id",
-    "Client id",
-    hint="what the authorization server knows the bot by; empty: the bot registers itself",
+    gettext_lazy("Client id"),
+    hint=gettext_lazy("what the authorization server knows the bot by; empty: the bot registers itself"),
     longest=LONGEST["client_id"],
 )
-_OWN_CLIENT = replace(_CLIENT, hint="what the authorization server knows the bot by", required=True)
+_OWN_CLIENT = replace(_CLIENT, hint=gettext_lazy("what the authorization server knows the bot by"), required=True)
 _SCOPE = Field(
-    "scope", "Scopes", hint="what to ask for, with blanks between; empty: what the server says", longest=1000
+    "scope",
+    gettext_lazy("Scopes"),
+    hint=gettext_lazy("what to ask for, with blanks between; empty: what the server says"),
+    longest=1000,
 )
 _CLIENT_SECRET = replace(
-    _SECRET, label="Client secret", hint="if the client has one: env:NAME or file:/path, never the secret itself"
+    _SECRET,
+    label=gettext_lazy("Client secret"),
+    hint=gettext_lazy("if the client has one: env:NAME or file:/path, never the secret itself"),
 )
-_SECRET_OR_LINK = replace(_SECRET, hint="env:NAME or file:/path, never the secret itself; empty: a link to enter it")
-_ENV = Field("env", "Environment", FieldKind.LINES, "NAME=env:OTHER or NAME=file:/path, one a line")
+_SECRET_OR_LINK = replace(
+    _SECRET, hint=gettext_lazy("env:NAME or file:/path, never the secret itself; empty: a link to enter it")
+)
+_ENV = Field(
+    "env", gettext_lazy("Environment"), FieldKind.LINES, gettext_lazy("NAME=env:OTHER or NAME=file:/path, one a line")
+)
 _HEADERS = Field(
     "headers",
-    "Other headers",
+    gettext_lazy("Other headers"),
     FieldKind.LINES,
-    "Name=text, or for a secret Name=env:OTHER or Name=file:/path, one a line",
+    gettext_lazy("Name=text, or for a secret Name=env:OTHER or Name=file:/path, one a line"),
 )
-_FOLDER = Field("cwd", "Folder", hint="where the program starts; an absolute path", longest=1024)
-_DESCRIPTION = Field("description", "Description", hint="its purpose", longest=LONGEST["description"])
-_CONNECTS = Field("auto_connect", "Connect at the start", FieldKind.SWITCH, "no: on first use")
-_TRUSTED = Field("trusted", "Trusted", FieldKind.SWITCH, "whether its word counts on which tools only read")
+_FOLDER = Field(
+    "cwd", gettext_lazy("Folder"), hint=gettext_lazy("where the program starts; an absolute path"), longest=1024
+)
+_DESCRIPTION = Field(
+    "description", gettext_lazy("Description"), hint=gettext_lazy("its purpose"), longest=LONGEST["description"]
+)
+_CONNECTS = Field(
+    "auto_connect", gettext_lazy("Connect at the start"), FieldKind.SWITCH, gettext_lazy("no: on first use")
+)
+_TRUSTED = Field(
+    "trusted",
+    gettext_lazy("Trusted"),
+    FieldKind.SWITCH,
+    gettext_lazy("whether its word counts on which tools only read"),
+)
 _SYSTEM = Field(
     "system_instruction",
-    "System instruction",
+    gettext_lazy("System instruction"),
     FieldKind.LINES,
-    "description for the model",
+    gettext_lazy("description for the model"),
     longest=LONGEST_INSTRUCTION,
 )
 _RESPONSE = Field(
     "response_instruction",
-    "Response instruction",
+    gettext_lazy("Response instruction"),
     FieldKind.LINES,
-    "text for the model after a tool call",
+    gettext_lazy("text for the model after a tool call"),
     longest=LONGEST_INSTRUCTION,
 )
 _INSTRUCTIONS = Field(
     "use_instructions",
-    "Instructions of the server",
+    gettext_lazy("Instructions of the server"),
     FieldKind.SWITCH,
-    "yes: the model gets them, once they are reviewed",
+    gettext_lazy("yes: the model gets them, once they are reviewed"),
 )
-_CONTEXT = Field("auto_context_tool", "Context tool", hint="a tool that is asked every question first", longest=255)
+_CONTEXT = Field(
+    "auto_context_tool",
+    gettext_lazy("Context tool"),
+    hint=gettext_lazy("a tool that is asked every question first"),
+    longest=255,
+)
 _PROTOCOL = Field(
     "protocol",
-    "Version of MCP",
+    gettext_lazy("Version of MCP"),
     FieldKind.CHOICE,
-    "another than auto for a server that works in an older one only",
+    gettext_lazy("another than auto for a server that works in an older one only"),
     choices=PROTOCOLS,
     value=PROTOCOLS[0],
 )
 _WORDS = Field(
-    "words", "Words", FieldKind.CHOICE, "authors of the text that its tools return", choices=WORDS, value=BY_HINTS
+    "words",
+    gettext_lazy("Words"),
+    FieldKind.CHOICE,
+    gettext_lazy("authors of the text that its tools return"),
+    choices=WORDS,
+    value=BY_HINTS,
 )
 _SENDS = Field(
-    "sends", "Sends", FieldKind.CHOICE, "readers of the data that its calls send", choices=SENDS, value=BY_HINTS
+    "sends",
+    gettext_lazy("Sends"),
+    FieldKind.CHOICE,
+    gettext_lazy("readers of the data that its calls send"),
+    choices=SENDS,
+    value=BY_HINTS,
 )
-_TOOL_WORDS = Field("tool_words", "Words of single tools", FieldKind.LINES, "TOOL=strangers, one a line")
-_TOOL_SENDS = Field("tool_sends", "Sends of single tools", FieldKind.LINES, "TOOL=world, one a line")
+_TOOL_WORDS = Field(
+    "tool_words", gettext_lazy("Words of single tools"), FieldKind.LINES, gettext_lazy("TOOL=strangers, one a line")
+)
+_TOOL_SENDS = Field(
+    "tool_sends", gettext_lazy("Sends of single tools"), FieldKind.LINES, gettext_lazy("TOOL=world, one a line")
+)
 _RECIPIENTS = Field(
     "tool_recipients",
-    "Recipients",
+    gettext_lazy("Recipients"),
     FieldKind.LINES,
-    "TOOL=ARGUMENT,ARGUMENT: the arguments that name who gets it, one tool a line",
+    gettext_lazy("TOOL=ARGUMENT,ARGUMENT: the arguments that name who gets it, one tool a line"),
 )
-_CONNECT_TIME = Field("connect_timeout", "Seconds to connect", hint="empty: the usual time", longest=10)
+_CONNECT_TIME = Field(
+    "connect_timeout", gettext_lazy("Seconds to connect"), hint=gettext_lazy("empty: the usual time"), longest=10
+)
 _SESSIONS = Field(
     "sessions",
-    "Sessions",
+    gettext_lazy("Sessions"),
     FieldKind.CHOICE,
-    "who shares what the server keeps, such as open pages",
+    gettext_lazy("who shares what the server keeps, such as open pages"),
     choices=tuple(SessionScope),
     value=SessionScope.SHARED,
 )
-_MAX_SESSIONS = Field("max_sessions", "Open sessions", hint="at most, if not all share one", longest=10)
-_SESSION_IDLE = Field(
-    "session_idle_timeout", "Seconds until an unused session ends", hint="empty: the usual time", longest=10
+_MAX_SESSIONS = Field(
+    "max_sessions", gettext_lazy("Open sessions"), hint=gettext_lazy("at most, if not all share one"), longest=10
 )
-_RETRIES = Field("connect_retries", "Further attempts", hint="within the time to connect", longest=10)
+_SESSION_IDLE = Field(
+    "session_idle_timeout",
+    gettext_lazy("Seconds until an unused session ends"),
+    hint=gettext_lazy("empty: the usual time"),
+    longest=10,
+)
+_RETRIES = Field(
+    "connect_retries", gettext_lazy("Further attempts"), hint=gettext_lazy("within the time to connect"), longest=10
+)
 _RECONNECT = Field(
     "reconnect",
-    "Reconnect",
+    gettext_lazy("Reconnect"),
     FieldKind.CHOICE,
-    "connect again by itself after a loss",
+    gettext_lazy("connect again by itself after a loss"),
     choices=(DEFAULT, YES, NO),
     value=DEFAULT,
 )
-_OUTPUT = Field("output_limit", "Output limit", hint="characters of a result that the model gets", longest=10)
-_GROUP = Field("fallback_group", "Fallback group", hint="servers that stand in for each other", longest=LONGEST_GROUP)
-_ORDER = Field("fallback_order", "Place in the group", hint="1 is asked first", longest=10)
+_OUTPUT = Field(
+    "output_limit",
+    gettext_lazy("Output limit"),
+    hint=gettext_lazy("characters of a result that the model gets"),
+    longest=10,
+)
+_GROUP = Field(
+    "fallback_group",
+    gettext_lazy("Fallback group"),
+    hint=gettext_lazy("servers that stand in for each other"),
+    longest=LONGEST_GROUP,
+)
+_ORDER = Field("fallback_order", gettext_lazy("Place in the group"), hint=gettext_lazy("1 is asked first"), longest=10)
 _TOOL_NAMES = Field(
     "tool_names",
-    "Names of tools",
+    gettext_lazy("Names of tools"),
     FieldKind.CHOICE,
-    "names of its tools for the model",
+    gettext_lazy("names of its tools for the model"),
     choices=tuple(ToolNaming),
     value=ToolNaming.PREFIXED,
 )
-_CALL_TIME = Field("tool_timeout", "Seconds a call may take", longest=10)
+_CALL_TIME = Field("tool_timeout", gettext_lazy("Seconds a call may take"), longest=10)
 
 
 def steps_of_adding(fields: Mapping[str, str], mode: SecretFieldMode) -> list[Step]:
@@ -210,12 +292,14 @@ def steps_of_editing(fields: Mapping[str, str], before: Mapping[str, str]) -> li
     return steps
 
 
-_USER_IF_BASIC = replace(_USER, hint="for basic: env:NAME or file:/path; *** keeps the one there is")
+_USER_IF_BASIC = replace(_USER, hint=gettext_lazy("for basic: env:NAME or file:/path; *** keeps the one there is"))
 
 
 def confirmation(name: str) -> Field:
     """Return the confirmation field for a new command line."""
-    return Field("confirm", "Confirm", hint=f"type {name} to allow exactly this command line", required=True)
+    return Field(
+        "confirm", _("Confirm"), hint=_("type {name} to allow exactly this command line", name=name), required=True
+    )
 
 
 def form(
@@ -239,12 +323,14 @@ def form(
     last = number == len(steps)
     return Form(
         id=f"{form_id}:{number}",
-        title=title if len(steps) == 1 else f"{title} · {number} of {len(steps)}",
+        title=title
+        if len(steps) == 1
+        else _("{title} · {number} of {count}", title=title, number=number, count=len(steps)),
         fields=tuple(_with_value(field, values, errors) for field in step),
-        submit=submit if last else "Continue",
+        submit=submit if last else _("Continue"),
         intro=intro,
         carried={name: value for name, value in values.items() if name not in names and name != SECRET_FIELD},
-        instead=instead,
+        instead=str(instead),
     )
 
 
@@ -265,13 +351,13 @@ def _with_value(field: Field, values: Mapping[str, str], errors: Mapping[str, st
     value = "" if field.kind is FieldKind.SECRET else values.get(field.name, field.value)
     return Field(
         field.name,
-        field.label,
+        str(field.label),
         field.kind,
-        field.hint,
+        str(field.hint),
         field.required,
         field.choices,
         value,
-        errors.get(field.name, ""),
+        str(errors.get(field.name, "")),
         field.longest,
     )
 
@@ -292,8 +378,8 @@ def _authentication_steps(auth: str, mode: SecretFieldMode) -> list[Step]:
 
 _PAIR = replace(
     _HIDDEN,
-    label="User name and password",
-    hint="as USER:PASSWORD, kept encrypted; the password alone if the user name is a reference",
+    label=gettext_lazy("User name and password"),
+    hint=gettext_lazy("as USER:PASSWORD, kept encrypted; the password alone if the user name is a reference"),
 )
 _ASKED_OF_BASIC = {
     SecretFieldMode.REFERENCE: (_SECRET,),

@@ -17,23 +17,29 @@ from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.import_file import ImportedServer, parse_import_file
 from bot.commands.program_consent import version_warning
-from bot.commands.server_checks import ServerRequest, ServerValidator
+from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator
 from bot.commands.server_control import InvalidServer, ServerService
 from bot.commands.server_definition import ParsedDefinition, command_line, plain_values_of, with_missing_secrets
 from bot.commands.server_fields import is_slug
 from bot.commands.server_secrets import enter_secret, missing_slots
-from bot.commands.text_format import parse_policy, pluralize, server_label
+from bot.commands.text_format import parse_policy, sentences
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import USER_SLOT, HttpTransport, ServerEnablement, ServerRecord, StdioTransport
+from bot.i18n import _, gettext_lazy, ngettext
 
 _OPTION = ParameterKind.OPTION
 IMPORTING = (
-    Parameter("file", "a file of Claude Desktop, VS Code or Cursor, whose servers are added", _OPTION, metavar="PATH"),
-    Parameter("only", "a server of that file, and no others", _OPTION, repeated=True, metavar="NAME"),
-    Parameter("input", "the value of an input of that file", _OPTION, repeated=True, metavar="ID=VALUE"),
-    Parameter("yes", "add them without a question", ParameterKind.FLAG),
-    Parameter("digest", "only if the file is still the one that was shown", _OPTION),
+    Parameter(
+        "file",
+        gettext_lazy("a file of Claude Desktop, VS Code or Cursor, whose servers are added"),
+        _OPTION,
+        metavar="PATH",
+    ),
+    Parameter("only", gettext_lazy("a server of that file, and no others"), _OPTION, repeated=True, metavar="NAME"),
+    Parameter("input", gettext_lazy("the value of an input of that file"), _OPTION, repeated=True, metavar="ID=VALUE"),
+    Parameter("yes", gettext_lazy("add them without a question"), ParameterKind.FLAG),
+    Parameter("digest", gettext_lazy("only if the file is still the one that was shown"), _OPTION),
 )
 _LARGEST = 1024 * 1024
 _DIGEST_LENGTH = 12
@@ -67,22 +73,28 @@ class ServerImport:
         """Show the servers that would be added, or add them. Raises CommandRejected."""
         if not (request.hidden_input and self._rights.operates(request.member)):
             raise CommandRejected(
-                "Only the operator may import a file, at a terminal of the bot's machine. Elsewhere servers are added "
-                "one by one: `/mcp add NAME URL`."
+                _(
+                    "Only the operator may import a file, at a terminal of the bot's machine. Elsewhere servers are "
+                    "added one by one: `/mcp add NAME URL`."
+                )
             )
         arguments = request.arguments
         text = await asyncio.to_thread(_read, arguments.get("file"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
         if arguments.get("digest", digest) != digest:
-            raise CommandRejected("The file is not what it was when it was shown. Nothing was added. Import it again.")
+            raise CommandRejected(
+                _("The file is not what it was when it was shown. Nothing was added. Import it again.")
+            )
         servers = _chosen(parse_import_file(text, _answers(arguments)), arguments)
         candidates = [await self._candidate(server, request) for server in servers]
         ready = [candidate for candidate in candidates if candidate.draft is not None]
         programs = sorted({item.program for item in ready if item.program} - self._allowed(ready))
         if arguments.has("yes") and programs and not arguments.has("allow"):
             raise CommandRejected(
-                "They would run programs that are not allowed on this machine yet. Nothing was added. Leave out `--yes`"
-                " to see them, or add `--allow`."
+                _(
+                    "They would run programs that are not allowed on this machine yet. Nothing was added. Leave out "
+                    "`--yes` to see them, or add `--allow`."
+                )
             )
         if not arguments.has("yes") or not ready:
             yield self._preview(candidates, programs, digest, request)
@@ -114,7 +126,7 @@ class ServerImport:
         draft = with_missing_secrets(draft, server.missing)
         errors = {name: error for name, error in draft.errors.items() if not self._only_asks(name, draft)}
         if errors:
-            server.problem = " ".join(errors.values())
+            server.problem = sentences(*errors.values())
             return _Candidate(server)
         if server.disabled:
             draft.record = replace(draft.record, enablement=ServerEnablement.DISABLED)
@@ -134,16 +146,26 @@ class ServerImport:
         ready = [candidate for candidate in candidates if candidate.draft is not None]
         details = tuple(detail for candidate in candidates for detail in _told(candidate))
         if not ready:
-            return Reply("None of the servers in this file can be added.", _table(candidates), details, failed=True)
-        count = pluralize(len(ready), "server")
-        allowing = f" and allow {', '.join(programs)} on this machine" if programs else ""
+            return Reply(_("None of the servers in this file can be added."), _table(candidates), details, failed=True)
+        count = ngettext("{n} server", "{n} servers", len(ready))
         words = ("mcp", "add", "--yes", "--digest", digest, *(("--allow",) if programs else ()))
         question = ReplyAction(
-            f"Add {count}", (*words, *request.words), ActionStyle.PRIMARY, question=f"Add {count}{allowing}?"
+            _("Add {servers}", servers=count),
+            (*words, *request.words),
+            ActionStyle.PRIMARY,
+            question=_(
+                "Add {servers} and allow {programs} on this machine?", servers=count, programs=", ".join(programs)
+            )
+            if programs
+            else _("Add {servers}?", servers=count),
         )
-        fix = (("fix", "run this in a terminal, which asks; or add --yes, and --allow for programs"),)
+        fix = ((gettext_lazy("fix"), _("run this in a terminal, which asks; or add --yes, and --allow for programs")),)
         return Reply(
-            f"{count} of {len(candidates)} in this file can be added. Nothing was added yet.",
+            _(
+                "{servers} of {total} in this file can be added. Nothing was added yet.",
+                servers=count,
+                total=len(candidates),
+            ),
             _table(candidates),
             (*details, *fix),
             failed=True,
@@ -153,34 +175,37 @@ class ServerImport:
     async def _add(self, candidates: Sequence[_Candidate], request: CommandContext) -> AsyncIterator[Reply]:
         policy = parse_policy(request.arguments.get("policy"))
         rows: list[tuple[str, str]] = []
+        added = 0
         incomplete: list[ServerRecord] = []
         for candidate in candidates:
             if candidate.draft is None:
-                rows.append((candidate.server.name, f"not added: {candidate.server.problem}"))
+                rows.append((candidate.server.name, _("not added: {problem}", problem=candidate.server.problem)))
                 continue
             outcome = await self._service.add(candidate.draft, policy, request.author)
             if isinstance(outcome, InvalidServer):
-                rows.append((candidate.server.name, f"not added: {' '.join(outcome.errors.values())}"))
+                rows.append(
+                    (candidate.server.name, _("not added: {problem}", problem=sentences(*outcome.errors.values())))
+                )
                 continue
             record = outcome.record
-            result = "added"
+            added += 1
+            result = _("added")
             if record.missing:
                 incomplete.append(record)
-                result = f"added, and waits for {', '.join(missing_slots(record))}"
+                result = _("added, and waits for {secrets}", secrets=", ".join(missing_slots(record)))
             elif record.enablement is ServerEnablement.DISABLED:
-                result = "added, disabled"
+                result = _("added, disabled")
             elif not request.arguments.has("no-verify"):
-                async for reply in self._validator.reply_with_checks(record, "added", verify=True):
+                async for reply in self._validator.reply_with_checks(record, ServerChange.IMPORTED, verify=True):
                     yield Reply(reply.text)
-                    result = reply.text.removeprefix(f"{server_label(record.config)} is ")
+                    result = reply.text
             rows.append((record.config.name, result))
-        added = sum(result.startswith("added") for _, result in rows)
         actions = (enter_secret(record, missing_slots(record)[0]) for record in incomplete)
         yield Reply(
-            f"{pluralize(added, 'server is', 'servers are')} added.",
-            Table(("server", "result"), tuple(rows)),
+            ngettext("{n} server is added.", "{n} servers are added.", added),
+            Table((gettext_lazy("server"), gettext_lazy("result")), tuple(rows)),
             failed=not added,
-            actions=(*actions, ReplyAction("List them", ("mcp", "list"))),
+            actions=(*actions, ReplyAction(_("List them"), ("mcp", "list"))),
         )
 
 
@@ -191,20 +216,20 @@ def _read(name: str) -> str:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
     except (OSError, ValueError):
-        raise CommandRejected("The file cannot be read. Check its path and its permissions.") from None
+        raise CommandRejected(_("The file cannot be read. Check its path and its permissions.")) from None
     if len(content) > _LARGEST:
-        raise CommandRejected("The file is larger than a megabyte, so it is no list of servers.")
+        raise CommandRejected(_("The file is larger than a megabyte, so it is no list of servers."))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise CommandRejected("The file is not UTF-8 text.") from None
+        raise CommandRejected(_("The file is not UTF-8 text.")) from None
 
 
 def _answers(arguments: Arguments) -> dict[str, str]:
     pairs = [text.partition("=") for text in arguments.get_all("input")]
-    if not all(name and assigned for name, assigned, _ in pairs):
-        raise CommandRejected("Each `--input` is `ID=VALUE`.")
-    return {name: value for name, _, value in pairs}
+    if not all(name and assigned for name, assigned, _value in pairs):
+        raise CommandRejected(_("Each `--input` is `ID=VALUE`."))
+    return {name: value for name, _assigned, value in pairs}
 
 
 def _chosen(servers: list[ImportedServer], arguments: Arguments) -> list[ImportedServer]:
@@ -213,23 +238,28 @@ def _chosen(servers: list[ImportedServer], arguments: Arguments) -> list[Importe
     chosen = [server for server in servers if not only or server.name in only or server.slug in only]
     if len(chosen) < len(only) or not chosen:
         names = ", ".join(f"`{server.slug}`" for server in servers if server.slug)
-        raise CommandRejected(f"There is no such server in this file. There are: {names or 'none'}.")
+        raise CommandRejected(
+            _("There is no such server in this file. There are: {servers}.", servers=names or _("none"))
+        )
     name = arguments.get("name")
     if name and (len(chosen) != 1 or not is_slug(name)):
-        raise CommandRejected("A name is for one server: choose it with `--only`. It is a slug, such as `wiki-2`.")
+        raise CommandRejected(_("A name is for one server: choose it with `--only`. It is a slug, such as `wiki-2`."))
     if name:
         chosen[0].slug = name
     return chosen
 
 
 def _table(candidates: Sequence[_Candidate]) -> Table:
-    return Table(("server", "add", "address or command", "sent with it"), tuple(map(_row, candidates)))
+    return Table(
+        (gettext_lazy("server"), gettext_lazy("add"), gettext_lazy("address or command"), gettext_lazy("sent with it")),
+        tuple(map(_row, candidates)),
+    )
 
 
 def _row(candidate: _Candidate) -> tuple[str, ...]:
     server, draft = candidate.server, candidate.draft
     if draft is None:
-        return server.name, "no", "", ""
+        return server.name, _("no"), "", ""
     match draft.record.config.transport:
         case HttpTransport(url):
             place = url
@@ -241,21 +271,21 @@ def _row(candidate: _Candidate) -> tuple[str, ...]:
         for slot, reference in sorted(draft.record.secrets.items())
         if slot != USER_SLOT
     )
-    status = "disabled" if server.disabled else "yes"
+    status = _("disabled") if server.disabled else _("yes")
     return draft.record.config.name, status, place, ", ".join((*plain, *secrets))
 
 
 def _secret(slot: str, reference: SecretReference, draft: ParsedDefinition) -> str:
     if reference.source is not SecretSource.STORED:
         return str(reference)
-    return _MASK if slot in draft.secrets else "missing"
+    return _MASK if slot in draft.secrets else _("missing")
 
 
 def _told(candidate: _Candidate) -> list[tuple[str, str]]:
     """Return notes on a server, to be read before it is added."""
     server, draft = candidate.server, candidate.draft
     if draft is None:
-        return [(server.name, f"cannot be added: {server.problem}")]
+        return [(server.name, _("cannot be added: {problem}", problem=server.problem))]
     name = draft.record.config.name
-    warnings = (text for _, text in version_warning(draft.record.config))
+    warnings = (text for _name, text in version_warning(draft.record.config))
     return [(name, note) for note in (*server.notes, *warnings)]

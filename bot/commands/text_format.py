@@ -212,5 +212,5 @@ def sentences(*parts: str) -> str:
 
 def shorten(text: str, limit: int = 200) -> str:
     """Shorten text from outside to one line, for a cell."""
-    line = " ".join(text[: limit * 4].split())
+    line = " ".join(str(text)[: limit * 4].split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"

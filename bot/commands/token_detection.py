@@ -10,7 +10,9 @@ import math
 import re
 from collections import Counter
 
-WARNING = (
+from bot.i18n import gettext_lazy
+
+WARNING = gettext_lazy(
     "That looks like a token. It was not saved. Put it in an environment variable or a file, give `env:NAME` or "
     "`file:/path` here, and rotate it: it has been seen in a chat."
 )
@@ -51,6 +53,11 @@ _LONG_LOWER = 32
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _SHORT_WORDS = 3.3
 """Lowest average length of CamelCase words; in random letters and digits apparent words have about two letters."""
+
+
+def plain_warning() -> str:
+    """Return the warning without Markdown."""
+    return str(WARNING).replace("`", "")
 
 
 def known_token(text: str) -> bool:
