@@ -46,16 +46,6 @@ _STANDS = {
     TurnStatus.FAILED: gettext_lazy("✗ failed"),
     TurnStatus.CANCELLED: gettext_lazy("\N{EN DASH} stopped"),
 }
-_STATUSES = {
-    ServerStatus.CONNECTED: gettext_lazy("connected"),
-    ServerStatus.IDLE: gettext_lazy("idle"),
-    ServerStatus.PENDING: gettext_lazy("pending"),
-    ServerStatus.CONNECTING: gettext_lazy("connecting"),
-    ServerStatus.AUTH_REQUIRED: gettext_lazy("auth_required"),
-    ServerStatus.FAILED: gettext_lazy("failed"),
-    ServerStatus.DISCONNECTED: gettext_lazy("disconnected"),
-    ServerStatus.DISABLED: gettext_lazy("disabled"),
-}
 _LIGHTS = {
     ServerStatus.CONNECTED: "🟢",
     ServerStatus.IDLE: "🟢",
@@ -146,7 +136,7 @@ def _servers(servers: Sequence[ServerSnapshot]) -> Iterator[Block]:
 def _server(server: ServerSnapshot) -> str:
     tools = ngettext("{n} tool", "{n} tools", server.tool_count)
     name = single_line(server.config.title or server.config.name, 60)
-    return f"{_LIGHTS[server.status]} {name}   {_STATUSES[server.status]} · {tools}"
+    return f"{_LIGHTS[server.status]} {name}   {server.status.label} · {tools}"
 
 
 def _more(count: int) -> Iterator[Block]:

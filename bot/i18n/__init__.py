@@ -28,7 +28,7 @@ from bot.i18n.formats import (
     format_time,
     script_name,
 )
-from bot.i18n.texts import LazyText, gettext, gettext_lazy, ngettext, ngettext_lazy, pgettext
+from bot.i18n.texts import LazyText, gettext, gettext_lazy, in_all_languages, ngettext, ngettext_lazy, pgettext
 
 _ = gettext
 
@@ -46,6 +46,7 @@ __all__ = [
     "format_time",
     "gettext",
     "gettext_lazy",
+    "in_all_languages",
     "installed_languages",
     "language_name",
     "ngettext",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.i18n.catalogs import DEFAULT_LANGUAGE, translations
+from bot.i18n.catalogs import DEFAULT_LANGUAGE, installed_languages, translations
 from bot.i18n.context import current_language, use_language
 from bot.i18n.formats import format_number
 
@@ -69,6 +69,15 @@ def gettext_lazy(message: str, /, **values: object) -> LazyText:
 def ngettext_lazy(singular: str, plural: str, n: int, /, **values: object) -> LazyText:
     """Mark a text with a count for the catalogues, to be translated when it is shown. `{n}` is the formatted count."""
     return LazyText(singular, plural, {"n": n, **values})
+
+
+def in_all_languages(text: LazyText) -> frozenset[str]:
+    """Return a text in every installed language, to recognize it where it was written in another one."""
+    texts: set[str] = set()
+    for language in installed_languages():
+        with use_language(language):
+            texts.add(str(text))
+    return frozenset(texts)
 
 
 def _translate(message: str, plural: str, values: dict[str, object]) -> str:

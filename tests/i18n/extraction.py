@@ -29,6 +29,8 @@ _WORDS = re.compile(r"[A-Za-z]{2,}[’']?[a-z]*[ ,;:.…!?—–-]+\(?[“\"'`*]
 _LABEL = re.compile(r"[A-Z][a-z]+(?:-[a-z]+)*(?:…|\.|\?|!)?")
 _TAG = re.compile(r"<[!/]?[a-z][^>]*>")
 _STYLE_SHEET = re.compile(r"\{[^{}]*:[^{}]*;")
+_PATTERN = re.compile(r"\(\?P<")
+_NAMES = frozenset({"Countersign", "Discord", "Slack"})
 _SPACE = re.compile(r"\s")
 _API_FIELDS = frozenset({"Field", "Path", "Query", "Header"})
 """Calls with a description for the OpenAPI document, which is English."""
@@ -52,7 +54,7 @@ def unmarked_texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line and text of literals that look like a text for people, outside of a marker."""
     for node, text in _literals(ast.parse(path.read_text("utf-8"))):
         words = _TAG.sub("", text)
-        if _STYLE_SHEET.search(words):
+        if text in _NAMES or _STYLE_SHEET.search(words) or _PATTERN.search(text):
             continue
         if (_SPACE.search(words) and _WORDS.search(words)) or _LABEL.fullmatch(words):
             yield node.lineno, text

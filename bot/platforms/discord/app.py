@@ -23,6 +23,7 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, Turn, TurnView
 from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.discord.channels import PLATFORM, MessageRef, channel_id_of, direct_channel, fetch_channel
 from bot.platforms.discord.components import FILE, OutgoingMessage
 from bot.platforms.discord.context import DiscordLookups
@@ -49,7 +50,7 @@ TYPING_SECONDS = 8.0
 UNAUTHORIZED = 401
 MOST_TYPING_CHANNELS = 2000
 LONGEST_FILE_NAME = 200
-ANOTHER_SERVER = "That channel is not on this server."
+ANOTHER_SERVER = gettext_lazy("That channel is not on this server.")
 
 
 class DiscordTurnMessages:
@@ -113,7 +114,7 @@ class DiscordTurnMessages:
         while len(self._typing) > MOST_TYPING_CHANNELS:
             self._typing.popitem(last=False)
         try:
-            async with self._rest.request("show that it types") as client:
+            async with self._rest.request(gettext_lazy("show that it types")) as client:
                 await client.get_partial_messageable(int(channel)).typing()
         except DeliveryFailed as failure:
             log.debug("typing indicator not shown: %s", failure)
@@ -185,7 +186,7 @@ class DiscordSurface:
         """
         where = ConversationKey.parse(audience.conversation)
         if where.platform != PLATFORM:
-            raise DeliveryFailed("That conversation is not in Discord.", permanent=True)
+            raise DeliveryFailed(gettext_lazy("That conversation is not in Discord."), permanent=True)
         if audience.person:
             await notify_directly(self._rest, audience.person, notice)
         else:

@@ -10,19 +10,22 @@ import asyncio
 import inspect
 import logging
 import shlex
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import discord
 from discord import app_commands
+from discord.http import Route
 
 from bot.chat.message_handler import split_args
 from bot.chat.rejection_messages import UNEXPECTED_ERROR
 from bot.domain.commands import CompletionSource, Parameter, ParameterKind, RequiredRole, Verb
 from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.discord.interactions import DiscordInteractions
+from bot.platforms.discord.localization import CommandTranslator, localized
 from bot.platforms.discord.markdown import utf16_length
 from bot.platforms.discord.rest import map_errors
 from bot.ports import Commands
@@ -36,9 +39,10 @@ LONGEST = 100
 """Characters of a description, and of a choice."""
 MORE = "more"
 HELP = "help"
-SEVERAL = "several with blanks between"
 REGISTER_SECONDS = 60.0
-CHANGED = "This command has changed. Please type it once more; if it is still there as it was, reload Discord."
+CHANGED = gettext_lazy(
+    "This command has changed. Please type it once more; if it is still there as it was, reload Discord."
+)
 COMPLETION_SECONDS = 2.0
 """Discord waits three for completions."""
 
@@ -70,7 +74,7 @@ def levels(name: str, verbs: Sequence[Verb]) -> CommandGroup:
     ungrouped = {verb.path: verb for verb in verbs if " " not in verb.path}
     groups: dict[str, dict[str, Verb]] = {}
     for verb in verbs:
-        group, _, word = verb.path.partition(" ")
+        group, _space, word = verb.path.partition(" ")
         if word:
             _group_with_room(groups, group)[word] = verb
     if len(ungrouped) + len(groups) > ENTRIES and MORE not in {*ungrouped, *groups}:
@@ -89,8 +93,9 @@ def options(verb: Verb) -> tuple[Parameter, ...]:
 
 def hint(parameter: Parameter) -> str:
     """Return the description of an option."""
-    several = parameter.repeated and parameter.shape is ParameterKind.OPTION
-    return single_line(f"{parameter.hint}; {SEVERAL}" if several else parameter.hint, LONGEST)
+    if parameter.repeated and parameter.shape is ParameterKind.OPTION:
+        return gettext_lazy("{hint}; several with blanks between", hint=parameter.hint)
+    return parameter.hint
 
 
 def choices(parameter: Parameter) -> tuple[str, ...]:
@@ -154,7 +159,7 @@ def suggestions(
     """
     command, verb = words
     typed = given.get(parameter.name, "")
-    before, _, last = typed.rpartition(" ") if parameter.repeated else ("", "", typed)
+    before, _space, last = typed.rpartition(" ") if parameter.repeated else ("", "", typed)
     line = _line(command, verb, parameter, given)
     if line is None:
         return []
@@ -240,12 +245,18 @@ async def register(tree: CommandTree) -> bool:
 
     Discord allows 200 new commands a day, and a process may start more often.
     """
-    wanted = sorted(_comparable(command.to_dict(tree)) for command in tree.get_commands())
-    client = tree.client
-    with map_errors("register the commands"):
+    translator, client = CommandTranslator(), tree.client
+    await tree.set_translator(translator)
+    payloads = [await command.get_translated_payload(tree, translator) for command in tree.get_commands()]
+    wanted = sorted(map(_comparable, payloads))
+    with map_errors(gettext_lazy("register the commands")):
         async with asyncio.timeout(REGISTER_SECONDS):
             # Not `fetch_commands`: what discord.py 2.7 reads there forgets that a command is for servers.
-            global_commands = await client.http.get_global_commands(int(client.application_id or 0))
+            # It also leaves the translations out.
+            route = Route(
+                "GET", "/applications/{application_id}/commands", application_id=int(client.application_id or 0)
+            )
+            global_commands = await client.http.request(route, params={"with_localizations": "true"})
             if wanted == sorted(map(_comparable, global_commands)):
                 return False
             await tree.sync()
@@ -293,7 +304,9 @@ def _subcommand(
         ]
     )
     if parameters:
-        app_commands.describe(**{name: hint(parameter) for name, parameter in parameters.items()})(callback)
+        app_commands.describe(**{name: localized(hint(parameter), LONGEST) for name, parameter in parameters.items()})(
+            callback
+        )
         app_commands.rename(**{name: parameter.name for name, parameter in parameters.items()})(callback)
     choices_by_name = {
         name: [app_commands.Choice(name=choice, value=choice) for choice in choices(parameter)]
@@ -306,7 +319,7 @@ def _subcommand(
         if not choices_by_name[name] and (parameter.completes is not CompletionSource.NOTHING or parameter.choices)
     }
     app_commands.autocomplete(**completed)(callback)
-    return app_commands.Command(name=word, description=single_line(verb.summary, LONGEST), callback=callback)
+    return app_commands.Command(name=word, description=localized(verb.summary, LONGEST), callback=callback)
 
 
 def _signature_parameter(name: str, parameter: Parameter) -> inspect.Parameter:
@@ -355,6 +368,7 @@ def _comparable(command: Mapping[str, Any]) -> str:
             command["type"],
             command["name"],
             command.get("description") or "",
+            *_translations(command),
             None if permissions is None else int(permissions),
             sorted(command.get("contexts") or ()),
             sorted(command.get("integration_types") or ()),
@@ -364,11 +378,17 @@ def _comparable(command: Mapping[str, Any]) -> str:
     )
 
 
+def _translations(entry: Mapping[str, Any]) -> Iterator[list[tuple[str, str]]]:
+    for name in ("name_localizations", "description_localizations"):
+        yield sorted((entry.get(name) or {}).items())
+
+
 def _option(option: Mapping[str, Any]) -> tuple[Any, ...]:
     return (
         option["type"],
         option["name"],
         option["description"],
+        *_translations(option),
         bool(option.get("required")),
         bool(option.get("autocomplete")),
         [(choice["name"], choice["value"]) for choice in option.get("choices") or ()],

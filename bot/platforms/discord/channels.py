@@ -14,6 +14,7 @@ from typing import Any, Self
 import discord
 
 from bot.domain.conversations import ConversationKey
+from bot.i18n import gettext_lazy
 from bot.platforms.discord.markdown import utf16_length
 from bot.platforms.discord.rest import UNKNOWN_MESSAGE, DiscordApiError, Rest
 from bot.rendering.text_safety import ELLIPSIS, single_line
@@ -24,7 +25,7 @@ ROLE = "discord-role:"
 CHANNELS_URL = "https://discord.com/channels"
 EXISTS = 160004
 LONGEST_NAME = 100
-UNNAMED = "Question"
+UNNAMED = gettext_lazy("Question")
 _MARKS = re.compile(r"^(?:\s*(?:[>#*+-]|-#|\d+[.)]))+\s+|[*_~`|]{2,}|(?<!\w)[*_`](?=\w)|(?<=\w)[*_`](?!\w)")
 
 
@@ -116,7 +117,7 @@ async def fetch_channel(rest: Rest, channel: str) -> ChannelRef | None:
     """
     if not channel.isdecimal():
         return None
-    async with rest.request("look at a channel") as client:
+    async with rest.request(gettext_lazy("look at a channel")) as client:
         return from_channel(await client.fetch_channel(int(channel)))
 
 
@@ -132,7 +133,7 @@ async def open_thread(rest: Rest, channel: str, message: str, question: str) -> 
     DeliveryFailed if the result is unknown or the message is missing.
     """
     try:
-        async with rest.request("open a thread") as client:
+        async with rest.request(gettext_lazy("open a thread")) as client:
             await client.http.start_thread_with_message(
                 int(channel), int(message), name=thread_name(question), auto_archive_duration=1440
             )
@@ -147,7 +148,7 @@ async def open_thread(rest: Rest, channel: str, message: str, question: str) -> 
 
 async def direct_channel(rest: Rest, user: str) -> str:
     """Return the id of the direct channel, opening it if needed. Raises DeliveryFailed."""
-    async with rest.request("write to somebody") as client:
+    async with rest.request(gettext_lazy("write to somebody")) as client:
         return str((await client.create_dm(discord.Object(int(user)))).id)
 
 
@@ -156,7 +157,7 @@ def thread_name(question: str) -> str:
     lines = (_MARKS.sub("", line) for line in question.splitlines())
     line = next((name for line in lines if (name := single_line(line, LONGEST_NAME * 2)).strip(" `*_~|>#-")), "")
     if utf16_length(line) <= LONGEST_NAME:
-        return line or UNNAMED
+        return line or str(UNNAMED)
     beginning = line[:LONGEST_NAME]
     while utf16_length(beginning) > LONGEST_NAME:
         beginning = beginning[:-1]

@@ -11,6 +11,7 @@ import re
 from bot.chat.http import FileSource, check_size, download, file_name
 from bot.domain.conversations import Attachment
 from bot.errors import NotFound
+from bot.i18n import gettext_lazy
 from bot.platforms.discord.rest import DiscordApiError, Rest
 
 _ID = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):([0-9]{1,20})")
@@ -33,16 +34,16 @@ async def _find_url(rest: Rest, attachment: Attachment) -> str:
     """Return the current URL of an attachment."""
     match = _ID.fullmatch(attachment.id)
     if match is None:
-        raise NotFound(f"{file_name(attachment)} is none of Discord's.")
+        raise NotFound(gettext_lazy("{file} is none of Discord's.", file=file_name(attachment)))
     channel, message, own = match.groups()
     try:
-        async with rest.request("look for a file") as client:
+        async with rest.request(gettext_lazy("look for a file")) as client:
             found = await client.get_partial_messageable(int(channel)).fetch_message(int(message))
     except DiscordApiError as error:
         if error.status == 404:
-            raise NotFound(f"{file_name(attachment)} is gone.") from error
+            raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment))) from error
         raise
     url = next((file.url for file in found.attachments if str(file.id) == own), "")
     if not url:
-        raise NotFound(f"{file_name(attachment)} is gone.")
+        raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment)))
     return url

@@ -28,6 +28,7 @@ from discord.http import Route
 
 from bot.chat.listener_leases import ONLY_SHARD, Shard
 from bot.errors import CountersignError, DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.logs import in_context
 from bot.platforms.discord.rest import LONGEST_PAUSE as LONGEST_WAIT
 from bot.platforms.discord.rest import NEW_TOKEN, Rest, map_errors
@@ -56,11 +57,14 @@ KEPT_MESSAGES = 1
 _READS_ALL = 1 << 18 | 1 << 19
 """Flags of an application that has the Message Content intent ("Application Flags"); the second for small ones."""
 _FOR_GOOD: Mapping[int, tuple[str, str]] = {
-    4004: ("Discord does not know the token.", NEW_TOKEN),
-    4010: ("Discord does not take the number of connections.", ""),
-    4011: ("Discord wants more than one connection for so many servers.", "restart the bot"),
-    4012: ("Discord no longer speaks this version of its protocol.", "update Countersign"),
-    4013: ("Discord does not know what the bot asks to be told.", "update Countersign"),
+    4004: (gettext_lazy("Discord does not know the token."), NEW_TOKEN),
+    4010: (gettext_lazy("Discord does not take the number of connections."), ""),
+    4011: (
+        gettext_lazy("Discord wants more than one connection for so many servers."),
+        gettext_lazy("restart the bot"),
+    ),
+    4012: (gettext_lazy("Discord no longer speaks this version of its protocol."), gettext_lazy("update Countersign")),
+    4013: (gettext_lazy("Discord does not know what the bot asks to be told."), gettext_lazy("update Countersign")),
 }
 
 
@@ -138,7 +142,7 @@ class Gateway:
         self._handler.on_connecting(client, reads_all=plan.reads_all)
         self._client = client
         try:
-            with map_errors("sign in"):
+            with map_errors(gettext_lazy("sign in")):
                 await client.login(self._rest.token)
             await self._prepare(client)
             shard = f", {self._shard}" if self._shard.count > 1 else ""
@@ -181,17 +185,17 @@ class Gateway:
         except discord.ConnectionClosed as error:
             if error.code in _FOR_GOOD:
                 raise DeliveryFailed(*_FOR_GOOD[error.code], permanent=True) from error
-            raise DeliveryFailed(f"The connection was closed ({error.code}).") from error
+            raise DeliveryFailed(gettext_lazy("The connection was closed ({code}).", code=error.code)) from error
         except DeliveryFailed:
             raise
         except Exception as error:
             # discord.py leaves with errors of its own making when it is cut off before its first word.
-            raise DeliveryFailed(f"The connection broke ({type(error).__name__}).") from error
+            raise DeliveryFailed(gettext_lazy("The connection broke ({error}).", error=type(error).__name__)) from error
 
     async def _plan(self) -> _Plan:
         """Return the connection parameters. Wait while the session limit is exhausted. Raises DeliveryFailed."""
         while True:
-            async with self._rest.request("ask for the gateway's address") as client:
+            async with self._rest.request(gettext_lazy("ask for the gateway's address")) as client:
                 answer: Mapping[str, Any] = await client.http.request(Route("GET", "/gateway/bot"))
             limit = answer.get("session_start_limit") or {}
             if int(limit.get("remaining", STARTS_KEPT + 1)) > STARTS_KEPT:
@@ -199,7 +203,7 @@ class Gateway:
             seconds = min(max(int(limit.get("reset_after") or 0) / 1000, 1.0), 3600.0)
             log.error("Discord takes no more new sessions for now; the next look is in %.0f s", seconds)
             await asyncio.sleep(seconds)
-        async with self._rest.request("ask what the application may do") as client:
+        async with self._rest.request(gettext_lazy("ask what the application may do")) as client:
             flags = (await client.application_info()).flags
         reads_all = bool(flags.value & _READS_ALL) and not self._refused_content
         return _Plan(str(answer["url"]), max(int(limit.get("max_concurrency") or 1), 1), reads_all)
@@ -271,7 +275,7 @@ class _Client(discord.Client):
         now = asyncio.get_running_loop().time()
         self._hasty = self._hasty + 1 if now - self._last_session < STEADY_SECONDS else 0
         if self._hasty > HASTY:
-            raise DeliveryFailed("Discord ends every new session at once.")
+            raise DeliveryFailed(gettext_lazy("Discord ends every new session at once."))
         self._last_session = now
 
     async def on_connect(self) -> None:
@@ -342,7 +346,7 @@ def _client(
 
 async def recommended_shards(rest: Rest) -> int:
     """Return the number of shards that Discord recommends. Raises DeliveryFailed."""
-    answer = await rest.call("GET", "/gateway/bot", "ask for the number of connections")
+    answer = await rest.call("GET", "/gateway/bot", gettext_lazy("ask for the number of connections"))
     return max(int(answer.get("shards") or 1), 1)
 
 

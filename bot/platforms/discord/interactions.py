@@ -45,6 +45,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale, language_tag
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.discord.channels import (
     PLATFORM,
     MessageRef,
@@ -65,6 +66,7 @@ from bot.platforms.discord.components import (
     to_custom_id,
 )
 from bot.platforms.discord.context import PlatformContext
+from bot.platforms.discord.localization import localized
 from bot.platforms.discord.markdown import utf16_length
 from bot.platforms.discord.message_layout import button_components, content_text, outgoing_message
 from bot.platforms.discord.messages import to_thread_message
@@ -95,12 +97,14 @@ Interaction = discord.Interaction[Any]
 
 PATIENCE_SECONDS = 1.8
 """Seconds until the response is deferred. Discord waits for three; the rest is for the network."""
-NOT_SERVED = "I do not work on this server."
+NOT_SERVED = gettext_lazy("I do not work on this server.")
 MOST_MESSAGES = 4
-IN_THE_FILE = "All of its arguments are in the file."
+IN_THE_FILE = gettext_lazy("All of its arguments are in the file.")
 FILE = "arguments.txt"
-ALLOW = "Approve and allow…"
-ASK_ABOUT_THIS = "Ask about this"
+ALLOW = gettext_lazy("Approve and allow…")
+ASK_ABOUT_THIS = gettext_lazy("Ask about this")
+LONGEST_NAME = 32
+"""Characters of the entry of a context menu."""
 CACHED = 500
 """Number of messages."""
 
@@ -134,7 +138,7 @@ def call_messages(step: ToolStep, *, whole: bool) -> tuple[CallDetails, ...]:
     pages = join_parts((call.title, *call.arguments, call.ending), CALL_LIMITS)
     file: FileUpload | None = None
     if len(pages) > MOST_MESSAGES:
-        pages = join_parts((call.title, (Paragraph((Text(IN_THE_FILE),)),), call.ending), CALL_LIMITS)
+        pages = join_parts((call.title, (Paragraph((Text(str(IN_THE_FILE)),)),), call.ending), CALL_LIMITS)
         file = FileUpload(FILE, call.text.encode())
     *before, last = map(content_text, pages)
     buttons = (component for block in call.buttons for component in _buttons(step, block))
@@ -373,7 +377,7 @@ class ShortcutHandler:
         """Add the entry to a client's commands before their registration."""
         tree.add_command(
             app_commands.ContextMenu(
-                name=ASK_ABOUT_THIS,
+                name=localized(ASK_ABOUT_THIS, LONGEST_NAME),
                 callback=self._open,
                 type=discord.AppCommandType.message,
             )
@@ -392,7 +396,7 @@ class ShortcutHandler:
             self._messages.move_to_end(about)
             while len(self._messages) > CACHED:
                 self._messages.popitem(last=False)
-        async with call_limit("open a form"):
+        async with call_limit(gettext_lazy("open a form")):
             await interaction.response.send_modal(question_modal(about))
 
 
@@ -428,7 +432,7 @@ class DiscordQuestion:
             return None
         if message is None:
             client = await self._platform.rest.client()
-            with map_errors("read the message that was asked about"):
+            with map_errors(gettext_lazy("read the message that was asked about")):
                 channel = client.get_partial_messageable(int(self._about.channel))
                 loaded = await channel.fetch_message(int(self._about.message))
             message = to_thread_message(loaded, (await self._platform.rest.identity()).user, None)
@@ -439,7 +443,7 @@ class DiscordQuestion:
             return actor.conversation
         channel_ref = from_channel(self._interaction.channel)
         if channel_ref is None or channel_ref.place != self._about.channel or not self.text:
-            raise DeliveryFailed("The question came without what it is about.", permanent=True)
+            raise DeliveryFailed(gettext_lazy("The question came without what it is about."), permanent=True)
         if not channel_ref.opens_threads:
             return actor.conversation
         thread = await open_thread(self._platform.rest, channel_ref.channel, self._about.message, self.text)

@@ -33,6 +33,7 @@ from bot.chat.users import AudiencePolicy
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import ListenerStatus
 from bot.errors import CountersignError
+from bot.i18n import gettext_lazy
 from bot.platforms.discord.app_commands import command_tree, try_register
 from bot.platforms.discord.channels import (
     PLATFORM,
@@ -184,7 +185,7 @@ class DiscordMissedMessages:
             return ()
         client = await self._platform.rest.client()
         try:
-            with map_errors("read what was said meanwhile"):
+            with map_errors(gettext_lazy("read what was said meanwhile")):
                 # A thread that was opened at a message has its id.
                 message = await client.get_partial_messageable(thread.parent_id).fetch_message(thread.id)
         except CountersignError as error:
@@ -197,7 +198,7 @@ class DiscordMissedMessages:
     async def _read(self, channel: int, after: int = 0) -> list[discord.Message]:
         """Return the messages of a channel after an id, oldest first. Raises DeliveryFailed."""
         client = await self._platform.rest.client()
-        with map_errors("read what was said meanwhile"):
+        with map_errors(gettext_lazy("read what was said meanwhile")):
             history = client.get_partial_messageable(channel).history(
                 limit=MOST_MESSAGES, after=discord.Object(after), oldest_first=True
             )

@@ -94,12 +94,12 @@ def escape(text: str) -> str:
             return match.group()
         return f"\\{match['mark']}" if match["mark"] else f"{match['lead']}\\{match['first']}"
 
-    return defuse_mentions(_MARKS.sub(mark, text))
+    return defuse_mentions(_MARKS.sub(mark, str(text)))
 
 
 def break_links(text: str) -> str:
     """Escape text and break each web address after its scheme, so that Discord does not link it."""
-    return escape(_SCHEME.sub(lambda match: f"{match.group()}{JOINER}", text))
+    return escape(_SCHEME.sub(lambda match: f"{match.group()}{JOINER}", str(text)))
 
 
 def truncate(text: str, limit: int) -> str:

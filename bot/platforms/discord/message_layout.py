@@ -53,6 +53,7 @@ from bot.chat.message_model import (
 from bot.chat.turn_messages import NO_REFS, Answer, AnswerLimits
 from bot.domain.conversations import Author
 from bot.domain.turns import MessageRefs, TurnView
+from bot.i18n import _, ngettext
 from bot.platforms.discord.channels import PLATFORM, ROLE, MessageRef, channel_id_of, message_url
 from bot.platforms.discord.components import (
     BUTTON_LABEL,
@@ -306,7 +307,7 @@ def remote_cards(view: TurnView, now: float, *, direct: bool) -> Iterator[Remote
     """Yield the remote cards of a turn by channel, each with a link to its conversation; `direct` is True for a direct
     conversation, which other users cannot open.
     """
-    origin = Text(DIRECT_CONVERSATION) if direct else ChannelLink(channel_id_of(view.turn.conversation))
+    origin = Text(str(DIRECT_CONVERSATION)) if direct else ChannelLink(channel_id_of(view.turn.conversation))
     return chat_cards.remote_cards(view, now, origin, calls_a_card=CALLS_A_CARD)
 
 
@@ -392,9 +393,10 @@ def command_reply(message: Message) -> CommandReply:
     blocks = message.blocks
     text, omitted = _fitting([piece for block in blocks if (piece := _piece(block)) is not None])
     if omitted:
-        text = f"{text}\n-# … {omitted} more characters: see the file"
+        note = ngettext("… {n} more character: see the file", "… {n} more characters: see the file", omitted)
+        text = f"{text}\n-# {note}"
     captions = (f"-# {escape(line)}" for block in blocks if isinstance(block, Caption) for line in block.lines)
-    values = (value for block in blocks if isinstance(block, Facts) for _, value in block.facts)
+    values = (value for block in blocks if isinstance(block, Facts) for _name, value in block.facts)
     is_whole = not omitted and all(len(value) <= DETAIL_LIMIT for value in values)
     buttons = tuple(entry for block in blocks if isinstance(block, Buttons) for entry in _buttons(block))
     return CommandReply("\n".join((text, *captions)), buttons, is_whole)
@@ -426,14 +428,19 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> _Piece:
 
 def _row(heads: Sequence[str], row: Sequence[str]) -> str:
     first, *others = row
+    name = escape(first) or _("none")
     facts = [f"{escape(head)}: {escape(cell)}" for head, cell in zip(heads[1:], others, strict=False) if cell]
-    return " · ".join([f"**{escape(first) or 'none'}**", *facts])
+    return " · ".join([f"**{name}**", *facts])
 
 
 def _fact(name: str, value: str, drawn: Callable[[str], str] = escape) -> str:
     text = strip_control(value).strip()
     more = len(text) - DETAIL_LIMIT
-    text = f"{text[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else text
+    if more > 0:
+        beginning = text[:DETAIL_LIMIT]
+        text = ngettext(
+            "{beginning}… ({n} more character)", "{beginning}… ({n} more characters)", more, beginning=beginning
+        )
     # A second line must not look like a fact of ours.
     value = drawn(text).replace("\n", "\n> ")
     return f"**{escape(single_line(name, NAME_LIMIT))}:** {value}"

@@ -30,6 +30,7 @@ from bot.domain.commands import Invocation
 from bot.domain.conversations import Attachment, ConversationKey, Member
 from bot.domain.turns import MessageRefs
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy, in_all_languages
 from bot.platforms.discord.channels import (
     ChannelRef,
     MessageRef,
@@ -54,7 +55,9 @@ MOST_LINES = 100
 CAPTION = "-# "
 """Beginning of a small line, in Discord's Markdown."""
 LONGEST_CHAIN = 8
-CALL_ME = "I cannot read along here. Reply to one of my messages with the ping on, or mention me, and I go on."
+CALL_ME = gettext_lazy(
+    "I cannot read along here. Reply to one of my messages with the ping on, or mention me, and I go on."
+)
 _USER_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 
 # -------------------- parsing
@@ -194,7 +197,7 @@ def _to_line(earlier: discord.Message, me: str, message: DiscordMessage) -> Thre
 async def _history(rest: Rest, channel: str, *, before: discord.Object | None = None) -> list[discord.Message]:
     """Return the latest messages of a channel, latest first. Raises DeliveryFailed."""
     client = await rest.client()
-    with map_errors("read what was said before"):
+    with map_errors(gettext_lazy("read what was said before")):
         history = client.get_partial_messageable(int(channel)).history(limit=MOST_LINES, before=before)
         return [message async for message in history]
 
@@ -300,8 +303,8 @@ class DiscordMessagePlatform:
 
     async def _is_explained(self, thread: str) -> bool:
         me = (await self._rest.identity()).user
-        messages = await _history(self._rest, thread)
-        return any(str(message.author.id) == me and message.content == CALL_ME for message in messages)
+        messages, notices = await _history(self._rest, thread), in_all_languages(CALL_ME)
+        return any(str(message.author.id) == me and message.content in notices for message in messages)
 
     async def _read_thread(self, message: DiscordMessage, me: str) -> list[ThreadMessage]:
         messages = await _history(self._rest, message.channel_id, before=discord.Object(int(message.id)))
@@ -318,7 +321,7 @@ class DiscordMessagePlatform:
         reference = message.replied_to
         while reference is not None and not reference.is_bot and len(chain) < LONGEST_CHAIN:
             try:
-                with map_errors("read what a message replies to"):
+                with map_errors(gettext_lazy("read what a message replies to")):
                     channel = client.get_partial_messageable(int(reference.channel))
                     original = await channel.fetch_message(int(reference.message))
             except DeliveryFailed as failure:

@@ -18,6 +18,7 @@ import discord
 from bot.chat.actions import OpenConfirmation
 from bot.chat.forms import REASON, TYPED
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind, Form
+from bot.i18n import _, gettext_lazy
 from bot.platforms.discord.channels import MessageRef
 from bot.platforms.discord.markdown import break_links, escape, shorten_label, utf16_length
 from bot.rendering.text_safety import single_line, strip_control
@@ -25,13 +26,14 @@ from bot.rendering.text_safety import single_line, strip_control
 ASK = "cs.ask"
 QUESTION = "question"
 LONGEST_REASON, LONGEST_QUESTION = 500, 2_000
-DENYING = "The call will not be run. The assistant learns of it and goes on without it."
+DENYING = gettext_lazy("The call will not be run. The assistant learns of it and goes on without it.")
 FIELD = "field."
 TITLE, LABEL, DESCRIPTION, TYPED_AT_MOST = 45, 45, 100, 4_000
 RADIOS, OPTIONS, OPTION_TEXT = 10, 25, 100
 YES, NO = "yes", "no"
-NO_SECRETS = "Secrets do not go through Discord: store it with `countersign secrets set`, and give its name here."
-TOO_LONG = "is too long to be changed here, and stays as it is."
+NO_SECRETS = gettext_lazy(
+    "Secrets do not go through Discord: store it with `countersign secrets set`, and give its name here."
+)
 
 Modal = discord.ui.Modal
 
@@ -59,18 +61,18 @@ def confirm_modal(action: OpenConfirmation, custom_id: str) -> Modal:
         custom_id=TYPED, required=True, max_length=min(len(action.text) + 50, TYPED_AT_MOST)
     )
     description = shorten_label(action.text, DESCRIPTION) or None
-    modal.add_item(discord.ui.Label(text="To confirm, type", description=description, component=typed))
+    modal.add_item(discord.ui.Label(text=_("To confirm, type"), description=description, component=typed))
     return modal
 
 
 def deny_modal(custom_id: str) -> Modal:
     """Return the modal for the optional reason of a denial."""
-    modal = _modal("Deny", custom_id)
-    modal.add_item(discord.ui.TextDisplay(DENYING))
+    modal = _modal(_("Deny"), custom_id)
+    modal.add_item(discord.ui.TextDisplay(str(DENYING)))
     modal.add_item(
         discord.ui.Label(
-            text="Reason",
-            description="The assistant reads it, and may try another way.",
+            text=_("Reason"),
+            description=_("The assistant reads it, and may try another way."),
             component=_lines(REASON, LONGEST_REASON, required=False),
         )
     )
@@ -79,10 +81,10 @@ def deny_modal(custom_id: str) -> Modal:
 
 def question_modal(about: MessageRef) -> Modal:
     """Return the modal for a question about a message."""
-    modal = _modal("Ask about this", f"{ASK}:{about}")
+    modal = _modal(_("Ask about this"), f"{ASK}:{about}")
     modal.add_item(
         discord.ui.Label(
-            text="What do you want to know about it?", component=_lines(QUESTION, LONGEST_QUESTION, required=True)
+            text=_("What do you want to know about it?"), component=_lines(QUESTION, LONGEST_QUESTION, required=True)
         )
     )
     return modal
@@ -90,7 +92,7 @@ def question_modal(about: MessageRef) -> Modal:
 
 def asked_about(custom_id: str) -> MessageRef | None:
     """Return the message that a submitted question is about, or None for another modal."""
-    kind, _, about = custom_id.partition(":")
+    kind, _colon, about = custom_id.partition(":")
     return MessageRef.parse(about) if kind == ASK else None
 
 
@@ -105,7 +107,7 @@ def read_values(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _modal(title: str, custom_id: str) -> Modal:
-    modal = Modal(title=shorten_label(title, TITLE) or "Form", custom_id=custom_id)
+    modal = Modal(title=shorten_label(title, TITLE) or _("Form"), custom_id=custom_id)
     # It listens to nothing: what is sent is read from the interaction, by whoever knows its id.
     modal.stop()
     return modal
@@ -137,7 +139,7 @@ def _notes(form: Form) -> Iterator[str]:
         if field.kind is FieldKind.SECRET:
             yield f"{label}: {NO_SECRETS}"
         elif _is_too_long(field):
-            yield f"{label} {TOO_LONG}"
+            yield _("{field} is too long to be changed here, and stays as it is.", field=label)
 
 
 def _label(field: Field) -> discord.ui.Label[Any]:

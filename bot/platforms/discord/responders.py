@@ -30,6 +30,7 @@ from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Notice
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.discord.channels import channel_id_of, direct_channel, open_thread
 from bot.platforms.discord.components import NONCE, View, to_custom_id
 from bot.platforms.discord.markdown import escape, truncate
@@ -41,8 +42,8 @@ log = logging.getLogger(__name__)
 
 APART_SECONDS = 1.5
 """Between two answers of which the later one is not the last."""
-SENT_DIRECTLY = "I have sent you the answer in a direct message."
-NOT_SENT = (
+SENT_DIRECTLY = gettext_lazy("I have sent you the answer in a direct message.")
+NOT_SENT = gettext_lazy(
     "The answer is for you alone, and I could not send it to you. Let me write to you directly, or give the command "
     "behind a slash."
 )
@@ -80,7 +81,7 @@ async def _post_notice(rest: Rest, channel: str, content: str, nonce: str, answe
         options["reference"] = discord.MessageReference(
             message_id=int(answering), channel_id=int(channel), fail_if_not_exists=False
         )
-    async with rest.request("post a message") as client:
+    async with rest.request(gettext_lazy("post a message")) as client:
         await client.get_partial_messageable(int(channel)).send(
             content,
             nonce=nonce,
@@ -97,7 +98,7 @@ async def notify_directly(rest: Rest, user: str, notice: Notice) -> None:
     """
     channel, text = await direct_channel(rest, user), truncate(escape(notice.text), LONGEST)
     link = f" [{OPEN_CARD}](<{notice.card_url}>)" if notice.card_url else ""
-    async with rest.request("post a message") as client:
+    async with rest.request(gettext_lazy("post a message")) as client:
         await client.get_partial_messageable(int(channel)).send(
             f"{text}{link}", nonce=_new_nonce(), suppress_embeds=True, allowed_mentions=_NOBODY
         )
@@ -138,7 +139,7 @@ async def follow_up(
     await rest.call(
         "POST",
         "/webhooks/{webhook_id}/{webhook_token}",
-        "answer a press",
+        gettext_lazy("answer a press"),
         body=body,
         files=files,
         webhook_id=str(interaction.application_id),
@@ -205,7 +206,7 @@ class DirectMessageResponder:
             return
         if self._message:
             view = self._view(reply)
-            async with self._rest.request("edit a message") as client:
+            async with self._rest.request(gettext_lazy("edit a message")) as client:
                 channel = client.get_partial_messageable(int(self._channel))
                 await channel.get_partial_message(int(self._message)).edit(view=view, allowed_mentions=_NOBODY)
         else:
@@ -235,7 +236,7 @@ class DirectMessageResponder:
         return layout(reply, ActionEncoder(self._pending, self._user, self._about, here=here))
 
     async def _post(self, **content: Any) -> discord.Message:
-        async with self._rest.request("post a message") as client:
+        async with self._rest.request(gettext_lazy("post a message")) as client:
             channel = client.get_partial_messageable(int(self._channel))
             return await channel.send(nonce=_new_nonce(), allowed_mentions=_NOBODY, **content)
 
@@ -324,11 +325,11 @@ async def start_thread(rest: Rest, message: InboundMessage) -> str:
     DeliveryFailed.
     """
     channel_id = message.conversation.channel
-    async with rest.request("look at the channel") as client:
+    async with rest.request(gettext_lazy("look at the channel")) as client:
         channel = await client.fetch_channel(int(channel_id))
     if not isinstance(channel, discord.TextChannel):
         return ""
-    async with rest.request("post a message") as client:
+    async with rest.request(gettext_lazy("post a message")) as client:
         view = note_layout(thread_title(message))
         posted = await client.get_partial_messageable(int(channel_id)).send(
             view=view, nonce=_new_nonce(), allowed_mentions=_NOBODY
@@ -375,7 +376,7 @@ class InteractionResponse:
         """Acknowledge now. Without a message to replace the user sees that a response is to come."""
         async with self._turn:
             if not self.interaction.response.is_done():
-                async with call_limit("acknowledge an interaction"):
+                async with call_limit(gettext_lazy("acknowledge an interaction")):
                     await self.interaction.response.defer(ephemeral=True, thinking=self.interaction.message is None)
 
     async def show(self, view: discord.ui.LayoutView) -> None:
@@ -385,7 +386,7 @@ class InteractionResponse:
             if response.is_done():
                 await self._edit(view)
                 return
-            async with call_limit("answer a command"):
+            async with call_limit(gettext_lazy("answer a command")):
                 if self._replaces:
                     await response.edit_message(view=view, allowed_mentions=_NOBODY)
                 else:
@@ -406,7 +407,7 @@ class InteractionResponse:
             if self.is_form or self.interaction.response.is_done():
                 return False
             try:
-                async with call_limit("open a form"):
+                async with call_limit(gettext_lazy("open a form")):
                     await self.interaction.response.send_modal(modal)
             except DeliveryFailed as error:
                 log.warning("form not opened: %s", error)
@@ -423,7 +424,7 @@ class InteractionResponse:
         await self._rest.call(
             "PATCH",
             "/webhooks/{webhook_id}/{webhook_token}/messages/@original",
-            "answer a command",
+            gettext_lazy("answer a command"),
             body=message_body(view),
             webhook_id=str(self.interaction.application_id),
             webhook_token=self.interaction.token,
@@ -435,7 +436,7 @@ class InteractionResponse:
             if self.interaction.response.is_done():
                 return
             try:
-                async with call_limit("acknowledge a command"):
+                async with call_limit(gettext_lazy("acknowledge a command")):
                     await self.interaction.response.defer(ephemeral=True, thinking=not self._replaces)
             except DeliveryFailed as error:
                 log.warning("interaction not acknowledged: %s", error)

@@ -24,6 +24,7 @@ import discord.http
 from bot.chat.http import HttpSession
 from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 
 API_URL = "https://discord.com/api/v10"
 LONGEST_PAUSE = 30.0
@@ -50,39 +51,44 @@ NO_REPLIES = 160002
 """Code for a reply without the permission to read the original message."""
 ARCHIVED = 50083
 
-NEW_TOKEN = "make a new token on the Bot page of the application and set DISCORD_TOKEN"  # noqa: S105
-LET_IT_IN = (
+NEW_TOKEN = gettext_lazy("make a new token on the Bot page of the application and set DISCORD_TOKEN")
+LET_IT_IN = gettext_lazy(
     "give the bot the permissions to see the channel and write there (countersign doctor names the missing ones)"
 )
-ASK_AN_ADMIN = "ask an administrator of the server"
-PAUSE = "Discord asks for a pause before it lets the bot {}."
-STATUS_PAGE = "check the network and discordstatus.com"
+ASK_AN_ADMIN = gettext_lazy("ask an administrator of the server")
+STATUS_PAGE = gettext_lazy("check the network and discordstatus.com")
 
 _FOR_GOOD: Mapping[int, tuple[str, str]] = {
-    UNKNOWN_CHANNEL: ("Discord has no such channel any more.", ""),
-    10004: ("Discord has no such server, or the bot is not in it.", "invite the bot to the server"),
-    UNKNOWN_MEMBER: ("That person is not in the server.", ""),
-    UNKNOWN_MESSAGE: ("The message is gone.", ""),
-    10013: ("Discord knows no such person.", ""),
-    10062: ("It took too long to answer.", "try once more"),
-    TOO_OLD_TO_EDIT: ("Discord does not let an old message be edited so often.", ""),
-    TOO_LARGE: ("Discord finds the file too large.", ""),
-    50027: ("It took too long to answer.", "try once more"),
-    MISSING_ACCESS: ("The bot cannot see the channel.", LET_IT_IN),
-    50007: ("That person takes no direct messages from the bot.", "allow direct messages from members of the server"),
-    MISSING_PERMISSIONS: ("The bot lacks a permission there.", LET_IT_IN),
-    INVALID_BODY: ("Discord does not take the message's layout.", ""),
-    ARCHIVED: ("The thread is archived.", "unarchive it, or ask somewhere else"),
-    160005: ("The thread is locked.", ASK_AN_ADMIN),
-    NO_REPLIES: ("The bot cannot read earlier messages there.", LET_IT_IN),
-    240000: ("Discord finds something in the message harmful.", ""),
-    200000: ("AutoMod of the server does not let the message through.", ASK_AN_ADMIN),
-    200001: ("AutoMod of the server does not let the title through.", ASK_AN_ADMIN),
+    UNKNOWN_CHANNEL: (gettext_lazy("Discord has no such channel any more."), ""),
+    10004: (
+        gettext_lazy("Discord has no such server, or the bot is not in it."),
+        gettext_lazy("invite the bot to the server"),
+    ),
+    UNKNOWN_MEMBER: (gettext_lazy("That person is not in the server."), ""),
+    UNKNOWN_MESSAGE: (gettext_lazy("The message is gone."), ""),
+    10013: (gettext_lazy("Discord knows no such person."), ""),
+    10062: (gettext_lazy("It took too long to answer."), gettext_lazy("try once more")),
+    TOO_OLD_TO_EDIT: (gettext_lazy("Discord does not let an old message be edited so often."), ""),
+    TOO_LARGE: (gettext_lazy("Discord finds the file too large."), ""),
+    50027: (gettext_lazy("It took too long to answer."), gettext_lazy("try once more")),
+    MISSING_ACCESS: (gettext_lazy("The bot cannot see the channel."), LET_IT_IN),
+    50007: (
+        gettext_lazy("That person takes no direct messages from the bot."),
+        gettext_lazy("allow direct messages from members of the server"),
+    ),
+    MISSING_PERMISSIONS: (gettext_lazy("The bot lacks a permission there."), LET_IT_IN),
+    INVALID_BODY: (gettext_lazy("Discord does not take the message's layout."), ""),
+    ARCHIVED: (gettext_lazy("The thread is archived."), gettext_lazy("unarchive it, or ask somewhere else")),
+    160005: (gettext_lazy("The thread is locked."), ASK_AN_ADMIN),
+    NO_REPLIES: (gettext_lazy("The bot cannot read earlier messages there."), LET_IT_IN),
+    240000: (gettext_lazy("Discord finds something in the message harmful."), ""),
+    200000: (gettext_lazy("AutoMod of the server does not let the message through."), ASK_AN_ADMIN),
+    200001: (gettext_lazy("AutoMod of the server does not let the title through."), ASK_AN_ADMIN),
 }
 _BY_STATUS: Mapping[int, tuple[str, str]] = {
-    401: ("Discord does not know the token.", NEW_TOKEN),
-    403: ("Discord does not allow the bot to do that.", LET_IT_IN),
-    404: ("That is gone.", ""),
+    401: (gettext_lazy("Discord does not know the token."), NEW_TOKEN),
+    403: (gettext_lazy("Discord does not allow the bot to do that."), LET_IT_IN),
+    404: (gettext_lazy("That is gone."), ""),
 }
 _SECRETS = re.compile(r"((?:webhooks|interactions)/\d+/)[\w.-]{20,}")
 
@@ -120,10 +126,12 @@ def map_errors(what: str) -> Iterator[None]:
     except discord.HTTPException as error:
         raise _rejection_error(what, error) from error
     except discord.RateLimited as error:
-        raise DiscordApiError(0, PAUSE.format(what), status=429, retry_after=error.retry_after) from error
+        raise DiscordApiError(0, _pause_text(what), status=429, retry_after=error.retry_after) from error
     except (discord.DiscordException, aiohttp.ClientError, TimeoutError, OSError) as error:
         raise DiscordConnectionError(
-            f"Discord did not answer the request to {what}.", STATUS_PAGE, details=type(error).__name__
+            gettext_lazy("Discord did not answer the request to {action}.", action=what),
+            STATUS_PAGE,
+            details=type(error).__name__,
         ) from error
 
 
@@ -135,14 +143,23 @@ def redact(line: str) -> str:
 def _rejection_error(what: str, error: discord.HTTPException) -> DeliveryFailed:
     status, code = error.status, error.code
     if status >= 500:
-        return DiscordConnectionError(f"Discord answered the request to {what} with HTTP {status}.", STATUS_PAGE)
+        return DiscordConnectionError(
+            gettext_lazy("Discord answered the request to {action} with HTTP {status}.", action=what, status=status),
+            STATUS_PAGE,
+        )
     if status == 429:
         # What discord.py has not waited for by itself: a ban of the whole address, or five refusals in a row.
-        cause = f"Discord does not let the bot {what} for now." if code else PAUSE.format(what)
+        cause = (
+            gettext_lazy("Discord does not let the bot {action} for now.", action=what) if code else _pause_text(what)
+        )
         return DiscordApiError(code, cause, status=status, retry_after=_pause(error), details=str(code or ""))
-    cause, fix = _FOR_GOOD.get(code) or _BY_STATUS.get(status, ("Discord does not take the request.", ""))
+    cause, fix = _FOR_GOOD.get(code) or _BY_STATUS.get(status, (gettext_lazy("Discord does not take the request."), ""))
     details = f"to {what}: {code or status}"
     return DiscordApiError(code, cause, fix, status=status, permanent=True, details=details)
+
+
+def _pause_text(what: str) -> str:
+    return gettext_lazy("Discord asks for a pause before it lets the bot {action}.", action=what)
 
 
 def _pause(error: discord.HTTPException) -> float | None:
@@ -228,7 +245,7 @@ class Rest(HttpSession):
 
     async def is_user_installable(self) -> bool:
         """Return True if users may install the app for themselves. Raises DeliveryFailed."""
-        app = await self.call("GET", "/applications/@me", "look at the application")
+        app = await self.call("GET", "/applications/@me", gettext_lazy("look at the application"))
         return USER_INSTALL in (app.get("integration_types_config") or {})
 
     async def call(
@@ -270,7 +287,7 @@ class Rest(HttpSession):
                 async with asyncio.timeout(patience):
                     yield client
             except KeyError as error:  # the library looks for the length of a pause that is not there
-                raise DiscordApiError(0, PAUSE.format(what), status=429) from error
+                raise DiscordApiError(0, _pause_text(what), status=429) from error
             except (asyncio.CancelledError, TimeoutError):
                 # A request that waits out a limit of all routes holds back all others until it is over; discord.py
                 # does not release them when that request is cancelled.
@@ -296,7 +313,7 @@ class Rest(HttpSession):
             member_cache_flags=discord.MemberCacheFlags.none(),
         )
         try:
-            with map_errors("sign in"):
+            with map_errors(gettext_lazy("sign in")):
                 async with asyncio.timeout(ANSWER_SECONDS):
                     await client.login(self.token)
         except BaseException:

@@ -18,6 +18,7 @@ import discord
 
 from bot.chat.delivery import MessageOwner, require_ref
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.discord.channels import PLATFORM, ROLE, MessageRef, channel_id_of
 from bot.platforms.discord.components import NONCE, OutgoingMessage, custom_ids, encode
 from bot.platforms.discord.rest import (
@@ -80,14 +81,16 @@ class DiscordMessages:
         content: dict[str, Any] = {} if message.laid_out else {"content": message.content}
         await self._change(
             require_ref(MessageRef.parse(ref)),
-            "edit a message",
+            gettext_lazy("edit a message"),
             lambda posted: posted.edit(**content, view=message.view(), allowed_mentions=_NO_MENTIONS),
         )
 
     async def remove(self, ref: str) -> None:
         """Delete a message, unless it is gone."""
         try:
-            await self._change(require_ref(MessageRef.parse(ref)), "delete a message", lambda posted: posted.delete())
+            await self._change(
+                require_ref(MessageRef.parse(ref)), gettext_lazy("delete a message"), lambda posted: posted.delete()
+            )
         except DiscordApiError as error:
             if error.code != UNKNOWN_MESSAGE:
                 raise
@@ -112,7 +115,7 @@ class DiscordMessages:
     async def _posted_after(self, channel: str, message: int) -> AsyncIterator[discord.Message]:
         """Yield up to SEARCHED messages of a channel, oldest first. Each page has a time limit of its own."""
         for _ in range(SEARCHED // PAGE):
-            async with self._rest.request("read its messages", patience=ANSWER_SECONDS) as client:
+            async with self._rest.request(gettext_lazy("read its messages"), patience=ANSWER_SECONDS) as client:
                 history = client.get_partial_messageable(int(channel)).history(
                     limit=PAGE, after=discord.Object(message), oldest_first=True
                 )
@@ -163,7 +166,7 @@ class DiscordMessages:
             )
         if message.file is not None:
             options["file"] = message.file.to_file()
-        async with self._rest.request("post a message") as client:
+        async with self._rest.request(gettext_lazy("post a message")) as client:
             return await client.get_partial_messageable(int(channel)).send(
                 message.content or None, nonce=nonce, suppress_embeds=not message.laid_out, **options
             )
@@ -177,7 +180,7 @@ class DiscordMessages:
         except DiscordApiError as error:
             if error.code != ARCHIVED:
                 raise
-            async with self._rest.request("open a thread again") as client:
+            async with self._rest.request(gettext_lazy("open a thread again")) as client:
                 await client.http.edit_channel(int(ref.channel), archived=False)
             await self._call(ref, what, change)
 

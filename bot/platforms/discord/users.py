@@ -21,6 +21,7 @@ from bot.domain.commands import Reply
 from bot.domain.conversations import Member
 from bot.domain.locales import UNKNOWN, Locale, language_tag
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.discord.channels import PLATFORM, ROLE
 from bot.platforms.discord.rest import DiscordApiError, Rest
 from bot.ports.platform import DirectoryEntry
@@ -167,12 +168,12 @@ class UserDirectory:
     # ------------------------------------------------------------------ asking
 
     async def _ask_for_servers(self) -> tuple[str, ...]:
-        async with self._rest.request("list the bot's servers") as client:
+        async with self._rest.request(gettext_lazy("list the bot's servers")) as client:
             guilds = [guild.id async for guild in client.fetch_guilds(limit=None, with_counts=False)]
         return tuple(map(str, sorted(guilds)))
 
     async def _ask_for_server(self, server: str) -> discord.Guild:
-        async with self._rest.request("look at the server") as client:
+        async with self._rest.request(gettext_lazy("look at the server")) as client:
             return await client.fetch_guild(int(server), with_counts=False)
 
     async def _ask_for_members(self, server: str) -> tuple[Person, ...] | None:
@@ -180,7 +181,7 @@ class UserDirectory:
         guild = await self.server(server)
         members: list[discord.Member] = []
         try:
-            async with self._rest.request("list the members of a server") as client:
+            async with self._rest.request(gettext_lazy("list the members of a server")) as client:
                 for _ in range(MOST_MEMBERS // MEMBERS_A_PAGE):
                     after = members[-1].id if members else 0
                     page = await client.http.get_members(guild.id, MEMBERS_A_PAGE, after)
@@ -197,7 +198,7 @@ class UserDirectory:
             return Person(user, user, external=True)
         guild = await self.server(server)
         try:
-            async with self._rest.request("look somebody up"):
+            async with self._rest.request(gettext_lazy("look somebody up")):
                 return self._person_of(await guild.fetch_member(int(user)))
         except DiscordApiError as error:
             if error.status != 404:

@@ -20,6 +20,7 @@ from bot.domain.locales import use_locale
 from bot.domain.turns import Turn, TurnView
 from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed
+from bot.i18n import _, gettext_lazy
 from bot.platforms.slack.channels import MessageRef, conversation, direct_channel
 from bot.platforms.slack.sending import NOT_AVAILABLE
 from bot.platforms.slack.users import UserDirectory
@@ -55,7 +56,8 @@ class SlackActivity:
         turn, thread = view.turn, view.turn.conversation
         if is_shown or not thread.thread:
             return is_shown
-        status, (last, at) = f"is {text[:1].lower()}{text[1:]}", self._shown.get(turn.id, ("", 0.0))
+        status = _("is {activity}", activity=f"{text[:1].lower()}{text[1:]}")
+        last, at = self._shown.get(turn.id, ("", 0.0))
         if status == last and self._clock() - at < STATUS_SECONDS:
             return True
         self._remember(turn.id, status)
@@ -109,11 +111,14 @@ class SlackActivity:
 
 def _title(turn: Turn) -> str:
     """Return the title of a thread: its question, without the characters that Slack's clients misread."""
-    return single_line(turn.question.text.translate(str.maketrans(":/", "  ")), TITLE_LIMIT) or "Question"
+    return single_line(turn.question.text.translate(str.maketrans(":/", "  ")), TITLE_LIMIT) or _("Question")
 
 
 METHOD = "assistant.threads.setSuggestedPrompts"
-USUAL_PROMPTS = ("What can you do for me here?", "Which tools can you use, and which of them need an approval?")
+USUAL_PROMPTS = (
+    gettext_lazy("What can you do for me here?"),
+    gettext_lazy("Which tools can you use, and which of them need an approval?"),
+)
 """Prompts of a profile without any."""
 MOST_PROMPTS = 4
 
@@ -178,7 +183,8 @@ class SuggestedPrompts:
                 channel_id=channel,
                 thread_ts=pane.thread or None,
                 prompts=[
-                    {"title": single_line(prompt, TITLE_LIMIT), "message": prompt} for prompt in prompts[:MOST_PROMPTS]
+                    {"title": single_line(prompt, TITLE_LIMIT), "message": str(prompt)}
+                    for prompt in prompts[:MOST_PROMPTS]
                 ],
             )
         except DeliveryFailed as failure:

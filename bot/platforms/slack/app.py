@@ -25,6 +25,7 @@ from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, Turn, TurnStatus, TurnView
 from bot.engine.locales import LocaleResolver
 from bot.errors import DeliveryFailed, SettingsError
+from bot.i18n import gettext_lazy
 from bot.platforms.slack.activity import SlackActivity
 from bot.platforms.slack.blocks import OutgoingMessage, defuse_mentions, escape
 from bot.platforms.slack.channels import PLATFORM, MessageRef, conversation, direct_channel
@@ -236,7 +237,7 @@ class SlackSurface:
         """Post a notice: an ephemeral message, a direct message, or a message in the channel. Raises DeliveryFailed."""
         where = ConversationKey.parse(audience.conversation)
         if where.platform != PLATFORM:
-            raise DeliveryFailed("That conversation is not in Slack.", permanent=True)
+            raise DeliveryFailed(gettext_lazy("That conversation is not in Slack."), permanent=True)
         text = escape(defuse_mentions(notice.text))
         if notice.card_url:
             text = f"{text} <{notice.card_url}|{OPEN_CARD}>"

@@ -20,6 +20,7 @@ from bot.chat.actions import (
     FeedbackValue,
     SendFeedback,
 )
+from bot.i18n import _, ngettext
 from bot.rendering.text_safety import ELLIPSIS, safe_url, single_line, strip_control
 
 # -------------------- limits
@@ -159,8 +160,8 @@ def feedback_buttons(turn_id: str) -> Block:
     good, bad = (encode(SendFeedback(turn_id, opinion)) for opinion in (FeedbackValue.GOOD, FeedbackValue.BAD))
     assert good is not None and bad is not None  # noqa: PT018 - a turn's id is short
     sides = {
-        "positive_button": {"text": {"type": "plain_text", "text": "Good answer"}, "value": good[1]},
-        "negative_button": {"text": {"type": "plain_text", "text": "Bad answer"}, "value": bad[1]},
+        "positive_button": {"text": {"type": "plain_text", "text": _("Good answer")}, "value": good[1]},
+        "negative_button": {"text": {"type": "plain_text", "text": _("Bad answer")}, "value": bad[1]},
     }
     return {"type": "context_actions", "elements": [{"type": "feedback_buttons", "action_id": good[0], **sides}]}
 
@@ -189,7 +190,14 @@ def shorten(text: str, limit: int) -> str:
     if limit < PARAGRAPH:
         return text[: limit - 1].rstrip() + ELLIPSIS
     kept = limit - COUNT_ROOM
-    return f"{text[:kept].rstrip()}{ELLIPSIS} ({len(text) - kept} more characters)"
+    return more_characters(text[:kept].rstrip(), len(text) - kept)
+
+
+def more_characters(beginning: str, more: int) -> str:
+    """Return the beginning of a text with the number of its omitted characters."""
+    return ngettext(
+        "{beginning}… ({n} more character)", "{beginning}… ({n} more characters)", more, beginning=beginning
+    )
 
 
 def small(*lines: str) -> list[Block]:
@@ -269,12 +277,12 @@ def channel(channel_id: str) -> Element:
 
 def link(address: str, text: str) -> Element:
     """Return a link of the bot's own."""
-    return {"type": "link", "url": address, "text": text}
+    return {"type": "link", "url": address, "text": str(text)}
 
 
 def moment(at: float, fmt: str, otherwise: str) -> Element:
     """Return a timestamp in the reader's time zone."""
-    return {"type": "date", "timestamp": int(at), "format": fmt, "fallback": otherwise}
+    return {"type": "date", "timestamp": int(at), "format": str(fmt), "fallback": str(otherwise)}
 
 
 def button(label: str, press: Action, style: str = "", confirm: Element | None = None) -> Element | None:
@@ -312,16 +320,16 @@ def menu(entries: Iterable[tuple[str, Action]]) -> Element | None:
     ][:MENU_OPTIONS]
     if not options:
         return None
-    return {"type": "overflow", "action_id": options[0][0], "options": [option for _, option in options]}
+    return {"type": "overflow", "action_id": options[0][0], "options": [option for _name, option in options]}
 
 
-def confirmation(title: str, text: str, yes: str, no: str = "Cancel") -> Element:
+def confirmation(title: str, text: str, yes: str) -> Element:
     """Return the confirmation dialog of a button."""
     return {
         "title": plain_text(title, CONFIRM_TITLE),
         "text": plain_text(text, CONFIRM_TEXT),
         "confirm": plain_text(yes, CONFIRM_BUTTON),
-        "deny": plain_text(no, CONFIRM_BUTTON),
+        "deny": plain_text(_("Cancel"), CONFIRM_BUTTON),
         "style": "danger",
     }
 
@@ -367,9 +375,9 @@ def _cell(elements: Sequence[Element]) -> Element:
 
 def escape(text: str) -> str:
     """Escape text, so that Slack reads no mention, link or format in it."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return str(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def defuse_mentions(text: str) -> str:
     """Return text in which `@here` notifies no user."""
-    return _AT.sub(f"@{_WORD_JOINER}", text)
+    return _AT.sub(f"@{_WORD_JOINER}", str(text))

@@ -7,6 +7,7 @@ from typing import Self
 
 from bot.domain.conversations import ConversationKey
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.slack.web_api import SlackWebApiError, WebApi
 
 PLATFORM = "slack"
@@ -80,5 +81,5 @@ async def direct_channel(api: WebApi, user: str) -> str:
     channel = answer.get("channel")
     channel_id = str(channel.get("id") or "") if isinstance(channel, dict) else ""
     if not channel_id:
-        raise DeliveryFailed("Slack opened no direct conversation with that person.", permanent=True)
+        raise DeliveryFailed(gettext_lazy("Slack opened no direct conversation with that person."), permanent=True)
     return channel_id

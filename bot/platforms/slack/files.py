@@ -9,6 +9,7 @@ from bot.chat.http import FileSource, check_size, download, file_name
 from bot.domain.commands import ReplyFile
 from bot.domain.conversations import Attachment
 from bot.errors import NotFound
+from bot.i18n import gettext_lazy
 from bot.platforms.slack.channels import ChannelRef, direct_channel
 from bot.platforms.slack.web_api import SlackWebApiError, WebApi
 from bot.rendering.text_safety import single_line
@@ -37,9 +38,9 @@ async def fetch_file(api: WebApi, attachment: Attachment) -> bytes:
         answer = await api.read("files.info", file=attachment.id.rpartition("/")[2])
     except SlackWebApiError as error:
         if error.code in ("file_not_found", "file_deleted"):
-            raise NotFound(f"{file_name(attachment)} is gone.") from error
+            raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment))) from error
         raise
     file = answer.get("file")
     url = str(file.get("url_private_download") or file.get("url_private") or "") if isinstance(file, dict) else ""
-    source = FileSource("Slack", _HOSTS, api.url, api.bearer, "add the scope files:read")
+    source = FileSource("Slack", _HOSTS, api.url, api.bearer, gettext_lazy("add the scope files:read"))
     return await download(api.session, url, attachment, source)

@@ -29,6 +29,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.locales import use_locale
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
+from bot.i18n import _, gettext_lazy
 from bot.platforms.slack.activity import SuggestedPrompts, opened_pane
 from bot.platforms.slack.blocks import (
     BUTTON_VALUE,
@@ -77,8 +78,8 @@ TRIGGER_SECONDS = 2.5
 """Seconds that a trigger id is used. Slack allows three; the rest is for the network."""
 SOON_SECONDS = 1.8
 """Seconds until a submission without a result is answered with the progress modal; Slack waits three."""
-BUSY = "This takes a moment…"
-DONE = "Done."
+BUSY = gettext_lazy("This takes a moment…")
+DONE = gettext_lazy("Done.")
 TITLE = "Countersign"
 ASK = "cs.ask"
 """`callback_id` of the message shortcut and of its modal."""
@@ -413,7 +414,7 @@ class SlackSubmission(SlackInteraction):
         self._answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._result: Answer = CLEAR
         self._result_view: View | None = None
-        self._progress = BUSY
+        self._progress = str(BUSY)
         self._progress_at = float("-inf")
 
     async def answer(self) -> Answer:
@@ -452,7 +453,7 @@ class SlackSubmission(SlackInteraction):
 
     async def show_progress(self, text: str) -> None:
         """Show progress in the modal, at most every APART_SECONDS."""
-        self._progress = text or BUSY
+        self._progress = text or str(BUSY)
         is_recent = monotonic() - self._progress_at < APART_SECONDS
         if not self._answer.done() or is_recent or not self._platform.api.pacing.has_headroom("views.update"):
             return
@@ -551,6 +552,6 @@ def _trigger(body: Mapping[str, Any]) -> str:
 
 
 def _question_modal(target: ResponseTarget, author: str, quote: str) -> View:
-    field = text_input(QUESTION, "What do you want to know about this message?", required=True, longest=2_000)
+    field = text_input(QUESTION, _("What do you want to know about this message?"), required=True, longest=2_000)
     keep = json.dumps([str(target), author, quote], ensure_ascii=False)
-    return modal("Ask about this", [field], callback_id=ASK, metadata=keep, submit="Ask")
+    return modal(_("Ask about this"), [field], callback_id=ASK, metadata=keep, submit=_("Ask"))

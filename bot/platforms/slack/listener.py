@@ -181,8 +181,8 @@ async def socket_url(api: WebApi, app_token: str) -> str:
         if not error.permanent:
             raise
         raise DeliveryFailed(
-            f"Slack does not open a connection for the app ({error.code}).",
-            "check SLACK_APP_TOKEN (xapp-…, scope connections:write) and that Socket Mode is on",
+            gettext_lazy("Slack does not open a connection for the app ({code}).", code=error.code),
+            gettext_lazy("check SLACK_APP_TOKEN (xapp-…, scope connections:write) and that Socket Mode is on"),
             permanent=True,
         ) from error
 
@@ -321,7 +321,9 @@ class RevocationWatcher:
                 await retry_until_available(functools.partial(self._api.edit, "auth.test"), "Slack")
             except DeliveryFailed as failure:
                 raise DeliveryFailed(
-                    f"The app was removed from Slack, or its token was revoked. {failure.cause}",
+                    gettext_lazy(
+                        "The app was removed from Slack, or its token was revoked. {cause}", cause=failure.cause
+                    ),
                     failure.fix,
                     permanent=True,
                 ) from failure
@@ -568,7 +570,8 @@ class SlackListener:
     ) -> None:
         if not (app_token or signing_secret):
             raise SettingsError(
-                "Slack has no way to reach the bot.", "set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)"
+                gettext_lazy("Slack has no way to reach the bot."),
+                gettext_lazy("set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)"),
             )
         self._workspaces = workspaces
         self._app_api = app_api

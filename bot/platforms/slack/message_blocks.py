@@ -45,6 +45,7 @@ from bot.chat.message_model import Block as MessageBlock
 from bot.chat.turn_messages import Answer, AnswerLimits
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import MessageRefs, TurnView
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.platforms.slack.blocks import (
     MESSAGE_WEIGHT,
     Block,
@@ -65,6 +66,7 @@ from bot.platforms.slack.blocks import (
     link_button,
     menu,
     moment,
+    more_characters,
     person,
     preformatted,
     quote,
@@ -87,7 +89,7 @@ from bot.rendering.text_safety import single_line
 ARGUMENTS_WEIGHT = 5_000
 """Characters of arguments in one message; the calls in it share them."""
 NAME = 80
-_TIME_FORMATS = {TimeFormat.CLOCK: "{time}", TimeFormat.EXPIRY: "{date_short_pretty} at {time}"}
+_TIME_FORMATS = {TimeFormat.CLOCK: "{time}", TimeFormat.EXPIRY: gettext_lazy("{date_short_pretty} at {time}")}
 _BUTTON_STYLES = {
     ButtonStyle.PLAIN: "",
     ButtonStyle.PRIMARY: "primary",
@@ -106,7 +108,6 @@ ANSWER_LIMITS = AnswerLimits(
 CALLS_A_CARD = 8
 ROOM = SizeLimit(good=MESSAGE_WEIGHT * 2 // 3, most=MESSAGE_WEIGHT - 1_000)
 DETAIL_LIMIT = 1_500
-OMITTED = "… {} more characters: see the file"
 
 
 def outgoing_message(message: Message) -> OutgoingMessage:
@@ -242,9 +243,9 @@ def message_address(url: str, ref: MessageRef) -> str:
 
 def _origin(conversation: ConversationKey, url: str) -> Span:
     if conversation.channel.startswith("D"):
-        return Text(DIRECT_CONVERSATION)
+        return Text(str(DIRECT_CONVERSATION))
     address = message_address(url, MessageRef(conversation.channel, conversation.thread)) if conversation.thread else ""
-    return Link(address, "this thread") if address else ChannelLink(conversation.channel)
+    return Link(address, _("this thread")) if address else ChannelLink(conversation.channel)
 
 
 NO_CARDS = SentCards()
@@ -283,10 +284,15 @@ def command_reply(message: Message) -> CommandReply:
             continue
         shown += piece
         used += text_weight(text)
-    note = small(OMITTED.format(omitted)) if omitted else []
+    note = small(omitted_text(omitted)) if omitted else []
     values = (value for block in blocks if isinstance(block, Facts) for _, value in block.facts)
     is_whole = not omitted and all(len(value) <= DETAIL_LIMIT for value in values)
     return CommandReply((*shown, *note, *message_blocks(ending)), fallback(fallback_text(shown)), is_whole=is_whole)
+
+
+def omitted_text(characters: int) -> str:
+    """Return the note about omitted characters of a reply."""
+    return ngettext("… {n} more character: see the file", "… {n} more characters: see the file", characters)
 
 
 def _pieces(block: MessageBlock) -> Iterator[list[Block]]:
@@ -329,4 +335,4 @@ def _facts(facts: Sequence[tuple[str, str]]) -> Iterator[list[Block]]:
 
 def _value(value: str) -> str:
     more = len(value) - DETAIL_LIMIT
-    return f"{value[:DETAIL_LIMIT]}… ({more} more characters)" if more > 0 else shorten(value, DETAIL_LIMIT)
+    return more_characters(value[:DETAIL_LIMIT], more) if more > 0 else shorten(value, DETAIL_LIMIT)

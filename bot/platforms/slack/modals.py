@@ -21,6 +21,7 @@ from bot.chat.message_model import Block as MessageBlock
 from bot.domain.approvals import Portion
 from bot.domain.commands import Field, FieldKind, Form
 from bot.domain.turns import ToolStep
+from bot.i18n import _, gettext_lazy
 from bot.platforms.slack.blocks import (
     INPUT_HINT,
     INPUT_LABEL,
@@ -43,8 +44,8 @@ from bot.rendering.text_safety import single_line
 
 ACTION, SHOWN = "cs.action", "cs.shown"
 LONGEST_REASON = 500
-DENYING = "The call will not be run. The assistant learns of it and goes on without it."
-ON_THE_LAST_PAGE = "The buttons are on the last page."
+DENYING = gettext_lazy("The call will not be run. The assistant learns of it and goes on without it.")
+ON_THE_LAST_PAGE = gettext_lazy("The buttons are on the last page.")
 PIECE = 2_500
 PAGE_BYTES = 150_000
 PAGE_BLOCKS = 80
@@ -56,22 +57,25 @@ View = dict[str, Any]
 def deny_modal(action: OpenDenyForm, keep: str) -> View:
     """Return the modal for the optional reason of a denial. `keep` is returned with the submission."""
     return modal(
-        "Deny",
+        _("Deny"),
         [
             section(DENYING),
             text_input(
-                REASON, "Reason", hint="The assistant reads it, and may try another way.", longest=LONGEST_REASON
+                REASON,
+                _("Reason"),
+                hint=_("The assistant reads it, and may try another way."),
+                longest=LONGEST_REASON,
             ),
         ],
         callback_id=ACTION,
         metadata=json.dumps([keep, encode(action)], ensure_ascii=False),
-        submit="Deny",
+        submit=_("Deny"),
     )
 
 
 def confirm_modal(action: OpenConfirmation, keep: str) -> View:
     """Return the modal for the text that confirms a command. `keep` is returned with the submission."""
-    label = f"Type {single_line(action.text, 200)} to confirm"
+    label = _("Type {text} to confirm", text=single_line(action.text, 200))
     return modal(
         single_line(action.label, VIEW_TITLE),
         [text_input(TYPED, label, longest=len(action.text) + 50, required=True, lines=False)],
@@ -88,18 +92,18 @@ def call_modal(step: ToolStep, page: int = 1, keep: str = "", *, whole: bool = F
     """
     call = whole_call(step, CALL_LIMITS, whole=whole)
     if call is None or step.approval is None:
-        return modal("Call", [section("This call needs no approval.")])
+        return modal(_("Call"), [section(_("This call needs no approval."))])
     pages = join_parts(call.arguments, CALL_LIMITS)
     page = min(max(page, 1), len(pages))
     blocks = message_blocks((*call.title, *pages[page - 1], *call.ending))
     if len(pages) > 1:
         ref = ApprovalRef(step.approval.id, step.approval.revision)
-        back = button("◀ Back", ViewCall(ref, page - 1)) if page > 1 else None
-        on = button("More ▶", ViewCall(ref, page + 1)) if page < len(pages) else None
-        blocks += [*small(f"Page {page} of {len(pages)}"), *buttons([back, on])]
+        back = button(_("◀ Back"), ViewCall(ref, page - 1)) if page > 1 else None
+        on = button(_("More ▶"), ViewCall(ref, page + 1)) if page < len(pages) else None
+        blocks += [*small(_("Page {number} of {count}", number=page, count=len(pages))), *buttons([back, on])]
     if call.buttons:
         blocks += message_blocks(call.buttons) if page == len(pages) else small(ON_THE_LAST_PAGE)
-    return modal("Everything in this call", blocks, metadata=keep)
+    return modal(_("Everything in this call"), blocks, metadata=keep)
 
 
 def page_of_call(step: ToolStep, page: int) -> Portion:
@@ -120,7 +124,7 @@ def modal(title: str, blocks: list[Block], *, callback_id: str = SHOWN, metadata
         "type": "modal",
         "callback_id": callback_id,
         "title": plain_text(single_line(title, VIEW_TITLE), VIEW_TITLE),
-        "close": plain_text("Cancel" if submit else "Close"),
+        "close": plain_text(_("Cancel") if submit else _("Close")),
         "private_metadata": metadata,
         "blocks": blocks,
     }
@@ -170,9 +174,11 @@ CALL_LIMITS = PartLimits(_weigh, piece=PIECE, page=PAGE_BYTES, most_blocks=PAGE_
 
 FORM = "cs.form"
 FIELD = "field."
-SAVE = "Save"
-NO_SECRETS = "Secrets do not go through Slack: store it with `countersign secrets set`, and give its name here."
-TOO_LONG = "This is too much for a window in Slack."
+SAVE = gettext_lazy("Save")
+NO_SECRETS = gettext_lazy(
+    "Secrets do not go through Slack: store it with `countersign secrets set`, and give its name here."
+)
+TOO_LONG = gettext_lazy("This is too much for a window in Slack.")
 _ZIPPED = "z:"
 
 
@@ -192,7 +198,7 @@ def form_to_modal(form: Form, keep: str) -> View:
     metadata = encode_state(ModalState(form.id, keep, form.carried))
     if metadata is None:
         return note_modal(form.title, f"{TOO_LONG}\n{form.instead}".strip())
-    blocks: list[Block] = [section(form.title)] if len(form.title) > VIEW_TITLE else []
+    blocks: list[Block] = [section(form.title)] if len(str(form.title)) > VIEW_TITLE else []
     if form.intro:
         blocks.append(section(form.intro))
     for field in form.fields:
@@ -242,9 +248,9 @@ def _field(field: Field) -> Block:
         case FieldKind.SECRET:
             return section(f"{field.label}: {NO_SECRETS}")
         case FieldKind.SWITCH:
-            return _choice(field, name, ("yes", "no"))
+            return _choice(field, name, {"yes": _("yes"), "no": _("no")})
         case FieldKind.CHOICE if _offerable(field.choices):
-            return _choice(field, name, field.choices)
+            return _choice(field, name, {choice: choice for choice in field.choices})
         case FieldKind.CHOICE:
             hint = f"{field.hint}: {', '.join(field.choices)}"
             return _text_input(field, name, hint, lines=False)
@@ -264,8 +270,8 @@ def _text_input(field: Field, name: str, hint: str, *, lines: bool) -> Block:
     )
 
 
-def _choice(field: Field, name: str, choices: Sequence[str]) -> Block:
-    options = [{"text": plain_text(choice, OPTION_TEXT), "value": choice} for choice in choices]
+def _choice(field: Field, name: str, labels: Mapping[str, str]) -> Block:
+    options = [{"text": plain_text(label, OPTION_TEXT), "value": choice} for choice, label in labels.items()]
     few = len(options) <= 5
     element: Element = {"type": "radio_buttons" if few else "static_select", "action_id": name, "options": options}
     if chosen := next((option for option in options if option["value"] == field.value), None):

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
 from bot.errors import DatabaseError, DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.ports import Quota, QuotaExceeded, QuotaGranted, Quotas
 
 # -------------------- rate window
@@ -272,7 +273,9 @@ class RateLimiter:
             case None:
                 wait = gate.next_call_at(now) - now
         if isinstance(answer, QuotaExceeded) or wait > PATIENCE:
-            raise DeliveryFailed("Slack's rate limit is reached for now.", retry_after=wait, details=method)
+            raise DeliveryFailed(
+                gettext_lazy("Slack's rate limit is reached for now."), retry_after=wait, details=method
+            )
         gate.count_call(now + wait)
         return wait
 

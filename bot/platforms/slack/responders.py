@@ -23,6 +23,7 @@ from bot.chat.message_model import Message
 from bot.domain.commands import Form, ReplyFile
 from bot.domain.conversations import InboundMessage
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.slack.blocks import CommandReply, defuse_mentions, escape
 from bot.platforms.slack.channels import ChannelRef
 from bot.platforms.slack.files import upload
@@ -70,7 +71,7 @@ async def send_private(api: WebApi, target: ResponseTarget, reply: CommandReply)
 USES = 5
 """Uses of a `response_url`: one is for the last answer, and one more is enough if answers do not replace each other."""
 APART_SECONDS = 2.0
-NOT_TAKEN = "Slack took no answer under the command."
+NOT_TAKEN = gettext_lazy("Slack took no answer under the command.")
 _HOSTS = ("hooks.slack.com", "hooks.slack-gov.com")
 
 

@@ -25,6 +25,7 @@ from bot.chat.turn_messages import NO_REFS, AnswerPage, answer_pages, answer_seg
 from bot.domain.conversations import ConversationKey
 from bot.domain.turns import MessageRefs, StepStatus, ToolStep, Turn, TurnStatus, TurnView
 from bot.errors import DeliveryFailed
+from bot.i18n import _, gettext_lazy
 from bot.platforms.slack.blocks import TASK_TEXT, OutgoingMessage
 from bot.platforms.slack.channels import MessageRef
 from bot.platforms.slack.message_blocks import ANSWER_LIMITS
@@ -77,7 +78,7 @@ class SlackMessages:
     async def update(self, owner: MessageOwner, message: OutgoingMessage, ref: str) -> None:  # noqa: ARG002
         """Edit a message. A stream that this or another process did not finish is stopped first."""
         posted = require_ref(MessageRef.parse(ref))
-        for _ in range(2):
+        for _attempt in range(2):
             try:
                 await self._api.edit(
                     "chat.update",
@@ -92,7 +93,9 @@ class SlackMessages:
                 await self._stop_stream(posted)
             else:
                 return
-        raise SlackWebApiError("streaming_state_conflict", "Slack still streams that message.", retry_after=5.0)
+        raise SlackWebApiError(
+            "streaming_state_conflict", gettext_lazy("Slack still streams that message."), retry_after=5.0
+        )
 
     async def remove(self, ref: str) -> None:
         """Delete a message, unless it is gone."""
@@ -128,7 +131,7 @@ class SlackMessages:
         if not isinstance(error, SlackWebApiError) or error.code not in _TOO_MUCH:
             return None
         if message.asks:
-            cause = "Slack did not take the layout of an approval card."
+            cause = gettext_lazy("Slack did not take the layout of an approval card.")
             raise SlackWebApiError(error.code, cause, permanent=True, details=error.code) from error
         return replace(message, blocks=())
 
@@ -149,7 +152,7 @@ class SlackMessages:
 
     async def _find_in_thread(self, conversation: ConversationKey, key: tuple[str, str]) -> str:
         cursor: str | None = None
-        for _ in range(MOST_PAGES):
+        for _page in range(MOST_PAGES):
             answer = await self._api.read(
                 "conversations.replies",
                 channel=conversation.channel,
@@ -264,14 +267,14 @@ _STATUSES = {
 its stream has stopped.
 """
 _TITLES = {
-    TurnStatus.QUEUED: "Waiting",
-    TurnStatus.RUNNING: "Working",
-    TurnStatus.WAITING: "Waiting for an approval",
-    TurnStatus.DONE: "Done",
-    TurnStatus.FAILED: "Error",
-    TurnStatus.CANCELLED: "Stopped",
+    TurnStatus.QUEUED: gettext_lazy("Waiting"),
+    TurnStatus.RUNNING: gettext_lazy("Working"),
+    TurnStatus.WAITING: gettext_lazy("Waiting for an approval"),
+    TurnStatus.DONE: gettext_lazy("Done"),
+    TurnStatus.FAILED: gettext_lazy("Error"),
+    TurnStatus.CANCELLED: gettext_lazy("Stopped"),
 }
-WAITS_FOR_AN_ANSWER = "Waiting for an answer"
+WAITS_FOR_AN_ANSWER = gettext_lazy("Waiting for an answer")
 
 
 def streams(view: TurnView, refs: MessageRefs = NO_REFS) -> tuple[Stream, ...]:
@@ -303,28 +306,30 @@ def _stream_text(part: AnswerPage) -> str:
 
 def _task(step: ToolStep, called: CallLine) -> Task:
     line = called.line
-    asked = _request_words(step) if line.mark is StatusIcon.WAITING else ""
+    is_asked = line.mark is StatusIcon.WAITING
     ended = line.mark not in (StatusIcon.RUNNING, StatusIcon.WAITING)
     output = "  ".join(each for each in (line.state, line.summary) if each) if ended else ""
     return Task(
-        id=f"call-{step.n}" + ("-asked" if asked else ""),
-        title=single_line(f"{asked}{call_title(step)}", TASK_TEXT),
+        id=f"call-{step.n}" + ("-asked" if is_asked else ""),
+        title=single_line(_request_title(step) if is_asked else call_title(step), TASK_TEXT),
         status=_STATUSES[line.mark],
         details=single_line(line.name, TASK_TEXT),
         output=single_line(output, TASK_TEXT),
     )
 
 
-def _request_words(step: ToolStep) -> str:
-    return "Asked for an approval: " if step.status is StepStatus.AWAITING else "Asked for an answer: "
+def _request_title(step: ToolStep) -> str:
+    if step.status is StepStatus.AWAITING:
+        return _("Asked for an approval: {call}", call=call_title(step))
+    return _("Asked for an answer: {call}", call=call_title(step))
 
 
 def _title(view: TurnView) -> str:
     if view.asks and not view.awaiting:
-        return WAITS_FOR_AN_ANSWER
+        return str(WAITS_FOR_AN_ANSWER)
     if view.turn.status is TurnStatus.RUNNING and view.activity:
         return single_line(str(view.activity), TASK_TEXT)
-    return _TITLES[view.turn.status]
+    return str(_TITLES[view.turn.status])
 
 
 class Streaming(StrEnum):

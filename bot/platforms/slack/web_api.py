@@ -30,6 +30,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.chat.http import HttpSession
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.slack.blocks import (
     PLAIN_TEXT,
     Block,
@@ -51,47 +52,59 @@ STEPS = (frozenset({"table", "context_actions"}), frozenset({"rich_text"}))
 """Kinds of blocks that are replaced, the newest first."""
 REFUSED_SECONDS = 3600.0
 
-REINSTALL = "install the app again and set the new SLACK_BOT_TOKEN"
-INVITE = "invite the bot to the channel (/invite)"
-ASK_AN_ADMIN = "ask an administrator of the workspace"
+REINSTALL = gettext_lazy("install the app again and set the new SLACK_BOT_TOKEN")
+INVITE = gettext_lazy("invite the bot to the channel (/invite)")
+ASK_AN_ADMIN = gettext_lazy("ask an administrator of the workspace")
 _FOR_GOOD: Mapping[str, tuple[str, str]] = {
-    "invalid_auth": ("Slack does not know the token.", REINSTALL),
-    "not_authed": ("Slack was asked without a token.", "set SLACK_BOT_TOKEN"),
-    "account_inactive": ("The token belongs to an app or a workspace that was removed.", REINSTALL),
-    "token_revoked": ("The token was revoked.", REINSTALL),
-    "token_expired": ("The token has expired.", REINSTALL),
-    "not_allowed_token_type": ("Slack takes another kind of token for this.", "check SLACK_BOT_TOKEN (xoxb-…)"),
-    "channel_not_found": ("Slack has no such channel, or the bot cannot see it.", INVITE),
-    "not_in_channel": ("The bot is not in the channel.", INVITE),
-    "is_archived": ("The channel is archived.", "unarchive it, or ask somewhere else"),
-    "is_inactive": ("The channel is archived, frozen or deleted.", "unarchive it, or ask somewhere else"),
-    "thread_not_found": ("The thread is gone.", ""),
-    "cannot_reply_to_message": ("That message takes no replies.", ""),
-    "restricted_action": ("The workspace does not allow the bot to post there.", ASK_AN_ADMIN),
-    "restricted_action_read_only_channel": ("The channel is read-only.", ASK_AN_ADMIN),
-    "restricted_action_thread_only_channel": ("In that channel only threads can be written in.", ASK_AN_ADMIN),
-    "restricted_action_non_threadable_channel": ("That channel has no threads.", ASK_AN_ADMIN),
-    "ekm_access_denied": ("The workspace's administrators have suspended posting.", ASK_AN_ADMIN),
-    "access_denied": ("The workspace denies the bot access.", ASK_AN_ADMIN),
-    "team_access_not_granted": ("The app is not installed in that workspace.", ASK_AN_ADMIN),
-    "org_login_required": ("The workspace is being moved.", ASK_AN_ADMIN),
-    "no_permission": ("The bot may not do that there.", ASK_AN_ADMIN),
-    "messages_tab_disabled": ("The app takes no direct messages.", "turn its Messages tab on"),
-    "cannot_dm_bot": ("Bots cannot be written to.", ""),
-    "user_not_found": ("Slack knows no such person.", ""),
-    "user_not_visible": ("The bot cannot see that person.", ""),
-    "user_not_in_channel": ("That person is not in the channel.", ""),
-    "edit_window_closed": ("The workspace does not let messages be edited any more.", ""),
-    "cant_update_message": ("Slack does not let that message be edited.", ""),
-    "msg_too_long": ("Slack finds the message too long.", ""),
-    "msg_blocks_too_long": ("Slack finds the message too long.", ""),
-    "invalid_blocks": ("Slack does not take the message's layout.", ""),
-    "no_text": ("Slack takes no empty message.", ""),
-    "invalid_arguments": ("Slack does not take the request.", ""),
-    "unknown_method": ("This Slack does not offer that.", ""),
-    "message_not_found": ("The message is gone.", ""),
-    "expired_trigger_id": ("It took too long to open the form.", "press the button again"),
-    "trigger_expired": ("It took too long to open the form.", "press the button again"),
+    "invalid_auth": (gettext_lazy("Slack does not know the token."), REINSTALL),
+    "not_authed": (gettext_lazy("Slack was asked without a token."), gettext_lazy("set SLACK_BOT_TOKEN")),
+    "account_inactive": (gettext_lazy("The token belongs to an app or a workspace that was removed."), REINSTALL),
+    "token_revoked": (gettext_lazy("The token was revoked."), REINSTALL),
+    "token_expired": (gettext_lazy("The token has expired."), REINSTALL),
+    "not_allowed_token_type": (
+        gettext_lazy("Slack takes another kind of token for this."),
+        gettext_lazy("check SLACK_BOT_TOKEN (xoxb-…)"),
+    ),
+    "channel_not_found": (gettext_lazy("Slack has no such channel, or the bot cannot see it."), INVITE),
+    "not_in_channel": (gettext_lazy("The bot is not in the channel."), INVITE),
+    "is_archived": (gettext_lazy("The channel is archived."), gettext_lazy("unarchive it, or ask somewhere else")),
+    "is_inactive": (
+        gettext_lazy("The channel is archived, frozen or deleted."),
+        gettext_lazy("unarchive it, or ask somewhere else"),
+    ),
+    "thread_not_found": (gettext_lazy("The thread is gone."), ""),
+    "cannot_reply_to_message": (gettext_lazy("That message takes no replies."), ""),
+    "restricted_action": (gettext_lazy("The workspace does not allow the bot to post there."), ASK_AN_ADMIN),
+    "restricted_action_read_only_channel": (gettext_lazy("The channel is read-only."), ASK_AN_ADMIN),
+    "restricted_action_thread_only_channel": (
+        gettext_lazy("In that channel only threads can be written in."),
+        ASK_AN_ADMIN,
+    ),
+    "restricted_action_non_threadable_channel": (gettext_lazy("That channel has no threads."), ASK_AN_ADMIN),
+    "ekm_access_denied": (gettext_lazy("The workspace's administrators have suspended posting."), ASK_AN_ADMIN),
+    "access_denied": (gettext_lazy("The workspace denies the bot access."), ASK_AN_ADMIN),
+    "team_access_not_granted": (gettext_lazy("The app is not installed in that workspace."), ASK_AN_ADMIN),
+    "org_login_required": (gettext_lazy("The workspace is being moved."), ASK_AN_ADMIN),
+    "no_permission": (gettext_lazy("The bot may not do that there."), ASK_AN_ADMIN),
+    "messages_tab_disabled": (
+        gettext_lazy("The app takes no direct messages."),
+        gettext_lazy("turn its Messages tab on"),
+    ),
+    "cannot_dm_bot": (gettext_lazy("Bots cannot be written to."), ""),
+    "user_not_found": (gettext_lazy("Slack knows no such person."), ""),
+    "user_not_visible": (gettext_lazy("The bot cannot see that person."), ""),
+    "user_not_in_channel": (gettext_lazy("That person is not in the channel."), ""),
+    "edit_window_closed": (gettext_lazy("The workspace does not let messages be edited any more."), ""),
+    "cant_update_message": (gettext_lazy("Slack does not let that message be edited."), ""),
+    "msg_too_long": (gettext_lazy("Slack finds the message too long."), ""),
+    "msg_blocks_too_long": (gettext_lazy("Slack finds the message too long."), ""),
+    "invalid_blocks": (gettext_lazy("Slack does not take the message's layout."), ""),
+    "no_text": (gettext_lazy("Slack takes no empty message."), ""),
+    "invalid_arguments": (gettext_lazy("Slack does not take the request."), ""),
+    "unknown_method": (gettext_lazy("This Slack does not offer that."), ""),
+    "message_not_found": (gettext_lazy("The message is gone."), ""),
+    "expired_trigger_id": (gettext_lazy("It took too long to open the form."), gettext_lazy("press the button again")),
+    "trigger_expired": (gettext_lazy("It took too long to open the form."), gettext_lazy("press the button again")),
 }
 T = TypeVar("T")
 LOCKED_OUT = frozenset(
@@ -225,14 +238,20 @@ def api_error(method: str, answer: Mapping[str, Any], retry_after: float | None 
     code = str(answer.get("error") or "unknown_error")[:80]
     if code == "missing_scope":
         needed = str(answer.get("needed") or "")[:200]
-        fix = f"add the scope {needed} to the app and install it again" if needed else REINSTALL
-        return SlackWebApiError(code, "The app lacks a scope.", fix, permanent=True, details=method)
+        fix: str = (
+            gettext_lazy("add the scope {scope} to the app and install it again", scope=needed) if needed else REINSTALL
+        )
+        return SlackWebApiError(code, gettext_lazy("The app lacks a scope."), fix, permanent=True, details=method)
     if code in _FOR_GOOD:
         cause, fix = _FOR_GOOD[code]
         return SlackWebApiError(code, cause, fix, permanent=True, details=f"{method}: {code}")
     if code in ("ratelimited", "rate_limited"):
-        return SlackWebApiError("ratelimited", "Slack asks for a pause.", retry_after=retry_after, details=method)
-    return SlackWebApiError(code, "Slack rejected the request.", retry_after=retry_after, details=f"{method}: {code}")
+        return SlackWebApiError(
+            "ratelimited", gettext_lazy("Slack asks for a pause."), retry_after=retry_after, details=method
+        )
+    return SlackWebApiError(
+        code, gettext_lazy("Slack rejected the request."), retry_after=retry_after, details=f"{method}: {code}"
+    )
 
 
 class _Discreet(logging.Filter):
@@ -452,8 +471,8 @@ def map_errors(method: str) -> Iterator[None]:
         raise _rejection_error(method, error) from error
     except (aiohttp.ClientError, SlackClientError, TimeoutError, OSError, ValueError) as error:
         raise SlackConnectionError(
-            "Slack does not answer.",
-            "check the network and status.slack.com",
+            gettext_lazy("Slack does not answer."),
+            gettext_lazy("check the network and status.slack.com"),
             details=f"{method}: {type(error).__name__}",
         ) from error
 
@@ -468,7 +487,9 @@ def _rejection_error(method: str, error: SlackApiError) -> DeliveryFailed:
         return api_error(method, {"error": "ratelimited"}, _retry_after(headers))
     if not answer.get("error"):
         return SlackConnectionError(
-            "Slack does not answer.", "check status.slack.com", details=f"{method}: HTTP {status}"
+            gettext_lazy("Slack does not answer."),
+            gettext_lazy("check status.slack.com"),
+            details=f"{method}: HTTP {status}",
         )
     return api_error(method, answer, _retry_after(headers))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tests.fakes.discord.apps import USER_INSTALL, App
@@ -28,6 +28,11 @@ WHERE = (
 )
 OPTION = ("type", "name", "name_localizations", "description", "description_localizations", "required", "choices")
 BOUNDS = ("options", "channel_types", "min_value", "max_value", "min_length", "max_length", "autocomplete")
+LOCALES = (
+    "id", "da", "de", "en-GB", "en-US", "es-ES", "es-419", "fr", "hr", "it", "lt", "hu", "nl", "no", "pl", "pt-BR",
+    "ro", "fi", "sv-SE", "vi", "tr", "cs", "el", "bg", "ru", "uk", "hi", "th", "zh-CN", "ja", "zh-TW", "ko",
+)  # fmt: skip
+"""Languages of clients (Discord, "Locales")."""
 VALUES: dict[int, type | tuple[type, ...]] = {3: str, 4: int, 5: bool, 10: (int, float)}
 
 
@@ -57,9 +62,11 @@ def _check(where: str, command: Json) -> None:
     if kind == CHAT:
         _name(where, command)
         text(where, command, "description", 100, least=1, needed=True)
+        _translations(where, command, {"name": 32, "description": 100})
         _options(where, command.get("options") or [], depth=0)
     else:
         text(where, command, "name", 32, least=1, needed=True)
+        _translations(where, command, {"name": 32})
         for name in ("description", "options"):
             if command.get(name):
                 what = "Context menu commands cannot have one."
@@ -119,6 +126,7 @@ def _option(where: str, option: Json, depth: int) -> None:
     choice(f"{where}.type", kind, allowed)
     _name(where, option)
     text(where, option, "description", 100, least=1, needed=True)
+    _translations(where, option, {"name": 32, "description": 100})
     if kind == GROUP and depth > 0:
         what = "A group stands at the top alone."
         raise invalid(f"{where}.type", "APPLICATION_COMMAND_OPTIONS_TYPE_INVALID", what)
@@ -159,6 +167,25 @@ def check_choices(where: str, choices: list[Json], kind: int) -> None:
             text(place, each, "value", 100, needed=True)
         elif not isinstance(each.get("value"), VALUES[kind]) or isinstance(each["value"], bool):
             raise invalid(f"{place}.value", "NUMBER_TYPE_COERCE", f"Value {each.get('value')!r} is not a number.")
+
+
+def untranslated(entries: Iterable[Json]) -> list[Json]:
+    """Commands or options as Discord describes them to whoever does not ask for their translations."""
+    return [
+        {name: value for name, value in entry.items() if not name.endswith("_localizations")}
+        | ({"options": untranslated(entry["options"])} if entry.get("options") else {})
+        for entry in entries
+    ]
+
+
+def _translations(where: str, given: Json, lengths: Mapping[str, int]) -> None:
+    """Check the translations of names and descriptions, each by the most characters of one."""
+    for name, most in lengths.items():
+        translated = given.get(f"{name}_localizations") or {}
+        for locale in translated:
+            place = f"{where}.{name}_localizations"
+            choice(f"{place}.{locale}", locale, LOCALES)
+            text(place, translated, locale, most, least=1)
 
 
 def _texts(given: Json) -> Iterator[str]:

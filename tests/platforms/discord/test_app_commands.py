@@ -11,6 +11,7 @@ import pytest
 
 from bot.domain.commands import Parameter, ParameterKind, RequiredRole, Verb
 from bot.errors import DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.discord.app_commands import (
     ENTRIES,
     LONGEST,
@@ -25,6 +26,7 @@ from bot.platforms.discord.app_commands import (
     try_register,
     words,
 )
+from bot.platforms.discord.localization import localized
 from bot.platforms.discord.rest import Rest
 from tests.commands.servers import Servers, registry, two_servers
 from tests.fakes.discord import Fails, FakeDiscord
@@ -186,7 +188,8 @@ def test_choices_that_are_too_many_are_completed_instead() -> None:
     lots = Parameter("lots", "hint", choices=tuple(f"c{number}" for number in range(26)))
     long = Parameter("long", "hint", choices=("x" * 101,))
     assert (choices(few), choices(lots), choices(long)) == (("a", "b"), (), ())
-    assert len(hint(Parameter("x", "h" * 300, ParameterKind.OPTION, repeated=True))) <= LONGEST
+    text = localized(hint(Parameter("x", "h" * 300, ParameterKind.OPTION, repeated=True)), LONGEST)
+    assert len(text.message) <= LONGEST
 
 
 # Words
@@ -262,3 +265,22 @@ async def test_discords_refusal_is_an_error_of_ours_and_keeps_nobody_from_receiv
             await register(tree)
         await try_register(tree)
         assert fake.app.commands.get("", []) == []
+
+
+async def test_discord_has_the_descriptions_in_the_languages_of_its_clients_and_names_in_english_alone() -> None:
+    reason = Parameter("reason", gettext_lazy("why, for the model"), ParameterKind.OPTION, repeated=True)
+    verbs = {"approvals": (Verb("deny", gettext_lazy("deny one of them"), (reason,)), Verb("help", "this list"))}
+    async with FakeDiscord() as fake, Rest(fake.token, url=fake.url) as rest:
+        tree = a_tree(verbs, client=await rest.client())
+        assert await register(tree)
+        assert not await register(tree)
+        (command,) = fake.app.commands[""]
+        deny = dict(subcommands(command))["deny"]
+        (option,) = deny["options"]
+        assert deny["description"] == "deny one of them"
+        assert deny["description_localizations"] == {"ja": "そのうち1件を却下"}
+        assert option["description"] == "why, for the model; several with blanks between"
+        assert option["description_localizations"] == {"ja": "モデルに伝える理由（複数は空白で区切る）"}
+        assert not any(entry.get("name_localizations") for entry in below(command))
+        deny["description_localizations"]["ja"] = "something of an earlier release"
+        assert await register(tree)

@@ -44,6 +44,13 @@ async def test_somebody_asks_about_a_message_in_a_thread_at_it(message_content: 
         await discord.until(lambda: ASKED in shown(sent))
 
 
+async def test_the_entry_is_in_the_language_of_each_client() -> None:
+    async with connected_bot() as place:
+        await registered(place)
+        (entry,) = [each for each in place.discord.app.commands[""] if each["name"] == ASK_ABOUT_THIS]
+        assert entry["name_localizations"] == {"ja": "これについて質問"}
+
+
 async def test_in_a_thread_it_is_asked_there() -> None:
     async with connected_bot() as place:
         discord = place.discord

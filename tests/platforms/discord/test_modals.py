@@ -9,7 +9,7 @@ import pytest
 
 from bot.chat.rejection_messages import FORM_EXPIRED
 from bot.domain.commands import Field, FieldKind, Form, Reply
-from bot.platforms.discord.modals import NO_SECRETS, TOO_LONG
+from bot.platforms.discord.modals import NO_SECRETS
 from tests.commands.servers import command_harness
 from tests.fakes.discord import Answer, Fails
 from tests.platforms.discord.command_bot import CommandBot, command_bot
@@ -171,7 +171,7 @@ async def test_what_is_too_long_for_a_form_is_named_and_stays_as_it_is() -> None
     form = replace(ADD, fields=(ADD.fields[0], Field("more", "More", FieldKind.LINES, value="y" * 4_001)))
     async with command_bot([form], [Reply("Kept.")]) as place:
         drawn = await opened(place)
-        assert drawn["components"][0]["content"] == f"More {TOO_LONG}"
+        assert drawn["components"][0]["content"] == "More is too long to be changed here, and stays as it is."
         await place.discord.submit(place.priya, {"Name": "x"})
         await place.reads("Kept.")
         assert place.submitted.fields["more"] == "y" * 4_001

@@ -40,8 +40,8 @@ LONG = "word " * 2_000
 
 def counted(text: str) -> int:
     """Number of characters that a text says are missing."""
-    (found,) = re.findall(r"(\d+) more characters", text)
-    return int(found)
+    (found,) = re.findall(r"([\d,]+) more characters", text)
+    return int(found.replace(",", ""))
 
 
 def test_a_paragraph_says_how_much_of_it_is_missing() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fakes.discord.commands import CHAT, checked_commands, registered
+from tests.fakes.discord.commands import CHAT, checked_commands, registered, untranslated
 from tests.fakes.discord.refusals import Json, Refused
 from tests.fakes.discord.routes.table import Answered, Request, route
 
@@ -23,8 +23,8 @@ def oauth2_me(request: Request) -> Json:
 
 @route("GET /applications/{application}/commands", query=("with_localizations",))
 def commands(request: Request) -> list[Json]:
-    """The global commands."""
-    return _kept(request)
+    """The global commands, without their translations unless they are asked for."""
+    return _described(request)
 
 
 @route("PUT /applications/{application}/commands", body="list")
@@ -35,8 +35,8 @@ def put_commands(request: Request) -> list[Json]:
 
 @route("GET /applications/{application}/guilds/{guild}/commands", query=("with_localizations",))
 def guild_commands(request: Request) -> list[Json]:
-    """The commands of one guild."""
-    return _kept(request)
+    """The commands of one guild, without their translations unless they are asked for."""
+    return _described(request)
 
 
 @route("PUT /applications/{application}/guilds/{guild}/commands", body="list")
@@ -70,6 +70,11 @@ def _own(request: Request) -> str:
     if guild and (guild not in request.world.guilds or not request.world.guilds[guild].with_bot):
         raise Refused(50001)
     return guild
+
+
+def _described(request: Request) -> list[Json]:
+    kept = _kept(request)
+    return kept if request.query.get("with_localizations") == "true" else untranslated(kept)
 
 
 def _kept(request: Request) -> list[Json]:
