@@ -60,6 +60,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             "[file: {}]",
             "{}: edit of {}",
             "{}: edited question",
+            "{}: unknown agent",
             "{}: unreadable message",
         }
     ),
@@ -72,14 +73,21 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/platforms/discord/responders.py": frozenset({"discord: acknowledgement"}),
     "bot/platforms/discord/rest.py": frozenset({"to {}: {}"}),
     "bot/platforms/slack/interactions.py": frozenset({"slack: home", "slack: prompts"}),
-    "bot/platforms/slack/listener.py": frozenset({"slack: connect"}),
+    "bot/platforms/slack/listener.py": frozenset(
+        {"slack: connect", "slack: workspace", "slack: workspaces", "the database"}
+    ),
     "bot/platforms/slack/messages.py": frozenset({"This user's share of conversations.replies is used up."}),
     "bot/platforms/slack/modals.py": frozenset({"not a form of ours"}),
     "bot/platforms/slack/responders.py": frozenset({"response_url: HTTP {}", "response_url: {}"}),
+    "bot/platforms/slack/app.py": frozenset({"installation {}"}),
+    "bot/platforms/slack/token_renewal.py": frozenset({"Basic {}", "slack tokens {}", "the database"}),
+    "bot/platforms/slack/workspaces.py": frozenset(
+        {"it is not in SLACK_WORKSPACES", "its token was not renewed: {}", "slack: installations"}
+    ),
     "bot/platforms/slack/web_api.py": frozenset({"Bearer {}", "{}: HTTP {}"}),
     "bot/rendering/approval_card.py": frozenset({"{} · /mcp grants list"}),
-    "bot/rendering/deceptive_text.py": frozenset(  # names and codes of scripts
-        [
+    "bot/rendering/deceptive_text.py": frozenset(
+        {  # names and codes of scripts
             "Arab",
             "Armn",
             "Beng",
@@ -129,7 +137,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
             "Vai",
             "Vaii",
             "Yiii",
-        ]
+        }
     ),
     "bot/rendering/timeline.py": frozenset({"left out"}),
     "bot/web/api/responses.py": frozenset(

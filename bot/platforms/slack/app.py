@@ -370,7 +370,7 @@ class SlackAppSurface:
     async def _of(self, conversation: ConversationKey) -> SlackSurface:
         """Return the surface of a conversation's workspace. Raises DeliveryFailed."""
         if conversation.platform != PLATFORM:
-            raise DeliveryFailed("That conversation is not in Slack.", permanent=True)
+            raise DeliveryFailed(gettext_lazy("That conversation is not in Slack."), permanent=True)
         workspace = await self._workspaces.of(conversation)
         if workspace not in self._surfaces:
             surface = SlackSurface(workspace.api, workspace.people, streaming=self._streaming, clock=self._clock)
@@ -472,7 +472,9 @@ class SlackApp:
     @property
     def _own(self) -> SlackWorkspace:
         if self.workspaces.own is None:
-            raise SettingsError("There is no SLACK_BOT_TOKEN.", "set SLACK_BOT_TOKEN (xoxb-…)")
+            raise SettingsError(
+                gettext_lazy("There is no SLACK_BOT_TOKEN."), gettext_lazy("set SLACK_BOT_TOKEN (xoxb-…)")
+            )
         return self.workspaces.own
 
     def share(self, quotas: Quotas) -> None:

@@ -16,6 +16,7 @@ from uuid import uuid4
 from bot.chat.background_tasks import retry_until_available
 from bot.domain.installations import Installation
 from bot.errors import DatabaseUnavailable, DeliveryFailed
+from bot.i18n import gettext_lazy
 from bot.platforms.slack.web_api import SlackWebApiError, WebApi, map_errors
 from bot.ports import InstallationStore, Leases
 
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 RENEWAL_MINUTES = 120
 """A token is renewed this long before it expires."""
 LEASE_SECONDS = 30.0
-INSTALL_AGAIN = "install the app again at /slack/install"
+INSTALL_AGAIN = gettext_lazy("install the app again at /slack/install")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,11 @@ class TokenRenewal:
             if error.code == "ratelimited":
                 raise
             raise DeliveryFailed(
-                "Slack does not renew the token.", INSTALL_AGAIN, permanent=True, details=error.details
+                gettext_lazy("Slack does not renew the token."), INSTALL_AGAIN, permanent=True, details=error.details
             ) from error
         token = read_token(answer, time())
         if token is None:
-            raise DeliveryFailed("Slack gave no token for the bot.", INSTALL_AGAIN)
+            raise DeliveryFailed(gettext_lazy("Slack gave no token for the bot."), INSTALL_AGAIN)
         log.info("token of %s renewed", installation.workspace_key)
         return replace(installation, token=token.token, refresh_token=token.refresh_token, expires_at=token.expires_at)
 
