@@ -199,11 +199,19 @@ class ElicitationShape(ResponseModel):
     outcome: str = Field(description="The same in a few words.")
 
 
+class AgentShape(ResponseModel):
+    """An agent: a profile that was asked by name."""
+
+    id: str
+    name: str = Field(description="Its name when it was asked.")
+
+
 class ResponseShape(ResponseModel):
     """An input with the result so far."""
 
     response_id: str
     conversation_id: str
+    agent: AgentShape | None = Field(description="Who answers, if an agent was asked by name.")
     status: ConversationStatus
     waiting_for_approval: bool = Field(description="The turn waits for an approval.")
     waiting_for_answer: bool = Field(description="The turn waits for an answer of the user who asked.")
@@ -449,11 +457,16 @@ def elicitations_of(view: TurnView, conversation: str, reader: str) -> list[Elic
     ]
 
 
+def _agent_shape(agent: AgentRef | None) -> AgentShape | None:
+    return None if agent is None else AgentShape(id=agent.id, name=agent.name)
+
+
 def response_shape(view: TurnView, conversation: str, signed_by: SignedBy, reader: str = "") -> ResponseShape:
     """Return a response with its current state. `conversation` is the public id, `reader` the reader's principal."""
     return ResponseShape(
         response_id=view.turn.id,
         conversation_id=conversation,
+        agent=_agent_shape(view.turn.question.agent),
         status=status_of(view),
         waiting_for_approval=waits_for_approval(view),
         waiting_for_answer=waits_for_answer(view),

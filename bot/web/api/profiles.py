@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Response
@@ -10,7 +11,7 @@ from pydantic import Field
 from bot.commands.argument_parser import NotFoundRejection
 from bot.commands.profiles import Outdated, parse_profile, profile_values
 from bot.commands.server_directory import VisibleServer
-from bot.domain.profiles import Profile
+from bot.domain.profiles import Binding, Profile
 from bot.i18n import _
 from bot.web.problems import Problem
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
@@ -43,6 +44,7 @@ class AgentBody(RequestModel):
     policies: list[str] | None = Field(default=None, description="`SERVER=ask`, `SERVER.TOOL=deny`, or a rule as JSON.")
     approvers: list[str] | None = None
     prompts: list[str] | None = Field(default=None, description="What Slack's pane suggests to ask, up to four.")
+    about: str | None = Field(default=None, description="What it does, in a sentence for those who choose an agent.")
     language: str | None = Field(default=None, description="Of what everybody there reads: `en`, `ja`; empty for none.")
     time_zone: str | None = Field(default=None, description="An IANA name, such as `Asia/Tokyo`; empty for none.")
     version: int | None = Field(default=None, ge=0)
@@ -60,10 +62,12 @@ class AgentAnswer(ResponseModel):
     policies: list[str]
     approvers: list[str]
     prompts: list[str]
+    about: str
     language: str
     time_zone: str
     workspace: str | None = Field(description="Whose it is; null for every workspace's.")
     bound_to: list[str] = Field(description="Where it holds: `slack:T1`, `slack:T1:C1`.")
+    asked_by_name_in: list[str] = Field(description="Where it answers to its name, in the same form.")
     version: int
     updated_at: Moment
     updated_by: str | None
@@ -78,9 +82,9 @@ class ProfileRoutes:
     async def list_agents(self, options: RequestedOptions, scope: CurrentScope) -> list[AgentAnswer]:
         """List the profiles of the workspace and the global ones."""
         servers = await self._services.directory.all(scope.conversation)
-        places = await self._bound_places(scope)
+        bindings = await self._bindings(scope)
         return [
-            _answer(profile, servers, places, options)
+            _answer(profile, servers, bindings, options)
             for profile in await self._services.profiles.all(scope.conversation)
         ]
 
@@ -150,15 +154,12 @@ class ProfileRoutes:
     ) -> AgentAnswer:
         response.headers["ETag"] = format_etag(profile.version)
         servers = await self._services.directory.all(scope.conversation)
-        return _answer(profile, servers, await self._bound_places(scope), options)
+        return _answer(profile, servers, await self._bindings(scope), options)
 
-    async def _bound_places(self, scope: RequestScope) -> dict[str, list[str]]:
-        """Return the conversations that profiles of this workspace are bound to, by profile."""
-        places: dict[str, list[str]] = {}
-        for binding in await self._services.dependencies.profiles.bindings():
-            if f"{binding.place}:".startswith(f"{scope.workspace}:"):
-                places.setdefault(binding.profile, []).append(binding.place)
-        return places
+    async def _bindings(self, scope: RequestScope) -> Sequence[Binding]:
+        """Return the bindings of profiles to this workspace and its channels."""
+        bindings = await self._services.dependencies.profiles.bindings()
+        return [binding for binding in bindings if f"{binding.place}:".startswith(f"{scope.workspace}:")]
 
 
 def routes(dependencies: WebDependencies) -> APIRouter:
@@ -193,6 +194,7 @@ def _fields(body: AgentBody) -> dict[str, str]:
         "name": body.name,
         "persona": body.persona,
         "model": body.model,
+        "about": body.about,
         "language": body.language,
         "time_zone": body.time_zone,
     }
@@ -203,9 +205,10 @@ def _fields(body: AgentBody) -> dict[str, str]:
 
 
 def _answer(
-    profile: Profile, servers: list[VisibleServer], places: dict[str, list[str]], options: ResponseOptions
+    profile: Profile, servers: list[VisibleServer], bindings: Sequence[Binding], options: ResponseOptions
 ) -> AgentAnswer:
     values = profile_values(profile, servers)
+    own = [binding for binding in bindings if binding.profile == profile.id]
     return AgentAnswer(
         id=profile.id,
         name=profile.name,
@@ -216,10 +219,12 @@ def _answer(
         policies=values["policies"].splitlines(),
         approvers=sorted(profile.approvers),
         prompts=list(profile.prompts),
+        about=profile.about,
         language=profile.language,
         time_zone=profile.time_zone,
         workspace=profile.workspace or None,
-        bound_to=sorted(places.get(profile.id, [])),
+        bound_to=sorted(binding.place for binding in own if not binding.by_name),
+        asked_by_name_in=sorted(binding.place for binding in own if binding.by_name),
         version=profile.version,
         updated_at=options.moment(profile.updated_at),
         updated_by=profile.updated_by or None,

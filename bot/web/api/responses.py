@@ -26,6 +26,7 @@ from fastapi import APIRouter, Header, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot.chat.message_handler import append_file_names, describe_files, format_lines
+from bot.domain.agents import PLACE_AGENT, PLACE_NAME, AgentRef
 from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import Attachment, ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, TurnView
@@ -210,6 +211,13 @@ class ResponseRequest(RequestModel):
     workspace: str = Field(
         default="", description="Where a new conversation is held: PLATFORM:ID; the token's if empty."
     )
+    agent: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        description="Name or id of the agent to ask, from `GET /api/agents`. Without it, the conversation goes on with "
+        "the one that was named last. `default` goes back to the profile that answers without a name.",
+    )
     payload: Payload
 
 
@@ -344,6 +352,7 @@ class _Responses:
         self, caller: ApiClient, key: ConversationKey, request: ResponseRequest, name: str | None
     ) -> Receipt:
         """Store the input once. Raises Problem if the idempotency key belongs to other input."""
+        agent = self._agent(key, request.agent)
         parsed = parse_input(request.payload, self._uploads, caller.author.id)
         latest = await self._engine.recent_turns(key, 1)
         has_turns = bool(latest)
@@ -354,7 +363,9 @@ class _Responses:
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
         earlier = () if has_history else parsed.earlier
         chosen = request.payload.model if request.payload.model in self._dependencies.models else None
-        message = InboundMessage(keys, key, caller.author, parsed.text, parsed.attachments, earlier, model=chosen or "")
+        message = InboundMessage(
+            keys, key, caller.author, parsed.text, parsed.attachments, earlier, model=chosen or "", agent=agent
+        )
         try:
             receipt = await self._engine.receive(
                 await self._dependencies.locales.with_locales(message, caller.member, direct=True)
@@ -365,7 +376,9 @@ class _Responses:
         if receipt.redelivery:
             self._drop_images(parsed)
             turn = (await self._engine.view(receipt.turn_id)).turn
-            if (turn.question.text, turn.question.model, turn.conversation) != (parsed.text, message.model, key):
+            asked = (turn.question.text, turn.question.model, turn.conversation)
+            is_same_agent = agent is None or agent.id == (turn.question.agent or PLACE_AGENT).id
+            if asked != (parsed.text, message.model, key) or not is_same_agent:
                 raise Problem(
                     409,
                     "idempotency_key_reused",
@@ -373,6 +386,23 @@ class _Responses:
                     _("take a new key for a new question"),
                 )
         return receipt
+
+    def _agent(self, conversation: ConversationKey, name: str | None) -> AgentRef | None:
+        """Return the agent of a name or an id, None without one. Raises Problem."""
+        if name is None:
+            return None
+        agents = self._engine.agents(conversation)
+        by_id = (agent for agent in agents.here if agent.id == name)
+        agent = agents.find(name) or next(by_id, None)
+        if agent is None:
+            raise Problem(
+                404,
+                "no_such_agent",
+                _("There is no agent of that name here."),
+                _("name one of these: {names}", names=", ".join((*agents.names, PLACE_NAME))),
+                {"agent": _("There is no agent of that name here.")},
+            )
+        return agent
 
     def _drop_images(self, parsed: ParsedInput) -> None:
         for attachment in parsed.attachments:
