@@ -55,7 +55,7 @@ from bot.engine.engine import Engine
 from bot.engine.faults import FaultReporter
 from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import Approvers, RuleBook
-from bot.engine.prompt.builder import PlatformHint, SystemPrompt, local_today
+from bot.engine.prompt.builder import PlatformHint, SystemPrompt, today_in
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools
 from bot.engine.scheduler import Job, quota_cleanup, retention, usage_retention
@@ -356,7 +356,7 @@ async def open_runtime(
             rules=services.rules,
             approval_seconds=settings.mcp_approval_timeout,
             approval_notice=settings.approval_notice,
-            instructions=SystemPrompt(files.system_prompt, PLATFORM_HINTS, local_today),
+            instructions=SystemPrompt(files.system_prompt, PLATFORM_HINTS, today_in),
             memory=HistoryBudget(settings.history_tokens, settings.history_tool_steps),
             taint=settings.taint_mode,
             refused=services.refused,

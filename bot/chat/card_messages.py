@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import reduce
 from itertools import groupby
 
@@ -39,6 +38,7 @@ from bot.chat.message_model import (
     Time,
     TimeFormat,
     Tone,
+    clock_time,
     fill_spans,
 )
 from bot.domain.approval_requirements import ApprovalNotice
@@ -47,7 +47,7 @@ from bot.domain.conversations import Author
 from bot.domain.elicitations import Elicitation, ElicitationAction
 from bot.domain.secret_detection import redact
 from bot.domain.turns import StepStatus, ToolStep, TurnView
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, format_datetime, format_time, format_time_zone, gettext_lazy, ngettext
 from bot.rendering.approval_card import (
     APPROVERS_LIMIT,
     ICONS,
@@ -66,7 +66,6 @@ from bot.rendering.approval_card import (
     edit_lines,
     either,
     excluded_names,
-    format_duration,
     grant_offers,
     headline,
     more_approvers,
@@ -80,6 +79,7 @@ from bot.rendering.elicitation_card import ElicitationButton, ElicitationCard, e
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import ApprovalEntry, ElicitationEntry, RunAgainAction, timeline, tool_status, tool_text
 
+_DAY = 86_400.0
 TITLE, NAME, REASON, OUTCOME, RESULT, CHANGE, FIELDS, WARNING = 180, 70, 400, 240, 120, 120, 700, 300
 """Maximum lengths on a platform with small messages, so that the calls of one card leave room for their arguments."""
 OPEN_CARD = gettext_lazy("Open the card")
@@ -405,7 +405,7 @@ def _decided_call(step: ToolStep, approval: Approval, card: ApprovalCard, view: 
         (Text(f"{icon} "), Text(title, bold=True, limit=TITLE)) if icon else (Text(title, strike=True, limit=TITLE),)
     )
     at = approval.decided_at
-    decided = (_SEPARATOR, Time(at, TimeFormat.CLOCK, _in_utc(at))) if at else ()
+    decided = (_SEPARATOR, clock_time(at)) if at else ()
     rest = [span for part in outcome_parts(_under_way(step), view) for span in (_SEPARATOR, Text(part, limit=RESULT))]
     outcome = Text(card.outcome, limit=OUTCOME)
     yield Paragraph((*first, Text("\n"), outcome, *decided, *rest, _SEPARATOR, Text(card.short_id, code=True)))
@@ -416,10 +416,6 @@ def _decided_call(step: ToolStep, approval: Approval, card: ApprovalCard, view: 
 def _under_way(step: ToolStep) -> ToolStep:
     """Return an approved call as sent, because a card is not edited again when it is."""
     return replace(step, status=StepStatus.STARTED) if step.status is StepStatus.READY else step
-
-
-def _in_utc(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC")
 
 
 def _requirements(waiting: Sequence[ToolStep], reason: str, now: float, agent: str) -> tuple[Block, ...]:
@@ -524,7 +520,8 @@ def _expiry(approvals: Sequence[Approval], now: float) -> Spans:
 
 
 def _expires(at: float, seconds: float) -> Spans:
-    fallback = _("within {duration}", duration=format_duration(seconds))
+    values = {"time": format_time(at) if seconds < _DAY else format_datetime(at), "zone": format_time_zone()}
+    fallback = _("at {time} {zone}", **values)
     return fill_spans(_("expires {time}"), time=Time(at, TimeFormat.EXPIRY, fallback))
 
 

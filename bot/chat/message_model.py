@@ -12,6 +12,7 @@ from string import Formatter
 
 from bot.chat.actions import Action
 from bot.domain.conversations import Author
+from bot.i18n import format_time, format_time_zone
 from bot.rendering.call_arguments import CardArgument
 
 
@@ -63,6 +64,11 @@ class Time:
     at: float
     format: TimeFormat
     fallback: str
+
+
+def clock_time(at: float) -> Time:
+    """Return a time of day."""
+    return Time(at, TimeFormat.CLOCK, f"{format_time(at)} {format_time_zone()}")
 
 
 @dataclass(frozen=True, slots=True)

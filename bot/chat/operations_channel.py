@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from time import monotonic
 
 from bot.chat.delivery import ChannelMessages
@@ -21,9 +20,8 @@ from bot.chat.message_model import (
     Paragraph,
     Spans,
     Text,
-    Time,
-    TimeFormat,
     Tone,
+    clock_time,
     fill_spans,
 )
 from bot.domain.conversations import ConversationKey
@@ -166,7 +164,7 @@ def _more(command: str, guide: str) -> Spans:
 
 
 def _times(record: FaultRecord) -> Spans:
-    since = _clock_time(record.opened_at)
+    since = clock_time(record.opened_at)
     if record.closed_at is not None:
         lasted = Text(format_duration(record.closed_at - record.opened_at))
         spans = fill_spans(_("After {duration} · since {time}"), duration=lasted, time=since)
@@ -174,9 +172,5 @@ def _times(record: FaultRecord) -> Spans:
         spans = fill_spans(_("Since {time}"), time=since)
     if record.occurrences > 1:
         times = ngettext("{n} time since {time}", "{n} times since {time}", record.occurrences, time="{time}")
-        spans = (*spans, Text(" · "), *fill_spans(times, time=_clock_time(record.first_at)))
+        spans = (*spans, Text(" · "), *fill_spans(times, time=clock_time(record.first_at)))
     return spans
-
-
-def _clock_time(at: float) -> Time:
-    return Time(at, TimeFormat.CLOCK, datetime.fromtimestamp(at, UTC).strftime("%H:%M UTC"))

@@ -33,7 +33,7 @@ from bot.domain.audit import KINDS, AuditEntry, AuditQuery, AuditScope
 from bot.domain.commands import Parameter, ParameterKind, Reply, ReplyAction, ReplyFile, Table, Verb
 from bot.domain.conversations import ConversationKey
 from bot.domain.servers import EVERYWHERE
-from bot.i18n import _, format_number, gettext_lazy, ngettext
+from bot.i18n import _, format_number, format_time_zone, gettext_lazy, ngettext
 
 CSV_HEADINGS = (
     "number", "time", "kind", "actor", "conversation", "turn", "subject", "facts", "previous", "hash", "mac",
@@ -171,10 +171,11 @@ class AuditSearch:
             )
             return
         again = _command_words(request, server)
+        values = {"count": format_number(count), "zone": format_time_zone()}
         yield Reply(
-            _("Audit of {server} · {count} · times in UTC", server=label, count=format_number(count))
+            _("Audit of {server} · {count} · times in {zone}", server=label, **values)
             if server
-            else _("Audit · {count} · times in UTC", count=format_number(count)),
+            else _("Audit · {count} · times in {zone}", **values),
             Table(
                 (
                     gettext_lazy("no."),

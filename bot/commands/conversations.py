@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from bot.commands.argument_parser import CONFIRM, CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
@@ -26,7 +26,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.messages import FilePart, ImagePart, StoredFile
 from bot.domain.secret_detection import lookalikes, with_masks
 from bot.domain.turns import ModelStep, ToolStep, TurnStatus, TurnView
-from bot.i18n import _, format_number, gettext_lazy, ngettext
+from bot.i18n import _, current_time_zone, format_number, format_time_zone, gettext_lazy, ngettext
 
 # -------------------- transcripts
 
@@ -41,9 +41,10 @@ def format_transcript(conversation: ConversationKey, title: str, views: Sequence
     sections = [
         "# " + (_heading(title) or _("Conversation")),
         _(
-            "{conversation}, {turns}, times in UTC",
+            "{conversation}, {turns}, times in {zone}",
             conversation=inline_code(str(conversation)),
             turns=ngettext("{n} turn", "{n} turns", len(views)),
+            zone=format_time_zone(),
         ),
     ]
     for view in views:
@@ -69,7 +70,7 @@ def inline_code(text: str) -> str:
 
 def _turn(view: TurnView) -> Iterator[str]:
     turn = view.turn
-    when = datetime.fromtimestamp(turn.created_at, UTC)
+    when = datetime.fromtimestamp(turn.created_at, current_time_zone())
     yield f"## {inline_code(turn.author.name or turn.author.id)} · {when:%Y-%m-%d %H:%M}"
     if turn.content_deleted:
         yield f"_{CONTENT_DELETED}_"
@@ -269,7 +270,12 @@ class Conversations:
         )
         words = (_id(key),)
         yield Reply(
-            ngettext("The last {n} turn · times in UTC", "The last {n} turns · times in UTC", len(views)),
+            ngettext(
+                "The last {n} turn · times in {zone}",
+                "The last {n} turns · times in {zone}",
+                len(views),
+                zone=format_time_zone(),
+            ),
             Table(
                 (gettext_lazy("when"), gettext_lazy("who"), gettext_lazy("asked"), gettext_lazy("what came of it")),
                 rows,

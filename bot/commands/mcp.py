@@ -57,7 +57,7 @@ from bot.domain.health import Health, HealthStatus, ListenerStatus
 from bot.domain.metrics import ProcessCounters
 from bot.domain.servers import EVERYWHERE, ServerStatus
 from bot.domain.turns import StepStatus
-from bot.i18n import _, format_number, gettext_lazy, ngettext
+from bot.i18n import _, format_number, format_time_zone, gettext_lazy, ngettext
 from bot.ports import Activity, ApprovalActivity, Backlog, CallQuery, CallSummary, ServerActivity
 
 # -------------------- grants
@@ -219,9 +219,9 @@ class CallLog:
         rows = tuple(_call_row(call, is_everywhere=is_everywhere) for call in calls)
         words = ("mcp", "log", *((server,) if server else ()), *(("--failed",) if failed else ()))
         yield Reply(
-            _("Failed calls · {count} · times in UTC", count=format_number(count))
+            _("Failed calls · {count} · times in {zone}", count=format_number(count), zone=format_time_zone())
             if failed
-            else _("Calls · {count} · times in UTC", count=format_number(count)),
+            else _("Calls · {count} · times in {zone}", count=format_number(count), zone=format_time_zone()),
             Table(columns, rows),
             page=page_of(number, count, (*words, *(("--since", since) if since else ()))),
         )
@@ -304,21 +304,22 @@ class ServerStatistics:
         since = _parse_since(written, now) if written else now - DAY
         home = EVERYWHERE if self._dependencies.rights.operates(request.member) else request.conversation.workspace_key
         activity = await self._dependencies.archive.activity(since, home, server.id if server else "")
-        values = {"server": server_label(server.config) if server else "", "time": format_moment(since)}
+        since_text = {"time": format_moment(since), "zone": format_time_zone()}
+        values = {"server": server_label(server.config) if server else "", **since_text}
         if not (activity.turns or activity.servers or activity.approvals.requested):
             nothing = (
-                _("Nothing has happened of {server} since {time} UTC.", **values)
+                _("Nothing has happened of {server} since {time} {zone}.", **values)
                 if server
-                else _("Nothing has happened since {time} UTC.", **values)
+                else _("Nothing has happened since {time} {zone}.", **values)
             )
             yield Reply(nothing, details=counts)
             return
         values["count"] = format_number(sum(server.calls for server in activity.servers))
         rows = tuple(_activity_row(server_activity) for server_activity in activity.servers[:_MOST_SERVERS])
         yield Reply(
-            _("Calls of {server} · {count} · since {time} UTC", **values)
+            _("Calls of {server} · {count} · since {time} {zone}", **values)
             if server
-            else _("Calls · {count} · since {time} UTC", **values),
+            else _("Calls · {count} · since {time} {zone}", **values),
             Table(
                 (
                     gettext_lazy("server"),

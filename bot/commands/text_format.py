@@ -17,23 +17,27 @@ from typing import TypeVar
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import PageInfo, Reply
 from bot.domain.servers import ServerConfig
-from bot.i18n import _, format_date, gettext_lazy
+from bot.i18n import _, current_time_zone, format_date, gettext_lazy
 
 MOMENT = gettext_lazy("2026-08-31, 2026-08-31T14:30, 12h or 7d")
-"""Accepted formats for usage lines. Times without an offset are UTC."""
+"""Accepted formats for usage lines. Times without an offset are in the user's time zone."""
 
 _AGO = re.compile(r"(\d{1,5})\s*(m|min|h|d|w)", re.IGNORECASE)
 _SECONDS = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 def parse_time(text: str, now: float) -> float:
-    """Parse a time into epoch seconds; `7d` counts back from `now`. Raises ValueError."""
+    """Parse a time into epoch seconds: `7d` counts back from `now`, and one without an offset is in the user's time
+    zone. A time that clocks skipped counts as the one after the gap, a repeated one as the first. Raises ValueError.
+    """
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:
         return now - int(ago[1]) * _SECONDS[ago[2].lower()]
     moment = datetime.fromisoformat(text.strip())
     try:
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=current_time_zone())
+        # It is shown in both.
+        return moment.astimezone(current_time_zone()).astimezone(UTC).timestamp()
     except OverflowError as error:
         raise ValueError("before or after all the years that can be written") from error
 
@@ -179,8 +183,8 @@ def format_expiry(then: float, now: float) -> str:
 
 
 def format_moment(then: float) -> str:
-    """Format a time for a table, UTC."""
-    return f"{datetime.fromtimestamp(then, UTC):%Y-%m-%d %H:%M:%S}" if then else ""
+    """Format a time for a table, in the user's time zone. `parse_time` reads it."""
+    return f"{datetime.fromtimestamp(then, current_time_zone()):%Y-%m-%d %H:%M:%S}" if then else ""
 
 
 def format_duration(seconds: float | None) -> str:

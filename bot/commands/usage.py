@@ -28,6 +28,7 @@ from bot.domain.usage import (
     format_money,
     total,
 )
+from bot.i18n import format_time, format_time_zone
 
 MOST_NAMES = 1_000
 """Names in one report."""
@@ -113,12 +114,14 @@ class UsageVerbs:
         data = usage_report(query.since, by, sums, limits)
         if not overall.requests:
             return Reply(
-                f"{whose}: no model was asked since {format_moment(query.since)} UTC.", details=limit_facts, data=data
+                f"{whose}: no model was asked since {format_moment(query.since)} {format_time_zone()}.",
+                details=limit_facts,
+                data=data,
             )
         rows = tuple((name or "not known", *_row(spent)) for name, spent in sums[:ROWS])
         tokens = f"{_estimate_mark(overall)}{overall.tokens:,} tokens{_cost_text(overall)}"
         return Reply(
-            f"{whose} · {tokens} · since {format_moment(query.since)} UTC",
+            f"{whose} · {tokens} · since {format_moment(query.since)} {format_time_zone()}",
             Table((by.value, "requests", "in", "cached", "out", "cost"), rows),
             (*limit_facts, *_facts(overall, len(sums) - ROWS)),
             data=data,
@@ -170,7 +173,8 @@ def _limit_name(balance: LimitStatus) -> str:
 
 def _limit_text(balance: LimitStatus, now: float) -> str:
     end = ", nothing is left" if balance.reached else ""
-    return f"{balance.text}{end}; resets at 00:00 UTC, {format_expiry(balance.resets_at, now)}"
+    at = f"{format_time(balance.resets_at)} {format_time_zone()}"
+    return f"{balance.text}{end}; resets at {at}, {format_expiry(balance.resets_at, now)}"
 
 
 def _facts(overall: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:

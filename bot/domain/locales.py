@@ -22,6 +22,7 @@ _NOT_A_LANGUAGE = ("c", "posix")
 """Locales of a process that speaks no language."""
 _LOCAL_TIME = Path("/etc/localtime")
 _SHORTEST_CITY = 3
+_NAMES_OF_UTC = frozenset({"utc", "etc/utc", "uct", "etc/uct", "zulu", "etc/zulu", "universal", "etc/universal"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ def language_tag(text: object) -> str | None:
 
 def time_zone_name(text: object) -> str | None:
     """Return the name of a time zone in its own letter case, None if there is no such zone."""
-    return _zones_by_lower_case().get(text.strip().lower()) if isinstance(text, str) else None
+    wanted = text.strip().lower() if isinstance(text, str) else ""
+    return "UTC" if wanted in _NAMES_OF_UTC else _zones_by_lower_case().get(wanted)
 
 
 def close_time_zones(text: str) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from bot.domain.completions import (
     Capabilities,
@@ -52,7 +51,7 @@ from bot.domain.usage import (
     limits_for,
 )
 from bot.errors import DatabaseUnavailable, LimitReached
-from bot.i18n import _, format_date
+from bot.i18n import _, format_date, format_time, format_time_zone
 from bot.ports import UsageLog, UsageStore
 
 _ASCII_PER_TOKEN = 4
@@ -486,11 +485,11 @@ def _query(limit: UsageLimit, owner: UsageOwner, now: float) -> UsageQuery:
 
 def _limit_text(status: LimitStatus, now: float) -> str:
     limit = status.limit
-    when = datetime.fromtimestamp(status.resets_at, UTC)
     hours = max(status.resets_at - now, 0) / 3600
     wait = _("in {hours} h", hours=round(hours)) if hours >= 2 else _("in {minutes} min", minutes=round(hours * 60))
     wait = _("in {days} days", days=round(hours / 24)) if hours >= 48 else wait
-    reset = _("It resets on {date} at 00:00 UTC, {wait}.", date=format_date(when.date()), wait=wait)
+    at = {"date": format_date(status.resets_at), "time": format_time(status.resets_at), "zone": format_time_zone()}
+    reset = _("It resets on {date} at {time} {zone}, {wait}.", wait=wait, **at)
     return f"{_used_up(limit, status.text)} {reset}"
 
 

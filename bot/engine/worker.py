@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bot.domain.conversations import ConversationKey, InboundMessage
+from bot.domain.locales import use_locale
 from bot.domain.turns import (
     ApprovalDecided,
     Claim,
@@ -298,7 +299,7 @@ class Worker:
         self._held[claim.turn_id] = held
         # The task inherits the context: every log line of the turn names it.
         with in_context(turn=claim.turn_id, conversation=str(claim.conversation)):
-            held.task = asyncio.create_task(self._drive(held), name=f"turn:{claim.turn_id}")
+            held.task = asyncio.create_task(self._drive_localized(held), name=f"turn:{claim.turn_id}")
         held.task.add_done_callback(lambda _task: self._forget(held))
 
     def _forget(self, held: _Held) -> None:
@@ -310,10 +311,17 @@ class Worker:
 
     # ------------------------------------------------------------------ driving
 
-    async def _drive(self, held: _Held) -> None:
+    async def _drive_localized(self, held: _Held) -> None:
+        with contextlib.ExitStack() as stack:
+            await self._drive(held, stack)
+
+    async def _drive(self, held: _Held, stack: contextlib.ExitStack) -> None:
+        """Run a turn to its end. Texts about it are in the language of its conversation, which `stack` keeps in use."""
         claim = held.claim
         try:
-            held.turn = self.begin(claim, claim.initial_record or await self.turn_log.resume(claim))
+            record = claim.initial_record or await self.turn_log.resume(claim)
+            stack.enter_context(use_locale(record.turn.question.locale))
+            held.turn = self.begin(claim, record)
             await held.turn.run()
         except Stopped:
             await self._end(claim, TurnStatus.CANCELLED, "", held.unfinished_reply)

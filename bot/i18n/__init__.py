@@ -26,6 +26,7 @@ from bot.i18n.formats import (
     format_list,
     format_number,
     format_time,
+    format_time_zone,
     script_name,
 )
 from bot.i18n.texts import LazyText, gettext, gettext_lazy, in_all_languages, ngettext, ngettext_lazy, pgettext
@@ -44,6 +45,7 @@ __all__ = [
     "format_list",
     "format_number",
     "format_time",
+    "format_time_zone",
     "gettext",
     "gettext_lazy",
     "in_all_languages",

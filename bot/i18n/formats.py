@@ -37,6 +37,11 @@ def format_time(moment: float) -> str:
     return dates.format_skeleton("Hm", datetime.fromtimestamp(moment, current_time_zone()), locale=_locale())
 
 
+def format_time_zone() -> str:
+    """Return the name of the time zone: `Asia/Tokyo`, `UTC`."""
+    return str(current_time_zone())
+
+
 def format_datetime(moment: float) -> str:
     """Format a day with its time: `31 Aug 2026, 17:00`."""
     pattern = str(dates.get_datetime_format("medium", locale=_locale())).replace("'", "")

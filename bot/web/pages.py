@@ -19,7 +19,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from html import escape
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -44,7 +43,7 @@ from bot.commands.sign_in import OAuthCallback, SignInCompleted, SignInRejected,
 from bot.domain.conversations import Author
 from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
 from bot.errors import DatabaseError
-from bot.i18n import _, current_language, gettext_lazy, ngettext
+from bot.i18n import _, current_language, format_time, format_time_zone, gettext_lazy, ngettext
 from bot.ports import AuthorizationResponse
 from bot.rendering.text_safety import single_line
 from bot.web.authentication import LoginThrottle
@@ -355,10 +354,11 @@ def _secret_form(prompt: SecretPrompt, now: float, notice: str, error: str) -> s
     expires_at = prompt.link.expires_at
     minutes = max(math.ceil((expires_at - now) / 60), 1)
     until = ngettext(
-        "{time} UTC, in {n} minute",
-        "{time} UTC, in {n} minutes",
+        "{time} {zone}, in {n} minute",
+        "{time} {zone}, in {n} minutes",
         minutes,
-        time=f"{datetime.fromtimestamp(expires_at, UTC):%H:%M}",
+        time=format_time(expires_at),
+        zone=format_time_zone(),
     )
     name = title if prompt.title == prompt.server else f"{title} ({server})"
     # On an error the field has the focus, so that screen readers announce it.

@@ -31,7 +31,7 @@ from bot.commands.text_format import MOMENT, parse_time
 from bot.domain.conversations import Member
 from bot.domain.turns import ToolStep, Turn
 from bot.engine.locales import LocaleResolver
-from bot.i18n import LazyText, _
+from bot.i18n import LazyText, _, use_time_zone
 from bot.ports import Commands, EngineApi, PendingApproval, TokenStore, UserActivity
 from bot.web.problems import HANDLERS, ErrorAnswer, Handler, Problem, answer_status, rejection_response
 from bot.web.surface import Subscriptions, Uploads
@@ -95,9 +95,12 @@ def format_time(seconds: float) -> str:
 
 
 def parse_moment(field: str, text: str, now: float) -> float:
-    """Parse a time in a request into epoch seconds. Raises Problem, which names the field."""
+    """Parse a time in a request into epoch seconds; without an offset it is in UTC. Raises Problem, which names the
+    field.
+    """
     try:
-        return parse_time(text, now)
+        with use_time_zone(UTC):
+            return parse_time(text, now)
     except (ValueError, OverflowError):
         fields = {field: _("A point in time is {example}.", example=MOMENT)}
         raise Problem(

@@ -27,7 +27,7 @@ from bot.domain.api_clients import ApiClient
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.profiles import Profile
 from bot.domain.servers import EVERYWHERE, ServerRecord
-from bot.i18n import _, gettext_lazy
+from bot.i18n import _, format_time_zone, gettext_lazy
 from bot.web.authentication import AdminCaller, ensure_workspace
 from bot.web.problems import Problem
 
@@ -200,9 +200,10 @@ def version_conflict(present: ServerRecord | Profile, status: int = 409) -> Prob
     user = present.updated_by or _("somebody")
     message = (
         _(
-            "It was changed by {user} at {time} UTC: it has version {version} now. Nothing was saved.",
+            "It was changed by {user} at {time} {zone}: it has version {version} now. Nothing was saved.",
             user=user,
             time=time,
+            zone=format_time_zone(),
             version=present.version,
         )
         if time

@@ -134,7 +134,7 @@ def _parts(now: _Now) -> WebDependencies:
     return WebDependencies(**cast("Any", {**rest, **given}))
 
 
-_DEFAULTS = ("admin_token", "clock")
+_DEFAULTS = ("admin_token", "clock", "locales")
 
 
 def _read(answer: Mapping[str, Any]) -> Reply | Form:

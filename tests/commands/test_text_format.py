@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
-from bot.commands.text_format import format_ago, format_expiry
+from bot.commands.text_format import format_ago, format_expiry, format_moment, parse_time
+from bot.i18n import use_time_zone
 
 NOW = 1_800_000_000.0
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -47,3 +50,47 @@ def test_what_has_not_been_is_never(never: float | None) -> None:
 )
 def test_how_long_it_lasts_is_said_in_the_unit_that_leaves_at_least_two(seconds: float, said: str) -> None:
     assert format_expiry(NOW + seconds, NOW) == said
+
+
+BERLIN, TOKYO, CAIRO = "Europe/Berlin", "Asia/Tokyo", "Africa/Cairo"
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "moment"),
+    [
+        ("UTC", "2026-08-31T14:30", "2026-08-31T14:30+00:00"),
+        (TOKYO, "2026-08-31T14:30", "2026-08-31T05:30+00:00"),
+        (TOKYO, "2026-08-31", "2026-08-30T15:00+00:00"),
+        (TOKYO, "2026-08-31T14:30Z", "2026-08-31T14:30+00:00"),
+        (BERLIN, "2026-03-29", "2026-03-28T23:00+00:00"),
+        (BERLIN, "2026-03-29T02:30", "2026-03-29T01:30+00:00"),
+        (BERLIN, "2026-03-29T03:00", "2026-03-29T01:00+00:00"),
+        (BERLIN, "2026-10-25T02:30", "2026-10-25T00:30+00:00"),
+        (BERLIN, "2026-10-25T03:00", "2026-10-25T02:00+00:00"),
+        (CAIRO, "2026-04-24", "2026-04-23T22:00+00:00"),
+    ],
+    ids=str,
+)
+def test_a_time_is_read_in_the_time_zone_of_the_user_also_when_clocks_change(zone: str, text: str, moment: str) -> None:
+    with use_time_zone(zone):
+        assert parse_time(text, 0) == datetime.fromisoformat(moment).timestamp()
+
+
+def test_a_time_ago_does_not_depend_on_the_time_zone() -> None:
+    with use_time_zone(BERLIN):
+        now = datetime.fromisoformat("2026-03-29T12:00+02:00").timestamp()
+        assert parse_time("1d", now) == now - 86_400
+
+
+def test_a_time_that_is_shown_can_be_typed() -> None:
+    for zone in ("UTC", TOKYO, BERLIN, "America/St_Johns"):
+        with use_time_zone(zone):
+            assert parse_time(format_moment(1_800_000_000.0), 0) == 1_800_000_000.0
+    with use_time_zone(TOKYO):
+        assert format_moment(1_800_000_000.0) == "2027-01-15 17:00:00"
+
+
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", TOKYO])
+def test_years_that_cannot_be_written_are_refused_in_every_zone(zone: str) -> None:
+    with use_time_zone(zone), pytest.raises(ValueError, match="year"):
+        parse_time("0001-01-01T00:00Z" if zone != TOKYO else "0001-01-01", 0)

@@ -57,9 +57,9 @@ async def test_everybody_sees_what_their_own_questions_took_this_month_by_model(
         ("demo", "1", "10", "0", "5", "no price"),
     )
     assert dict(reply.details) == {
-        "your limit a day": "15,015 of 20,000 tokens; resets at 00:00 UTC, in 7 h",
-        "this channel's limit a day": "15,015 of 20,000 tokens; resets at 00:00 UTC, in 7 h",
-        "this workspace's limit a month": ("0.42 of 0.40 EUR, nothing is left; resets at 00:00 UTC, in 5 days"),
+        "your limit a day": "15,015 of 20,000 tokens; resets at 15:00 UTC, in 7 h",
+        "this channel's limit a day": "15,015 of 20,000 tokens; resets at 15:00 UTC, in 7 h",
+        "this workspace's limit a month": ("0.42 of 0.40 EUR, nothing is left; resets at 08:00 UTC, in 5 days"),
         "written to the cache": "500 tokens of those that went in",
         "reasoning": "100 tokens of those that came out",
         "without a price": "1 request; not counted as money. The operator sets prices in config/prices.toml",

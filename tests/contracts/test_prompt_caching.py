@@ -68,7 +68,7 @@ async def talked(
         toolbox,
         [surface],
         rules=ALL_RUN,
-        instructions=SystemPrompt("Be useful. " * 60, today=lambda: date(2026, 11, 22)),
+        instructions=SystemPrompt("Be useful. " * 60, today=lambda _zone: date(2026, 11, 22)),
         memory=HistoryBudget(replay=replay),
     )
     views = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date
+from dataclasses import replace
+from datetime import UTC, date, datetime, tzinfo
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 
 from bot.domain.completions import Capabilities, Completion, ModelRequest, StopReason, Usage
 from bot.domain.conversations import ConversationKey
+from bot.domain.locales import Locale
 from bot.domain.messages import Message, MessageRole, ToolCall, assistant, enclose
 from bot.domain.policies import TaintMode
 from bot.domain.tools import ToolOutcome
@@ -432,7 +434,7 @@ async def test_requests_begin_as_those_before_them_did_from_round_to_round_and_f
     harness.allow("s__read")
     harness.model.script = [*(ask_for(call("s__read", "a")), ask_for(call("s__read", "b")), say("Done."))] * 4
     engine = harness.engine(
-        memory=HistoryBudget(replay=replay), instructions=SystemPrompt("P", today=lambda: date(2026, 11, 22))
+        memory=HistoryBudget(replay=replay), instructions=SystemPrompt("P", today=lambda _zone: date(2026, 11, 22))
     )
     async with running(engine):
         await talk(harness, engine, *numbered(1, 4))
@@ -468,8 +470,44 @@ async def test_where_several_people_write_each_question_says_whose_it_is(harness
 
 
 def test_the_system_prompt_names_the_day_and_no_time() -> None:
-    made = SystemPrompt("Be useful.", today=lambda: date(2026, 11, 22)).text(HALL, "Speak like a pilot.")
-    assert made == "Be useful.\n\nSpeak like a pilot.\n\nToday is Sunday, 2026-11-22."
+    made = SystemPrompt("Be useful.", today=lambda _zone: date(2026, 11, 22)).text(HALL, "Speak like a pilot.")
+    assert made == "Be useful.\n\nSpeak like a pilot.\n\nToday is Sunday, 2026-11-22 (UTC)."
+
+
+NIGHT = datetime(2026, 11, 22, 20, tzinfo=UTC)
+"""It is the next day in Tokyo."""
+
+
+def night_in(zone: tzinfo) -> date:
+    return NIGHT.astimezone(zone).date()
+
+
+async def test_the_day_is_that_of_the_one_who_asks(harness: EngineHarness) -> None:
+    harness.model.script = [say("Hello.")]
+    engine = harness.engine(instructions=SystemPrompt("P", today=night_in))
+    asked = replace(message("Which day is it?"), author_locale=Locale("ja", "Asia/Tokyo"))
+    async with running(engine):
+        await harness.surface.ended((await engine.receive(asked)).turn_id)
+    assert words(harness.model.requests[-1])[0] == "P\n\nToday is Monday, 2026-11-23 (Asia/Tokyo)."
+
+
+async def test_where_several_people_write_the_day_comes_after_what_their_requests_share(harness: EngineHarness) -> None:
+    harness.model.script = [say("Hello Ana."), say("Hello Ben.")]
+    hints = {"test": PlatformHint(shared=True)}
+    engine = harness.engine(instructions=SystemPrompt("P", hints, today=night_in))
+    async with running(engine):
+        for author, zone in ((ANA, "Asia/Tokyo"), (BEN, "America/New_York")):
+            asked = replace(message(f"Today, {author.name}?", author=author), author_locale=Locale("", zone))
+            await harness.surface.ended((await engine.receive(asked)).turn_id)
+    first, second = harness.model.requests
+    assert words(first)[-3:] == [
+        "Today is Monday, 2026-11-23 (Asia/Tokyo).",
+        "Message from Ana (test:ana):",
+        "Today, Ana?",
+    ]
+    assert words(second)[-3] == "Today is Sunday, 2026-11-22 (America/New_York)."
+    assert first.messages[0] == second.messages[0]
+    assert "Today" not in words(second)[0]
 
 
 async def test_people_are_told_once_that_a_model_has_turned_out_to_use_no_tools(harness: EngineHarness) -> None:

@@ -57,7 +57,7 @@ async def test_whatever_happens_in_a_conversation_the_next_request_goes_on_from_
     engine = harness.engine(
         memory=HistoryBudget(replay=replay),
         instructions=SystemPrompt(
-            "P", {"test": PlatformHint("Draws.", shared=shared)}, today=lambda: date(2026, 11, 22)
+            "P", {"test": PlatformHint("Draws.", shared=shared)}, today=lambda _zone: date(2026, 11, 22)
         ),
     )
     by_hand = InboundMessage(("by hand",), HALL, ANA, "Run it", call=ToolCall("c1", "s__read"))

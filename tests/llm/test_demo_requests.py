@@ -288,3 +288,13 @@ async def test_the_same_request_gives_the_same_events_whatever_the_order_of_the_
     request = ModelRequest((user(question),), EVERYTHING)
     assert await events(request) == await events(request)
     assert await calls(question) == await calls(question, EVERYTHING[::-1])
+
+
+async def test_tomorrow_is_counted_from_the_day_that_the_prompt_tells() -> None:
+    question = user("plan an event tomorrow: lunch")
+    for day, tomorrow in (("Monday, 2026-11-23", "2026-11-24"), ("Sunday, 2026-11-22", "2026-11-23")):
+        told = [system(f"Be useful.\n\nToday is {day} (Asia/Tokyo)."), question]
+        (asked,) = (await reply(told)).tool_calls
+        assert asked.arguments["day"] == tomorrow
+    (asked,) = (await reply([user("Today is Monday, 2026-11-23 (UTC)."), question])).tool_calls
+    assert asked.arguments["day"] == "2026-03-05", "a user's words are no part of the prompt"

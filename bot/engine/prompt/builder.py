@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import date, datetime, tzinfo
 from functools import partial
 from types import MappingProxyType
 
@@ -30,6 +30,7 @@ from bot.domain.completions import (
 )
 from bot.domain.conversations import Attachment, Author, ConversationKey
 from bot.domain.flows import Sources
+from bot.domain.locales import zone_info
 from bot.domain.messages import ImageAudience, Message, StoredFile, ToolResult, enclose, system, tool_results, user
 from bot.domain.profiles import Profile
 from bot.domain.tools import Tool, ToolSet
@@ -63,7 +64,7 @@ from bot.engine.usage import (
     reply_limits,
 )
 from bot.errors import ContextTooLong, ModelRejected, ModelUnavailable, NotFound, SmallerWindow
-from bot.i18n import _, gettext_lazy
+from bot.i18n import _, current_time_zone, gettext_lazy
 from bot.ports import LanguageModel, TurnHistory
 
 WHOLE_CHARACTERS = 24_000
@@ -106,30 +107,37 @@ class PlatformHint:
 _NO_HINT = PlatformHint()
 
 
-def local_today() -> date:
-    """Return the local date."""
-    return datetime.now().astimezone().date()
+def today_in(zone: tzinfo) -> date:
+    """Return the date in a time zone."""
+    return datetime.now(zone).date()
 
 
 @dataclass(frozen=True, slots=True)
 class SystemPrompt:
-    """Parts of the system prompt, with the hints by platform. Without `today` no date is included."""
+    """Parts of the system prompt, with the hints by platform. Without `today` no date is included. The date is the
+    asker's: where users of different time zones may ask, it comes after the history, so that they share a prefix.
+    """
 
     prompt: str = ""
     hints: Mapping[str, PlatformHint] = field(default_factory=dict)
-    today: Callable[[], date] | None = None
+    today: Callable[[tzinfo], date] | None = None
 
-    def text(self, conversation: ConversationKey, persona: str) -> str:
-        """Return the system prompt of a conversation."""
+    def text(self, conversation: ConversationKey, persona: str, time_zone: str = "") -> str:
+        """Return the system prompt of a conversation, for a user in this time zone."""
         hint = self.hints.get(conversation.platform, _NO_HINT)
         parts = [
             self.prompt,
             persona,
-            f"Today is {self.today():%A, %Y-%m-%d}." if self.today else "",
+            "" if self.is_shared(conversation) else self.date_text(time_zone),
             hint.formatting,
             RULE if self.is_shared(conversation) else "",
         ]
         return "\n\n".join(part.strip() for part in parts if part.strip())
+
+    def date_text(self, time_zone: str) -> str:
+        """Return the date of a user in this time zone; empty without `today`."""
+        zone = zone_info(time_zone) if time_zone else current_time_zone()
+        return f"Today is {self.today(zone):%A, %Y-%m-%d} ({zone})." if self.today else ""
 
     def is_shared(self, conversation: ConversationKey) -> bool:
         """Return True if several users write in this conversation."""
@@ -142,7 +150,8 @@ NO_INSTRUCTIONS = SystemPrompt()
 @dataclass(frozen=True, slots=True)
 class PromptContext:
     """Parts of a prompt besides the turn's rows. `images` are by file id. `excerpt_lengths` are the steps whose results
-    are truncated, with the length in characters. In a `shared` conversation the question names its author.
+    are truncated, with the length in characters. In a `shared` conversation the question names its author, and
+    `date_text` tells the author's date.
     """
 
     prompt: str = ""
@@ -152,6 +161,7 @@ class PromptContext:
     excerpts: ResultTruncator = field(default_factory=ResultTruncator)
     excerpt_lengths: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     shared: bool = False
+    date_text: str = ""
 
 
 def turn_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) -> tuple[Message, ...]:
@@ -161,6 +171,7 @@ def turn_messages(record: TurnRecord, offered: ToolSet, context: PromptContext) 
         *_context_messages(record, offered, context),
         *context.attached,
         *_attached_resources(record, context),
+        *([system(context.date_text)] if context.date_text else []),
         _question(record, context),
         *_attached_prompts(record, context),
         *_rounds(record, offered, context),
@@ -576,17 +587,19 @@ class PromptBuilder:
     async def _request(
         self, record: TurnRecord, profile: Profile, tools_given: ToolSet, model: LanguageModel, *, last_round: bool
     ) -> ModelRequest:
-        level, capabilities = self._levels[0], model.capabilities
+        level, capabilities, instructions = self._levels[0], model.capabilities, self._parts.instructions
+        conversation, time_zone = record.turn.conversation, record.turn.question.author_locale.time_zone
         tools = tools_given.tools if capabilities.tools else ()
         attached = await self._attachments(record, capabilities)
         context = PromptContext(
-            prompt=self._parts.instructions.text(record.turn.conversation, profile.persona),
+            prompt=instructions.text(conversation, profile.persona, time_zone),
             history=self._history.messages(capabilities),
             attached=attached.messages,
             images=await self._images.select(record, capabilities, level.images),
             excerpts=self._history.excerpts,
             excerpt_lengths=_excerpt_lengths(record, level),
-            shared=self._parts.instructions.is_shared(record.turn.conversation),
+            shared=instructions.is_shared(conversation),
+            date_text=instructions.date_text(time_zone) if instructions.is_shared(conversation) else "",
         )
         messages = turn_messages(record, tools_given, context)
         self._sources = sources_of_prompt(record, self._history.sources, self._history.known)

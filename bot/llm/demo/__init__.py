@@ -29,6 +29,7 @@ from bot.llm.demo.planner import Call, Plan, plan_calls, plan_follow_up, resume
 from bot.llm.demo.vocabulary import HOW_TO
 
 _CALL_ID = re.compile(r"demo_(\d{1,9})")
+_DATE = re.compile(r"^Today is [A-Z][a-z]+, ([0-9]{4}-[0-9]{2}-[0-9]{2}) \(", re.MULTILINE)
 _PIECE = re.compile(r"\s*\S{1,16}|\s+")
 _MOST_ROUNDS = 3
 _LONGEST_QUESTION = 20_000
@@ -41,7 +42,7 @@ def local_today() -> date:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The demo's only setting: the day from which "tomorrow" is counted."""
+    """The demo's only setting: the day from which "tomorrow" is counted if the prompt tells none."""
 
     today: Callable[[], date] = local_today
 
@@ -61,7 +62,7 @@ class DemoModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the answer's text word by word, and a Completion last. Never fails."""
-        message = _Transcript(request, self._config.today()).reply()
+        message = _Transcript(request, _date_of(request) or self._config.today()).reply()
         for piece in _PIECE.findall(message.text):
             yield TextDelta(piece)
             await asyncio.sleep(0)
@@ -70,6 +71,13 @@ class DemoModel:
 
     async def close(self) -> None:
         """Do nothing: there are no connections."""
+
+
+def _date_of(request: ModelRequest) -> date | None:
+    """Return the date that the prompt tells, which is the asker's; None if it tells none."""
+    texts = (message.text for message in request.messages if message.role is MessageRole.SYSTEM)
+    dates = [match[1] for text in texts for match in _DATE.finditer(text)]
+    return date.fromisoformat(dates[-1]) if dates else None
 
 
 class _Transcript:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 
 import pytest
 
@@ -33,14 +34,14 @@ async def carded(chat: Chat) -> None:
 async def test_a_card_shows_what_will_run() -> None:
     async with chatting({"go": asks}) as chat:
         await carded(chat)
-        card = [line for line in chat.terminal.lines if "▌" in line]
+        card = [re.sub(r"at \d\d:\d\d", "at 17:00", line) for line in chat.terminal.lines if "▌" in line]
         assert card == [
             "  ▌ Add note “Buy milk” (notes)?",
             "  ▌ Server notes   Tool add_note   Risk ● Writes data",
             "  ▌",
             "  ▌ text  Buy milk",
             "  ▌",
-            "  ▌ Asked by ana · expires within 30 min · apr-1234",
+            "  ▌ Asked by ana · expires at 17:00 UTC · apr-1234",
             "  ▌",
             f"  ▌ {FIRST_KEYS}",
             f"  ▌ {KEYS}",

@@ -49,7 +49,7 @@ def test_a_card_says_what_would_happen_where_why_for_whom_and_until_when() -> No
     label:       checkout
     description: {str(ISSUE["description"])[:200].rstrip()}… (399 characters)
 _Reason given by the model: “Shall I file it? Priya asked for it.”_
-Asked by Priya · expires <within 30 min> · `3a7f3c2e`
+Asked by Priya · expires <at 08:30 UTC> · `3a7f3c2e`
 [Approve: Create issue](primary) [Allow in this thread] [Deny…] [Edit…] [View all] [⋯]"""
     )
 

@@ -143,7 +143,7 @@ CALL = f"""\
     priority:    High
     label:       checkout
     description: {str(sample_views.ISSUE["description"])[:200].rstrip()}… (399 characters)
-Asked by Priya · expires <within 30 min> · `3a7f3c2e`
+Asked by Priya · expires <at 08:30 UTC> · `3a7f3c2e`
 In #C1
 [Approve: Create issue](primary) [Allow in this thread] [Deny…] [Edit…] [View all] [⋯]"""
 QUESTION = OpenElicitation(sample_views.SENT_AWAY.turn, PAYING, PAYING.elicitations[0])
@@ -185,7 +185,7 @@ def test_the_tab_shows_what_servers_want_to_hear_with_the_buttons_of_the_card() 
 *The page is on* `pay.example.com`
 *The server says:*
 > Confirm the payment of £84.00 with your bank.
-expires <within 30 min>
+expires <at 08:30 UTC>
 [Show the link…](primary) [Decline]
 *Create issue “Checkout 502s after the 14:05 deploy” (jira)?*
 {CALL}

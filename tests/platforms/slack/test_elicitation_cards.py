@@ -67,7 +67,7 @@ def test_a_card_says_which_server_asks_whom_for_what_and_until_when() -> None:
 *The server says:*
 > The 14:05 to Leeds has seats left.
 > How many, and in which class?
-For @U0PRIYA alone · the answer is private · expires <within 30 min>
+For @U0PRIYA alone · the answer is private · expires <at 08:30 UTC>
 [Answer…](primary) [Decline]"""
     )
     assert slot.asks
