@@ -17,7 +17,7 @@ from bot.domain.approvals import (
     StaleRevision,
     ViewRequired,
 )
-from bot.errors import CountersignError, QueueFull
+from bot.errors import ContentDeleted, CountersignError, QueueFull
 from bot.i18n import _, gettext_lazy
 from bot.rendering.text_safety import single_line
 
@@ -52,7 +52,7 @@ def error_message(error: Exception) -> str:
     match error:
         case QueueFull():
             return str(error.user_message)
-        case InteractionRejected():
+        case InteractionRejected() | ContentDeleted():
             return str(error.cause)
         case TimeoutError():
             return str(TOO_SLOW)

@@ -4,15 +4,21 @@ the next question still knows what was said before.
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Sequence
 
 from bot.domain.completions import ModelRequest
 from bot.domain.messages import FilePart, MessageRole, TextPart, ToolCall, ToolResult
 from bot.domain.tools import CallReturned, ToolOutcome
 from bot.ports import CallContext
+from bot.storage.address import PostgresServer
+from bot.storage.postgresql import PostgresDatabase
+from tests.audit_check import audit_rows
 from tests.fakes.parts import ask_for, call, say, tool
-from tests.stored_content import files_with
-from tests.stories.team import Team
+from tests.postgres import Server
+from tests.stored_content import columns_with, files_with
+from tests.stories.team import PATIENCE, Team
 
 CREATE, READ = "jira__create_issue", "notes__read"
 QUESTION, ARGUMENT, RESULT, ANSWER, UPLOAD = "Apfelmus", "Birnensaft", "Kirschkuchen", "Dattelbrot", "Eierlikoer"
@@ -40,7 +46,7 @@ async def test_a_whole_turn_leaves_nothing_behind_and_the_next_one_reads_it_from
     team.toolbox.add(tool(READ), read)
     team.model.script = [
         ask_for(call(READ, text=ARGUMENT)),
-        ask_for(call(CREATE, summary=ARGUMENT)),
+        ask_for(call(CREATE, summary=ARGUMENT * 300)),
         say(f"It is **{ANSWER}**.\n\nAs noted."),
     ]
     async with team.at_work() as engine:
@@ -53,8 +59,10 @@ async def test_a_whole_turn_leaves_nothing_behind_and_the_next_one_reads_it_from
         await team.until(lambda: traces(team) == [])
         view = await team.turn(engine, talk)
         assert view.turn.content_deleted
-        await team.press(team.priya, card, "Approve", old=old)
-        await team.until(lambda: team.told(team.priya))
+        await team.press(team.sam, card, "Approve", old=old)
+        await team.hears(team.sam, "has already approved it.")
+        await team.press(team.sam, card, "View all", old=old)
+        await team.hears(team.sam, "That is deleted")
         await team.rate(team.priya, answer, good=True)
         await team.until(lambda: team.opinions)
 
@@ -103,3 +111,25 @@ async def test_a_process_that_is_killed_before_the_deletion_is_made_up_for_by_th
     assert QUESTION in traces(team)
     async with team.process(KEEP_NOTHING="1"):
         await team.until(lambda: traces(team) == [])
+
+
+async def test_on_a_server_no_table_has_anything_of_a_turn_whose_answer_is_out(team: Team, postgres: Server) -> None:
+    team.keeps_content = False
+    team.server = await asyncio.to_thread(postgres.fresh)
+    team.allowed = {READ}
+    team.toolbox.add(tool(READ), read)
+    team.model.script = [ask_for(call(READ, text=ARGUMENT)), say(f"It is {ANSWER}.")]
+    database = PostgresDatabase(PostgresServer(team.server))
+    async with team.at_work() as engine:
+        talk = team.ask(f"what about {QUESTION}?", files=[(f"{UPLOAD}.txt", b"some lines")])
+        await team.reads(talk, ANSWER)
+        async with asyncio.timeout(PATIENCE):
+            while not (await team.turn(engine, talk)).turn.content_deleted:
+                await asyncio.sleep(0.01)
+    left = {marker: await columns_with(database, marker) for marker in EVERYTHING}
+    rows = await database.run(audit_rows)
+    await database.close()
+    assert not any(left.values()), left
+    (ran,) = [json.loads(row["body"]) for row in rows if row["kind"] == "ran"]
+    assert (ran["server"], ran["tool"], ran["status"]) == ("notes", "read", "done")
+    assert len(ran["fingerprint"]) == 64
