@@ -8,13 +8,24 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from tests.fakes.llm import FakeLanguageModel
+from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
 from tests.stories.counted_calls import counting
-from tests.stories.installation import Installation
+from tests.stories.installation import Installation, becomes
+from tests.stories.slack_program import a_company
 
 WORD = "Kirschkuchen"
+KEEP_IT = "note it"
 CTRL_D = "\x04"
+
+
+def keeping(request: Request) -> Reply:
+    """Note what it is told to note, and repeat everything else."""
+    if request.results:
+        return Say(f"It said: {request.results[0].strip()}.")
+    if request.question == KEEP_IT:
+        return Say(calls=(Call("notes__add", {"text": f"{WORD} at noon"}),))
+    return Say(f"You said: {request.question}.")
 
 
 def traces(installation: Installation, word: str = WORD) -> list[str]:
@@ -114,3 +125,30 @@ def test_deleted_content_of_a_database_from_before_is_gone_from_its_bytes_too(tm
         while traces(installation) and time.monotonic() < deadline:
             installation.chat("-m", "hello")
         assert traces(installation) == []
+
+
+async def test_a_killed_bot_in_slack_keeps_what_waits_until_it_is_answered_and_nothing_after_it(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=keeping) as model:
+        async with a_company(tmp_path, model, RETENTION_DAYS="0") as company:
+            async with company.bot() as bot:
+                asked = company.ask(f"about {WORD}")
+                await company.draws(asked.ts, f"You said: about {WORD}")
+                await becomes(lambda: traces(company.place) == [], "no trace of the first turn", PATIENCE)
+                company.ask(KEEP_IT, asked.ts)
+                card = await company.draws(asked.ts, "cs.approve")
+                await bot.dies()
+            assert "data/countersign.db" in str(traces(company.place))
+            async with company.bot() as bot:
+                await company.slack.press(company.sam, card, "Approve: Add a note")
+                await company.draws(asked.ts, "It said: Saved as note #1")
+                await becomes(lambda: traces(company.place) == ["data/notes.json"], "the note alone", PATIENCE)
+                company.ask("what was it about?", asked.ts)
+                await company.draws(asked.ts, "You said: what was it about?")
+                assert await bot.leaves() == 0
+                assert "Traceback" not in bot.log
+            assert not company.slack.calls.refused()
+        history = json.dumps(model.requests[-1].body)
+        assert f"You said: about {WORD}" in history
+        assert "It said: Saved as note #1" in history
+        assert traces(company.place) == ["data/notes.json"]
+        assert company.place.countersign("audit", "verify").code == 0
