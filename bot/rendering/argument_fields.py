@@ -24,6 +24,7 @@ MOST_FIELDS = 15
 """Maximum number of fields, three steps of a form."""
 LONGEST = 3_000
 """Characters in one field on every platform (Slack, "Plain-text input": 3,000 characters)."""
+YES, NO = gettext_lazy("yes"), gettext_lazy("no")
 LEAVE_OUT = gettext_lazy("leave out")
 """The choice that sends no value at all."""
 _CHOICES, _CHOICE_LENGTH = 25, 75
@@ -32,7 +33,6 @@ _LABEL = 60
 _NEEDED = gettext_lazy("Something is needed here.")
 _NEEDED_TEXT = gettext_lazy('Something is needed here; "" is an empty text.')
 _AS_IT_IS = gettext_lazy("Stays as it is unless you type another.")
-_YES, _NO = gettext_lazy("yes"), gettext_lazy("no")
 _ABSENT: Any = object()
 
 
@@ -221,7 +221,7 @@ def _offerable(choices: Any) -> bool:
 
 
 def _choices(schema: Mapping[str, Any], *, required: bool) -> tuple[str, ...]:
-    named = (str(_YES), str(_NO)) if schema.get("type") == "boolean" else tuple(schema["enum"])
+    named = (str(YES), str(NO)) if schema.get("type") == "boolean" else tuple(schema["enum"])
     return named if required else (*named, str(LEAVE_OUT))
 
 
@@ -268,7 +268,7 @@ def _format_value(kind: _Kind, present: Any) -> str:
         case _Kind.CHOICE:
             return str(present)
         case _Kind.SWITCH:
-            return str(_YES) if present else str(_NO)
+            return str(YES) if present else str(NO)
         case _Kind.LINES:
             return "\n".join(present)
         case _Kind.WHOLE | _Kind.NUMBER | _Kind.JSON:
@@ -320,7 +320,7 @@ def _parse_answer(form_field: ArgumentField, answer: str) -> Any:  # noqa: C901,
         case _Kind.SWITCH | _Kind.CHOICE if text in _spellings(LEAVE_OUT) and not form_field.required:
             return _ABSENT
         case _Kind.SWITCH:
-            spellings = {**dict.fromkeys(_spellings(_YES), True), **dict.fromkeys(_spellings(_NO), False)}
+            spellings = {**dict.fromkeys(_spellings(YES), True), **dict.fromkeys(_spellings(NO), False)}
             return _one_of(text, {**spellings, "true": True, "false": False})
         case _Kind.CHOICE:
             choices = form_field.field.choices or (text,)

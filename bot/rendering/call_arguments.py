@@ -110,15 +110,17 @@ def _card_arguments(step: ToolStep, hidden: tuple[Lookalike, ...]) -> tuple[Card
 def _argument(name: str, value: Any, shown_name: str, shown_value: Any, *, twins: tuple[str, ...]) -> CardArgument:
     text = _text(shown_value)
     full = spelled_out(text)
-    beginning = "\n".join(full[:VALUE_LIMIT].split("\n")[:VALUE_LINES])
-    cut = full if beginning == full else _with_length(beginning, full)
     warnings = tuple(dict.fromkeys(_warnings(name, value, shown_name, shown_value, twins)))
     more = len(warnings) - MOST_WARNINGS
     if more > 0:
         others = ngettext("There is {n} more such warning.", "There are {n} more such warnings.", more)
         warnings = (*warnings[:MOST_WARNINGS], others)
     return CardArgument(
-        name_spelled_out(shown_name), cut, full, warnings, masked=(shown_name, text) != (str(name), _text(value))
+        name_spelled_out(shown_name),
+        cut_value(full),
+        full,
+        warnings,
+        masked=(shown_name, text) != (str(name), _text(value)),
     )
 
 
@@ -131,6 +133,22 @@ def _warnings(name: str, value: Any, shown_name: str, shown_value: Any, twins: t
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else canonical_json(value)
+
+
+def cut_value(full: str, hint: str = "") -> str:
+    """Return a value as a card has room for it. If it is cut, its length follows, and the hint how to see the rest."""
+    beginning = "\n".join(full[:VALUE_LIMIT].split("\n")[:VALUE_LINES])
+    if beginning == full:
+        return full
+    if not hint:
+        return _with_length(beginning, full)
+    return ngettext(
+        "{beginning}… ({n} character, {hint})",
+        "{beginning}… ({n} characters, {hint})",
+        len(full),
+        beginning=beginning.rstrip(),
+        hint=hint,
+    )
 
 
 def cut_with_length(text: str, longest: int) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bot.platforms.console.transcript import SECOND_TRY
 from bot.platforms.console.transcript import UNSURE as HINT
+from bot.rendering.timeline import SECOND_TRY
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.platforms.console.terminal import echoed
 from tests.stories.counted_calls import COUNT_IT, UNSURE, CountingPlace, counting

@@ -18,6 +18,7 @@ from bot.domain.approvals import (
     ViewRequired,
 )
 from bot.domain.turns import ToolStep
+from bot.i18n import _, gettext_lazy
 from bot.platforms.console.local_user import LocalUser
 from bot.ports import EngineApi
 from bot.rendering.approval_card import remaining_approvals_text
@@ -25,11 +26,10 @@ from bot.rendering.call_arguments import disguises_in
 from bot.rendering.text_safety import single_line
 from bot.rendering.timeline import tool_name
 
-UNSEEN = "Part of it looks like a secret, so a person has to read the whole call."
-DISGUISED = "Part of it can deceive a reader, so a person has to read the whole call:"
-ALONE = "No terminal was open to approve it."
-RULED_OUT = "The person at the terminal approves nothing in this session."
-HOW_TO_ALLOW = "Allow it with --approve all, or calls that only read with --approve reads."
+UNSEEN = gettext_lazy("Part of it looks like a secret, so a person has to read the whole call.")
+ALONE = gettext_lazy("No terminal was open to approve it.")
+RULED_OUT = gettext_lazy("The person at the terminal approves nothing in this session.")
+HOW_TO_ALLOW = gettext_lazy("Allow it with --approve all, or calls that only read with --approve reads.")
 
 
 class ApproveMode(StrEnum):
@@ -81,13 +81,21 @@ class AutoApprover:
 
     async def _approve(self, step: ToolStep, engine: EngineApi) -> None:
         if disguises := disguises_in(step):
-            await self._refuse(step, engine, f"{DISGUISED} {disguises[0]}")
+            reason = _(
+                "Part of it can deceive a reader, so a person has to read the whole call: {warning}",
+                warning=disguises[0],
+            )
+            await self._refuse(step, engine, reason)
             return
         match await self._decide(step, engine, DecisionType.APPROVE, ""):
             case Decided():
-                self._tell(f"{tool_name(step)} approved by --approve {self._mode}.")
+                self._tell(_("{tool} approved by --approve {mode}.", tool=tool_name(step), mode=self._mode))
             case MoreApprovalsNeeded(needed):
-                self._tell(f"{tool_name(step)}, by --approve {self._mode}: {remaining_approvals_text(needed)}")
+                remaining = remaining_approvals_text(needed)
+                text = _(
+                    "{tool}, by --approve {mode}: {result}", tool=tool_name(step), mode=self._mode, result=remaining
+                )
+                self._tell(text)
             case ViewRequired():
                 await self._refuse(step, engine, UNSEEN)
             case NotAllowed(reason):
@@ -98,14 +106,15 @@ class AutoApprover:
                 return  # a newer card is on its way, or the turn is gone
 
     async def _refuse(self, step: ToolStep, engine: EngineApi, reason: str) -> None:
-        self._tell(f"{tool_name(step)} could not be approved: {single_line(reason, 300)}")
+        self._tell(_("{tool} could not be approved: {reason}", tool=tool_name(step), reason=single_line(reason, 300)))
         await self._deny(step, engine, reason)
 
     async def _deny(self, step: ToolStep, engine: EngineApi, reason: str) -> None:
         match await self._decide(step, engine, DecisionType.DENY, reason):
             case Decided():
-                hint = "" if self._mode is ApproveMode.ALL else f" {HOW_TO_ALLOW}"
-                self._tell(f"{tool_name(step)} needs an approval and was not run.{hint}")
+                hint = "" if self._mode is ApproveMode.ALL else str(HOW_TO_ALLOW)
+                result = _("{tool} needs an approval and was not run.", tool=tool_name(step))
+                self._tell(" ".join(filter(None, (result, hint))))
             case NotAllowed(why) | AlreadyDecided(why):
                 self._tell(f"{tool_name(step)}: {single_line(why, 300)}")
             case MoreApprovalsNeeded() | StaleRevision() | ApprovalNotFound() | ViewRequired():
@@ -115,5 +124,5 @@ class AutoApprover:
         approval = step.approval
         if approval is None:
             return ApprovalNotFound()
-        decision = Decision(approval.id, approval.revision, verdict, self._user.author, reason)
+        decision = Decision(approval.id, approval.revision, verdict, self._user.author, str(reason))
         return await engine.approvals.decide(decision, self._user.member)

@@ -35,6 +35,7 @@ from bot.domain.conversations import Author
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.errors import CountersignError
+from bot.i18n import _, gettext_lazy
 from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.lines import (
     card_line,
@@ -66,16 +67,16 @@ from bot.rendering.text_safety import single_line
 Key = tuple[str, int]
 
 PAGE_MARGIN = 8
-VIEW_FIRST = "Part of this call looks like a secret. View all of it before you approve it."
-GUARDED = "Part of this call looks like a secret, and is hidden where several people read."
+VIEW_FIRST = gettext_lazy("Part of this call looks like a secret. View all of it before you approve it.")
+GUARDED = gettext_lazy("Part of this call looks like a secret, and is hidden where several people read.")
 APPROVING = ("y", "t", "g")
 _YES = DecisionType.APPROVE
 _KEYS = {
-    ANSWER: ("a", "answer…"),
-    CONFIRM: ("y", "yes, go on"),
-    VISIT: ("s", "show the link"),
-    VISITED: ("f", "I have finished"),
-    DECLINE: ("d", "decline"),
+    ANSWER: ("a", gettext_lazy("answer…")),
+    CONFIRM: ("y", gettext_lazy("yes, go on")),
+    VISIT: ("s", gettext_lazy("show the link")),
+    VISITED: ("f", gettext_lazy("I have finished")),
+    DECLINE: ("d", gettext_lazy("decline")),
 }
 
 
@@ -117,7 +118,7 @@ class ApprovalQueue:
     def place(self) -> str:
         """Position, as `1 of 2`; empty for a single approval."""
         total = self._answered + len(self._waiting)
-        return f"{self._answered + 1} of {total}" if total > 1 else ""
+        return _("{number} of {count}", number=self._answered + 1, count=total) if total > 1 else ""
 
     def update(self, view: TurnView, steps: list[ToolStep]) -> list[ApprovalCard]:
         """Update from a view, of which `steps` are the calls to ask about. Return the cards of approvals that ended by
@@ -274,7 +275,7 @@ class ElicitationKeys:
         words = next((offer for offer in self._offers if _KEYS[offer[0]][0] == key.lower()), None)
         if words is None:
             keys = ", ".join(_KEYS[offer[0]][0] for offer in self._offers)
-            self._screen.hint(f"One key: {keys}. Ctrl-C stops the turn.")
+            self._screen.hint(_("One key: {keys}. Ctrl-C stops the turn.", keys=keys))
             return
         self._screen.stop_asking()
         self._saying = True
@@ -413,7 +414,7 @@ class CardKeys:
         self._asking = asking
         for removed in self._questions.update(view, calls):
             if self._asked == (removed.approval_id, removed.revision):
-                self._say(removed.outcome or "This call is not wanted any more.", self._theme.dim)
+                self._say(removed.outcome or _("This call is not wanted any more."), self._theme.dim)
         self._next()
 
     def withdraw(self) -> None:
@@ -438,7 +439,7 @@ class CardKeys:
             return
         key = key.lower()
         if key in APPROVING and self._unseen(question):
-            self._screen.hint(VIEW_FIRST)
+            self._screen.hint(str(VIEW_FIRST))
         else:
             self._act(question, key)
 
@@ -459,8 +460,8 @@ class CardKeys:
             case "v":
                 self._view_all(question)
             case _:
-                keys = ", ".join(key for key, _ in self._choices(question) if key != "Enter")
-                self._screen.hint(f"One key: {keys}, or Enter for no. Ctrl-C stops the turn.")
+                keys = ", ".join(choice for choice, _label in self._choices(question) if choice != "Enter")
+                self._screen.hint(_("One key: {keys}, or Enter for no. Ctrl-C stops the turn.", keys=keys))
 
     def _choose(self, question: ApprovalPrompt, key: str) -> None:
         """Handle a key of the choice of grants."""
@@ -469,7 +470,7 @@ class CardKeys:
         elif key.isdecimal() and 0 < int(key) <= len(self._choosing):
             self._grant(question, self._choosing[int(key) - 1])
         else:
-            self._screen.hint("One of the numbers, or Enter to go back.")
+            self._screen.hint(_("One of the numbers, or Enter to go back."))
 
     def _offer(self, offers: tuple[GrantOption, ...]) -> None:
         """Ask which grant to add; without `offers` return to the card's keys."""
@@ -513,7 +514,7 @@ class CardKeys:
             words.append((f"({self._questions.place})", ""))
         lines: list[list[tuple[str, str]]] = [[]]
         for word in words:
-            if lines[-1] and cells("  ".join(text for text, _ in (*lines[-1], word))) > width - 4:
+            if lines[-1] and cells("  ".join(text for text, _key in (*lines[-1], word))) > width - 4:
                 lines.append([])
             lines[-1].append(word)
         return [card_line("  ".join(self._key(*word) for word in line), self._theme) for line in lines]
@@ -521,21 +522,21 @@ class CardKeys:
     def _choices(self, question: ApprovalPrompt) -> list[tuple[str, str]]:
         """Return the valid keys and their actions."""
         if self._choosing:
-            numbered = [(str(number), offer.label) for number, offer in enumerate(self._choosing, 1)]
-            return [*numbered, ("Enter", "back")]
+            numbered = [(str(number), str(offer.label)) for number, offer in enumerate(self._choosing, 1)]
+            return [*numbered, ("Enter", _("back"))]
         if self._unseen(question):
-            edit = [("e", "edit")] if question.editable else []
-            return [
-                ("v", "more" if self._pages else "view all to approve"),
-                *edit,
-                ("n", "no, because…"),
-                ("Enter", "no"),
-            ]
-        allow = [("t", "in this thread")] if question.offers else []
-        more = [("g", "allow more…")] if question.offers[1:] else []
-        edit = [("e", "edit")] if question.editable else []
-        view = ("v", "more" if self._pages else "view all")
-        return [("y", "once"), *allow, *more, *edit, view, ("n", "no, because…"), ("Enter", "no")]
+            view = ("v", _("more") if self._pages else _("view all to approve"))
+            return [view, *self._edit_key(question), *self._denial_keys()]
+        allow = [("t", _("in this thread"))] if question.offers else []
+        more = [("g", _("allow more…"))] if question.offers[1:] else []
+        view = ("v", _("more") if self._pages else _("view all"))
+        return [("y", _("once")), *allow, *more, *self._edit_key(question), view, *self._denial_keys()]
+
+    def _edit_key(self, question: ApprovalPrompt) -> list[tuple[str, str]]:
+        return [("e", _("edit"))] if question.editable else []
+
+    def _denial_keys(self) -> list[tuple[str, str]]:
+        return [("n", _("no, because…")), ("Enter", _("no"))]
 
     def _key(self, text: str, key: str) -> str:
         return self._theme.bold(key) + text.removeprefix(key) if key else self._theme.dim(text)
@@ -571,11 +572,11 @@ class CardKeys:
         self._next()
 
     def _settle(self, question: ApprovalPrompt, verdict: DecisionType, reason: str) -> None:
-        text = f"Not run. Told the agent: {reason}" if reason else "Not run."
-        self._send(question, self._decide(question, verdict, reason), "Approved." if verdict is _YES else text)
+        text = _("Not run. Told the agent: {reason}", reason=reason) if reason else _("Not run.")
+        self._send(question, self._decide(question, verdict, reason), _("Approved.") if verdict is _YES else text)
 
     def _grant(self, question: ApprovalPrompt, offer: GrantOption) -> None:
-        text = f"Approved, and {format_grant(offer.permission.scope)}"
+        text = _("Approved, and {grant}", grant=format_grant(offer.permission.scope))
         self._send(question, self._allow(question, offer.permission), text)
 
     def _send(self, question: ApprovalPrompt, deciding: Awaitable[DecisionResult], text: str) -> None:
@@ -603,16 +604,16 @@ class CardKeys:
             case AlreadyDecided(how):
                 self._say(single_line(how, 300), self._theme.dim)
             case StaleRevision():
-                self._say("The call has changed since this card was drawn. Not run.", self._theme.warn)
+                self._say(_("The call has changed since this card was drawn. Not run."), self._theme.warn)
             case ApprovalNotFound():
-                self._say("This approval does not exist any more.", self._theme.dim)
+                self._say(_("This approval does not exist any more."), self._theme.dim)
             case ViewRequired():
                 self._say(VIEW_FIRST, self._theme.warn)
                 self._ask_again(question)
                 return
             case NotAllowed(why):
                 self._say(single_line(why, 300), self._theme.warn)
-                self._say("Waiting for an approver. Ctrl-C stops the turn.", self._theme.dim)
+                self._say(_("Waiting for an approver. Ctrl-C stops the turn."), self._theme.dim)
                 self._ask_again(question)
                 return
             case _:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from bot.domain.commands import Field, FieldKind, Form, FormSubmission, Invocation, Reply, ReplyAction
 from bot.domain.conversations import ConversationKey, InboundMessage
+from bot.i18n import _, gettext_lazy
 from bot.platforms.console.lines import safe_lines, strip_markdown
 from bot.platforms.console.local_user import LocalUser
 from bot.platforms.console.transcript import LazyRenderer, Piece, PieceKind, TranscriptView
 from bot.ports import Commands
+from bot.rendering.argument_fields import LEAVE_OUT, NO, YES
 from bot.rendering.text_safety import single_line
 
 # -------------------- form prompt
 # Secrets are typed without an echo. Ctrl-C or Escape leaves the form without a change.
 
-NEEDED = "Something is needed here."
+NEEDED = gettext_lazy("Something is needed here.")
 _SWITCH = ("yes", "no")
+_WORDS = (YES, NO, LEAVE_OUT)
+"""Choices that can also be typed in English."""
 
 
 class FormCancelled(Exception):
@@ -70,8 +74,9 @@ class FormPrompt:
 
     async def _field(self, field: Field) -> str:
         value = await (self._lines(field) if field.kind is FieldKind.LINES else self._value(field))
-        text = "(hidden)" if field.kind is FieldKind.SECRET and value else value.replace("\n", " / ")
-        self._transcript.notice(f"{field.label}: {single_line(text, 200) or '(empty)'}")
+        text = _("(hidden)") if field.kind is FieldKind.SECRET and value else value.replace("\n", " / ")
+        shown = single_line(text, 200) or _("(empty)")
+        self._transcript.notice(f"{field.label}: {shown}")
         return value
 
     async def _value(self, field: Field) -> str:
@@ -79,15 +84,14 @@ class FormPrompt:
         while True:
             value = (await self._ask(field, field.value)).strip()
             if value and choices:
-                matches = [choice for choice in choices if choice.lower() == value.lower()]
-                matches = matches or [choice for choice in choices if choice.lower().startswith(value.lower())]
+                matches = _matching_choices(value, choices)
                 if len(matches) != 1:
-                    self._transcript.print_error(f"One of: {', '.join(choices)}.")
+                    self._transcript.print_error(_("One of: {choices}.", choices=", ".join(choices)))
                     continue
                 value = matches[0]
             if value or not field.required:
                 return value
-            self._transcript.print_error(NEEDED)
+            self._transcript.print_error(str(NEEDED))
 
     async def _lines(self, field: Field) -> str:
         """Ask line by line, starting with existing lines, until an empty one."""
@@ -102,15 +106,25 @@ class FormPrompt:
 
     async def _ask(self, field: Field, value: str) -> str:
         choices = _SWITCH if field.kind is FieldKind.SWITCH else field.choices
-        more = "an empty line ends it" if field.kind is FieldKind.LINES else " | ".join(choices)
+        more = _("an empty line ends it") if field.kind is FieldKind.LINES else " | ".join(choices)
         self._screen.ask_text(safe_lines(field.label), value, hidden=field.kind is FieldKind.SECRET)
-        self._screen.hint(safe_lines(" · ".join(part for part in (field.hint, more, "Esc leaves") if part)))
+        self._screen.hint(safe_lines(" · ".join(part for part in (field.hint, more, _("Esc leaves")) if part)))
         self._line = asyncio.get_running_loop().create_future()
         try:
             return await self._line
         finally:
             self._line = None
             self._screen.stop_text()
+
+
+def _matching_choices(value: str, choices: Sequence[str]) -> list[str]:
+    """Return the choices that a typed text names, or begins."""
+    spellings = {choice.lower(): choice for choice in choices}
+    spellings = {word.message: str(word) for word in _WORDS if str(word) in choices} | spellings
+    typed = value.lower()
+    if typed in spellings:
+        return [spellings[typed]]
+    return list(dict.fromkeys(choice for spelling, choice in spellings.items() if spelling.startswith(typed)))
 
 
 def _without_action(reply: Reply, action: ReplyAction) -> Reply:
@@ -120,7 +134,7 @@ def _without_action(reply: Reply, action: ReplyAction) -> Reply:
     return replace(reply, details=details, actions=actions)
 
 
-CANCELLED_TEXT = "Nothing was changed."
+CANCELLED_TEXT = gettext_lazy("Nothing was changed.")
 LONGEST_PROGRESS = 300
 """Characters of a progress text; the page shows as much as fits."""
 
@@ -163,7 +177,7 @@ class CommandRunner:
                     return None
                 request = self._invocation(words)
         except FormCancelled:
-            self._transcript.notice(CANCELLED_TEXT)
+            self._transcript.notice(str(CANCELLED_TEXT))
             return None
 
     async def run_dialog(self, commands: Commands, words: tuple[str, ...]) -> Reply | None:
@@ -177,17 +191,17 @@ class CommandRunner:
                 before = await self.form_prompt.fill(last, before)
                 request = self._submission(last, before)
         except FormCancelled:
-            self._transcript.notice(CANCELLED_TEXT)
+            self._transcript.notice(str(CANCELLED_TEXT))
             return None
         return last
 
     async def _last_reply(self, commands: Commands, invocation: Invocation | FormSubmission) -> Reply | Form | None:
         """Return the last reply; print the earlier ones as progress."""
-        self._transcript.busy = "Working…"
+        self._transcript.busy = _("Working…")
         last: Reply | Form | None = None
         async for last in commands.handle(invocation):
             if isinstance(last, Reply):
-                self._transcript.busy = single_line(strip_markdown(last.text), LONGEST_PROGRESS) or "Working…"
+                self._transcript.busy = single_line(strip_markdown(last.text), LONGEST_PROGRESS) or _("Working…")
         self._transcript.busy = ""
         return last
 
@@ -197,7 +211,7 @@ class CommandRunner:
         """
         if not action.question:
             return (*action.words, "--confirm", await self._ask_name(action))
-        answer = await self.form_prompt.line(single_line(action.question, 200), "y, or nothing")
+        answer = await self.form_prompt.line(single_line(action.question, 200), _("y, or nothing"))
         if answer.lower() in ("y", "yes"):
             return action.words
         if reply.failed:
@@ -206,7 +220,8 @@ class CommandRunner:
 
     async def _ask_name(self, action: ReplyAction) -> str:
         name = await self.form_prompt.line(
-            f"Type {single_line(action.confirm, 80)} to confirm", f"{action.label}, or nothing"
+            _("Type {text} to confirm", text=single_line(action.confirm, 80)),
+            _("{action}, or nothing", action=action.label),
         )
         if not name:
             raise FormCancelled

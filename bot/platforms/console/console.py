@@ -20,6 +20,7 @@ from typing import Protocol, TextIO
 from bot.domain.conversations import Attachment, Author, ConversationKey, Member
 from bot.domain.turns import MessageRefs, Notice, NoticeTarget, PostedMessage, ToolStep, TurnView
 from bot.errors import DeliveryFailed, NotFound
+from bot.i18n import _, gettext_lazy
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
 from bot.platforms.console.headless import (
     ElicitationPrompt,
@@ -149,7 +150,7 @@ class ConsoleSurface:
             except OSError as error:
                 self._tracker.closed.set()
                 self._tracker.record(view)
-                raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
+                raise _no_output(error) from error
         try:
             if view.turn.status.ended:
                 yield PostedMessage(SLOT, COMPLETE)
@@ -159,11 +160,11 @@ class ConsoleSurface:
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         """Write a notice; all audiences are the user of the terminal."""
         if not audience.conversation.startswith(self._user.reach):
-            raise DeliveryFailed("That conversation is not in this terminal.", permanent=True)
+            raise DeliveryFailed(gettext_lazy("That conversation is not in this terminal."), permanent=True)
         try:
             self._drawing.notice(f"{notice.text} {notice.card_url}".rstrip())
         except OSError as error:
-            raise DeliveryFailed(f"The terminal does not take output: {error}.", permanent=True) from error
+            raise _no_output(error) from error
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user with the rights of the process owner; other users have none."""
@@ -172,23 +173,29 @@ class ConsoleSurface:
 
     async def fetch(self, attachment: Attachment) -> bytes:
         """Raise NotFound: a terminal has no attachments."""
-        raise NotFound(f"The terminal has no upload {attachment.name!r}.")
+        raise NotFound(gettext_lazy("The terminal has no upload {name}.", name=repr(attachment.name)))
 
     def _report(self, file: SavedFile) -> None:
-        result = (
-            f"could not be saved: {single_line(file.problem, 200)}" if file.problem else f"is in {file.message.ref}"
-        )
+        result = _("{file} is in {path}", file=file.name, path=file.message.ref)
+        if file.problem:
+            problem = single_line(file.problem, 200)
+            result = _("{file} could not be saved: {problem}", file=file.name, problem=problem)
         with suppress(OSError):  # the terminal is gone, which the next output detects
-            self._drawing.notice(f"{file.name} {result}")
+            self._drawing.notice(result)
 
     def _draw(self, view: TurnView, *, ours: bool) -> None:
         if ours:
             self._drawing.append_own(view)
         elif not self._tracker.from_another_window(view):
             conversation = single_line(view.turn.conversation.thread, 60)
-            self._drawing.append_foreign(view, f"While you were away (conversation {conversation}): {_question(view)}")
+            heading = _(
+                "While you were away (conversation {conversation}): {question}",
+                conversation=conversation,
+                question=_question(view),
+            )
+            self._drawing.append_foreign(view, heading)
         elif view.turn.status.ended:  # until then the other window shows it, and asks for decisions
-            self._drawing.append_foreign(view, f"From another window: {_question(view)}")
+            self._drawing.append_foreign(view, _("From another window: {question}", question=_question(view)))
 
     def _draw_own(self, view: TurnView) -> None:
         """Render a turn of this terminal that another process drives."""
@@ -362,6 +369,10 @@ def _headless_parts(
     return TurnTracker(shared=shared), drawing, AutoApprover(approve, user, drawing.notice)
 
 
+def _no_output(error: OSError) -> DeliveryFailed:
+    return DeliveryFailed(gettext_lazy("The terminal does not take output: {error}.", error=error), permanent=True)
+
+
 def _output(streams: Streams) -> Output:
     return Output(streams.stdout, streams.stderr)
 
@@ -376,16 +387,18 @@ def process_streams() -> Streams:
 def _without_words(view: TurnView) -> str:
     """Return the state of a turn without an answer; a manual call may have been denied."""
     if not view.turn.status.ended:
-        return "(not answered yet)"
+        return _("(not answered yet)")
     lines = [tool_status(step, view) for step in view.steps if isinstance(step, ToolStep)]
-    return ", ".join(f"{line.name}: {line.state}" for line in lines) or "(no answer)"
+    return ", ".join(f"{line.name}: {line.state}" for line in lines) or _("(no answer)")
 
 
 def export_conversation(opening: StartState, streams: Streams) -> None:
     """Write questions and answers to standard output, an explanation to standard error."""
-    write(
-        streams.stderr, f"Another process holds the database: {strip_control(opening.conversation)} can only be read.\n"
+    notice = _(
+        "Another process holds the database: {conversation} can only be read.",
+        conversation=strip_control(opening.conversation),
     )
+    write(streams.stderr, f"{notice}\n")
     for view in opening.earlier:
         text = answer(view) or view.turn.failure or _without_words(view)
         write(streams.stdout, f"{PROMPT} {strip_control(view.turn.question.text)}\n\n{strip_control(text)}\n\n")

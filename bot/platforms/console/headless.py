@@ -33,6 +33,7 @@ from bot.domain.lenient_json import DuplicateName, unique_names
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import Receipt
 from bot.errors import CountersignError, NotFound, QueueFull
+from bot.i18n import _
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import AutoApprover
 from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
@@ -58,12 +59,6 @@ from bot.rendering.text_safety import show_invisible, single_line
 ANSWER, DECLINE = "answer", "decline"
 STOP_SECONDS = 5.0
 _NAMES = 8
-HOW_TO_ANSWER = "It waits for a line: {}, or decline."
-HOW_TO_VISIT = "Visit {} and send the line: answer, or decline."
-NO_TERMINAL = (
-    "{} has a question, and no terminal is open to answer it, so it was cancelled. countersign chat asks you there."
-)
-NO_OBJECT = "That is no JSON object, such as {}."
 
 
 # -------------------- elicitations
@@ -114,9 +109,9 @@ class ElicitationPrompt:
             return
         match pending.elicitation.question.ask:
             case UrlMode(url):
-                self._tell(HOW_TO_VISIT.format(url))
+                self._tell(_("Visit {url} and send the line: answer, or decline.", url=url))
             case FormMode(schema):
-                self._tell(HOW_TO_ANSWER.format(_sample_line(schema)))
+                self._tell(_("It waits for a line: {example}, or decline.", example=_sample_line(schema)))
         while (line := await self._line(self._lines, pending.over)) is not None:
             match _parse_answer(line, pending.elicitation):
                 case None:
@@ -146,10 +141,10 @@ class ElicitationPrompt:
         match await engine.elicitations.answer(pending.elicitation.id, reply, self._user.member):
             case InvalidAnswer(problems):
                 errors = "; ".join(_problem_text(problem) for problem in problems)
-                self._tell(single_line(errors, 500) or "It does not fit.")
+                self._tell(single_line(errors, 500) or _("It does not fit."))
                 return False
             case ElicitationAnswered(action):
-                self._tell("Sent." if action is ElicitationAction.ACCEPT else "Declined.")
+                self._tell(_("Sent.") if action is ElicitationAction.ACCEPT else _("Declined."))
             case ApprovalNotFound():
                 pass  # the turn is gone
             case NotAllowed(why) | AlreadyDecided(why):
@@ -160,12 +155,17 @@ class ElicitationPrompt:
         if isinstance(
             await engine.elicitations.answer(pending.elicitation.id, CANCELLED, self._user.member), ElicitationAnswered
         ):
-            self._tell(NO_TERMINAL.format(server_name(pending.step)))
+            text = _(
+                "{server} has a question, and no terminal is open to answer it, so it was cancelled. "
+                "countersign chat asks you there.",
+                server=server_name(pending.step),
+            )
+            self._tell(text)
 
 
 def _parse_answer(line: str, elicitation: Elicitation) -> ElicitationResult | str | None:
     """Return the result of a line, its error as a sentence, or None if it is no answer."""
-    word, _, text = line.strip().partition(" ")
+    word, _blank, text = line.strip().partition(" ")
     match word.lower(), elicitation.question.ask:
         case "decline", _:
             return DECLINED
@@ -182,20 +182,20 @@ def _form_answer(schema: Mapping[str, Any], text: str) -> ElicitationResult | st
         try:
             content = json.loads(text, object_pairs_hook=unique_names)
         except DuplicateName as error:
-            return f"The answer cannot be used: {error}."
+            return _("The answer cannot be used: {error}.", error=error)
         except (ValueError, RecursionError):
-            return NO_OBJECT.format('{"title": "Milk"}')
+            return _("That is no JSON object, such as {example}.", example='{"title": "Milk"}')
         return ElicitationResult(ElicitationAction.ACCEPT, content)
     try:
         words = shlex.split(text)
     except ValueError:
-        return "A quote is open."
+        return _("A quote is open.")
     form = elicitation_form(schema)
     values: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or name not in form.names:
-            return f"One of these, with = and its value: {', '.join(form.names)}."
+            return _("One of these, with = and its value: {names}.", names=", ".join(form.names))
         values[form.field_of(name)] = value
     content, errors = form.parse_answers(values)
     return next(iter(errors.values()), "") or ElicitationResult(ElicitationAction.ACCEPT, content)
@@ -329,7 +329,7 @@ class HeadlessChat:
                 if await engine.stop(self._turn, self._user.author):
                     await self._tracker.end_turn(self._turn, engine)
         except TimeoutError:
-            write(self._output.remarks, "The turn is still being stopped.\n")
+            write(self._output.remarks, _("The turn is still being stopped.") + "\n")
 
     async def _line(self, text: str) -> int | None:
         """Handle a line. Return its exit code, or None to leave."""

@@ -18,6 +18,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from bot.domain.conversations import ConversationKey, InboundMessage
 from bot.domain.turns import Receipt, StepStatus, ToolStep, TurnView
 from bot.errors import CountersignError, NotFound
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.platforms.console import turn_tracker
 from bot.platforms.console.auto_approval import ApproveMode, AutoApprover
 from bot.platforms.console.cards import ApprovalActions, CardKeys, ElicitationKeys
@@ -74,10 +75,13 @@ class ChatChrome:
         """Print the resumed conversation and its last turns on two lines each."""
         if not start.count:
             return
-        turns = "1 earlier turn" if start.count == 1 else f"{start.count} earlier turns"
-        self._transcript.remark(
-            f"Continuing {safe_lines(single_line(start.conversation, 60))} ({turns}). /new starts a fresh one."
+        text = ngettext(
+            "Continuing {conversation} ({n} earlier turn). /new starts a fresh one.",
+            "Continuing {conversation} ({n} earlier turns). /new starts a fresh one.",
+            start.count,
+            conversation=safe_lines(single_line(start.conversation, 60)),
         )
+        self._transcript.remark(text)
         room = self._screen.columns - 2
         for view in start.ended[-REMINDED_TURNS:]:
             text = answer(view) if view.turn.question.call else strip_markdown(answer(view))
@@ -88,9 +92,11 @@ class ChatChrome:
 
     def help(self) -> None:
         """Print the commands and keys."""
-        rows = [*COMMANDS.items(), ("Enter", "sends; \\ and Enter, or Ctrl-J, begins a new line")]
-        rows += [("Ctrl-C", "stops what runs; twice leaves"), ("Ctrl-R", "searches what was typed before")]
-        widest = max(len(name) for name, _ in rows) + 2
+        rows = [(name, str(summary)) for name, summary in COMMANDS.items()]
+        rows.append(("Enter", _("sends; \\ and Enter, or Ctrl-J, begins a new line")))
+        rows.append(("Ctrl-C", _("stops what runs; twice leaves")))
+        rows.append(("Ctrl-R", _("searches what was typed before")))
+        widest = max(len(name) for name, _summary in rows) + 2
         lines = (
             f"  {self._theme.accent(name.ljust(widest))}{self._theme.dim(self._theme.own_text(does))}"
             for name, does in rows
@@ -105,7 +111,7 @@ class ChatChrome:
 
 
 FRAME_SECONDS = 0.1
-LEAVE_HINT = "Press Ctrl-C again or Ctrl-D to leave"
+LEAVE_HINT = gettext_lazy("Press Ctrl-C again or Ctrl-D to leave")
 
 
 class InteractiveChat:
@@ -194,7 +200,7 @@ class InteractiveChat:
             self._screen.leave(130)
         else:
             self._leaving = True
-            self._screen.hint(LEAVE_HINT)
+            self._screen.hint(str(LEAVE_HINT))
 
     def leave(self) -> None:
         """Handle Ctrl-D."""
@@ -278,7 +284,7 @@ class InteractiveChat:
     async def _run_line(self, text: str) -> None:
         """Run a line, except for those that `line` runs at once."""
         if self._stopping:
-            self._transcript.remark("Stopped.")
+            self._transcript.remark(_("Stopped."))
             return
         try:
             match parse(text):
@@ -288,7 +294,7 @@ class InteractiveChat:
                     await self._invoke(command, words)
                 case NewConversation():
                     self._tracker.conversation = fresh_conversation()
-                    self._transcript.remark("A fresh conversation.")
+                    self._transcript.remark(_("A fresh conversation."))
                 case UnknownCommand() as unknown:
                     self._transcript.notice(unknown.complaint)
                 case Help() | Quit() | StopTurn() | None:
@@ -308,7 +314,7 @@ class InteractiveChat:
             self._fail(error)
             return
         self._nothing_sent = False
-        self._transcript.busy = "Thinking…"
+        self._transcript.busy = _("Thinking…")
         receipt = await self._tracker.submit(self._submit(engine, wanted))
         await self._follow(receipt.turn_id)
 
@@ -358,7 +364,7 @@ class InteractiveChat:
 
     def _start_line(self, text: str) -> None:
         self._busy = True
-        self._transcript.start_activity("" if self._engine.done() else "Starting…")
+        self._transcript.start_activity("" if self._engine.done() else _("Starting…"))
         self._chrome.echo(text)
         self._lines.put_nowait(text)
 
@@ -374,7 +380,7 @@ class InteractiveChat:
             self._spawn(self._stop_turn(self._turn))
         elif self._work is not None and self._nothing_sent:
             self._work.cancel()
-            self._transcript.remark("Stopped.")
+            self._transcript.remark(_("Stopped."))
 
     def _stop_blocking(self) -> None:
         """Stop the turn that the own one waits for, else the own one, else the running one of the conversation."""
@@ -393,7 +399,7 @@ class InteractiveChat:
         except CountersignError as error:
             self._transcript.print_error(str(error))
         else:
-            self._transcript.notice("Stopped what was ahead." if self._busy else "Stopped.")
+            self._transcript.notice(_("Stopped what was ahead.") if self._busy else _("Stopped."))
 
     async def _stop_turn(self, turn_id: str) -> None:
         try:

@@ -26,9 +26,10 @@ from bot.chat.message_model import (
     Text,
     Time,
 )
+from bot.i18n import _, ngettext
 from bot.platforms.console.theme import ConsoleTheme
 from bot.rendering.approval_card import RISKS, ApprovalCard, card_warning_lines, warning_lines
-from bot.rendering.call_arguments import CardArgument
+from bot.rendering.call_arguments import CardArgument, cut_value
 from bot.rendering.text_safety import strip_control
 from bot.rendering.timeline import StatusIcon, ToolStatus
 
@@ -114,7 +115,7 @@ def _apply_style(text: str, span: Span, theme: ConsoleTheme) -> str:
     if isinstance(span, Text) and span.bold:
         return theme.bold(text)
     risks = {"reads": theme.success, "writes": theme.warn, "destructive": theme.error}
-    words = {RISKS[risk].translate(_SIGNS): paint for risk, paint in risks.items()}
+    words = {str(RISKS[risk]).translate(_SIGNS): paint for risk, paint in risks.items()}
     paint = words.get(_span_text(span).strip())
     return paint(text) if paint is not None else text
 
@@ -139,11 +140,12 @@ def full_arguments(card: ApprovalCard, theme: ConsoleTheme, width: int) -> list[
     """Return every argument in full, behind the bar."""
     lines: list[str] = []
     for argument in card.arguments:
-        size = theme.own_text(f"{argument.name} · {len(argument.full)} characters")
+        length = ngettext("{n} character", "{n} characters", len(argument.full))
+        size = theme.own_text(f"{argument.name} · {length}")
         lines += [theme.dim(line) for line in fold(safe_lines(size), width - 4)]
         lines += fold(theme.own_text(safe_lines(argument.full)), width - 4)
         lines += [*_warning_lines(warning_lines(argument), theme, width - 4), ""]
-    return [card_line(line, theme) for line in lines[:-1] or ["This call has no arguments."]]
+    return [card_line(line, theme) for line in lines[:-1] or [_("This call has no arguments.")]]
 
 
 def card_line(text: str, theme: ConsoleTheme) -> str:
@@ -204,12 +206,12 @@ def _arguments(arguments: Sequence[CardArgument], theme: ConsoleTheme, width: in
         if size > widest or width - widest - 2 < _LEAST_VALUE_WIDTH:
             yield from map(theme.dim, fold(name, width))
             yield from (f"  {line}" for line in fold(_argument_text(argument, theme), width - 2))
-            yield from _warning_lines(card_warning_lines(argument, "v to view all"), theme, width)
+            yield from _warning_lines(card_warning_lines(argument, _("v to view all")), theme, width)
             continue
         first, *more = fold(_argument_text(argument, theme), width - widest - 2)
         yield theme.dim(name + " " * (widest - size)) + f"  {first}"
         yield from (" " * (widest + 2) + line for line in more)
-        yield from _warning_lines(card_warning_lines(argument, "v to view all"), theme, width)
+        yield from _warning_lines(card_warning_lines(argument, _("v to view all")), theme, width)
 
 
 def _warning_lines(lines: Iterable[str], theme: ConsoleTheme, width: int) -> Iterator[str]:
@@ -218,10 +220,7 @@ def _warning_lines(lines: Iterable[str], theme: ConsoleTheme, width: int) -> Ite
 
 
 def _argument_text(argument: CardArgument, theme: ConsoleTheme) -> str:
-    text = safe_lines(argument.preview)
-    if argument.preview != argument.full:
-        text = f"{text.removesuffix(')')}, v to view all)"
-    return theme.own_text(text)
+    return theme.own_text(safe_lines(cut_value(argument.full, _("v to view all"))))
 
 
 def _fold(line: str, width: int) -> Iterator[str]:

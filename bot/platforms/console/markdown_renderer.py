@@ -21,6 +21,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from bot.domain.commands import Reply, Table
+from bot.i18n import _
 from bot.platforms.console.lines import cells, fold, remark, safe_lines
 from bot.platforms.console.plain_output import next_steps
 from bot.platforms.console.theme import ConsoleTheme
@@ -193,7 +194,8 @@ def _spelled_out(tokens: list[Token]) -> Iterator[Token]:
                 if target and target not in (label, f"mailto:{label}"):
                     yield _text(f" ({target})")
             case "image":
-                yield _text(f"[image: {token.content}] ({token.attrs.get('src', '')})")
+                image = _("[image: {description}]", description=token.content)
+                yield _text(f"{image} ({token.attrs.get('src', '')})")
             case _:
                 label += token.content
                 yield token

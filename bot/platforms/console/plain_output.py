@@ -14,6 +14,7 @@ from bot.chat.card_messages import open_elicitation, pending_call
 from bot.domain.commands import Form, Reply, Table
 from bot.domain.conversations import Author
 from bot.domain.turns import ModelRetry, ModelStep, TurnStatus, TurnView
+from bot.i18n import _
 from bot.platforms.console.lines import cells, message_text, safe_lines, tool_text
 from bot.platforms.console.theme import ConsoleTheme
 from bot.platforms.console.transcript import (
@@ -48,7 +49,8 @@ def next_steps(reply: Reply) -> Iterator[Step]:
         return
     for mark, number in ((BACK, transcript.number - 1), (ON, transcript.number + 1)):
         if 1 <= number <= transcript.of:
-            yield mark, command_line((*transcript.words, "--page", str(number))), f"page {number} of {transcript.of}"
+            page = _("page {number} of {count}", number=number, count=transcript.of)
+            yield mark, command_line((*transcript.words, "--page", str(number))), page
 
 
 def command_line(words: tuple[str, ...]) -> str:
@@ -59,9 +61,12 @@ def command_line(words: tuple[str, ...]) -> str:
 def instead_of(form: Form) -> str:
     """Return the command line that replaces a form."""
     fields = ", ".join(f"{field.label}: {field.error}" for field in form.fields if field.error)
-    trouble = f" {single_line(fields, 400)}" if fields else ""
-    how = f" On one line: {form.instead}" if form.instead else ""
-    return f"{single_line(form.title, 200)}: no terminal is open to fill in the form.{trouble}{how}"
+    sentences = (
+        _("{form}: no terminal is open to fill in the form.", form=single_line(form.title, 200)),
+        single_line(fields, 400),
+        _("On one line: {command}", command=form.instead) if form.instead else "",
+    )
+    return " ".join(filter(None, sentences))
 
 
 def reply_text(reply: Reply | Form) -> str:
@@ -118,7 +123,10 @@ class LeftMargin:
                 if failed:
                     self._write_once(entry.key, self._theme.error(safe_lines(text)))
             case UnknownOutcome(key):
-                hint = f"Did it happen? /check finds out, /again runs it once more: {COMMAND} {self._conversation}"
+                hint = _(
+                    "Did it happen? /check finds out, /again runs it once more: {command}",
+                    command=f"{COMMAND} {self._conversation}",
+                )
                 self._write_once(key, f"  {self._theme.warn(hint)}")
             case ReplyText():
                 return
@@ -126,10 +134,11 @@ class LeftMargin:
     def place(self, view: TurnView) -> None:
         """Write the reason a queued turn waits, once for every position."""
         if words := waiting_text(view):
-            way_out = (
-                f". To approve or stop that: {COMMAND} {self._conversation}" if offers_behind(view.blocker) else ""
-            )
-            self._write_once(words, f"  {self._theme.dim(words + way_out)}")
+            text = words
+            if offers_behind(view.blocker):
+                command = f"{COMMAND} {self._conversation}"
+                text = _("{waiting}. To approve or stop that: {command}", waiting=words, command=command)
+            self._write_once(words, f"  {self._theme.dim(text)}")
 
     def pause(self, view: TurnView) -> None:
         """Write the time of every retry of the model, because nothing moves meanwhile."""
@@ -217,7 +226,7 @@ class PlainStream:
             return
         if not text.startswith(before):
             write(self._stdout, "\n")
-            margin.line(self._theme.dim(AGAIN))
+            margin.line(self._theme.dim(str(AGAIN)))
             before = ""
         write(self._stdout, text[len(before) :])
         if not reply.growing:
@@ -261,9 +270,13 @@ def print_foreign_turn(view: TurnView, heading: str, margin: LeftMargin, theme: 
             margin.line(safe_lines(text))
     elif view.turn.status is TurnStatus.WAITING:
         margin.line(heading)
-        conversation = single_line(view.turn.conversation.thread, 60)
-        awaited = "an answer" if view.asks and not view.awaiting else "an approval"
-        margin.line(theme.dim(f"  It waits for {awaited}: {COMMAND} {conversation}"))
+        command = f"{COMMAND} {single_line(view.turn.conversation.thread, 60)}"
+        text = (
+            _("It waits for an answer: {command}", command=command)
+            if view.asks and not view.awaiting
+            else _("It waits for an approval: {command}", command=command)
+        )
+        margin.line(theme.dim(f"  {text}"))
 
 
 def write(stream: TextIO, text: str) -> None:

@@ -46,6 +46,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from bot.commands.token_detection import looks_like_token
 from bot.domain.secret_detection import looks_like_secret
+from bot.i18n import _
 from bot.platforms.console.lines import card_line, remark
 from bot.platforms.console.theme import ConsoleTheme
 
@@ -330,8 +331,8 @@ class Screen:
     def _why_prefix(self, _line: int, _wrapped: int) -> StyleAndTextTuples:
         if self._label:
             return to_formatted_text(ANSI(self._theme.bold(f"{self._label}: ")))
-        label = "reason (optional): " if self.columns >= ROOMY_COLUMNS else "why? "
-        return to_formatted_text(ANSI(f"{card_line('', self._theme)} {label}"))
+        label = _("reason (optional):") if self.columns >= ROOMY_COLUMNS else _("why?")
+        return to_formatted_text(ANSI(f"{card_line('', self._theme)} {label} "))
 
     # Keys
 

@@ -7,29 +7,30 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from bot.domain.commands import WHOLE_TEXT
+from bot.i18n import _, gettext_lazy
 from bot.rendering.text_safety import single_line
 
-COMMANDS = {
-    "/help": "what can be typed here",
-    "/mcp": "servers and tools: /mcp list, /mcp tools, /mcp add, /mcp help",
-    "/profile": "who the bot is in a place: /profile list, /profile set NAME",
-    "/agents": "who can be asked by name here, and what each does",
-    "/ask": "ask one of them: /ask NAME TEXT",
-    "/conversations": "what was talked about: list, show, export, delete",
-    "/usage": "tokens and money that models took: /usage me, /usage workspace",
-    "/approvals": "calls that wait for you: list, approve ID, deny ID REASON",
-    "/new": "start a fresh conversation",
-    "/check": "find out whether a call of unknown outcome happened",
-    "/again": "run such a call once more",
-    "/stop": "stop the turn that runs or waits for an approval in this conversation",
-    "/quit": "leave (also Ctrl-D)",
+COMMANDS: Mapping[str, str] = {
+    "/help": gettext_lazy("what can be typed here"),
+    "/mcp": gettext_lazy("servers and tools: /mcp list, /mcp tools, /mcp add, /mcp help"),
+    "/profile": gettext_lazy("who the bot is in a place: /profile list, /profile set NAME"),
+    "/agents": gettext_lazy("who can be asked by name here, and what each does"),
+    "/ask": gettext_lazy("ask one of them: /ask NAME TEXT"),
+    "/conversations": gettext_lazy("what was talked about: list, show, export, delete"),
+    "/usage": gettext_lazy("tokens and money that models took: /usage me, /usage workspace"),
+    "/approvals": gettext_lazy("calls that wait for you: list, approve ID, deny ID REASON"),
+    "/new": gettext_lazy("start a fresh conversation"),
+    "/check": gettext_lazy("find out whether a call of unknown outcome happened"),
+    "/again": gettext_lazy("run such a call once more"),
+    "/stop": gettext_lazy("stop the turn that runs or waits for an approval in this conversation"),
+    "/quit": gettext_lazy("leave (also Ctrl-D)"),
 }
 
 
@@ -88,8 +89,9 @@ class UnknownCommand:
     @property
     def complaint(self) -> str:
         """Error for the user, on one line."""
-        hint = f"Did you mean {self.like}?" if self.like else "Type /help for what there is."
-        return f"There is no {self.command}. {hint}"
+        missing = _("There is no {command}.", command=self.command)
+        hint = _("Did you mean {command}?", command=self.like) if self.like else _("Type /help for what there is.")
+        return f"{missing} {hint}"
 
 
 Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | UnknownCommand
@@ -158,9 +160,11 @@ class SlashCompleter(Completer):
         word = text.rsplit(" ", maxsplit=1)[-1]
         for offer, about in (self._words(text, word) if " " in text else COMMANDS).items():
             if offer.casefold().startswith(word.casefold()):
-                yield Completion(offer, start_position=-len(word), display=single_line(offer, 40), display_meta=about)
+                yield Completion(
+                    offer, start_position=-len(word), display=single_line(offer, 40), display_meta=str(about)
+                )
 
-    def _words(self, text: str, word: str) -> dict[str, str]:
+    def _words(self, text: str, word: str) -> Mapping[str, str]:
         """Return the candidates for the last word."""
         words = text.removeprefix("/")
         before = len(words) - len(word)

@@ -17,12 +17,21 @@ from typing import TYPE_CHECKING
 
 from bot.domain.commands import Reply
 from bot.domain.turns import ModelStep, StepStatus, ToolStep, TurnStatus, TurnView
-from bot.i18n import _
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.platforms.console.lines import cells, clip, fold, remark, safe_lines, tool_text
 from bot.platforms.console.theme import ConsoleTheme
 from bot.rendering.structured_results import format_for_people
 from bot.rendering.text_safety import single_line, strip_control
-from bot.rendering.timeline import StatusIcon, ToolStatus, offers_behind, offers_of_call, tool_status, waiting_text
+from bot.rendering.timeline import (
+    SECOND_TRY,
+    STOPPED,
+    StatusIcon,
+    ToolStatus,
+    offers_behind,
+    offers_of_call,
+    tool_status,
+    waiting_text,
+)
 
 if TYPE_CHECKING:
     from bot.platforms.console.markdown_renderer import MarkdownRenderer
@@ -31,8 +40,8 @@ import re
 from dataclasses import field
 
 WARM_UP = "`code`\n\n```python\nprint(1)\n```"
-AGAIN = "The reply was interrupted and starts again."
-UNSURE = "Did it run? /check asks the model; /again runs it again if you approve it."
+AGAIN = gettext_lazy("The reply was interrupted and starts again.")
+UNSURE = gettext_lazy("Did it run? /check asks the model; /again runs it again if you approve it.")
 RETURNED_LINES = 100
 """Lines of a tool result on a screen."""
 SLOW_SECONDS = 3
@@ -46,7 +55,6 @@ _END = {
     StepStatus.ASKING: StepStatus.CANCELLED,
 }
 """Status of an open call after the end of its turn."""
-SECOND_TRY = "It may have run before. Approving runs it again."
 _FENCE = re.compile(r"^(?P<indent>\s*)(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
 _HEADING = re.compile(r"^ {0,3}#{1,6}(\s|$)")
 _ITEM = re.compile(r"^ {0,3}([-*+]|\d{1,9}[.)])(\s|$)")
@@ -134,9 +142,9 @@ def _entries(view: TurnView) -> Iterator[Entry]:
     if not status.ended:
         yield from _reply_entries(f"said-{replies}", view.streaming, growing=True)
     elif status is TurnStatus.CANCELLED:
-        yield Note("end", "Stopped.")
+        yield Note("end", str(STOPPED))
     elif status is TurnStatus.FAILED:
-        yield Failure("end", single_line(view.turn.failure, 500) or "The turn failed.")
+        yield Failure("end", single_line(view.turn.failure, 500) or _("The turn failed."))
     if status.ended and any(isinstance(step, ToolStep) and offers_of_call("", step) for step in view.steps):
         yield UnknownOutcome("unsure")
 
@@ -145,7 +153,7 @@ def _opening_notes(view: TurnView) -> Iterator[Note]:
     if view.turn.question.agent_name:
         yield Note("agent", _("Agent: {name}", name=single_line(view.turn.question.agent_name, 100)))
     if view.turn.question.again and not view.turn.status.ended:
-        yield Note("second-try", SECOND_TRY)
+        yield Note("second-try", str(SECOND_TRY))
 
 
 def _call_entries(step: ToolStep, view: TurnView) -> Iterator[Entry]:
@@ -287,7 +295,7 @@ class Transcript:
             case ToolOutput(failed=failed, for_people=text):
                 return Piece(PieceKind.TEXT, self._output_text(text, width, failed=failed))
             case UnknownOutcome():
-                return Piece(PieceKind.REMARK, remark(self._theme.own_text(UNSURE), width, self._theme.warn))
+                return Piece(PieceKind.REMARK, remark(self._theme.own_text(str(UNSURE)), width, self._theme.warn))
             case Note(_, text):
                 return Piece(PieceKind.REMARK, remark(self._theme.own_text(safe_lines(text)), width, self._theme.dim))
             case Failure(_, text):
@@ -298,9 +306,10 @@ class Transcript:
         lines = fold(safe_lines(text), width)
         more = len(lines) - RETURNED_LINES
         colored = [self._theme.error(line) if failed and line else line for line in lines[:RETURNED_LINES]]
-        return "\n".join(
-            [*colored, *([self._theme.dim(self._theme.own_text(f"… {more} more lines"))] if more > 0 else [])]
-        )
+        if more > 0:
+            omitted = ngettext("… {n} more line", "… {n} more lines", more)
+            colored.append(self._theme.dim(self._theme.own_text(omitted)))
+        return "\n".join(colored)
 
 
 def _is_final(entry: Entry) -> bool:
@@ -417,10 +426,9 @@ class TranscriptView:
             lines += piece.text.split("\n")
             last = piece.kind
         if not self.screen.asking:
-            waiting = (
-                self._theme.own_text(f"  queued: {safe_lines(single_line(text, width))}") for text in self.queued
-            )
-            lines += [self._theme.dim(clip(line, width, self._theme)) for line in waiting]
+            waiting = (_("queued: {text}", text=safe_lines(single_line(text, width))) for text in self.queued)
+            queued = (self._theme.own_text(f"  {text}") for text in waiting)
+            lines += [self._theme.dim(clip(line, width, self._theme)) for line in queued]
         if last is not None and (not self.screen.asking or last is not PieceKind.CARD):
             lines.append("")
         return lines
@@ -436,7 +444,7 @@ class TranscriptView:
 
     def _activity(self, width: int) -> str:
         """Return the activity line, if nothing else moves."""
-        words = "Stopping…" if self.stopping else self._activity_text()
+        words = _("Stopping…") if self.stopping else self._activity_text()
         if not words:
             return ""
         # One line: the actions stay, and the text before them is truncated to fit.
@@ -458,9 +466,9 @@ class TranscriptView:
     def _stop_hint(self) -> str:
         """Return the hint how to stop or unblock it."""
         if self._oldest is not None and offers_behind(self._oldest.blocker) and not self.stopping:
-            return "/stop stops that · Ctrl-C takes this back"
+            return _("/stop stops that · Ctrl-C takes this back")
         seconds = int(self._clock() - self._since)
-        return f"{seconds} s · Ctrl-C stops" if seconds >= SLOW_SECONDS else ""
+        return _("{seconds} s · Ctrl-C stops", seconds=seconds) if seconds >= SLOW_SECONDS else ""
 
     @property
     def _oldest(self) -> TurnView | None:
@@ -470,10 +478,10 @@ class TranscriptView:
 def _default_activity(view: TurnView) -> str:
     """Return the default activity of a turn: its tools, its approvers, or the next completion."""
     if view.asks:
-        return "Waiting for an answer…"
+        return _("Waiting for an answer…")
     if view.running:
-        return "Working…"
-    return "Waiting for an approval…" if view.awaiting else "Thinking…"
+        return _("Working…")
+    return _("Waiting for an approval…") if view.awaiting else _("Thinking…")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.elicitations import Elicitation
 from bot.domain.turns import Receipt, StepStatus, ToolStep, TurnStatus, TurnView
 from bot.errors import CountersignError, DatabaseUnavailable, NotFound
+from bot.i18n import gettext_lazy
 from bot.platforms.console.local_user import LocalUser
 from bot.ports import EngineApi
 from bot.rendering.timeline import blocking_turn, call_to_check, call_to_run_again
@@ -24,8 +25,8 @@ T = TypeVar("T")
 
 SEARCHED_TURNS = 50
 """Number of turns that are searched."""
-NOTHING_UNKNOWN = "There is no call here whose outcome is unknown."
-NOTHING_RUNS = "Nothing runs or waits in this conversation."
+NOTHING_UNKNOWN = gettext_lazy("There is no call here whose outcome is unknown.")
+NOTHING_RUNS = gettext_lazy("Nothing runs or waits in this conversation.")
 POLL_SECONDS = 1.0
 
 
@@ -38,7 +39,7 @@ async def check(engine: EngineApi, user: LocalUser, conversation: ConversationKe
         raise NotFound(NOTHING_UNKNOWN)
     receipt = await engine.check_outcome(offer.turn_id, offer.n, user.author)
     if receipt.redelivery:
-        raise NotFound("That call has been checked already.")
+        raise NotFound(gettext_lazy("That call has been checked already."))
     return receipt
 
 
@@ -49,7 +50,7 @@ async def run_again(engine: EngineApi, user: LocalUser, conversation: Conversati
         raise NotFound(NOTHING_UNKNOWN)
     receipt = await engine.run_again(offer.turn_id, offer.n, user.author)
     if receipt.redelivery:
-        raise NotFound("That call has been run again already.")
+        raise NotFound(gettext_lazy("That call has been run again already."))
     return receipt
 
 
@@ -248,7 +249,7 @@ async def await_ready(promised: Awaitable[T]) -> T:
     except asyncio.CancelledError:
         if not future.cancelled():
             raise
-    raise CountersignError("The program could not be started.", "Look into its log.")
+    raise CountersignError(gettext_lazy("The program could not be started."), gettext_lazy("Look into its log."))
 
 
 def exit_code(view: TurnView) -> int:

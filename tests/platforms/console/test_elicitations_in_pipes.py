@@ -12,7 +12,6 @@ from bot.domain.elicitation_answers import InvalidAnswer
 from bot.domain.elicitations import CANCELLED, DECLINED, Elicitation, ElicitationAction, ElicitationResult
 from bot.domain.tools import ArgumentError
 from bot.domain.turns import StepStatus, TurnStatus, TurnView
-from bot.platforms.console.headless import HOW_TO_ANSWER
 from bot.platforms.console.plain_output import PlainStream
 from bot.platforms.console.theme import ConsoleTheme
 from tests.platforms.console.scripted_engine import Script, ScriptedTurn, a_call, a_turn
@@ -56,7 +55,8 @@ async def test_a_line_answers_what_is_asked(line: str, reply: ElicitationResult)
         assert [each for _, each, _ in chat.engine.replied] == [reply]
         assert "notes asks for an answer" in chat.err
         assert "What is it called?" in chat.err
-        assert HOW_TO_ANSWER.format(" ".join(("answer", *(f"{name}=…" for name in FIELDS)))) in chat.err
+        example = " ".join(("answer", *(f"{name}=…" for name in FIELDS)))
+        assert f"It waits for a line: {example}, or decline." in chat.err
         assert chat.out == "Done with it.\n\nYou said: hello\n"
 
 

@@ -11,8 +11,9 @@ import pytest
 from bot.domain.messages import ToolCall
 from bot.domain.turns import StepStatus, Turn, TurnInput, TurnStatus, TurnView
 from bot.platforms.console.console import Streams, export_conversation
-from bot.platforms.console.transcript import RETURNED_LINES, SECOND_TRY
+from bot.platforms.console.transcript import RETURNED_LINES
 from bot.platforms.console.turn_tracker import StartState
+from bot.rendering.timeline import SECOND_TRY
 from tests.platforms.console.chat import chatting, now
 from tests.platforms.console.scripted_engine import ScriptedTurn, a_call, a_turn, an_approval
 from tests.platforms.console.terminal import echoed
