@@ -63,7 +63,7 @@ format: $(VENV)/.installed-dev  ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 LOCALES := bot/i18n/locales
-EXTRACT := -k gettext_lazy -k ngettext_lazy:1,2 -k pgettext:1c,2 --add-location=file --sort-by-file --no-wrap --omit-header
+EXTRACT := -k gettext_lazy -k ngettext_lazy:1,2 -k pgettext:1c,2 -k pgettext_lazy:1c,2 --add-location=file --sort-by-file --no-wrap --omit-header
 
 catalogs: $(VENV)/.installed-dev  ## bring the catalogues of texts up to date with the code (NEW=de begins a language)
 	@$(BIN)/pybabel -q extract $(EXTRACT) -o $(LOCALES)/countersign.pot bot

@@ -57,7 +57,7 @@ from bot.domain.health import Health, HealthStatus, ListenerStatus
 from bot.domain.metrics import ProcessCounters
 from bot.domain.servers import EVERYWHERE, ServerStatus
 from bot.domain.turns import StepStatus
-from bot.i18n import _, format_number, format_time_zone, gettext_lazy, ngettext
+from bot.i18n import _, format_number, format_time_zone, gettext_lazy, ngettext, pgettext_lazy
 from bot.ports import Activity, ApprovalActivity, Backlog, CallQuery, CallSummary, ServerActivity
 
 # -------------------- grants
@@ -213,7 +213,7 @@ class CallLog:
             gettext_lazy("asked by"),
             gettext_lazy("decided by"),
             gettext_lazy("took"),
-            *((gettext_lazy("in"),) if is_everywhere else ()),
+            *((pgettext_lazy("heading", "in"),) if is_everywhere else ()),
             gettext_lazy("turn"),
         )
         rows = tuple(_call_row(call, is_everywhere=is_everywhere) for call in calls)

@@ -27,7 +27,7 @@ from bot.commands.server_definition import (
 )
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SIGN_IN, SignInSteps
-from bot.commands.text_format import format_ago, pluralize, server_label
+from bot.commands.text_format import format_ago, sentences, server_label
 from bot.domain.commands import Field, FieldKind, Form, Parameter, Reply, ReplyAction, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.secrets import LINK_SECONDS, TOKEN, SecretLink, SecretReference, SecretSource
@@ -42,13 +42,14 @@ from bot.domain.servers import (
     is_reserved_header,
 )
 from bot.errors import Conflict, CountersignError, DatabaseError, DeliveryFailed, NotFound
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.ports import LinkStore
 
 log = logging.getLogger(__name__)
 
 PATH = "/secret/"
 """Path of the form; the token follows it."""
-SWITCH_ON = (
+SWITCH_ON = gettext_lazy(
     "The operator can have secrets entered on a page of the bot's own instead, by one-time links: `PUBLIC_URL` "
     "switches them on."
 )
@@ -56,11 +57,11 @@ _MEMBER_SECONDS = 10.0
 _MESSAGE_SECONDS = 3.0
 """Seconds that the page waits for the message to be sent."""
 _STORED = SecretReference(SecretSource.STORED)
-_WANTED_PAIR = "User name and password, as USER:PASSWORD,"
+_WANTED_PAIR = gettext_lazy("User name and password, as USER:PASSWORD,")
 
-_SLOT = Parameter("slot", "`auth`, `header:NAME`, `env:NAME` or `sign-in`", required=True)
-_A_SLOT = Parameter("slot", "`auth` (the default), `header:NAME`, `env:NAME` or `sign-in`")
-_REFERENCE = Parameter("reference", "where the secret is", metavar="env:NAME|file:/path")
+_SLOT = Parameter("slot", gettext_lazy("`auth`, `header:NAME`, `env:NAME` or `sign-in`"), required=True)
+_A_SLOT = Parameter("slot", gettext_lazy("`auth` (the default), `header:NAME`, `env:NAME` or `sign-in`"))
+_REFERENCE = Parameter("reference", gettext_lazy("where the secret is"), metavar="env:NAME|file:/path")
 
 
 # -------------------- one-time links
@@ -89,8 +90,11 @@ class SecretLinks:
         if self.enabled:
             reply = await self.link_reply(record, first, by, conversation, text)
             return replace(reply, details=(*reply.details, *_commands(record, others)))
-        how = f"The operator can type it in a terminal: `/mcp secret set {record.config.name} {first}`."
-        return Reply(f"{text} {how} {SWITCH_ON}", details=_commands(record, others))
+        how = _(
+            "The operator can type it in a terminal: `{command}`.",
+            command=f"/mcp secret set {record.config.name} {first}",
+        )
+        return Reply(sentences(text, how, SWITCH_ON), details=_commands(record, others))
 
     async def link_reply(
         self, record: ServerRecord, slot: str, by: Author, conversation: ConversationKey, text: str
@@ -99,14 +103,17 @@ class SecretLinks:
         links of the user for this slot become invalid.
         """
         assert self._links is not None, "links are switched off"
-        _, token = await self._links.store.create_link(record.id, slot, by, conversation)
+        _link, token = await self._links.store.create_link(record.id, slot, by, conversation)
         address = f"{self._links.address}{PATH}{token}"
         minutes = int(LINK_SECONDS // 60)
         return Reply(
-            f"{text} [Enter the secret]({address}). The link works once, for {minutes} minutes, for you: keep it to "
-            "yourself.",
-            details=(("secret", slot),),
-            actions=(ReplyAction("Another link", ("mcp", "secret", "set", record.config.name, slot)),),
+            sentences(
+                text,
+                _("[Enter the secret]({address}).", address=address),
+                _("The link works once, for {minutes} minutes, for you: keep it to yourself.", minutes=minutes),
+            ),
+            details=((gettext_lazy("secret"), slot),),
+            actions=(ReplyAction(_("Another link"), ("mcp", "secret", "set", record.config.name, slot)),),
         )
 
 
@@ -120,11 +127,13 @@ def missing_slots(record: ServerRecord) -> tuple[str, ...]:
 def missing_secrets_text(record: ServerRecord) -> str:
     """Return a short text about the missing secrets."""
     slots = missing_slots(record)
-    return "the secret it signs in with" if slots == (AUTH_SECRET,) else pluralize(len(slots), "secret")
+    if slots == (AUTH_SECRET,):
+        return _("the secret it signs in with")
+    return ngettext("{n} secret", "{n} secrets", len(slots))
 
 
 def _commands(record: ServerRecord, slots: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    return tuple(("also", f"/mcp secret set {record.config.name} {slot}") for slot in slots)
+    return tuple((gettext_lazy("also"), f"/mcp secret set {record.config.name} {slot}") for slot in slots)
 
 
 # -------------------- verbs
@@ -149,9 +158,13 @@ class ServerSecrets:
     @property
     def handlers(self) -> tuple[VerbHandler, ...]:
         """Return the verbs."""
-        set_verb = Verb("secret set", "say where a secret is", (SERVER, _SLOT, _REFERENCE), aliases=("secret",))
-        clear_verb = Verb("secret clear", "take a secret away", (SERVER, _SLOT), aliases=("secret remove",))
-        rotate_verb = Verb("secret rotate", "use a new value of a secret", (SERVER, _A_SLOT, _REFERENCE))
+        set_verb = Verb(
+            "secret set", gettext_lazy("say where a secret is"), (SERVER, _SLOT, _REFERENCE), aliases=("secret",)
+        )
+        clear_verb = Verb(
+            "secret clear", gettext_lazy("take a secret away"), (SERVER, _SLOT), aliases=("secret remove",)
+        )
+        rotate_verb = Verb("secret rotate", gettext_lazy("use a new value of a secret"), (SERVER, _A_SLOT, _REFERENCE))
         return (
             VerbHandler(set_verb, self._set, self._submit),
             VerbHandler(clear_verb, self._clear),
@@ -163,7 +176,7 @@ class ServerSecrets:
             async for reply in self._sign_in_steps.sign_in_again(request):
                 yield reply
             return
-        _, record = await self._editable(request)
+        _server, record = await self._editable(request)
         await self._validator.check_allowed(record.config)
         slot = _slot(record, request.arguments.get("slot"))
         text = request.arguments.get("reference")
@@ -177,12 +190,17 @@ class ServerSecrets:
             yield await self._link(record, slot, request)
         else:
             raise CommandRejected(
-                "Where is the secret? Give `env:NAME` or `file:/path`. The secret itself can be typed only at the "
-                f"operator's own terminal. {SWITCH_ON}"
+                sentences(
+                    _(
+                        "Where is the secret? Give `env:NAME` or `file:/path`. The secret itself can be typed only at "
+                        "the operator's own terminal."
+                    ),
+                    SWITCH_ON,
+                )
             )
 
     async def _submit(self, context: SubmissionContext) -> AsyncIterator[Reply | Form]:
-        server_id, version, *_ = (*context.state, "", "")
+        server_id, version, *_rest = (*context.state, "", "")
         server = await self._directory.find(server_id, context.conversation)
         record = self._directory.record_of(server, context.member)
         self._validator.may_define(record.config, context.member)
@@ -191,7 +209,7 @@ class ServerSecrets:
         value = context.fields.get(SECRET_FIELD, "").strip()
         if not value and not context.errors:
             # An empty pipe stays empty: do not ask again.
-            raise CommandRejected("No secret was typed, so none is set.")
+            raise CommandRejected(_("No secret was typed, so none is set."))
         values, value_error = entered_values(record, slot, value)
         error = context.errors.get(SECRET_FIELD, "") or value_error
         if error:
@@ -211,7 +229,9 @@ class ServerSecrets:
         server, record = await self._editable(request)
         slot = _slot(record, request.arguments.get("slot"))
         if slot not in record.secrets:
-            yield Reply(f"{server_label(server.config)} has no such secret. Nothing was changed.", failed=True)
+            yield Reply(
+                _("{server} has no such secret. Nothing was changed.", server=server_label(server.config)), failed=True
+            )
             return
         secrets = {name: reference for name, reference in record.secrets.items() if name != slot}
         authentication = record.authentication
@@ -219,7 +239,7 @@ class ServerSecrets:
             authentication = replace(authentication, kind=AuthenticationKind.NONE)
             secrets.pop(USER_SLOT, None)
         changed = replace(record, secrets=secrets, authentication=authentication)
-        async for reply in self._change(changed, {}, request.author, {f"secret {slot}": "set → nothing"}, "cleared"):
+        async for reply in self._change(changed, {}, request.author, {f"secret {slot}": "set → nothing"}, cleared=True):
             yield reply
 
     async def _rotate(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
@@ -232,7 +252,9 @@ class ServerSecrets:
         slot = _slot(record, request.arguments.get("slot") or AUTH_SECRET)
         reference, text = record.secrets.get(slot), request.arguments.get("reference")
         if reference is None:
-            raise CommandRejected(f"{server_label(server.config)} has no such secret yet: `/mcp secret set` sets it.")
+            raise CommandRejected(
+                _("{server} has no such secret yet: `/mcp secret set` sets it.", server=server_label(server.config))
+            )
         if text:
             async for reply in self._save_reference(record, slot, _reference(text), request.member):
                 yield reply
@@ -242,8 +264,13 @@ class ServerSecrets:
             yield await self._link(record, slot, request)
         elif reference.source is SecretSource.STORED:
             raise CommandRejected(
-                "This secret is kept by the bot. Type the new one at the operator's own terminal, or say where it is: "
-                f"`/mcp secret rotate NAME SLOT env:NAME`. {SWITCH_ON}"
+                sentences(
+                    _(
+                        "This secret is kept by the bot. Type the new one at the operator's own terminal, or say where "
+                        "it is: `/mcp secret rotate NAME SLOT env:NAME`."
+                    ),
+                    SWITCH_ON,
+                )
             )
         else:
             # References are read again whenever the record is.
@@ -253,7 +280,10 @@ class ServerSecrets:
     async def _link(self, record: ServerRecord, slot: str, request: CommandContext) -> Reply:
         """Return a link to enter the secret."""
         check_use(record, slot)
-        text = f"A secret of {server_label(record.config)} is entered on a page of the bot's own, never in a chat."
+        text = _(
+            "A secret of {server} is entered on a page of the bot's own, never in a chat.",
+            server=server_label(record.config),
+        )
         return await self._links.link_reply(record, slot, request.member.author, request.conversation, text)
 
     async def _editable(self, request: CommandContext) -> tuple[VisibleServer, ServerRecord]:
@@ -269,7 +299,7 @@ class ServerSecrets:
         draft = ParsedDefinition(replace(record, secrets={**record.secrets, slot: reference}))
         self._validator.check_references(draft, record, member)
         if draft.errors:
-            raise CommandRejected(" ".join(draft.errors.values()))
+            raise CommandRejected(sentences(*draft.errors.values()))
         async for reply in self._save(record, slot, draft.record.secrets[slot], {}, member.author):
             yield reply
 
@@ -285,38 +315,55 @@ class ServerSecrets:
         check_use(record, slot)
         changed = replace(record, secrets={**record.secrets, **dict.fromkeys(values, reference), slot: reference})
         change = f"{before or 'nothing'} → {reference}"
-        async for reply in self._change(changed, values, by, {f"secret {slot}": change}, "set"):
+        async for reply in self._change(changed, values, by, {f"secret {slot}": change}):
             yield reply
 
     async def _change(
-        self, record: ServerRecord, values: Mapping[str, str], by: Author, changes: Mapping[str, str], done: str
+        self,
+        record: ServerRecord,
+        values: Mapping[str, str],
+        by: Author,
+        changes: Mapping[str, str],
+        *,
+        cleared: bool = False,
     ) -> AsyncIterator[Reply]:
         try:
             saved = await self._dependencies.server_store.change(record, values, by, changes=changes)
         except Conflict as conflict:
-            yield replace(self._version_conflict(record), details=(("cause", str(conflict)),))
+            yield replace(self._version_conflict(record), details=((gettext_lazy("cause"), str(conflict)),))
             return
         await self._dependencies.administration.refresh()
-        count = pluralize(len(record.secrets), "secret")
-        verify = ReplyAction("Verify", ("mcp", "verify", record.config.name))
+        verify = ReplyAction(_("Verify"), ("mcp", "verify", record.config.name))
         if saved.missing:
+            texts = {"server": server_label(record.config), "secrets": missing_secrets_text(saved)}
             yield Reply(
-                f"The secret of {server_label(record.config)} is {done}; it waits for {missing_secrets_text(saved)}.",
+                _("The secret of {server} is cleared; it waits for {secrets}.", **texts)
+                if cleared
+                else _("The secret of {server} is set; it waits for {secrets}.", **texts),
                 actions=(enter_secret(saved, missing_slots(saved)[0]), verify),
             )
             return
+        secrets = ngettext("{n} secret", "{n} secrets", len(record.secrets))
+        texts = {"server": server_label(record.config), "secrets": secrets}
         yield Reply(
-            f"The secret of {server_label(record.config)} is {done}; it has {count} now, and connects again.",
+            _("The secret of {server} is cleared; it has {secrets} now, and connects again.", **texts)
+            if cleared
+            else _("The secret of {server} is set; it has {secrets} now, and connects again.", **texts),
             actions=(verify,),
         )
 
     def _version_conflict(self, record: ServerRecord) -> Reply:
         when = format_ago(record.updated_at, self._dependencies.clock())
         return Reply(
-            f"{server_label(record.config)} has been changed meanwhile. Nothing was saved.",
-            details=(("changed", f"{when} by {record.updated_by or 'somebody else'}"),),
+            _("{server} has been changed meanwhile. Nothing was saved.", server=server_label(record.config)),
+            details=(
+                (
+                    gettext_lazy("changed"),
+                    _("{when} by {who}", when=when, who=record.updated_by or _("somebody else")),
+                ),
+            ),
             failed=True,
-            actions=(ReplyAction("Show", ("mcp", "show", record.config.name)),),
+            actions=(ReplyAction(_("Show"), ("mcp", "show", record.config.name)),),
         )
 
 
@@ -324,15 +371,15 @@ def enter_secret(record: ServerRecord, slot: str) -> ReplyAction:
     """Return the action to enter a missing secret, which the operator's terminal offers."""
     name = record.config.name
     return ReplyAction(
-        f"Enter {slot} of {name}",
+        _("Enter {slot} of {server}", slot=slot, server=name),
         ("mcp", "secret", "set", name, slot),
-        question=f"Enter the secret {slot} of {name} now?",
+        question=_("Enter the secret {slot} of {server} now?", slot=slot, server=name),
     )
 
 
 def secret_form(record: ServerRecord, slot: str, error: str = "", intro: str = "") -> Form:
     """Return the hidden prompt for a secret."""
-    hint = "it is not shown, and kept encrypted"
+    hint = _("it is not shown, and kept encrypted")
     field = Field(
         SECRET_FIELD,
         _label(record, slot, named_server=bool(intro)),
@@ -344,17 +391,21 @@ def secret_form(record: ServerRecord, slot: str, error: str = "", intro: str = "
     )
     return Form(
         f"mcp secret set:{record.id}:{record.version}",
-        f"Secret {slot} of {record.config.name}",
+        _("Secret {slot} of {server}", slot=slot, server=record.config.name),
         (field,),
-        intro=intro or "The secret itself. It is not shown again, and no log has it.",
+        intro=intro or _("The secret itself. It is not shown again, and no log has it."),
         carried={"slot": slot},
         instead="/mcp secret set NAME SLOT env:NAME",
     )
 
 
 def _label(record: ServerRecord, slot: str, *, named_server: bool) -> str:
-    pair = ", as USER:PASSWORD" if slot == AUTH_SECRET and enters_pair(record) else ""
-    return f"Secret {slot} of {record.config.name}{pair}" if named_server else f"Secret{pair}"
+    texts = {"slot": slot, "server": record.config.name}
+    if slot == AUTH_SECRET and enters_pair(record):
+        if named_server:
+            return _("Secret {slot} of {server}, as USER:PASSWORD", **texts)
+        return _("Secret, as USER:PASSWORD")
+    return _("Secret {slot} of {server}", **texts) if named_server else _("Secret")
 
 
 def _is_sign_in(request: CommandContext) -> bool:
@@ -364,7 +415,7 @@ def _is_sign_in(request: CommandContext) -> bool:
 
 def _slot(record: ServerRecord, text: str) -> str:
     """Return the canonical name of a slot of this server. Raises CommandRejected."""
-    kind, _, name = text.partition(":")
+    kind, _colon, name = text.partition(":")
     slots = {slot.lower(): slot for slot in record.secrets}
     if text.lower() in slots:
         return slots[text.lower()]
@@ -377,8 +428,10 @@ def _slot(record: ServerRecord, text: str) -> str:
             return f"header:{name}"
         case StdioTransport(launch=None), "env" if _fits(name, "_"):
             return f"env:{name}"
-    slot = "`env:NAME`" if isinstance(record.config.transport, StdioTransport) else "`auth` or `header:NAME`"
-    raise CommandRejected(f"A secret of {server_label(record.config)} is for {slot}.")
+    slots_text = "`env:NAME`" if isinstance(record.config.transport, StdioTransport) else _("`auth` or `header:NAME`")
+    raise CommandRejected(
+        _("A secret of {server} is for {slots}.", server=server_label(record.config), slots=slots_text)
+    )
 
 
 def check_use(record: ServerRecord, slot: str) -> None:
@@ -386,14 +439,20 @@ def check_use(record: ServerRecord, slot: str) -> None:
     authentication = record.authentication
     if slot == AUTH_SECRET and authentication.kind is AuthenticationKind.OAUTH and not authentication.client_id:
         raise CommandRejected(
-            f"{server_label(record.config)} is signed in to without a client of its own, so there is no secret of "
-            "one. Say "
-            f"which client: `/mcp edit {record.config.name} --client-id ID`."
+            _(
+                "{server} is signed in to without a client of its own, so there is no secret of one. Say which client: "
+                "`{command}`.",
+                server=server_label(record.config),
+                command=f"/mcp edit {record.config.name} --client-id ID",
+            )
         )
     if slot == AUTH_SECRET and authentication.kind is AuthenticationKind.NONE:
         raise CommandRejected(
-            f"{server_label(record.config)} does not sign in. Say how it should: `/mcp edit {record.config.name} "
-            "--auth api_key --secret env:NAME`."
+            _(
+                "{server} does not sign in. Say how it should: `{command}`.",
+                server=server_label(record.config),
+                command=f"/mcp edit {record.config.name} --auth api_key --secret env:NAME",
+            )
         )
 
 
@@ -406,8 +465,10 @@ def _reference(text: str) -> SecretReference:
         return SecretReference.parse(text)
     except ValueError:
         raise CommandRejected(
-            "That is no reference, and it was not saved. Give `env:NAME` or `file:/absolute/path`: where the secret "
-            "is, never the secret itself. If that was one, rotate it."
+            _(
+                "That is no reference, and it was not saved. Give `env:NAME` or `file:/absolute/path`: where the "
+                "secret is, never the secret itself. If that was one, rotate it."
+            )
         ) from None
 
 
@@ -510,7 +571,11 @@ class SecretEntry:
     async def notify_user(self, prompt: SecretPrompt) -> None:
         """Send a message to the user of the link, if possible."""
         link = prompt.link
-        text = f"The secret {link.slot} of {prompt.server} is set. /mcp verify {prompt.server} says whether it works."
+        text = _(
+            "The secret {slot} of {server} is set. /mcp verify {server} says whether it works.",
+            slot=link.slot,
+            server=prompt.server,
+        )
         try:
             async with asyncio.timeout(_MESSAGE_SECONDS):
                 await self._messenger.tell(link.person, link.conversation, text)
@@ -536,9 +601,9 @@ class SecretEntry:
         except DeliveryFailed as failure:
             return AccessCheckFailed(failure.cause)
         except TimeoutError:
-            return AccessCheckFailed("Your platform did not answer in time.")
+            return AccessCheckFailed(_("Your platform did not answer in time."))
         if not self._dependencies.rights.administers(member):
-            return Denied(f"Only {self._dependencies.rights.who} can do this, and you cannot any more.")
+            return Denied(_("Only {who} can do this, and you cannot any more.", who=self._dependencies.rights.who))
         try:
             self._directory.record_of(VisibleServer(record.config, record), member)
             self._validator.may_define(record.config, member)
@@ -555,13 +620,16 @@ class SecretEntry:
         try:
             await self._dependencies.server_store.change(changed, values, by, changes=changes)
         except Conflict:
-            return Denied("The server was changed at this very moment. Ask for another link.")
+            return Denied(_("The server was changed at this very moment. Ask for another link."))
         except NotFound:
             return LinkExpired()
         except DatabaseError:
             # It may be saved: only the response to the COMMIT may have been lost.
             return Denied(
-                f"The database went away just now. `/mcp show {prompt.server}` says whether the secret is set."
+                _(
+                    "The database went away just now. `/mcp show {server}` says whether the secret is set.",
+                    server=prompt.server,
+                )
             )
         except CountersignError as error:
             return Denied(str(error))
@@ -576,7 +644,7 @@ def _prompt(link: SecretLink, record: ServerRecord) -> SecretPrompt:
     match config.transport:
         case HttpTransport(url):
             to_another = link.slot == AUTH_SECRET and record.authentication.kind in OAUTH_KINDS
-            goes_to = f"the authorization server of {url}" if to_another else url
+            goes_to = _("the authorization server of {url}", url=url) if to_another else url
         case StdioTransport():
             goes_to = command_line(config)
     return SecretPrompt(
@@ -587,18 +655,18 @@ def _prompt(link: SecretLink, record: ServerRecord) -> SecretPrompt:
 def _slot_text(slot: str, record: ServerRecord) -> str:
     """Return the description of a slot in the provider's words."""
     authentication = record.authentication
-    kind, _, name = slot.partition(":")
+    kind, _colon, name = slot.partition(":")
     match kind, authentication.kind:
         case "header", _:
-            return f"Value of the header {name}"
+            return _("Value of the header {name}", name=name)
         case "env", _:
-            return f"Value of the variable {name}"
+            return _("Value of the variable {name}", name=name)
         case _, AuthenticationKind.BASIC:
-            pair = _WANTED_PAIR if enters_pair(record) else "Password"
-            return "User name" if slot == USER_SLOT else pair
+            pair = str(_WANTED_PAIR) if enters_pair(record) else _("Password")
+            return _("User name") if slot == USER_SLOT else pair
         case _, AuthenticationKind.API_KEY:
-            return "API key"
+            return _("API key")
         case _, AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS:
-            return f"Secret of the OAuth client {authentication.client_id}".rstrip()
+            return _("Secret of the OAuth client {client}", client=authentication.client_id).rstrip()
         case _, AuthenticationKind.HEADER | AuthenticationKind.NONE:
-            return f"Value of the header {authentication.header}"
+            return _("Value of the header {name}", name=authentication.header)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from bot.commands.argument_parser import CommandRejected
 from bot.commands.server_fields import slug_of
 from bot.domain.packages import server_name
+from bot.i18n import _
 
 _GENERIC = frozenset(("www", "mcp", "api", "app", "server"))
 _SECOND_LEVEL = frozenset(("co", "com", "org", "net", "gov", "ac"))
@@ -29,7 +30,7 @@ def place_words(name: str, words: Sequence[str]) -> PlacedWords:
         return PlacedWords("", name, tuple(words))
     if words and _is_url(words[0]):
         if len(words) > 1:
-            raise CommandRejected("One address at a time, and options with `--`, such as `--title TEXT`.")
+            raise CommandRejected(_("One address at a time, and options with `--`, such as `--title TEXT`."))
         return PlacedWords(name, words[0], ())
     return PlacedWords(name, "", tuple(words))
 

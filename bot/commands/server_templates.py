@@ -14,6 +14,7 @@ from bot.commands.argument_parser import CommandRejected
 from bot.commands.server_definition import KEEP, ParsedDefinition, command_line
 from bot.commands.server_fields import REFERENCE, read_reference
 from bot.commands.server_forms import SecretFieldMode, Step, confirmation, steps_of_adding, steps_of_editing
+from bot.commands.text_format import sentences
 from bot.domain.commands import FIELDS_A_STEP, Field, FieldKind
 from bot.domain.launch_templates import (
     LONGEST_VALUE,
@@ -30,15 +31,16 @@ from bot.domain.launch_templates import (
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import STDIO, ServerRecord, StdioTransport, TemplateLaunch
 from bot.domain.tools import digest
+from bot.i18n import _, gettext_lazy
 
 TEMPLATE = "template"
 SLOT = "slot_"
-MISSING_SECRET = f"It is missing. {REFERENCE}"
+MISSING_SECRET = gettext_lazy("It is missing. {reference}", reference=REFERENCE)
 _SEEN = "seen"
 _SEEN_LENGTH = 16
 """Characters of a digest that are shown: longer ones would look like tokens."""
 _SLOT_NAME = re.compile(r"[a-z0-9_]+")
-_NOT_ITS_OWN = "The launch template says what is started: leave this empty."
+_NOT_ITS_OWN = gettext_lazy("The launch template says what is started: leave this empty.")
 _THEIRS = ("command", "url", "cwd")
 
 
@@ -59,12 +61,14 @@ def parse_assignments(words: Sequence[str]) -> dict[str, str]:
         name = name.strip().lower()
         if not assigned or not _SLOT_NAME.fullmatch(name):
             raise CommandRejected(
-                "What stands behind the name is a launch template and its slots, such as `template=git repo=docs`. "
-                "Options stand before that."
+                _(
+                    "What stands behind the name is a launch template and its slots, such as `template=git repo=docs`. "
+                    "Options stand before that."
+                )
             )
         field = TEMPLATE if name == TEMPLATE else f"{SLOT}{name}"
         if field in fields:
-            raise CommandRejected("Something is given twice there.")
+            raise CommandRejected(_("Something is given twice there."))
         fields[field] = value
     return fields
 
@@ -105,7 +109,7 @@ def fill_template(
     slots = {name.removeprefix(SLOT): value.strip() for name, value in fields.items() if name.startswith(SLOT)}
     other_fields = without_template(fields)
     if not is_about_template(record, fields):
-        errors = {f"{SLOT}{name}": "Say which launch template this is for: template=NAME." for name in slots}
+        errors = {f"{SLOT}{name}": _("Say which launch template this is for: template=NAME.") for name in slots}
         return FilledTemplate(record, other_fields, errors)
     return _TemplateFiller(record, other_fields, slots, templates).fill(fields.get(TEMPLATE, "").strip(), argv)
 
@@ -127,7 +131,7 @@ class _TemplateFiller:
                 self._errors[name] = _NOT_ITS_OWN
         self._fields.pop("transport", None)
         if before is not None and chosen not in ("", before.template):
-            self._errors[TEMPLATE] = "Another launch template is another server: add one, and remove this one."
+            self._errors[TEMPLATE] = _("Another launch template is another server: add one, and remove this one.")
         name = before.template if before is not None else chosen
         values = dict(before.values) if before is not None else {}
         template = self._templates.get(name)
@@ -152,7 +156,7 @@ class _TemplateFiller:
     def _secrets(self, template: LaunchTemplate) -> Iterator[str]:
         """Yield the references to secrets as lines of the field `env`."""
         lines = (line.partition("=") for line in self._fields.get("env", "").splitlines() if line.strip())
-        lines_by_variable = {variable.strip(): text.strip() for variable, _, text in lines}
+        lines_by_variable = {variable.strip(): text.strip() for variable, _equals, text in lines}
         for slot, variable in template.secrets.items():
             line = lines_by_variable.pop(variable, "")
             stored = KEEP if f"env:{variable}" in self._record.secrets else ""
@@ -162,7 +166,9 @@ class _TemplateFiller:
             else:
                 yield f"{variable}={text}"
         if lines_by_variable:
-            self._errors["env"] = f"The launch template {template.name} has no place for such a variable."
+            self._errors["env"] = _(
+                "The launch template {template} has no place for such a variable.", template=template.name
+            )
 
 
 def _reference_error(text: str) -> str:
@@ -177,8 +183,13 @@ def _reference_error(text: str) -> str:
 
 
 def _unknown_template(name: str, templates: Templates) -> str:
-    available = f"There are: {', '.join(sorted(templates))}." if templates else "The operator has written none."
-    return f"There is no launch template of this name. {available}" if name else f"Which launch template? {available}"
+    available = (
+        _("There are: {templates}.", templates=", ".join(sorted(templates)))
+        if templates
+        else _("The operator has written none.")
+    )
+    problem = _("There is no launch template of this name.") if name else _("Which launch template?")
+    return sentences(problem, available)
 
 
 def entered_later(draft: ParsedDefinition, templates: Templates) -> ParsedDefinition:
@@ -201,9 +212,9 @@ def steps_of_launching(fields: Mapping[str, str], templates: Templates) -> list[
     """Return the steps after the first: template, slots, confirmation of the command line."""
     choice = Field(
         TEMPLATE,
-        "Launch template",
+        _("Launch template"),
         FieldKind.CHOICE,
-        "which of the operator's programs",
+        _("which of the operator's programs"),
         required=True,
         choices=tuple(sorted(templates)),
     )
@@ -251,7 +262,7 @@ def template_change_errors(fields: Mapping[str, str], record: ServerRecord) -> d
     """Return an error if the template was changed after the form was shown."""
     if fields.get(_SEEN) == shown_command_line(record)[_SEEN]:
         return {}
-    return {"confirm": "This is not what you were shown before: the operator has changed it meanwhile. Look again."}
+    return {"confirm": _("This is not what you were shown before: the operator has changed it meanwhile. Look again.")}
 
 
 def describe_templates(templates: Templates) -> str:
@@ -266,10 +277,10 @@ def describe_templates(templates: Templates) -> str:
 def _or_by_template(field: Field) -> Field:
     match field.name:
         case "transport":
-            hint = f"{field.hint}, or one of the operator's launch templates"
+            hint = _("{hint}, or one of the operator's launch templates", hint=field.hint)
             return replace(field, hint=hint, choices=(*field.choices, TEMPLATE))
         case "where":
-            return replace(field, hint=f"{field.hint}. Nothing for a launch template", required=False)
+            return replace(field, hint=_("{hint}. Nothing for a launch template", hint=field.hint), required=False)
         case _:
             return field
 
@@ -295,10 +306,10 @@ def _slot_field(slot: TemplateSlot) -> Field:
 def _slot_hint(slot: TemplateSlot) -> str:
     match slot.rule:
         case IntegerRule(least, most):
-            return f"{least} to {most}"
+            return _("{least} to {most}", least=least, most=most)
         case PathRule(below):
-            return f"a path below {below}"
+            return _("a path below {folder}", folder=below)
         case SecretRule():
-            return "env:NAME or file:/path, never the secret itself"
+            return _("env:NAME or file:/path, never the secret itself")
         case TextRule() | ChoiceRule():
             return ""

@@ -16,19 +16,20 @@ from bot.commands.argument_parser import CommandRejected, ForbiddenRejection
 from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies, UserMessenger
 from bot.commands.server_directory import ServerDirectory, VisibleServer
-from bot.commands.text_format import code, format_ago, pluralize, server_label
+from bot.commands.text_format import code, format_ago, sentences, server_label, status_word
 from bot.domain.commands import ActionStyle, Reply, ReplyAction
 from bot.domain.conversations import CONSOLE, Author, ConversationKey, Member
 from bot.domain.servers import AuthenticationKind, OAuthTerms, ServerConfig, ServerStatus
 from bot.domain.sign_ins import SIGN_IN_SECONDS
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed, NotFound
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.ports import AuthorizationResponse, SignedIn, SignIns
 
 log = logging.getLogger(__name__)
 
 SIGN_IN = "sign-in"
 """Name of the sign-in among the slots of secrets."""
-SWITCH_ON = (
+SWITCH_ON = gettext_lazy(
     "Signing in with a browser needs an address to return to: the operator sets `PUBLIC_URL` to an https "
     "address or to this machine, and runs `countersign run` with its part `web`. `countersign chat` "
     "has no such address: beside a running bot `countersign servers connect NAME` gives the link in a shell."
@@ -68,13 +69,17 @@ class SignInSteps:
             waits = False
         if not waits:
             return ()
-        return (ReplyAction(f"Sign in to {config.name}", ("mcp", "connect", config.name), ActionStyle.PRIMARY),)
+        return (
+            ReplyAction(
+                _("Sign in to {server}", server=config.name), ("mcp", "connect", config.name), ActionStyle.PRIMARY
+            ),
+        )
 
     def hint(self, server: VisibleServer) -> str:
         """Return a hint if sign-ins are disabled but needed; else empty."""
         refused = server.status is ServerStatus.AUTH_REQUIRED
         by_browser = kind_of_sign_in(server) in (AuthenticationKind.NONE, AuthenticationKind.OAUTH)
-        return SWITCH_ON.replace("`", "") if refused and by_browser and self._sign_ins is None else ""
+        return str(SWITCH_ON).replace("`", "") if refused and by_browser and self._sign_ins is None else ""
 
     def check_access(self, server: VisibleServer, member: Member) -> None:
         """Check that the member may sign the bot in and out: it affects all users of the server. Raises
@@ -84,8 +89,12 @@ class SignInSteps:
             self._directory.record_of(server, member)
         elif not self._dependencies.rights.administers_everywhere(member):
             raise ForbiddenRejection(
-                f"{server_label(server.config)} is managed in the operator's file. Only the operator can sign in to "
-                f"it: `countersign servers connect {server.name}` on the machine that runs the bot."
+                _(
+                    "{server} is managed in the operator's file. Only the operator can sign in to it: `{command}` on "
+                    "the machine that runs the bot.",
+                    server=server_label(server.config),
+                    command=f"countersign servers connect {server.name}",
+                )
             )
 
     async def address(self, server: VisibleServer, member: Member, conversation: ConversationKey) -> str | None:
@@ -108,24 +117,35 @@ class SignInSteps:
             raise CommandRejected(SWITCH_ON)
         self.check_access(server, member)
         address = await self._sign_ins.begin(server.id, member.author, conversation)
-        host, label = urlsplit(address).hostname or "", code(server.name, "the server").strip("`")
+        host, label = urlsplit(address).hostname or "", code(server.name, _("the server")).strip("`")
         minutes = int(SIGN_IN_SECONDS // 60)
         looks_deceptive = not host.isascii() or any(part.startswith("xn--") for part in host.split("."))
         return Reply(
-            f"{text} [Sign in to {label}]({_in_markdown(address)}) leads to {code(host, 'the address below')}. The bot "
-            "is let in as the account that you sign in with there, and everybody's calls run as that account, "
-            f"under this server's policies. The link is for you alone, for {minutes} minutes: keep it to yourself.",
+            sentences(
+                text,
+                _(
+                    "[Sign in to {server}]({address}) leads to {host}.",
+                    server=label,
+                    address=_in_markdown(address),
+                    host=code(host, _("the address below")),
+                ),
+                _(
+                    "The bot is let in as the account that you sign in with there, and everybody's calls run as that "
+                    "account, under this server's policies."
+                ),
+                _("The link is for you alone, for {minutes} minutes: keep it to yourself.", minutes=minutes),
+            ),
             details=(
-                ("leads to", urlsplit(address).netloc),
+                (gettext_lazy("leads to"), urlsplit(address).netloc),
                 *(
-                    (("careful", "This domain is written in letters that can look like others."),)
+                    ((gettext_lazy("careful"), _("This domain is written in letters that can look like others.")),)
                     if looks_deceptive
                     else ()
                 ),
-                ("whole address", address),
-                ("comes back to", self._sign_ins.redirect_uri(server.id)),
+                (gettext_lazy("whole address"), address),
+                (gettext_lazy("comes back to"), self._sign_ins.redirect_uri(server.id)),
             ),
-            actions=(ReplyAction("Another link", ("mcp", "secret", "rotate", server.name, SIGN_IN)),),
+            actions=(ReplyAction(_("Another link"), ("mcp", "secret", "rotate", server.name, SIGN_IN)),),
         )
 
     async def details(self, server: VisibleServer) -> tuple[tuple[str, str], ...]:
@@ -133,12 +153,17 @@ class SignInSteps:
         if self._sign_ins is None:
             return ()
         current = await self._sign_ins.get(server.id)
-        facts = []
+        facts: list[tuple[str, str]] = []
         if current is not None:
-            user, since = current.by or "the bot itself", format_ago(current.since, self._dependencies.clock())
-            facts.append(("signed in", f"{since} by {user}, at {urlsplit(current.issuer).netloc}"))
+            user, since = current.by or _("the bot itself"), format_ago(current.since, self._dependencies.clock())
+            facts.append(
+                (
+                    gettext_lazy("signed in"),
+                    _("{when} by {who}, at {host}", when=since, who=user, host=urlsplit(current.issuer).netloc),
+                )
+            )
         if kind_of_sign_in(server) is AuthenticationKind.OAUTH:
-            facts.append(("redirect address", self._sign_ins.redirect_uri(server.id)))
+            facts.append((gettext_lazy("redirect address"), self._sign_ins.redirect_uri(server.id)))
         return tuple(facts)
 
     async def sign_in_again(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -146,12 +171,19 @@ class SignInSteps:
         server = await self._find(request)
         if self._sign_ins is not None and not await self._is_offered(server.config):
             raise CommandRejected(
-                f"{server_label(server.config)} is not known to take a sign-in in a browser. "
-                f"`/mcp connect {server.name}` asks it; `/mcp edit {server.name} --auth oauth` says so."
+                _(
+                    "{server} is not known to take a sign-in in a browser. `{connect}` asks it; `{edit}` says so.",
+                    server=server_label(server.config),
+                    connect=f"/mcp connect {server.name}",
+                    edit=f"/mcp edit {server.name} --auth oauth",
+                )
             )
-        yield Reply(f"Asking where to sign in to {server_label(server.config)}…")
+        yield Reply(_("Asking where to sign in to {server}…", server=server_label(server.config)))
         yield await self.link(
-            server, request.member, request.conversation, f"A new sign-in to {server_label(server.config)}."
+            server,
+            request.member,
+            request.conversation,
+            _("A new sign-in to {server}.", server=server_label(server.config)),
         )
 
     async def sign_out(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -159,13 +191,18 @@ class SignInSteps:
         server = await self._find(request)
         signed_out = self._sign_ins is not None and await self._sign_ins.sign_out(server.id, request.author)
         if not signed_out:
-            yield Reply(f"Nobody is signed in to {server_label(server.config)}. Nothing was changed.", failed=True)
+            yield Reply(
+                _("Nobody is signed in to {server}. Nothing was changed.", server=server_label(server.config)),
+                failed=True,
+            )
             return
         await self._dependencies.administration.refresh()
         yield Reply(
-            f"The bot is signed out of {server_label(server.config)}: its tokens are deleted, and no call "
-            "runs as that account any more.",
-            actions=(ReplyAction("Sign in again", ("mcp", "connect", server.name)),),
+            _(
+                "The bot is signed out of {server}: its tokens are deleted, and no call runs as that account any more.",
+                server=server_label(server.config),
+            ),
+            actions=(ReplyAction(_("Sign in again"), ("mcp", "connect", server.name)),),
         )
 
     async def _is_offered(self, config: ServerConfig) -> bool:
@@ -193,9 +230,10 @@ def kind_of_sign_in(server: VisibleServer) -> AuthenticationKind:
 
 def oauth_text(terms: OAuthTerms) -> str:
     """Return a summary of the OAuth settings."""
-    way = "OAuth, in a browser" if terms.kind is AuthenticationKind.OAUTH else "OAuth, by the bot itself"
-    client = f", as client {terms.client_id}" if terms.client_id else ""
-    return f"{way}{client}{f', for {terms.scope}' if terms.scope else ''}"
+    way = _("OAuth, in a browser") if terms.kind is AuthenticationKind.OAUTH else _("OAuth, by the bot itself")
+    client = _("as client {client}", client=terms.client_id) if terms.client_id else ""
+    scopes = _("for {scopes}", scopes=terms.scope) if terms.scope else ""
+    return ", ".join(filter(None, (way, client, scopes)))
 
 
 def _in_markdown(address: str) -> str:
@@ -265,21 +303,23 @@ class OAuthCallback:
         """Check that the user still has the right. Raises _NotAllowed."""
         server = await self._find(sign_in)
         if server is None:
-            raise _NotAllowed("The server is not there any more, or not for you.")
+            raise _NotAllowed(_("The server is not there any more, or not for you."))
         if sign_in.by.platform == CONSOLE:
             return
         try:
             async with asyncio.timeout(_MEMBER_SECONDS):
                 member = await self._messenger.member(sign_in.by, sign_in.conversation)
         except DeliveryFailed as failure:
-            raise _NotAllowed(f"It could not be found out whether you may still do this. {failure.cause}") from failure
+            raise _NotAllowed(
+                sentences(_("It could not be found out whether you may still do this."), failure.cause)
+            ) from failure
         except TimeoutError:
-            raise _NotAllowed("Your platform did not say in time whether you may still do this.") from None
+            raise _NotAllowed(_("Your platform did not say in time whether you may still do this.")) from None
         self._check_rights(server, member)
 
     def _check_rights(self, server: VisibleServer, member: Member) -> None:
         if not self._dependencies.rights.administers(member):
-            raise _NotAllowed(f"Only {self._dependencies.rights.who} can do this, and you cannot any more.")
+            raise _NotAllowed(_("Only {who} can do this, and you cannot any more.", who=self._dependencies.rights.who))
         try:
             self._steps.check_access(server, member)
         except CommandRejected as refusal:
@@ -292,16 +332,27 @@ class OAuthCallback:
     async def _result_of(self, sign_in: SignedIn) -> SignInCompleted:
         server = await self._find(sign_in)
         if server is None:
-            return SignInCompleted("", "the server", sign_in.by, 0, "It was removed at this very moment.")
-        problem = "" if server.status is ServerStatus.CONNECTED else server.problem or f"It is {server.status.value}."
+            return SignInCompleted("", _("the server"), sign_in.by, 0, _("It was removed at this very moment."))
+        problem = (
+            ""
+            if server.status is ServerStatus.CONNECTED
+            else server.problem or _("It is {status}.", status=status_word(server.status))
+        )
         tools = len(self._directory.capabilities(server).tools)
         return SignInCompleted(server.name, server.config.title or server.name, sign_in.by, tools, problem)
 
     async def _tell(self, sign_in: SignedIn, completed: SignInCompleted) -> None:
         """Send a message to the user of the link, if possible."""
-        text = f"The bot is signed in to {completed.title}: {pluralize(completed.tools, 'tool')}."
+        text = _(
+            "The bot is signed in to {server}: {tools}.",
+            server=completed.title,
+            tools=ngettext("{n} tool", "{n} tools", completed.tools),
+        )
         if completed.problem:
-            text = f"The bot is signed in to {completed.title}, and cannot use it yet. {completed.problem}"
+            text = sentences(
+                _("The bot is signed in to {server}, and cannot use it yet.", server=completed.title),
+                completed.problem,
+            )
         try:
             async with asyncio.timeout(_MESSAGE_SECONDS):
                 await self._messenger.tell(sign_in.by, sign_in.conversation, text)
@@ -313,4 +364,4 @@ class _NotAllowed(CountersignError):
     """The user may no longer finish the sign-in."""
 
     def __init__(self, cause: str) -> None:
-        super().__init__(cause, "ask an admin of this server")
+        super().__init__(cause, _("ask an admin of this server"))

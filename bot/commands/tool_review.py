@@ -19,7 +19,6 @@ from bot.commands.text_format import (
     format_ago,
     page_of,
     page_rows,
-    pluralize,
     sentences,
     server_label,
     shorten,
@@ -51,6 +50,7 @@ from bot.domain.pins import (
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool, ToolKind
 from bot.errors import NotFound
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.ports import ServerAdmin
 
 
@@ -92,8 +92,10 @@ class ToolReview:
         """
         if server.config.workspace == EVERYWHERE and self._dependencies.rights.is_confined(member):
             raise ForbiddenRejection(
-                f"{server_label(server.config)} belongs to every workspace. Approving its tools takes a token for all "
-                "of them."
+                _(
+                    "{server} belongs to every workspace. Approving its tools takes a token for all of them.",
+                    server=server_label(server.config),
+                )
             )
         waiting = await self.unreviewed_tools(server.id)
         chosen = tuple(unreviewed for unreviewed in waiting if tool in ("", unreviewed.tool.original_name))
@@ -129,14 +131,18 @@ def _unreviewed_tool(tool: Tool, pin: Pin | None) -> UnreviewedTool:
     )
 
 
-_SERVER = Parameter("server", "one server alone", completes=CompletionSource.SERVERS, metavar="NAME")
-_TOOL = Parameter("tool", "one tool alone", completes=CompletionSource.TOOLS)
+_SERVER = Parameter("server", gettext_lazy("one server alone"), completes=CompletionSource.SERVERS, metavar="NAME")
+_TOOL = Parameter("tool", gettext_lazy("one tool alone"), completes=CompletionSource.TOOLS)
 _NAMED = Parameter(
-    "server", "the server's name, id or title", required=True, completes=CompletionSource.SERVERS, metavar="NAME"
+    "server",
+    gettext_lazy("the server's name, id or title"),
+    required=True,
+    completes=CompletionSource.SERVERS,
+    metavar="NAME",
 )
 _DEFINITION = Parameter(
     "definition",
-    "the digest of the reviewed tools, as the review shows it",
+    gettext_lazy("the digest of the reviewed tools, as the review shows it"),
     ParameterKind.OPTION,
     metavar="DIGEST",
 )
@@ -146,10 +152,18 @@ _LONGEST_IN_ALL = 2_000
 """Characters of all details; longer text goes into a document."""
 _MOST_ACTIONS = 5
 _MEANING = {
-    ReviewStatus.PINNED: "nothing",
-    ReviewStatus.NEW: "it was not there when the server was looked at",
-    ReviewStatus.CHANGED: "it is not what was looked at any more",
-    ReviewStatus.FLAGGED: "there is something in it to look at",
+    ReviewStatus.PINNED: gettext_lazy("nothing"),
+    ReviewStatus.NEW: gettext_lazy("it was not there when the server was looked at"),
+    ReviewStatus.CHANGED: gettext_lazy("it is not what was looked at any more"),
+    ReviewStatus.FLAGGED: gettext_lazy("there is something in it to look at"),
+}
+
+
+_STATUS_WORDS = {
+    ReviewStatus.PINNED: gettext_lazy("pinned"),
+    ReviewStatus.NEW: gettext_lazy("new"),
+    ReviewStatus.CHANGED: gettext_lazy("changed"),
+    ReviewStatus.FLAGGED: gettext_lazy("flagged"),
 }
 
 
@@ -166,11 +180,11 @@ class ServerReview:
         """Return the verbs."""
         showing = Verb(
             "review show",
-            "tools that are new or have changed, with the differences",
+            gettext_lazy("tools that are new or have changed, with the differences"),
             (_SERVER, _TOOL),
             aliases=("review", "review list"),
         )
-        approving = Verb("review approve", "offer tools as they were shown", (_NAMED, _TOOL, _DEFINITION))
+        approving = Verb("review approve", gettext_lazy("offer tools as they were shown"), (_NAMED, _TOOL, _DEFINITION))
         # A digest looks like a token but is not one.
         return VerbHandler(showing, self._show), VerbHandler(approving, self._approve, free=True)
 
@@ -193,19 +207,25 @@ class ServerReview:
             return
         approved = await self._review.approve(server, arguments.get("tool"), definition, request.member)
         if not approved:
-            again = ReplyAction("Review", ("mcp", "review", "show", server.name), ActionStyle.PRIMARY)
+            again = ReplyAction(_("Review"), ("mcp", "review", "show", server.name), ActionStyle.PRIMARY)
             yield Reply(
-                f"What waits in {server_label(server.config)} is not what you have looked at any more. Nothing was "
-                "approved.",
+                _(
+                    "What waits in {server} is not what you have looked at any more. Nothing was approved.",
+                    server=server_label(server.config),
+                ),
                 failed=True,
                 actions=(again,),
             )
             return
         names = ", ".join(escape_invisible(unreviewed.tool.original_name) for unreviewed in approved)
-        count = count_definitions([unreviewed.tool for unreviewed in approved])
+        definitions = count_definitions([unreviewed.tool for unreviewed in approved])
         yield Reply(
-            f"Approved: {count} of {server_label(server.config)}, to be offered from the next answer on.",
-            details=(("approved", names),),
+            _(
+                "Approved: {definitions} of {server}, to be offered from the next answer on.",
+                definitions=definitions,
+                server=server_label(server.config),
+            ),
+            details=((gettext_lazy("approved"), names),),
         )
 
     def _servers(self, servers: Sequence[VisibleServer], request: CommandContext) -> Reply:
@@ -213,15 +233,20 @@ class ServerReview:
             (server, tools) for server in servers if (tools := unpinned_tools(self._dependencies.servers, server.id))
         ]
         if not waiting:
-            return Reply("No tool waits for a review: every definition is the accepted one.")
-        total = sum(len(tools) for _, tools in waiting)
+            return Reply(_("No tool waits for a review: every definition is the accepted one."))
+        total = sum(len(tools) for _server, tools in waiting)
         page = page_rows(waiting, request.arguments.page)
-        text = count_definitions([tool for _, tools in waiting for tool in tools])
-        counts = f"{text[0].upper()}{text[1:]} of {pluralize(len(waiting), 'server')}"
+        text = ngettext(
+            "{definitions} of {servers} waits for a review.",
+            "{definitions} of {servers} wait for a review.",
+            total,
+            definitions=_capitalized_count([tool for _server, tools in waiting for tool in tools]),
+            servers=ngettext("{n} server", "{n} servers", len(waiting)),
+        )
         return Reply(
-            f"{counts} {_waits_for_review(total)}. {self._meanwhile}",
+            sentences(text, self._meanwhile),
             Table(
-                ("server", "tools", "which"),
+                (gettext_lazy("server"), gettext_lazy("tools"), gettext_lazy("which")),
                 tuple(
                     (
                         server.name,
@@ -232,8 +257,8 @@ class ServerReview:
                 ),
             ),
             actions=tuple(
-                ReplyAction(f"Review {server.name}", ("mcp", "review", "show", server.name))
-                for server, _ in page[:_MOST_ACTIONS]
+                ReplyAction(_("Review {server}", server=server.name), ("mcp", "review", "show", server.name))
+                for server, _tools in page[:_MOST_ACTIONS]
             ),
             page=page_of(request.arguments.page, len(waiting), ("mcp", "review", "show")),
         )
@@ -255,11 +280,17 @@ class ServerReview:
         if wanted and not any(wanted in (tool.original_name, tool.name) for tool in tools):
             hint = did_you_mean(wanted, (unreviewed.tool.original_name for unreviewed in waiting))
             raise CommandRejected(
-                sentences(f"{server_label(server.config)} has no tool of that name.", hint, "`/mcp tools` lists them.")
+                sentences(
+                    _("{server} has no tool of that name.", server=server_label(server.config)),
+                    hint,
+                    _("`/mcp tools` lists them."),
+                )
             )
-        what = "This tool" if wanted else "Every tool"
+        label = server_label(server.config)
         return Reply(
-            f"{what} of {server_label(server.config)} has its accepted definition. No tool waits for a review."
+            _("This tool of {server} has its accepted definition. No tool waits for a review.", server=label)
+            if wanted
+            else _("Every tool of {server} has its accepted definition. No tool waits for a review.", server=label)
         )
 
     def _one_tool(self, server: VisibleServer, unreviewed: UnreviewedTool) -> Reply:
@@ -268,10 +299,17 @@ class ServerReview:
         long = _too_long(facts)
         words = ("mcp", "review", "approve", server.name, tool.original_name, "--definition", tool.definition)
         return Reply(
-            f"{_label(tool)} of {server_label(server.config)} waits for a review: "
-            f"{_MEANING[unreviewed.review]}. {self._meanwhile}",
+            sentences(
+                _(
+                    "{tool} of {server} waits for a review: {reason}.",
+                    tool=_label(tool),
+                    server=server_label(server.config),
+                    reason=_MEANING[unreviewed.review],
+                ),
+                self._meanwhile,
+            ),
             details=tuple(self._facts(unreviewed)) if long else facts,
-            actions=(ReplyAction("Approve", words, ActionStyle.PRIMARY),),
+            actions=(ReplyAction(_("Approve"), words, ActionStyle.PRIMARY),),
             document=_document(server, [unreviewed]) if long else None,
         )
 
@@ -284,22 +322,34 @@ class ServerReview:
             for name, text in _differences(unreviewed)
         ]
         long = _too_long(facts)
-        counts = count_definitions([unreviewed.tool for unreviewed in waiting])
         page = page_rows(waiting, request.arguments.page)
         digest = combined_digest(unreviewed.tool for unreviewed in waiting)
         rows = tuple(
             (
                 escape_invisible(unreviewed.tool.original_name),
-                unreviewed.review.value,
-                shorten(", ".join(change.part for change in unreviewed.alterations) if unreviewed.pin else "all of it"),
+                str(_STATUS_WORDS[unreviewed.review]),
+                shorten(
+                    ", ".join(change.part for change in unreviewed.alterations) if unreviewed.pin else _("all of it")
+                ),
                 shorten("; ".join(unreviewed.tool.flags)),
             )
             for unreviewed in page
         )
         return Reply(
-            f"{counts[0].upper()}{counts[1:]} of {server_label(server.config)} {_waits_for_review(len(waiting))}. "
-            f"{self._meanwhile}",
-            Table(("tool", "is", "what is different", "look at"), rows),
+            sentences(
+                ngettext(
+                    "{definitions} of {server} waits for a review.",
+                    "{definitions} of {server} wait for a review.",
+                    len(waiting),
+                    definitions=_capitalized_count([unreviewed.tool for unreviewed in waiting]),
+                    server=server_label(server.config),
+                ),
+                self._meanwhile,
+            ),
+            Table(
+                (gettext_lazy("tool"), gettext_lazy("is"), gettext_lazy("what is different"), gettext_lazy("look at")),
+                rows,
+            ),
             details=() if long else tuple(facts),
             actions=(
                 *(
@@ -307,7 +357,7 @@ class ServerReview:
                     for number, unreviewed in enumerate(page[:_MOST_ACTIONS], 1)
                 ),
                 ReplyAction(
-                    f"Approve all {len(waiting)}",
+                    _("Approve all {count}", count=len(waiting)),
                     ("mcp", "review", "approve", server.name, "--definition", digest),
                     ActionStyle.PRIMARY,
                 ),
@@ -319,35 +369,38 @@ class ServerReview:
     @property
     def _meanwhile(self) -> str:
         if self._dependencies.servers.review is ReviewPolicy.OFF:
-            return "What waits is offered all the same (`MCP_REVIEW=off`); `AUTO` asks before it runs."
-        return "What waits is not offered."
+            return _("What waits is offered all the same (`MCP_REVIEW=off`); `AUTO` asks before it runs.")
+        return _("What waits is not offered.")
 
     def _facts(self, waiting: UnreviewedTool) -> Iterator[tuple[str, str]]:
-        yield "tool", escape_invisible(waiting.tool.original_name)
-        yield "is", waiting.review.value
+        yield gettext_lazy("tool"), escape_invisible(waiting.tool.original_name)
+        yield gettext_lazy("is"), str(_STATUS_WORDS[waiting.review])
         pin = waiting.pin
         if pin is not None:
             when = format_ago(pin.pinned_at, self._dependencies.clock())
             yield (
-                "pinned",
-                f"{when}, by the first sync" if pin.pinned_by == FIRST_SYNC else f"{when} by {pin.pinned_by}",
+                gettext_lazy("pinned"),
+                _("{when}, by the first sync", when=when)
+                if pin.pinned_by == FIRST_SYNC
+                else _("{when} by {who}", when=when, who=pin.pinned_by),
             )
             if pin.pinned_tool is None:
-                yield "note", "what was pinned cannot be read any more, so all of it is shown"
-        yield from (("look at", flag) for flag in waiting.tool.flags)
+                yield gettext_lazy("note"), _("what was pinned cannot be read any more, so all of it is shown")
+        yield from ((gettext_lazy("look at"), flag) for flag in waiting.tool.flags)
 
 
 def _label(tool: Tool) -> str:
-    return "The text for models" if tool.kind is ToolKind.INSTRUCTIONS else code(tool.original_name, "A tool")
+    return _("The text for models") if tool.kind is ToolKind.INSTRUCTIONS else code(tool.original_name, _("A tool"))
 
 
-def _waits_for_review(count: int) -> str:
-    return "waits for a review" if count == 1 else "wait for a review"
+def _capitalized_count(definitions: Sequence[Tool]) -> str:
+    text = count_definitions(definitions)
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def _review_action(server: VisibleServer, waiting: UnreviewedTool, number: int) -> ReplyAction:
     name = waiting.tool.original_name
-    label = f"Review {name}" if code(name, "") else f"Review tool {number}"
+    label = _("Review {tool}", tool=name) if code(name, "") else _("Review tool {number}", number=number)
     return ReplyAction(label, ("mcp", "review", "show", server.name, name))
 
 
@@ -378,15 +431,17 @@ def _too_long(facts: Sequence[tuple[str, str]]) -> bool:
 
 
 def _document(server: VisibleServer, waiting: Sequence[UnreviewedTool]) -> ReplyFile:
-    lines = [f"{server.name}: tools that wait for a review", ""]
+    lines = [_("{server}: tools that wait for a review", server=server.name), ""]
     for unreviewed in waiting:
-        lines += [f"* {escape_invisible(unreviewed.tool.original_name)} ({unreviewed.review.value})"]
-        lines += [f"  look at: {flag}" for flag in unreviewed.tool.flags]
+        lines += [f"* {escape_invisible(unreviewed.tool.original_name)} ({_STATUS_WORDS[unreviewed.review]})"]
+        lines += ["  " + _("look at: {flag}", flag=flag) for flag in unreviewed.tool.flags]
         for alteration in unreviewed.alterations:
             lines += [f"  {alteration.part}", *(f"    {line}" for line in _lines(alteration))]
         words = f"/mcp review approve {server.name} {escape_invisible(unreviewed.tool.original_name)}"
-        lines += [f"  to approve this tool: {words} --definition {unreviewed.tool.definition}", ""]
+        command = f"{words} --definition {unreviewed.tool.definition}"
+        lines += ["  " + _("to approve this tool: {command}", command=command), ""]
     if len(waiting) > 1:
         digest = combined_digest(unreviewed.tool for unreviewed in waiting)
-        lines += [f"To approve all of them: /mcp review approve {server.name} --definition {digest}", ""]
+        command = f"/mcp review approve {server.name} --definition {digest}"
+        lines += [_("To approve all of them: {command}", command=command), ""]
     return ReplyFile(f"review-{server.name}.txt", "\n".join(lines), "text/plain")

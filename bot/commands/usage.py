@@ -13,7 +13,7 @@ from typing import Any
 from bot.commands.argument_parser import CommandRejected
 from bot.commands.command import Command, CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.text_format import MOMENT, format_expiry, format_moment, parse_time, pluralize
+from bot.commands.text_format import MOMENT, format_expiry, format_moment, parse_time
 from bot.domain.commands import Parameter, ParameterKind, Reply, RequiredRole, Table, Verb
 from bot.domain.usage import (
     MICRO,
@@ -28,24 +28,42 @@ from bot.domain.usage import (
     format_money,
     total,
 )
-from bot.i18n import format_time, format_time_zone
+from bot.i18n import _, format_number, format_time, format_time_zone, gettext_lazy, ngettext, pgettext_lazy
 
 MOST_NAMES = 1_000
 """Names in one report."""
 ROWS = 25
 """Names in one reply, the most expensive first."""
-_SINCE = Parameter("since", f"from then on, this month without it: {MOMENT}", ParameterKind.OPTION, metavar="TIME")
-_BY = Parameter(
-    "by", "group the sums by this", ParameterKind.OPTION, choices=tuple(UsageGrouping), metavar="|".join(UsageGrouping)
+_SINCE = Parameter(
+    "since",
+    gettext_lazy("from then on, this month without it: {formats}", formats=MOMENT),
+    ParameterKind.OPTION,
+    metavar="TIME",
 )
-_WHOSE = {
-    LimitScope.PERSON: "your limit",
-    LimitScope.CHANNEL: "this channel's limit",
-    LimitScope.WORKSPACE: "this workspace's limit",
+_BY = Parameter(
+    "by",
+    gettext_lazy("group the sums by this"),
+    ParameterKind.OPTION,
+    choices=tuple(UsageGrouping),
+    metavar="|".join(UsageGrouping),
+)
+_LIMIT_NAMES = {
+    (LimitScope.PERSON, LimitPeriod.DAY): gettext_lazy("your limit a day"),
+    (LimitScope.PERSON, LimitPeriod.MONTH): gettext_lazy("your limit a month"),
+    (LimitScope.CHANNEL, LimitPeriod.DAY): gettext_lazy("this channel's limit a day"),
+    (LimitScope.CHANNEL, LimitPeriod.MONTH): gettext_lazy("this channel's limit a month"),
+    (LimitScope.WORKSPACE, LimitPeriod.DAY): gettext_lazy("this workspace's limit a day"),
+    (LimitScope.WORKSPACE, LimitPeriod.MONTH): gettext_lazy("this workspace's limit a month"),
 }
-_LENGTHS = {LimitPeriod.DAY: "a day", LimitPeriod.MONTH: "a month"}
-_UNCOUNTED = "the provider did not report all of it, or the reply is incomplete"
-_PRICES = "not counted as money. The operator sets prices in config/prices.toml"
+_GROUPINGS = {
+    UsageGrouping.PERSON: gettext_lazy("person"),
+    UsageGrouping.CHANNEL: gettext_lazy("channel"),
+    UsageGrouping.WORKSPACE: gettext_lazy("workspace"),
+    UsageGrouping.MODEL: gettext_lazy("model"),
+    UsageGrouping.KIND: gettext_lazy("kind"),
+}
+_UNCOUNTED = gettext_lazy("the provider did not report all of it, or the reply is incomplete")
+_PRICES = gettext_lazy("not counted as money. The operator sets prices in config/prices.toml")
 
 
 class UsageVerbs:
@@ -61,23 +79,27 @@ class UsageVerbs:
             VerbHandler(
                 Verb(
                     "me",
-                    "tokens and money that your questions took, by model",
+                    gettext_lazy("tokens and money that your questions took, by model"),
                     (_SINCE,),
                     RequiredRole.EVERYONE,
                     ("mine",),
                 ),
                 self._me,
             ),
-            VerbHandler(Verb("channel", "usage of this channel, by user", (_SINCE, _BY)), self._channel),
-            VerbHandler(Verb("workspace", "usage of this workspace, by user", (_SINCE, _BY)), self._workspace),
-            VerbHandler(Verb("all", "usage of all workspaces, for the operator", (_SINCE, _BY)), self._all),
+            VerbHandler(Verb("channel", gettext_lazy("usage of this channel, by user"), (_SINCE, _BY)), self._channel),
+            VerbHandler(
+                Verb("workspace", gettext_lazy("usage of this workspace, by user"), (_SINCE, _BY)), self._workspace
+            ),
+            VerbHandler(
+                Verb("all", gettext_lazy("usage of all workspaces, for the operator"), (_SINCE, _BY)), self._all
+            ),
         )
 
     async def _me(self, request: CommandContext) -> AsyncIterator[Reply]:
         query = UsageQuery(self._since(request), person=request.author.principal)
         spender = UsageOwner.of(request.author, request.conversation)
         yield await self._reply(
-            "Your questions", query, UsageGrouping.MODEL, await self._dependencies.usage_limits(spender)
+            _("Your questions"), query, UsageGrouping.MODEL, await self._dependencies.usage_limits(spender)
         )
 
     async def _channel(self, request: CommandContext) -> AsyncIterator[Reply]:
@@ -88,7 +110,7 @@ class UsageVerbs:
             for balance in await self._dependencies.usage_limits(spender)
             if balance.limit.per is not LimitScope.PERSON
         ]
-        yield await self._reply("This channel", query, _grouping(request, UsageGrouping.PERSON), limits)
+        yield await self._reply(_("This channel"), query, _grouping(request, UsageGrouping.PERSON), limits)
 
     async def _workspace(self, request: CommandContext) -> AsyncIterator[Reply]:
         spender = UsageOwner.of(request.author, request.conversation)
@@ -98,31 +120,55 @@ class UsageVerbs:
             for balance in await self._dependencies.usage_limits(spender)
             if balance.limit.per is LimitScope.WORKSPACE
         ]
-        yield await self._reply("This workspace", query, _grouping(request, UsageGrouping.PERSON), limits)
+        yield await self._reply(_("This workspace"), query, _grouping(request, UsageGrouping.PERSON), limits)
 
     async def _all(self, request: CommandContext) -> AsyncIterator[Reply]:
         if not self._dependencies.rights.administers_everywhere(request.member):
-            raise CommandRejected("Only the operator sees every workspace. You can use `/usage workspace`.")
+            raise CommandRejected(_("Only the operator sees every workspace. You can use `/usage workspace`."))
         query = UsageQuery(self._since(request))
-        yield await self._reply("All workspaces", query, _grouping(request, UsageGrouping.WORKSPACE), ())
+        yield await self._reply(_("All workspaces"), query, _grouping(request, UsageGrouping.WORKSPACE), ())
 
     async def _reply(self, whose: str, query: UsageQuery, by: UsageGrouping, limits: Sequence[LimitStatus]) -> Reply:
         sums = await self._dependencies.usage.totals_by(query, by)
-        overall = total(spent for _, spent in sums)
+        overall = total(spent for _name, spent in sums)
         now = self._dependencies.clock()
-        limit_facts = tuple((_limit_name(limit), _limit_text(limit, now)) for limit in limits)
+        limit_facts = tuple(
+            (_LIMIT_NAMES[limit.limit.per, limit.limit.every], _limit_text(limit, now)) for limit in limits
+        )
         data = usage_report(query.since, by, sums, limits)
         if not overall.requests:
             return Reply(
-                f"{whose}: no model was asked since {format_moment(query.since)} {format_time_zone()}.",
+                _(
+                    "{whose}: no model was asked since {time} {zone}.",
+                    whose=whose,
+                    time=format_moment(query.since),
+                    zone=format_time_zone(),
+                ),
                 details=limit_facts,
                 data=data,
             )
-        rows = tuple((name or "not known", *_row(spent)) for name, spent in sums[:ROWS])
-        tokens = f"{_estimate_mark(overall)}{overall.tokens:,} tokens{_cost_text(overall)}"
+        rows = tuple((name or _("not known"), *_row(spent)) for name, spent in sums[:ROWS])
+        count = f"{_estimate_mark(overall)}{format_number(overall.tokens)}"
+        used = " · ".join(filter(None, (_("{count} tokens", count=count), _money(overall))))
         return Reply(
-            f"{whose} · {tokens} · since {format_moment(query.since)} {format_time_zone()}",
-            Table((by.value, "requests", "in", "cached", "out", "cost"), rows),
+            _(
+                "{whose} · {used} · since {time} {zone}",
+                whose=whose,
+                used=used,
+                time=format_moment(query.since),
+                zone=format_time_zone(),
+            ),
+            Table(
+                (
+                    _GROUPINGS[by],
+                    gettext_lazy("requests"),
+                    pgettext_lazy("tokens", "in"),
+                    pgettext_lazy("tokens", "cached"),
+                    pgettext_lazy("tokens", "out"),
+                    gettext_lazy("cost"),
+                ),
+                rows,
+            ),
             (*limit_facts, *_facts(overall, len(sums) - ROWS)),
             data=data,
         )
@@ -134,12 +180,14 @@ class UsageVerbs:
         try:
             return parse_time(text, now)
         except (ValueError, OverflowError):
-            raise CommandRejected(f"`--since` is a point in time: {MOMENT}.") from None
+            raise CommandRejected(_("`--since` is a point in time: {formats}.", formats=MOMENT)) from None
 
 
 def usage_command(dependencies: CommandDependencies) -> Command:
     """Return the command with all its verbs."""
-    return Command("usage", "Tokens and money", UsageVerbs(dependencies).handlers, dependencies.rights, default="me")
+    return Command(
+        "usage", gettext_lazy("Tokens and money"), UsageVerbs(dependencies).handlers, dependencies.rights, default="me"
+    )
 
 
 def _grouping(request: CommandContext, otherwise: UsageGrouping) -> UsageGrouping:
@@ -149,8 +197,12 @@ def _grouping(request: CommandContext, otherwise: UsageGrouping) -> UsageGroupin
 
 def _row(spent: UsageTotal) -> tuple[str, ...]:
     usage, about = spent.usage, _estimate_mark(spent)
-    tokens = (f"{about}{usage.input_tokens:,}", f"{usage.cached_tokens:,}", f"{about}{usage.output_tokens:,}")
-    return (str(spent.requests), *tokens, _money(spent) or "no price")
+    tokens = (
+        f"{about}{format_number(usage.input_tokens)}",
+        format_number(usage.cached_tokens),
+        f"{about}{format_number(usage.output_tokens)}",
+    )
+    return (str(spent.requests), *tokens, _money(spent) or _("no price"))
 
 
 def _money(spent: UsageTotal) -> str:
@@ -163,32 +215,46 @@ def _estimate_mark(spent: UsageTotal) -> str:
     return "~" if spent.estimated else ""
 
 
-def _cost_text(spent: UsageTotal) -> str:
-    return f" · {_money(spent)}" if spent.costs else ""
-
-
-def _limit_name(balance: LimitStatus) -> str:
-    return f"{_WHOSE[balance.limit.per]} {_LENGTHS[balance.limit.every]}"
-
-
 def _limit_text(balance: LimitStatus, now: float) -> str:
-    end = ", nothing is left" if balance.reached else ""
-    at = f"{format_time(balance.resets_at)} {format_time_zone()}"
-    return f"{balance.text}{end}; resets at {at}, {format_expiry(balance.resets_at, now)}"
+    texts = {
+        "used": balance.text,
+        "time": f"{format_time(balance.resets_at)} {format_time_zone()}",
+        "when": format_expiry(balance.resets_at, now),
+    }
+    if balance.reached:
+        return _("{used}, nothing is left; resets at {time}, {when}", **texts)
+    return _("{used}; resets at {time}, {when}", **texts)
+
+
+def _requests(count: int, note: str) -> str:
+    return "; ".join((ngettext("{n} request", "{n} requests", count), str(note)))
 
 
 def _facts(overall: UsageTotal, left_out: int) -> tuple[tuple[str, str], ...]:
     facts: list[tuple[str, str]] = []
     if overall.usage.cache_writes:
-        facts.append(("written to the cache", f"{overall.usage.cache_writes:,} tokens of those that went in"))
+        facts.append(
+            (
+                gettext_lazy("written to the cache"),
+                _("{count} tokens of those that went in", count=format_number(overall.usage.cache_writes)),
+            )
+        )
     if overall.usage.reasoning_tokens:
-        facts.append(("reasoning", f"{overall.usage.reasoning_tokens:,} tokens of those that came out"))
+        facts.append(
+            (
+                gettext_lazy("reasoning"),
+                _(
+                    "{count} tokens of those that came out",
+                    count=format_number(overall.usage.reasoning_tokens),
+                ),
+            )
+        )
     if overall.estimated:
-        facts.append(("estimated", f"{pluralize(overall.estimated, 'request')}; {_UNCOUNTED}"))
+        facts.append((gettext_lazy("estimated"), _requests(overall.estimated, _UNCOUNTED)))
     if overall.unpriced:
-        facts.append(("without a price", f"{pluralize(overall.unpriced, 'request')}; {_PRICES}"))
+        facts.append((gettext_lazy("without a price"), _requests(overall.unpriced, _PRICES)))
     if left_out > 0:
-        facts.append(("left out", pluralize(left_out, "name")))
+        facts.append((gettext_lazy("left out"), ngettext("{n} name", "{n} names", left_out)))
     return tuple(facts)
 
 
@@ -202,7 +268,7 @@ def usage_report(
     return {
         "since": _moment(since),
         "by": by.value,
-        "total": _total_report(total(spent for _, spent in sums)),
+        "total": _total_report(total(spent for _name, spent in sums)),
         "sums": [{"name": name, **_total_report(spent)} for name, spent in sums[:MOST_NAMES]],
         "omitted": max(0, len(sums) - MOST_NAMES),
         "limits": [_limit_report(limit) for limit in limits],

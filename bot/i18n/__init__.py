@@ -8,8 +8,8 @@ A text for people is written in English where it is used and marked for the cata
     gettext_lazy("The server {name} is off.", name=slug)     translated when it is shown
 
 Values go in by name, so that a translation can place them; they are never parsed as a format. Module constants, and
-errors that are raised below the chat, take `gettext_lazy` and `ngettext_lazy`. Texts for models, logs and the audit log
-stay English and are not marked.
+errors that are raised below the chat, take `gettext_lazy`, `ngettext_lazy` and `pgettext_lazy`. Texts for models, logs
+and the audit log stay English and are not marked.
 
 The current language and time zone belong to the running task: `with use_language("ja"):`. The chat layer, the web
 application and the terminal set them for each viewer. Outside of them texts are English and times are in UTC.
@@ -29,7 +29,16 @@ from bot.i18n.formats import (
     format_time_zone,
     script_name,
 )
-from bot.i18n.texts import LazyText, gettext, gettext_lazy, in_all_languages, ngettext, ngettext_lazy, pgettext
+from bot.i18n.texts import (
+    LazyText,
+    gettext,
+    gettext_lazy,
+    in_all_languages,
+    ngettext,
+    ngettext_lazy,
+    pgettext,
+    pgettext_lazy,
+)
 
 _ = gettext
 
@@ -54,6 +63,7 @@ __all__ = [
     "ngettext",
     "ngettext_lazy",
     "pgettext",
+    "pgettext_lazy",
     "resolve_language",
     "script_name",
     "use_language",

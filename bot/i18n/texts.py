@@ -34,19 +34,22 @@ class LazyText(str):
     texts for people are lazy, too.
     """
 
-    __slots__ = ("message", "plural", "values")
+    __slots__ = ("context", "message", "plural", "values")
+    context: str
     message: str
     plural: str
     values: dict[str, object]
 
-    def __new__(cls, message: str, plural: str, values: dict[str, object]) -> LazyText:  # noqa: D102 - the class says it
+    def __new__(  # noqa: D102 - the class says it
+        cls, message: str, plural: str, values: dict[str, object], context: str = ""
+    ) -> LazyText:
         with use_language(DEFAULT_LANGUAGE):
-            text = super().__new__(cls, _translate(message, plural, values))
-        text.message, text.plural, text.values = message, plural, values
+            text = super().__new__(cls, _translate(message, plural, values, context))
+        text.message, text.plural, text.values, text.context = message, plural, values, context
         return text
 
     def __str__(self) -> str:
-        return _translate(self.message, self.plural, self.values)
+        return _translate(self.message, self.plural, self.values, self.context)
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
@@ -57,8 +60,8 @@ class LazyText(str):
     def __radd__(self, other: str) -> str:
         return other + str(self)
 
-    def __getnewargs__(self) -> tuple[str, str, dict[str, object]]:  # type: ignore[override]
-        return self.message, self.plural, self.values
+    def __getnewargs__(self) -> tuple[str, str, dict[str, object], str]:  # type: ignore[override]
+        return self.message, self.plural, self.values, self.context
 
 
 def gettext_lazy(message: str, /, **values: object) -> LazyText:
@@ -71,6 +74,11 @@ def ngettext_lazy(singular: str, plural: str, n: int, /, **values: object) -> La
     return LazyText(singular, plural, {"n": n, **values})
 
 
+def pgettext_lazy(context: str, message: str, /, **values: object) -> LazyText:
+    """Mark a text whose meaning needs a context, to be translated when it is shown."""
+    return LazyText(message, "", values, context)
+
+
 def in_all_languages(text: LazyText) -> frozenset[str]:
     """Return a text in every installed language, to recognize it where it was written in another one."""
     texts: set[str] = set()
@@ -80,7 +88,9 @@ def in_all_languages(text: LazyText) -> frozenset[str]:
     return frozenset(texts)
 
 
-def _translate(message: str, plural: str, values: dict[str, object]) -> str:
+def _translate(message: str, plural: str, values: dict[str, object], context: str) -> str:
+    if context:
+        return pgettext(context, message, **values)
     if not plural:
         return gettext(message, **values)
     count = values["n"]

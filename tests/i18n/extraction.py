@@ -19,6 +19,7 @@ KEYWORDS = {
     "ngettext": (1, 2),
     "ngettext_lazy": (1, 2),
     "pgettext": ((1, "c"), 2),
+    "pgettext_lazy": ((1, "c"), 2),
 }
 MARKERS = frozenset(KEYWORDS)
 _LOG_METHODS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})

@@ -23,6 +23,7 @@ from bot.i18n import (
     language_name,
     ngettext,
     pgettext,
+    pgettext_lazy,
     resolve_language,
     use_language,
     use_time_zone,
@@ -107,6 +108,13 @@ def test_counts_follow_the_plural_rules_and_the_separators() -> None:
     assert ngettext("{n} call", "{n} calls", 1) == "1 call"
     assert ngettext("{n} call", "{n} calls", 12345) == "12,345 calls"
     assert pgettext("policy", "ask") == "ask"
+
+
+def test_a_word_with_a_context_is_translated_by_it() -> None:
+    text = pgettext_lazy("heading", "in")
+    with use_language("ja"):
+        assert str(copy.deepcopy(text)) == str(text) == pgettext("heading", "in") != "in"
+    assert text == "in"
 
 
 def test_dates_and_numbers_follow_the_language_and_the_zone() -> None:
