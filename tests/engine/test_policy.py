@@ -371,3 +371,12 @@ def test_an_approver_may_approve_and_deny_every_call(verdict: DecisionType) -> N
     approvers = Approvers(approvers=frozenset({"slack:U1"}))
     assert objection(approvers, Member(ANA), BEN, verdict) == ""
     assert objection(approvers, Member(ANA), ANA, verdict) == ""
+
+
+def test_the_file_says_if_the_user_who_asked_may_approve() -> None:
+    assert read("").self_approval
+    assert read("self_approval = true").self_approval
+    assert not read('default = "ASK_USER"\nself_approval = false\n').self_approval
+    error = refused('self_approval = "never"')
+    assert error.cause == "config/policy.toml, line 1: self_approval is 'never'."
+    assert error.fix == "write true or false"

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.approval_requirements import ApprovalRequirements
+from bot.domain.approval_requirements import ApprovalRequirements, SelfApproval
 from bot.domain.approvals import Approval
 from bot.domain.conversations import Author
 from bot.domain.turns import StepStatus, ToolRef
+from bot.i18n import use_language
 from bot.rendering.approval_card import ApprovalCard, approval_card, format_duration, headline
 from bot.rendering.call_arguments import VALUE_LIMIT, VALUE_LINES, CardArgument
 from bot.rendering.text_safety import strip_control
@@ -180,6 +181,7 @@ SIGNERS = frozenset({"test-group:ops", "test:ben"})
         (ApprovalRequirements((SIGNERS,)), "needs 1 of test-group:ops or test:ben"),
         (ApprovalRequirements((SIGNERS,), four_eyes=True), "needs 1 of test-group:ops or test:ben, not Ana or Sam"),
         (ApprovalRequirements(quorum=2), "needs 2 of the approvers"),
+        (ApprovalRequirements(quorum=2, self_approval=SelfApproval.ALLOWED), "needs 2 of the approvers"),
         (ApprovalRequirements((frozenset({"asker"}),)), "needs 1 of Ana"),
         (
             ApprovalRequirements((SIGNERS, frozenset({"members"})), quorum=2),
@@ -193,6 +195,39 @@ SIGNERS = frozenset({"test-group:ops", "test:ben"})
 )
 def test_a_card_says_whose_approval_it_takes_where_a_rule_does(terms: ApprovalRequirements, needs: str) -> None:
     assert drawn(an_approval(requirements=terms, revised_by="Sam")).needs == needs
+
+
+@pytest.mark.parametrize(
+    ("reason", "english", "japanese"),
+    [
+        (SelfApproval.ALLOWED, "Ana may approve this", "Anaが承認できます"),
+        (
+            SelfApproval.DESTRUCTIVE,
+            "An approver must approve this, because it may delete data",
+            "データを削除する可能性があるため、承認者の承認が必要です",
+        ),
+        (
+            SelfApproval.TAINT,
+            "An approver must approve this, because the model has read words of others",
+            "モデルがほかの人の文章を読んだため、承認者の承認が必要です",
+        ),
+        (
+            SelfApproval.SETTING,
+            "An approver must approve this, as the operator has set",
+            "運用者の設定により、承認者の承認が必要です",
+        ),
+        (SelfApproval.RULE, "", ""),
+        (SelfApproval.PROGRAM, "", ""),
+        (SelfApproval.UNKNOWN, "", ""),
+    ],
+)
+def test_a_card_says_if_the_asker_may_approve_it_and_if_not_why(
+    reason: SelfApproval, english: str, japanese: str
+) -> None:
+    approval = an_approval(requirements=ApprovalRequirements(self_approval=reason))
+    assert drawn(approval).needs == english
+    with use_language("ja"):
+        assert drawn(approval).needs == japanese
 
 
 def test_a_card_says_who_has_approved_so_far_as_long_as_it_waits() -> None:

@@ -237,6 +237,42 @@ async def test_a_member_approves_nothing_and_may_turn_its_own_call_down(folder: 
         assert written(api) == []
 
 
+async def test_a_program_has_no_right_by_having_asked_and_its_role_has(folder: Path) -> None:
+    server = server_script(folder, "test", a_tool("count", reads=True, label="string"), trusted=True)
+    asking = ask_for(call("test__count", label="a"))
+    model = scripted(ScriptedModel([asking, asking, say("Counted.")]))
+    async with opened_api(folder, model=model, servers={"test": server.entry}) as api:
+        for role, status in ((ApiRole.MEMBER, 403), (ApiRole.APPROVER, 200)):
+            token = await api.token(role.value, role)
+            approval = await wanted(api, token)
+            assert (approval["askerMayApprove"], approval["approverReason"]) == (False, "")
+            assert (await decided(api, approval, token, approved=True))[0] == status
+
+
+async def test_an_approval_says_if_the_user_who_asked_may_approve_it(folder: Path) -> None:
+    tools = a_tool("count", reads=True, label="string"), a_tool("wipe")
+    server = server_script(folder, "test", *tools, trusted=True)
+    asking = ask_for(call("test__count", "c1", label="a"), call("test__wipe", "c2"))
+    surface = RecordingSurface(key_prefix="slack:")
+    model = scripted(ScriptedModel([asking]))
+    chat, author = ConversationKey("slack", "T1", "C2", "17.000100"), Author("slack", "U1", "Sam")
+    async with opened_api(folder, model=model, surfaces=[surface], servers={"test": server.entry}) as api:
+        token = await api.token("one", ApiRole.APPROVER, "slack:T1")
+        await api.runtime.engine.receive(message("count and wipe", "k1", conversation=chat, author=author))
+        await surface.wait_for(lambda view: len(view.awaiting) == 2)
+        listed = (await api.get("/api/responses/approvals?whose=to_sign", token=token)).json()["approvals"]
+        assert {each["tool"]: (each["askerMayApprove"], each["approverReason"]) for each in listed} == {
+            "count": (True, ""),
+            "wipe": (False, "An approver must approve this, because it may delete data"),
+        }
+        assert {each["tool"]: each["signedBy"].startswith("the user who asked, or ") for each in listed} == {
+            "count": True,
+            "wipe": False,
+        }
+        for each in listed:
+            assert (await decided(api, each, token, approved=True))[1]["outcome"] == "approved"
+
+
 async def test_a_program_that_a_rule_names_approves_whatever_its_role(folder: Path) -> None:
     async with an_api(folder, {"text": "hello"}, who="api:robot") as api:
         robot, approver = await api.token("robot", ApiRole.MEMBER), await api.token("one", ApiRole.APPROVER)
