@@ -46,7 +46,20 @@ from bot.ports import CallContext, PendingApproval
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_approver_check import until_posted
-from tests.fakes.parts import ANA, BEN, HALL, RecordingSurface, ask_for, call, message, running, say, tool, until
+from tests.fakes.parts import (
+    ANA,
+    BEN,
+    HALL,
+    FakeToolbox,
+    RecordingSurface,
+    ask_for,
+    call,
+    message,
+    running,
+    say,
+    tool,
+    until,
+)
 
 ALLOW, ASK, AUTO = ApprovalPolicy.ALWAYS_ALLOW, ApprovalPolicy.ASK_USER, ApprovalPolicy.AUTO
 ADD = tool("notes__add", server_id="n1", destructive=False)
@@ -213,6 +226,7 @@ def test_ids_of_discord_name_people_and_places(arguments: dict[str, Any], others
     [
         ({"to": "Bob"}, True),
         ({"to": "U024BE7LH"}, False),
+        ({"to": "slack:U024BE7LH"}, False),
         ({"to": "<@U024BE7LH>"}, False),
         ({"to": ""}, False),
         ({}, False),
@@ -521,6 +535,44 @@ async def test_an_edit_does_not_take_away_what_a_rule_asked_for(harness: EngineH
         assert await approve(engine, step, BEN, revision=2) == Decided(DecisionType.APPROVE)
 
 
+async def test_an_edit_does_not_bring_a_card_back_that_a_rule_sent_elsewhere(harness: EngineHarness) -> None:
+    desk = frozenset({f"{HALL.workspace_key}:desk"})
+    elsewhere = Rule(ASK, requirements=ApprovalRequirements(deliver=desk))
+    harness.rules = RuleBook(Policies(rules=(elsewhere,)), APPROVERS, pinned)
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        harness.rules.replace_file(Policies())
+        await engine.approvals.revise(approval_of(step).id, 1, {"text": "bread"}, Member(ANA))
+        edited = await harness.log.get_approval(approval_of(step).id)
+        assert edited is not None
+        assert approval_of(edited[1]).requirements.deliver == desk
+        assert isinstance(await approve(engine, step, revision=2), NotAllowed)
+
+
+async def test_an_asker_who_was_unknown_at_the_request_gets_no_right_by_an_edit(harness: EngineHarness) -> None:
+    harness.surface = hall = Hall(away=True)
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        hall.away = False
+        await engine.approvals.revise(approval_of(step).id, 1, {"text": "bread"}, Member(ANA))
+        assert isinstance(await approve(engine, step, revision=2), NotAllowed)
+
+
+async def test_approvers_are_told_in_private_of_a_call_that_an_edit_makes_theirs(harness: EngineHarness) -> None:
+    harness.surface = surface = Hall()
+    engine = harness.engine(approval_notice=ApprovalNotice.PRIVATE)
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        await until_posted(harness, approval_of(step))
+        await engine.approvals.revise(approval_of(step).id, 1, {"text": "for @eve"}, Member(ANA))
+        await until(lambda: bool(surface.notices))
+    ((person, text),) = surface.notices
+    assert person == "ben"
+    assert text.startswith("Ana asks for approval of notes.add")
+
+
 async def test_others_words_keep_their_mark_through_an_edit(harness: EngineHarness) -> None:
     page = tool("web__page", read_only=True, server_id="w1", flow=Flow(Words.STRANGERS, Sends.CLOSED))
     harness.toolbox.add(page)
@@ -638,6 +690,39 @@ async def test_a_grant_of_the_asker_ends_where_only_approvers_approve(
         assert harness.rules is not None
         harness.rules.replace_file(Policies(self_approval=False))
         assert await is_asked(harness, engine, call("notes__add", text="milk")) is not covered
+
+
+@dataclass
+class StrictMeanwhile(FakeToolbox):
+    """Only approvers approve from the moment at which a granted call is about to be sent."""
+
+    rules: RuleBook = field(default_factory=RuleBook)
+
+    async def confirm(self, server_id: str, context: CallContext) -> str:
+        if self.calls:
+            self.rules.replace_file(Policies(self_approval=False))
+        return await super().confirm(server_id, context)
+
+
+@pytest.mark.parametrize(("who", "runs"), [(ANA, False), (BEN, True)], ids=["of the asker", "of an approver"])
+async def test_a_call_on_a_grant_of_the_asker_is_looked_at_again_before_it_is_sent(
+    harness: EngineHarness, who: Author, runs: bool
+) -> None:
+    assert harness.rules is not None
+    harness.toolbox = StrictMeanwhile(rules=harness.rules)
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
+    async with running(engine):
+        turn_id, step = await asked(harness, engine)
+        await grant(engine, step, who=who)
+        await harness.surface.ended(turn_id)
+        harness.model.script = [ask_for(call("notes__add", text="bread")), say("Done.")]
+        receipt = await engine.receive(message("once more"))
+        view = await harness.surface.ended(receipt.turn_id)
+    (step,) = (each for each in view.steps if isinstance(each, ToolStep))
+    assert step.grant is not None
+    assert step.status is (StepStatus.DONE if runs else StepStatus.FAILED)
+    assert len(harness.toolbox.calls) == 1 + runs
 
 
 async def test_a_grant_of_the_asker_approves_no_waiting_call_that_the_asker_could_not(harness: EngineHarness) -> None:

@@ -25,8 +25,7 @@ from bot.engine.policy.taint import leaf_texts
 _NAMES = re.compile(
     r"""
       <(?P<mention>[@#!][^<>\s]*)>                         # <@U1>, <@!7>, <@&7>, <#C1|ops>, <!subteam^S1>, <!here>
-    | (?P<mail>[\w.+-]+@\w[\w.-]*)
-    | (?P<handle>@\w[\w.-]*)
+    | (?P<handle>@\w[\w.-]*)                             # @ben, the end of ben@example.com
     | (?<![\w-])(?P<slack>[UWSCGD](?=[A-Z]*[0-9])[A-Z0-9]{7,})(?![\w-])
     | (?<![\w-])(?P<discord>[0-9]{17,20})(?![\w-])
     """,
