@@ -25,6 +25,7 @@ from bot.commands.server_templates import SLOT, fill_template, launch_of, place_
 from bot.commands.sign_in import SignInSteps
 from bot.commands.text_format import format_duration, sentences, server_label, shorten, status_word
 from bot.commands.tool_review import withheld_tools
+from bot.domain.approvals import ApprovalPolicy
 from bot.domain.commands import ActionStyle, Reply, ReplyAction, Table, Verb
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.health import Check, CheckStatus
@@ -143,7 +144,9 @@ def checks_in_place(
     member: Member,
     conversation: ConversationKey,
 ) -> Iterator[Check]:
-    """Yield checks of a server with these tools in one conversation: its profile, and the context tool."""
+    """Yield checks of a server with these tools in one conversation: its profile, who may approve its calls, and the
+    context tool.
+    """
     profile = administration.profile_of(conversation)
     enabled = [tool for tool in tools if profile.enables(tool)]
     if tools and not enabled:
@@ -165,6 +168,16 @@ def checks_in_place(
             count=len(tools),
         )
         yield Check(gettext_lazy("profile"), CheckStatus.WELL, text)
+    judged = [administration.judge(tool, {}, member, conversation) for tool in enabled]
+    asking = [result.requirements for result in judged if result.stored.policy is ApprovalPolicy.ASK_USER]
+    if asking:
+        text = ngettext(
+            "{own} of {n} tool that asks may be approved by the user who asked.",
+            "{own} of {n} tools that ask may be approved by the user who asked.",
+            len(asking),
+            own=sum(requirements.asker_may_approve for requirements in asking),
+        )
+        yield Check(gettext_lazy("approvals"), CheckStatus.WELL, text)
     wanted = next((tool for tool in enabled if tool.original_name == config.auto_context_tool), None)
     if wanted is not None:
         result = administration.judge(wanted, {}, member, conversation).stored

@@ -160,6 +160,13 @@ def test_the_doctor_names_cause_and_fix_and_exits_by_what_it_found(countersign: 
     assert any("no-such-program-anywhere" in check["detail"] for check in wrong)
 
 
+def test_the_doctor_says_if_the_user_who_asked_may_approve(countersign: Countersign, folder: Path) -> None:
+    assert "approvals  The user who asked may approve a call that deletes nothing" in countersign("doctor").out
+    (folder / "config").mkdir()
+    (folder / "config/policy.toml").write_text('default = "ASK_USER"\nself_approval = false\n')
+    assert "approvals  Only approvers approve: policy.toml has self_approval = false." in countersign("doctor").out
+
+
 def test_the_doctor_is_well_where_nobody_has_started_yet_and_makes_nothing_against_the_operators_will(
     countersign: Countersign, folder: Path
 ) -> None:

@@ -208,6 +208,9 @@ class CommandHarness:
     """The operator's policies, by slug and tool."""
     rules: tuple[Rule, ...] = ()
     """The operator's rules beside those."""
+    self_approval: bool = True
+    reviewed: bool = False
+    """All definitions are the pinned ones."""
     views: dict[str, list[TurnView]] = field(default_factory=dict)
     news: ConfigDiff = ConfigDiff()
     health: Health = Health(database=True)
@@ -288,8 +291,10 @@ class CommandHarness:
         servers: dict[str, dict[str, ApprovalPolicy]] = {}
         for (server, name), policy in self.named.items():
             servers.setdefault(server, {})[name] = policy
-        file = Policies(servers={server: ServerPolicy(tools) for server, tools in servers.items()}, rules=self.rules)
-        book = RuleBook(file, Approvers(admins=frozenset({ANA.principal})), read_hosts=read_hosts)
+        short = {server: ServerPolicy(tools) for server, tools in servers.items()}
+        file = Policies(servers=short, rules=self.rules, self_approval=self.self_approval)
+        approvers = Approvers(admins=frozenset({ANA.principal}))
+        book = RuleBook(file, approvers, lambda _tool: self.reviewed, read_hosts)
         bindings = [
             *(Binding(place, profile) for place, profile in self.profiles.bound.items()),
             *(Binding(place, profile, by_name=True) for place, profile in self.profiles.by_name),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bot.domain.commands import Reply
 from bot.domain.profiles import Profile
+from bot.domain.tools import Annotations
 from tests.commands.servers import CommandHarness, config_of, with_jira
 
 
@@ -35,3 +36,16 @@ async def test_a_context_tool_that_is_not_called_is_told_with_the_reason() -> No
     assert "create_issue is its auto_context_tool and is not called with each question" in text
     assert "wants an approval of each call" in text
     assert "/mcp policy set jira create_issue allow" in fix
+
+
+async def test_of_the_tools_that_ask_those_are_counted_that_the_user_who_asked_may_approve() -> None:
+    held = await with_jira()
+    (jira,) = held.servers.offered[-1:]
+    hints = (Annotations(destructive=False), Annotations(destructive=True), Annotations(read_only=True))
+    held.servers.offered[-1:] = [
+        replace(jira, name=f"jira__{n}", original_name=f"t{n}", trusted=True, annotations=hint)
+        for n, hint in enumerate(hints)
+    ]
+    assert (await rows(held))["approvals"][3] == "0 of 3 tools that ask may be approved by the user who asked."
+    held.reviewed = True
+    assert (await rows(held))["approvals"][3] == "2 of 3 tools that ask may be approved by the user who asked."

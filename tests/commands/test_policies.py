@@ -16,6 +16,7 @@ from bot.domain.messages import ToolCall
 from bot.domain.policies import Rule, StoredPolicyResult
 from bot.domain.profiles import Profile
 from bot.domain.servers import EVERYWHERE
+from bot.domain.tools import Annotations
 from bot.domain.turns import StepStatus, ToolRef, ToolStep
 from tests.commands.servers import NOTES, OPERATOR, CommandHarness, command_harness, tool, with_jira
 from tests.fakes.parts import ANA, HALL
@@ -297,6 +298,43 @@ def happened(status: StepStatus, policy_result: StoredPolicyResult | None) -> To
     return ToolStep(
         2, ToolCall("c", "notes__add"), ToolRef("notes", "add"), status, approval=approval, policy_result=policy_result
     )
+
+
+OWN = "may approve it: it deletes nothing and names no others"
+WHY = "An approver must approve this, "
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add",), OWN),
+        (("wipe",), f"{WHY}because it may delete data"),
+        (("add", "--arguments", '{"text": "ask @ben"}'), f"{WHY}because it names other people or places"),
+        (("add", "--as", "test:eve"), OWN),
+        (("add", "--as", "test:eve", "--guest"), f"{WHY}because guests and users of other workspaces may not"),
+    ],
+)
+async def test_an_explanation_says_if_the_user_who_asks_may_approve_it(words: tuple[str, ...], said: str) -> None:
+    held = command_harness()
+    held.reviewed = True
+    (add,) = (tool for tool in held.servers.offered if tool.original_name == "add")
+    wipe = replace(add, name="notes__wipe", original_name="wipe", annotations=Annotations())
+    held.servers.offered.append(wipe)
+    (reply,) = await held.answers("mcp", "policy", "explain", "notes", *words)
+    assert isinstance(reply, Reply)
+    assert facts(reply)["the user who asks"] == said
+    assert facts(reply)["signed by"] == ("the user who asked, or test:ana" if said == OWN else "test:ana")
+
+
+async def test_an_explanation_says_that_only_approvers_approve_where_that_is_set() -> None:
+    held = command_harness()
+    assert facts(await held.ask("mcp policy explain notes add"))["the user who asks"] == (
+        f"{WHY}because its definition is not the pinned one"
+    )
+    held.self_approval = False
+    assert facts(await held.ask("mcp policy explain notes add"))["the user who asks"] == f"{WHY}as the operator has set"
+    held.rules = (Rule(ASK, requirements=ApprovalRequirements((frozenset({"asker"}),)), id="policy.toml:3"),)
+    assert "the user who asks" not in facts(await held.ask("mcp policy explain notes add"))
 
 
 async def test_a_call_that_happened_is_explained_as_it_was_decided_then() -> None:
