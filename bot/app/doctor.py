@@ -29,7 +29,7 @@ from bot.app.models import select_model
 from bot.app.operations import examine_operations_channel
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import check_operator_secrets
-from bot.app.slack import examine_slack
+from bot.app.slack import examine_installations, examine_slack
 from bot.app.web import check_settings, is_configured
 from bot.commands.server_checks import checks_in_place
 from bot.commands.server_directory import capabilities
@@ -419,6 +419,9 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
             async with open_services(
                 settings, files, database, operator=operator, connect=ConnectPolicy.LAZY
             ) as services:
+                async with aclosing(examine_installations(settings, services.stores.installations)) as of_workspaces:
+                    async for check in of_workspaces:
+                        yield "slack", check
                 if not services.toolbox.enabled:
                     yield "servers", Check("MCP", CheckStatus.SKIPPED, "MCP is switched off (MCP_ENABLED=false).")
                 for state in services.toolbox.servers():

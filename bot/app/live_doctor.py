@@ -187,7 +187,9 @@ class LiveTest:
             self._terminal.print("Enter: begin")
             await self._terminal.line()
             self._terminal.screen(f"countersign doctor --live · {name}\n")
-        async with open_platforms(self._settings, null_sink) as platforms:
+        # The test has a database of its own, without installations.
+        settings = self._settings.model_copy(update={"slack_client_id": ""})
+        async with open_platforms(settings, null_sink) as platforms:
             live = await _live_platform(platforms, self._settings, self._name)
             async with aclosing(live.examine(self._channel)) as found:
                 async for check in found:

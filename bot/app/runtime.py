@@ -36,6 +36,7 @@ from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.slack import build_listener as slack_listener_of
 from bot.app.slack import build_lookups, install_pages, look_up_groups, open_slack, share_limits, use_installations
 from bot.app.slack import is_configured as slack_is_configured
+from bot.app.slack import is_named_in as is_slack_name_in
 from bot.app.web import attach_surface, build_link_service, build_web_dependencies, link_pages, open_surface, serve_web
 from bot.app.web import is_located as web_is_located
 from bot.chat.delivery import ChannelMessages
@@ -234,7 +235,9 @@ async def open_services(
         refused=refused.reasons,
     )
     approvers = Approvers(settings.admins, settings.approvers, operator)
-    rules = RuleBook(files.policies, approvers, toolbox.is_pinned, read_hosts, fill_address)
+    rules = RuleBook(
+        files.policies, approvers, toolbox.is_pinned, read_hosts, fill_address, is_named_in=is_slack_name_in
+    )
     reloader = ConfigReloader(
         stores.servers,
         stores.pins,

@@ -28,16 +28,19 @@ from bot.storage.address import PostgresServer, read_address
 
 if TYPE_CHECKING:
     from bot.app.runtime import Runtime
-    from bot.platforms.slack.app import SlackApp
+    from bot.platforms.slack.app import SlackApp, SlackSurface
     from bot.platforms.slack.context import SlackLookups
     from bot.platforms.slack.listener import SlackListener
     from bot.platforms.slack.token_renewal import AppCredentials
+    from bot.platforms.slack.workspaces import SlackWorkspace
+    from bot.ports import InstallationStore
     from bot.web.application import Page
 
 
 log = logging.getLogger(__name__)
 
 SET_TOKEN = "set SLACK_BOT_TOKEN (xoxb-…)"  # noqa: S105
+NAME_WORKSPACE = "name it with its workspace, such as slack:T0123ABCD:C0123ABCD"
 _UNQUALIFIED = re.compile(r"slack(?:-group)?:[^:]+")
 NO_TOKEN = "Slack can reach the bot, but without the bot's token nothing can be answered."  # noqa: S105
 
@@ -62,13 +65,28 @@ def check_settings(settings: Settings) -> None:
             f"For installations in several Slack workspaces {missing} is missing.",
             "set SLACK_CLIENT_ID and SLACK_CLIENT_SECRET (App Credentials), or neither",
         )
+    if not serves_installations(settings):
+        return
+    channel = settings.ops_channel
+    is_unclear = channel is not None and channel.platform == "slack" and not channel.workspace
+    if is_unclear and settings.slack_bot_token is None:
+        raise SettingsError("OPS_CHANNEL does not say in which Slack workspace it is.", NAME_WORKSPACE)
     named = {"ADMINS": settings.admins, "APPROVERS": settings.approvers}
-    for variable, names in named.items() if serves_installations(settings) else ():
+    for variable, names in named.items():
         if unclear := sorted(name for name in names if _UNQUALIFIED.fullmatch(name)):
             raise SettingsError(
                 f"{variable} does not say of which Slack workspace {unclear[0]} is.",
                 f"write it with the id of the workspace or organization, such as {_qualified(unclear[0])}",
             )
+
+
+def is_named_in(name: str, conversation: ConversationKey) -> bool:
+    """Return False for a name of another workspace of Slack, whose ids begin with T; those of organizations with E."""
+    match name.split(":"):
+        case ["slack" | "slack-group", str(workspace), _] if workspace.startswith("T"):
+            return conversation.workspace_key == f"slack:{workspace}"
+        case _:
+            return True
 
 
 def credentials_of(settings: Settings) -> AppCredentials:
@@ -102,37 +120,119 @@ async def open_slack(settings: Settings, observe: MetricSink = null_sink) -> Asy
 
 
 async def examine_slack(settings: Settings, rules: Sequence[Rule] = ()) -> AsyncGenerator[Check, None]:
-    """Check all Slack settings, and the groups in the operator's rules; no checks if none is set."""
+    """Check all Slack settings, and the groups in the operator's rules; no checks if none is set. Installations are
+    checked by `examine_installations`.
+    """
     if not is_configured(settings):
         if settings.slack_app_token or settings.slack_signing_secret:
             yield Check("token", CheckStatus.BROKEN, NO_TOKEN, SET_TOKEN)
         return
-    async with open_slack(settings) as workspace:
+    try:
+        check_settings(settings)
+    except SettingsError as error:
+        yield Check("settings", CheckStatus.BROKEN, error.cause, error.fix)
+    async with open_slack(settings) as slack:
         examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.diagnostics")
         tokens = {"app_token": settings.slack_app_token, "signing_secret": settings.slack_signing_secret}
         plain = {name: _secret_value(secret) for name, secret in tokens.items()}
-        async with aclosing(examining.diagnose(workspace.api, **plain)) as checks:
+        own = slack.workspaces.own
+        found = (
+            examining.diagnose_transports(slack.factory.app_api, **plain)
+            if own is None
+            else examining.diagnose(own.api, **plain)
+        )
+        async with aclosing(found) as checks:
             async for check in checks:
                 yield check
-        if not any(APPROVERS in rule.requirements.deliver for rule in rules):
+        for check in _of_names(settings, rules):
+            yield check
+        if own is None or not any(APPROVERS in rule.requirements.deliver for rule in rules):
             return
         try:
-            here = ConversationKey("slack", (await workspace.api.identity()).team, "", "")
+            here = ConversationKey("slack", (await own.api.identity()).team, "", "")
         except CountersignError:
             return  # said above
         approvers = Approvers(settings.admins, settings.approvers)
-        async with aclosing(check_deliveries(rules, approvers, workspace.surface, here)) as checks:
+        async with aclosing(check_deliveries(rules, approvers, _surface_of(own), here)) as checks:
             async for check in checks:
                 yield check
 
 
+def _surface_of(own: SlackWorkspace) -> SlackSurface:
+    """Return the surface of the bot token's workspace alone: the doctor has no installations yet."""
+    from bot.platforms.slack.app import SlackSurface  # noqa: PLC0415 - only if Slack is configured
+
+    return SlackSurface(own.api, own.people)
+
+
+def _of_names(settings: Settings, rules: Sequence[Rule]) -> list[Check]:
+    """Check that the operator's rules do not mean users or groups of this id in every workspace."""
+    unclear = {
+        name: rule.id
+        for rule in (rules if serves_installations(settings) else ())
+        for name in (*rule.askers, *(name for names in rule.requirements.approvers for name in names))
+        if _UNQUALIFIED.fullmatch(name)
+    }
+    return [
+        Check(
+            "names",
+            CheckStatus.DOUBTFUL,
+            f"{rule} names {name} without its Slack workspace: it counts for whoever has this id, in each of them.",
+            f"write it with the id of the workspace or organization, such as {_qualified(name)}",
+        )
+        for name, rule in sorted(unclear.items())
+    ]
+
+
+async def examine_installations(settings: Settings, store: InstallationStore) -> AsyncGenerator[Check, None]:
+    """Check every workspace of an installation, and name those that are not served; no checks if the app may not be
+    installed.
+    """
+    if not serves_installations(settings):
+        return
+    if settings.public_url is None:
+        what = "Without PUBLIC_URL no workspace can be added: Slack sends browsers back to it."
+        yield Check("installation", CheckStatus.BROKEN, what, "set PUBLIC_URL (https://…), and add it to the app")
+    if not settings.slack_workspaces:
+        what = "SLACK_WORKSPACES is empty: no workspace may be added, and none of an installation is served."
+        yield Check("installation", CheckStatus.DOUBTFUL, what, "name workspaces or organizations there, such as T0123")
+    examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.diagnostics")
+    allowed, known = settings.slack_workspaces, sorted(await store.versions("slack"))
+    async with open_slack(settings) as slack:
+        for workspace in dict.fromkeys((*known, *sorted(allowed))):
+            try:
+                installation = await store.find("slack", workspace) if workspace in known else None
+            except CountersignError as error:
+                yield Check(f"workspace {workspace}", CheckStatus.BROKEN, error.cause, error.fix)
+                continue
+            if installation is None or not installation.token or not installation.is_in(allowed):
+                yield examining.diagnose_absence(workspace, installation, allowed)
+                continue
+            api = slack.factory.of_installation(installation, workspace, _same_token).api
+            async with aclosing(examining.diagnose_installation(api, installation)) as checks:
+                async for check in checks:
+                    yield check
+            channel = settings.ops_channel
+            if channel is not None and (channel.platform, channel.workspace) == ("slack", workspace):
+                yield await examining.diagnose_channel(api, channel)
+
+
+async def _same_token(rejected: str) -> str:
+    return rejected
+
+
 async def examine_slack_channel(settings: Settings, channel: ConversationKey) -> Check:
-    """Check that the bot may post in a channel of Slack."""
+    """Check that the bot may post in a channel of Slack. One in the workspace of an installation is checked with it."""
     if not is_configured(settings):
         return Check("ops channel", CheckStatus.BROKEN, "OPS_CHANNEL is in Slack, which is not configured.", SET_TOKEN)
-    async with open_slack(settings) as workspace:
+    if channel.workspace in settings.slack_workspaces and serves_installations(settings):
+        return Check("ops channel", CheckStatus.SKIPPED, "It is checked with its workspace.")
+    async with open_slack(settings) as slack:
+        if slack.workspaces.own is None:
+            what = "OPS_CHANNEL is in no workspace that the bot serves."
+            return Check("ops channel", CheckStatus.BROKEN, what, NAME_WORKSPACE)
         examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.diagnostics")
-        check: Check = await examining.diagnose_channel(workspace.api, channel)
+        check: Check = await examining.diagnose_channel(slack.workspaces.own.api, channel)
         return check
 
 

@@ -40,6 +40,10 @@ class Installation:
         """True if the app is installed in all workspaces of an organization."""
         return bool(self.organization) and self.workspace == self.organization
 
+    def is_in(self, workspaces: frozenset[str]) -> bool:
+        """Return True if the workspace or its organization is among these."""
+        return not workspaces.isdisjoint({self.workspace, self.organization})
+
     @property
     def workspace_key(self) -> str:
         """The workspace with its platform, `slack:T1`."""

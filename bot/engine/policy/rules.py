@@ -289,6 +289,7 @@ class Rules:
 class RuleBook:
     """Current rules: the operator's, and those of the admins, which change. `reviewed` returns True for a pinned
     definition; `read_hosts` finds the hosts in an argument; rules are about arguments after `fill_address`.
+    `is_named_in` returns False for a name that is certainly of another workspace than a conversation.
     """
 
     def __init__(
@@ -298,9 +299,12 @@ class RuleBook:
         reviewed: Reviewed = nothing_reviewed,
         read_hosts: ReadHosts = no_hosts_read,
         fill_address: FillAddress = unfilled,
+        *,
+        is_named_in: Callable[[str, ConversationKey], bool] = lambda _name, _conversation: True,
     ) -> None:
         self._file = file or Policies()
         self._approvers = approvers or Approvers()
+        self._is_named_in = is_named_in
         self._reviewed = reviewed
         self._read_hosts = read_hosts
         self._fill_address = fill_address
@@ -375,6 +379,16 @@ class RuleBook:
         """Return the rules of a turn, by the profile of the agent that was asked."""
         return self.rules(turn.conversation, turn.question.agent)
 
+    def _approvers_in(self, conversation: ConversationKey) -> Approvers:
+        """Return the approvers of all profiles. Sentences do not speak of names of other workspaces."""
+
+        def named(names: frozenset[str]) -> frozenset[str]:
+            # If nobody is named here, nobody has the right: no names at all would give it to the platform's own admins.
+            return frozenset(name for name in names if self._is_named_in(name, conversation)) or names
+
+        approvers = self._approvers
+        return dataclasses.replace(approvers, admins=named(approvers.admins), approvers=named(approvers.approvers))
+
     def rules(self, conversation: ConversationKey, agent: AgentRef | None = None) -> Rules:
         """Return the rules of a conversation, by the profile of an agent or by the one that holds there. Admins' rules
         apply in the admin's workspace. An agent that cannot be asked there any more enables nothing.
@@ -385,7 +399,7 @@ class RuleBook:
             is_absent = asked is None
             gone = dataclasses.replace(self._profiles.get(agent.id, Profile(agent.id, agent.name)), servers=frozenset())
             profile = gone if asked is None else asked
-        approvers = self._approvers
+        approvers = self._approvers_in(conversation)
         if profile.approvers:
             approvers = dataclasses.replace(approvers, approvers=profile.approvers, programs=frozenset())
         admin_rules = tuple(

@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from time import monotonic
+from datetime import UTC, datetime
+from time import monotonic, time
 
 from bot.chat.live_check import MARK, CheckDoubtful, CheckSkipped, Extra, LiveMessageApi, LiveMessages
 from bot.chat.message_model import Block, Heading, Markdown, Message
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
+from bot.domain.installations import Installation
 from bot.errors import CountersignError, DeliveryFailed, NotFound
 from bot.platforms.slack.activity import EYES, SET_STATUS
 from bot.platforms.slack.blocks import OutgoingMessage
@@ -24,6 +26,7 @@ from bot.platforms.slack.listener import socket_url
 from bot.platforms.slack.message_blocks import outgoing_message
 from bot.platforms.slack.sending import LATEST, NOT_AVAILABLE, SlackMessages
 from bot.platforms.slack.web_api import Identity, SlackWebApiError, WebApi
+from bot.rendering.text_safety import single_line
 
 WITHOUT_SCOPE = frozenset(
     {
@@ -157,6 +160,15 @@ async def diagnose(api: WebApi, *, app_token: str = "", signing_secret: str = ""
         yield _of_token(identity, monotonic() - began)
         for check in _of_scopes(identity):
             yield check
+    async with aclosing(diagnose_transports(api, app_token=app_token, signing_secret=signing_secret)) as checks:
+        async for check in checks:
+            yield check
+
+
+async def diagnose_transports(
+    api: WebApi, *, app_token: str = "", signing_secret: str = ""
+) -> AsyncGenerator[Check, None]:
+    """Check the transports by which Slack can reach the bot."""
     if app_token:
         yield await _of_socket(api, app_token)
     if signing_secret:
@@ -165,6 +177,56 @@ async def diagnose(api: WebApi, *, app_token: str = "", signing_secret: str = ""
         yield Check(
             "way in", CheckStatus.BROKEN, "Slack has no way to reach the bot: it can draw, but hears nothing.", WAYS
         )
+
+
+async def diagnose_installation(api: WebApi, installation: Installation) -> AsyncGenerator[Check, None]:
+    """Check an installation by its token. Nothing is posted, and no token is renewed."""
+    name, where = f"workspace {_label(installation)}", installation.workspace
+    kind = "organization" if installation.is_organization else "workspace"
+    since = f"installed {_day(installation.installed_at)} by {installation.installed_by}"
+    if installation.expires_at is not None and installation.expires_at < time():
+        what = f"The token of {kind} {where} has expired; a running bot renews it."
+        yield Check(name, CheckStatus.DOUBTFUL, what, "start the bot, or look into its log")
+        return
+    began = monotonic()
+    try:
+        identity = await api.identity()
+    except CountersignError as error:
+        yield Check(
+            name, CheckStatus.BROKEN, error.detailed_cause, f"install the app again: /slack/install?team={where}"
+        )
+        return
+    renewed = "" if installation.expires_at is None else " Its token is renewed every few hours."
+    what = f"{kind.capitalize()} {where} is served as {identity.name} ({identity.url}), {since}.{renewed}"
+    yield Check(name, CheckStatus.WELL, what, seconds=monotonic() - began)
+    for scope in missing(identity.scopes) if identity.scopes else ():
+        yield Check(
+            f"{name}: scope {scope.name}",
+            CheckStatus.BROKEN,
+            f"It is missing: without it {scope.without}.",
+            f"add {scope.name} under OAuth & Permissions of the app, and install it again: /slack/install?team={where}",
+        )
+
+
+def diagnose_absence(workspace: str, installation: Installation | None, allowed: Collection[str]) -> Check:
+    """Return what there is to say of a workspace that is not served."""
+    again = f"/slack/install?team={workspace}"
+    if installation is None:
+        return Check(f"workspace {workspace}", CheckStatus.SKIPPED, f"It is not installed yet: open {again}.")
+    name = f"workspace {_label(installation)}"
+    if installation.removed_at is not None:
+        gone = f"The app was removed from {workspace} {_day(installation.removed_at)}."
+        return Check(name, CheckStatus.SKIPPED, f"{gone} To serve it again, open {again}.")
+    fix = f"add {workspace} to SLACK_WORKSPACES ({', '.join(sorted(allowed)) or 'empty'}), or remove the app there"
+    return Check(name, CheckStatus.DOUBTFUL, f"The app is installed in {workspace}, which is not served.", fix)
+
+
+def _label(installation: Installation) -> str:
+    return single_line(installation.name, 60) or installation.workspace
+
+
+def _day(at: float) -> str:
+    return f"on {datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
 async def diagnose_channel(api: WebApi, channel: ConversationKey, named_by: str = "OPS_CHANNEL") -> Check:

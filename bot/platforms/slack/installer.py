@@ -152,7 +152,7 @@ class SlackInstaller:
                 _("{workspace} is served already, with SLACK_BOT_TOKEN.", workspace=installation.name),
                 _("Nothing is to be done there."),
             )
-        if not {installation.workspace, installation.organization} & self._allowed:
+        if not installation.is_in(self._allowed):
             await self._revoke(installation)
             return _not_allowed(installation.name, installation.workspace)
         by = Author(PLATFORM, installation.installed_by.rpartition(":")[2], "")

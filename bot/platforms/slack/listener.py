@@ -65,6 +65,10 @@ PATH = "/slack/events"
 LARGEST_BODY = 1024 * 1024
 """In bytes. Slack's requests are below a quarter of that, including a modal of 250 kB."""
 PING_SECONDS = 10.0
+AGAIN_SECONDS = 30.0
+"""Seconds until a workspace is tried again that could not be received from."""
+REMOVED = frozenset({"account_inactive", "invalid_auth", "token_revoked"})
+"""Codes for a token that is gone for good."""
 CHECK_SECONDS = 5.0
 FAILED_CHECKS = 3
 """Consecutive checks without a connection before the URL is replaced."""
@@ -451,8 +455,13 @@ class WorkspaceReceivers:
             changed.clear()
             await self._follow()
             waiting = asyncio.create_task(changed.wait(), name="slack: workspaces")
+            is_whole = len(self._receivers) == len(self._workspaces.known())
             try:
-                await asyncio.wait({waiting, *self._tasks.values()}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    {waiting, *self._tasks.values()},
+                    timeout=None if is_whole else AGAIN_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
             finally:
                 waiting.cancel()
             for workspace, task in list(self._tasks.items()):
@@ -513,6 +522,7 @@ class WorkspaceReceivers:
                 await self.of(workspace)
             except DeliveryFailed as error:
                 log.warning("a Slack workspace is not received from yet: %s", error)
+                await self._forget_removed(workspace, error)
 
     async def _end(self, workspace: SlackWorkspace, task: asyncio.Task[None]) -> None:
         """Drop a receiver that has ended. Raises its error if there is no other workspace to go on for."""
@@ -527,9 +537,18 @@ class WorkspaceReceivers:
         if error is None:
             return
         log.warning("not receiving from Slack workspace %s any more: %s", receiver.identity.team, error)
-        if installed is not None and workspace.installation:
+        await self._forget_removed(workspace, error)
+
+    async def _forget_removed(self, workspace: SlackWorkspace, error: BaseException) -> None:
+        """Forget a workspace from which the app was removed, maybe while no process received; keep it after any other
+        error.
+        """
+        installed, rejection = self._workspaces.installed, error.__cause__ or error
+        if installed is None or not isinstance(rejection, SlackWebApiError) or rejection.code not in REMOVED:
+            return
+        if workspace.installation:
             await retry_until_stored(functools.partial(installed.remove, workspace.installation))
-        elif installed is not None:
+        elif workspace is self._workspaces.own:
             self._workspaces.own = None
 
 

@@ -182,7 +182,7 @@ class InstalledWorkspaces:
                 self.changed.set()
             return
         self._removed.discard(workspace)
-        if not {workspace, installation.organization} & self.allowed:
+        if not installation.is_in(self.allowed):
             self._log_once(workspace, "it is not in SLACK_WORKSPACES")
             return
         self._logged.pop(workspace, None)
