@@ -59,7 +59,7 @@ from bot.engine.policy.rules import Approvers, RuleBook
 from bot.engine.prompt.builder import PlatformHint, SystemPrompt, today_in
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import RefusedTools
-from bot.engine.scheduler import Job, quota_cleanup, retention, usage_retention
+from bot.engine.scheduler import Job, locale_retention, quota_cleanup, retention, usage_retention
 from bot.engine.usage import UsageLimiter
 from bot.errors import CountersignError
 from bot.i18n import gettext_lazy
@@ -97,6 +97,7 @@ from bot.storage.servers import SqlServerStore
 from bot.storage.sign_ins import SqlSignInStore
 from bot.storage.turn_log import SqlTurnLog
 from bot.storage.usage import SqlUsageStore
+from bot.storage.user_locales import SqlLocaleStore
 
 if TYPE_CHECKING:
     from bot.platforms.discord.app import DiscordApp
@@ -106,6 +107,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+KEPT_LANGUAGE_DAYS = 90.0
+"""Days for which the language of a user's client is kept without a use."""
 NO_PLATFORM = "; no chat platform is configured"
 
 WatchLog = Callable[[TurnLog], TurnLog]
@@ -149,6 +152,7 @@ class Stores:
     sign_ins: SqlSignInStore
     usage: SqlUsageStore
     faults: SqlFaultStore
+    locales: SqlLocaleStore
     installations: SqlInstallationStore
 
 
@@ -272,6 +276,7 @@ async def open_services(
         usage=stores.usage,
         usage_limits=limiter.statuses,
         catalog=_catalog(settings, targets),
+        locale_store=stores.locales,
         file=str(settings.mcp_servers_file),
         admits=targets.allows_slug,
         links=links,
@@ -280,7 +285,7 @@ async def open_services(
         templates=targets.templates,
     )
     default = Locale(settings.language, settings.time_zone)
-    locales = LocaleResolver(default, lambda conversation: rules.rules(conversation).profile)
+    locales = LocaleResolver(default, lambda conversation: rules.rules(conversation).profile, stores.locales)
     async with AsyncExitStack() as stack:
         await reloader.refresh()
         await toolbox.start()
@@ -348,6 +353,7 @@ async def open_runtime(
             retention(turn_log, settings.retention_days or WITHOUT_CONTENT_DAYS),
             usage_retention(services.stores.usage, settings.usage_retention_days),
             quota_cleanup(services.stores.quotas),
+            locale_retention(services.stores.locales, KEPT_LANGUAGE_DAYS),
         ]
         if settings.mcp_sync_interval is not None:
             jobs.append(Job("sync", settings.mcp_sync_interval, services.toolbox.sync_all))
@@ -449,6 +455,7 @@ def build_stores(settings: Settings, database: Database, grants: FindGrants = no
         SqlSignInStore(database, box),
         SqlUsageStore(database),
         SqlFaultStore(database),
+        SqlLocaleStore(database),
         SqlInstallationStore(database, box),
     )
 

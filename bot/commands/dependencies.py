@@ -27,6 +27,7 @@ from bot.i18n import gettext_lazy
 from bot.ports import (
     GrantStore,
     LinkStore,
+    LocaleStore,
     PinStore,
     PolicyStore,
     ProfileStore,
@@ -199,6 +200,7 @@ class CommandDependencies:
     usage: UsageStore
     usage_limits: Callable[[UsageOwner], Awaitable[Sequence[LimitStatus]]]
     catalog: ServerCatalog
+    locale_store: LocaleStore
     file: str = "config/mcp_servers.json"
     admits: Callable[[str], bool] = any_name
     clock: Callable[[], float] = time.time

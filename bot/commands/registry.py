@@ -10,6 +10,7 @@ from bot.commands.command import Command
 from bot.commands.conversations import conversations_command
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.mcp import mcp_command
+from bot.commands.preferences import preferences_command
 from bot.commands.profiles import profile_command
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import did_you_mean, error_reply, sentences
@@ -25,6 +26,7 @@ from bot.domain.commands import (
     Verb,
 )
 from bot.domain.conversations import ConversationKey
+from bot.domain.locales import time_zone_names
 from bot.domain.tools import ToolKind
 from bot.i18n import _
 
@@ -111,6 +113,8 @@ class Completion:
                 names = self._profiles.get(conversation.workspace_key, ())
             case CompletionSource.AGENTS:
                 names = self._administration.agents(conversation).names
+            case CompletionSource.TIME_ZONES:
+                names = time_zone_names()
             case CompletionSource.NOTHING:
                 names = ()
         return (*parameter.choices, *map(_quoted, names))
@@ -153,6 +157,7 @@ class CommandRegistry:
             agents_command(dependencies, directory),
             conversations_command(dependencies),
             usage_command(dependencies),
+            preferences_command(dependencies),
         )
         self._commands: Mapping[str, Command] = {command.name: command for command in commands}
         self._completion = Completion(self._commands, directory, dependencies.administration, names)

@@ -199,6 +199,7 @@ class CompletionSource(StrEnum):
     PROMPTS = "prompts"
     PROFILES = "profiles"
     AGENTS = "agents"
+    TIME_ZONES = "time-zones"
 
 
 @dataclass(frozen=True, slots=True)

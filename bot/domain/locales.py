@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -38,6 +38,16 @@ class Locale:
 
 
 UNKNOWN = Locale()
+
+
+@dataclass(frozen=True, slots=True)
+class UserLocale:
+    """What is stored of a user: the choice, which wins, and the language that the user's client has told, on platforms
+    that do not know it by themselves.
+    """
+
+    chosen: Locale = UNKNOWN
+    told_language: str = ""
 
 
 @contextmanager
@@ -93,6 +103,11 @@ def machine_time_zone(environment: Mapping[str, str] = os.environ) -> str:
 def zone_info(name: str) -> ZoneInfo:
     """Return a time zone; UTC for an empty or unknown name, because the data of zones may differ between machines."""
     return ZoneInfo(time_zone_name(name) or "UTC")
+
+
+def time_zone_names() -> Iterable[str]:
+    """Return the names of all time zones."""
+    return sorted(_zones_by_lower_case().values())
 
 
 @cache

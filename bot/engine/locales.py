@@ -8,33 +8,36 @@ the profile nor the place has one. A language without a catalogue counts for not
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
-from bot.domain.locales import UNKNOWN, Locale
+from bot.domain.locales import UNKNOWN, Locale, UserLocale
 from bot.domain.profiles import DEFAULT, Profile
+from bot.errors import DatabaseError
 from bot.i18n import resolve_language
+from bot.ports import LocaleStore
 from bot.ports.platform import UserLocales
+
+STORED_SECONDS = 0.5
+log = logging.getLogger(__name__)
 
 
 def _no_profile(_conversation: ConversationKey) -> Profile:
     return DEFAULT
 
 
-async def _no_preferences(_principal: str) -> Locale:
-    return UNKNOWN
-
-
 @dataclass(frozen=True, slots=True)
 class LocaleResolver:
-    """Resolves locales. `default` is that of the settings. `profile_of` returns the profile of a conversation,
-    `preferences_of` what a user has chosen, by the principal.
+    """Resolves locales. `default` is that of the settings. `profile_of` returns the profile of a conversation. `store`
+    has what users have chosen; it may be missing.
     """
 
     default: Locale = Locale("en", "UTC")
     profile_of: Callable[[ConversationKey], Profile] = _no_profile
-    preferences_of: Callable[[str], Awaitable[Locale]] = _no_preferences
+    store: LocaleStore | None = None
 
     async def for_user(
         self, user: Author, told: Locale, conversation: ConversationKey | None, place: Locale = UNKNOWN
@@ -42,9 +45,7 @@ class LocaleResolver:
         """Return the locale of what one user sees alone. `told` is the user's and `place` the conversation's, as the
         platform says them.
         """
-        own = await self._own_locale(user, told)
-        profile = self.profile_of(conversation).locale if conversation is not None else UNKNOWN
-        return own.or_else(_installed(profile)).or_else(_installed(place)).or_else(self.default)
+        return self._complete(await self._own_locale(user, told), conversation, place)
 
     async def for_reader(self, surface: object, user: Author, conversation: ConversationKey) -> Locale:
         """Return the locale of what one user of a surface sees alone."""
@@ -62,13 +63,39 @@ class LocaleResolver:
         """Return a message of this member with the locales of its conversation and its author. In a `direct` one they
         are the same.
         """
-        author_locale = await self.for_user(member.author, member.locale, message.conversation, place)
         own = await self._own_locale(member.author, member.locale)
+        author_locale = self._complete(own, message.conversation, place)
         shared = author_locale if direct else self.for_place(message.conversation, own, place)
         return replace(message, locale=shared, author_locale=author_locale)
 
+    async def remember(self, user: Author, language: str) -> None:
+        """Store the language that a user's client has told, for times at which it tells none."""
+        if self.store is None or not language:
+            return
+        try:
+            await self.store.remember(user.principal, language)
+        except DatabaseError as error:
+            log.debug("language of a user not stored: %s", error)
+
+    def _complete(self, own: Locale, conversation: ConversationKey | None, place: Locale) -> Locale:
+        profile = self.profile_of(conversation).locale if conversation is not None else UNKNOWN
+        return own.or_else(_installed(profile)).or_else(_installed(place)).or_else(self.default)
+
     async def _own_locale(self, user: Author, told: Locale) -> Locale:
-        return _installed(await self.preferences_of(user.principal)).or_else(_installed(told))
+        stored = await self._stored(user)
+        told = _installed(told).or_else(_installed(Locale(stored.told_language)))
+        return _installed(stored.chosen).or_else(told)
+
+    async def _stored(self, user: Author) -> UserLocale:
+        """Return what is stored of a user; nothing while the database is away or slow, because users wait."""
+        if self.store is None:
+            return UserLocale()
+        try:
+            async with asyncio.timeout(STORED_SECONDS):
+                return await self.store.find(user.principal)
+        except (DatabaseError, TimeoutError) as error:
+            log.debug("preferences of a user not read: %s", error)
+            return UserLocale()
 
 
 def _installed(locale: Locale) -> Locale:

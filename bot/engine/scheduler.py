@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.errors import DatabaseUnavailable
-from bot.ports import Quotas, TurnRetention, UsageStore
+from bot.ports import LocaleStore, Quotas, TurnRetention, UsageStore
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,16 @@ def usage_retention(usage: UsageStore, days: float) -> Job:
             log.info("deleted %d rows of usage that are more than %g days old", deleted, days)
 
     return Job("usage retention", 3600.0, delete)
+
+
+def locale_retention(locales: LocaleStore, days: float) -> Job:
+    """Return an hourly job that deletes languages that clients told more than `days` ago, in batches."""
+
+    async def delete() -> None:
+        while await locales.delete_old(days * DAY_SECONDS, BATCH) > 0:
+            pass
+
+    return Job("languages of users", 3600.0, delete)
 
 
 def quota_cleanup(quotas: Quotas) -> Job:

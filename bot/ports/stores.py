@@ -11,6 +11,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import Grant
+from bot.domain.locales import Locale, UserLocale
 from bot.domain.pins import Pin, Pinned
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
@@ -199,6 +200,24 @@ class Feedback:
     good: bool
     person: str
     at: float
+
+
+class LocaleStore(Protocol):
+    """Languages and time zones of users, by principal. Personal data: changes leave no audit entry."""
+
+    async def find(self, principal: str) -> UserLocale:
+        """Return what is stored of a user."""
+        ...
+
+    async def choose(self, principal: str, locale: Locale) -> None:
+        """Store what a user has chosen; empty values choose nothing."""
+
+    async def remember(self, principal: str, language: str) -> None:
+        """Store the language that a user's client has told."""
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        """Delete what clients told more than `seconds` ago about users who have chosen nothing. Return the number."""
+        ...
 
 
 class FeedbackStore(Protocol):

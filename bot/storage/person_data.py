@@ -33,6 +33,7 @@ from bot.storage.tables import (
     steps,
     turns,
     usage,
+    user_locales,
 )
 from bot.storage.tables import audit as audit_rows
 
@@ -56,6 +57,7 @@ _EXPORTED: Mapping[str, sa.Select[Any]] = {
     "elicitations": sa.select(elicitations).where(elicitations.c.turn_id.in_(_ids)),
     "decisions": sa.select(decisions).where(decisions.c.principal == _person),
     "viewed_calls": sa.select(approval_views).where(approval_views.c.principal == _person),
+    "preferences": sa.select(user_locales).where(user_locales.c.principal == _person),
     "feedback": sa.select(feedback).where(feedback.c.principal == _person),
     "grants": sa.select(grants).where(sa.or_(grants.c.principal == _person, grants.c.granted_by == _person)),
     # Without the encrypted bodies.
@@ -90,6 +92,7 @@ _names = (
     grants.update().where(grants.c.granted_by == _person).values(granted_by_name=""),
 )
 _deletions = (
+    user_locales.delete().where(user_locales.c.principal == _person),
     feedback.delete().where(feedback.c.principal == _person),
     grants.delete().where(grants.c.principal == _person),
     sign_ins.delete().where(sign_ins.c.principal == _person),

@@ -23,6 +23,7 @@ mcp_servers 1-n mcp_secrets, by id alone 1-1 mcp_capabilities, 1-n tool_pins and
                   operator's servers
 profiles 1-n profile_bindings, 1-n agent_bindings
 config_version    at most one row: the version of servers, policies and profiles, and their lock
+user_locales      languages and time zones of users: chosen, and told by their clients
 usage             tokens and cost of each model request; no row refers to another table
 audit             append-only and chained; no row refers to another table
 """
@@ -141,6 +142,16 @@ steps = sa.Table(
     sa.Column("created_at", sa.Double, nullable=False),
     sa.Column("started_at", sa.Double),
     sa.Column("ended_at", sa.Double),
+)
+
+user_locales = sa.Table(
+    "user_locales",
+    metadata,
+    sa.Column("principal", StorableText, primary_key=True),
+    sa.Column("language", sa.Text, nullable=False, server_default=""),
+    sa.Column("time_zone", sa.Text, nullable=False, server_default=""),
+    sa.Column("told_language", sa.Text, nullable=False, server_default=""),
+    sa.Column("updated_at", sa.Double, nullable=False),
 )
 
 feedback = sa.Table(

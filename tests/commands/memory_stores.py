@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,6 +11,7 @@ from bot.domain.audit import AuditEntry, AuditQuery
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import Grant
+from bot.domain.locales import Locale, UserLocale
 from bot.domain.pins import Pin, Pinned
 from bot.domain.policies import Rule
 from bot.domain.profiles import Binding, Profile
@@ -25,6 +27,30 @@ from bot.ports import Activity, ApprovalActivity, Backlog, CallQuery, CallSummar
 NOW = 1_800_000_000.0
 Line = tuple[str, str, str]
 """A recorded change: action, subject, user."""
+
+
+@dataclass
+class MemoryLocales:
+    """Languages and time zones of users. `away`: every call fails; `seconds` is how long a read takes."""
+
+    kept: dict[str, UserLocale] = field(default_factory=dict)
+    away: bool = False
+    seconds: float = 0.0
+
+    async def find(self, principal: str) -> UserLocale:
+        if self.away:
+            raise DatabaseError("The database is away.", "start it")
+        await asyncio.sleep(self.seconds)
+        return self.kept.get(principal, UserLocale())
+
+    async def choose(self, principal: str, locale: Locale) -> None:
+        self.kept[principal] = replace(await self.find(principal), chosen=locale)
+
+    async def remember(self, principal: str, language: str) -> None:
+        self.kept[principal] = replace(await self.find(principal), told_language=language)
+
+    async def delete_old(self, seconds: float, limit: int) -> int:
+        return 0
 
 
 @dataclass

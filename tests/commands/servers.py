@@ -49,6 +49,7 @@ from tests.commands.memory_stores import (
     NOW,
     MemoryArchive,
     MemoryGrants,
+    MemoryLocales,
     MemoryPins,
     MemoryPolicies,
     MemoryProfiles,
@@ -203,6 +204,7 @@ class CommandHarness:
     profiles: MemoryProfiles = field(default_factory=MemoryProfiles)
     archive: MemoryArchive = field(default_factory=MemoryArchive)
     grants: MemoryGrants = field(default_factory=MemoryGrants)
+    locales: MemoryLocales = field(default_factory=MemoryLocales)
     usage: MemoryUsage = field(default_factory=MemoryUsage)
     named: dict[tuple[str, str], ApprovalPolicy] = field(default_factory=dict)
     """The operator's policies, by slug and tool."""
@@ -331,6 +333,7 @@ class CommandHarness:
             self.usage,
             self.usage.balances,
             self.catalog,
+            self.locales,
             file="config/mcp_servers.json",
             admits=self.admits,
             clock=lambda: NOW,

@@ -7,12 +7,14 @@ import json
 from bot.domain.approvals import Approval, Decision, DecisionType
 from bot.domain.completions import StopReason, Usage
 from bot.domain.conversations import Author
+from bot.domain.locales import Locale
 from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.usage import UsageGrouping, UsageQuery
 from bot.storage.feedback import SqlFeedbackStore
 from bot.storage.person_data import FORGOTTEN, Forgotten, SqlPersonData
 from bot.storage.usage import SqlUsageStore
+from bot.storage.user_locales import SqlLocaleStore
 from tests.audit_check import audit_findings, audit_rows
 from tests.fakes.parts import ANA, BEN, NEWEST, message
 from tests.stored_content import columns_with
@@ -97,12 +99,15 @@ async def test_a_forgotten_person_leaves_ids_and_numbers_and_nobody_else_loses_a
 
 async def test_feedback_and_reasons_go_too_and_a_turn_that_runs_is_left(harness: Harness) -> None:
     await two_people(harness)
+    await SqlLocaleStore(harness.database).choose("test:ana", Locale("ja", "Asia/Tokyo"))
+    exported = await SqlPersonData(harness.database).export("test:ana")
+    assert [(row["language"], row["time_zone"]) for row in exported["preferences"]] == [("ja", "Asia/Tokyo")]
     await harness.log.enqueue(message("goes on", author=ANA))
     (claim,) = await harness.log.claim(1)
     assert await SqlPersonData(harness.database).forget("test:ana", "console:op") == Forgotten(1, unfinished=1)
     assert await columns_with(harness.database, QUESTION) == []
     data = await SqlPersonData(harness.database).export("test:ana")
-    assert (data["feedback"], data["usage"]) == ([], [])
+    assert (data["feedback"], data["usage"], data["preferences"]) == ([], [], [])
     assert [row["reason"] for row in data["decisions"]] == [""]
     assert (await harness.log.get_view(claim.turn_id)).turn.author == ANA
     await harness.log.finish(claim, TurnStatus.DONE, [], "")

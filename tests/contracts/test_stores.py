@@ -20,6 +20,7 @@ from bot.domain.capabilities import Handshake, Prompt, PromptArgument, Resource,
 from bot.domain.completions import StopReason
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.flows import Sends, ServerFlows, Words
+from bot.domain.locales import Locale, UserLocale
 from bot.domain.messages import TextPart, ToolCall, ToolResult, assistant
 from bot.domain.policies import ANY, Rule, StoredPolicyResult
 from bot.domain.profiles import Binding, Profile
@@ -67,6 +68,7 @@ from bot.storage.policies import SqlPolicyStore
 from bot.storage.profiles import SqlProfileStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.servers import Resealed, SqlServerStore
+from bot.storage.user_locales import SqlLocaleStore
 from tests.audit_check import audit_findings
 from tests.fakes.parts import ANA, BEN, HALL, NEWEST, message
 from tests.rules import plain
@@ -1408,3 +1410,32 @@ async def test_a_turn_that_cannot_be_read_is_left_out_of_what_was_asked(harness:
     await execute(harness, "update turns set input = '{\"v\": 9}' where conversation = :c", c=str(at("hall")))
     found = await SqlReporting(harness.database).recent_turns(ANA.principal, "", 10)
     assert [turn.question.text for turn in found] == ["second"]
+
+
+# ---------------------------------------------------------------------- languages and time zones of users
+
+
+async def test_what_a_user_has_chosen_is_kept_beside_what_the_client_tells(harness: Harness) -> None:
+    locales = SqlLocaleStore(harness.database)
+    assert await locales.find(ANA.principal) == UserLocale()
+    await locales.remember(ANA.principal, "ja")
+    await locales.choose(ANA.principal, Locale("en", "Asia/Tokyo"))
+    await locales.remember(BEN.principal, "en-US")
+    assert await locales.find(ANA.principal) == UserLocale(Locale("en", "Asia/Tokyo"), "ja")
+    assert await locales.find(BEN.principal) == UserLocale(told_language="en-US")
+    await locales.choose(ANA.principal, Locale())
+    assert await locales.find(ANA.principal) == UserLocale(told_language="ja")
+    strange = f"discord:{WEIRD}"
+    await locales.choose(strange, Locale("ja"))
+    assert (await locales.find(strange)).chosen == Locale("ja")
+
+
+async def test_only_what_clients_told_long_ago_is_deleted(harness: Harness) -> None:
+    locales = SqlLocaleStore(harness.database)
+    await locales.remember(ANA.principal, "ja")
+    await locales.choose(BEN.principal, Locale("ja"))
+    assert await locales.delete_old(60, 10) == 0
+    harness.time += 61
+    assert await locales.delete_old(60, 10) == 1
+    assert await locales.find(ANA.principal) == UserLocale()
+    assert (await locales.find(BEN.principal)).chosen == Locale("ja")

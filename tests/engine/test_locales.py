@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.locales import UNKNOWN, Locale, use_locale
 from bot.domain.profiles import Profile
 from bot.engine.locales import LocaleResolver
 from bot.i18n import current_language, current_time_zone, format_time
+from tests.commands.memory_stores import MemoryLocales
 
 HALL = ConversationKey("slack", "T1", "C1", "1.0")
-AKI = Author("slack", "U1", "Aki")
+AKI, BEN = Author("slack", "U1", "Aki"), Author("slack", "U2", "Ben")
 TOLD = Locale("ja-JP", "Asia/Tokyo")
 OWN = Locale("ja", "Asia/Tokyo")
 JAPANESE = Locale("ja")
@@ -43,11 +46,26 @@ async def test_a_language_without_texts_counts_for_nothing() -> None:
 
 
 async def test_what_a_user_has_chosen_wins_over_what_the_platform_says() -> None:
-    async def preferences_of(principal: str) -> Locale:
-        return {"slack:U1": Locale("en")}.get(principal, UNKNOWN)
-
-    chosen = LocaleResolver(SETTINGS, preferences_of=preferences_of)
+    store = MemoryLocales()
+    await store.choose("slack:U1", Locale("en"))
+    chosen = LocaleResolver(SETTINGS, store=store)
     assert await chosen.for_user(AKI, TOLD, HALL) == Locale("en", "Asia/Tokyo")
+    assert await chosen.for_user(BEN, TOLD, HALL) == OWN
+
+
+async def test_a_language_that_a_client_has_told_counts_while_the_platform_says_none() -> None:
+    told = LocaleResolver(SETTINGS, store=MemoryLocales())
+    await told.remember(AKI, "ja")
+    assert await told.for_user(AKI, UNKNOWN, HALL) == Locale("ja", "America/New_York")
+    assert await told.for_user(AKI, Locale("en-US"), HALL) == SETTINGS
+
+
+async def test_nobody_waits_for_preferences_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.engine.locales.STORED_SECONDS", 0.01)
+    for store in (MemoryLocales(away=True), MemoryLocales(seconds=60)):
+        away = LocaleResolver(SETTINGS, store=store)
+        assert await away.for_user(AKI, TOLD, HALL) == OWN
+    await LocaleResolver(SETTINGS, store=MemoryLocales(away=True)).remember(AKI, "ja")
 
 
 async def test_a_message_carries_the_locales_of_its_place_and_its_author() -> None:

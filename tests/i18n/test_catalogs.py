@@ -71,6 +71,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
     "bot/platforms/console/screen.py": frozenset({"noinherit reverse"}),
     "bot/platforms/discord/app_commands.py": frozenset({"/{} has more verbs than Discord takes"}),
     "bot/platforms/discord/gateway.py": frozenset({", without the Message Content intent", "discord: connection"}),
+    "bot/platforms/discord/interactions.py": frozenset({"discord: language"}),
     "bot/platforms/discord/listener.py": frozenset({"discord: backfill", "discord: commands"}),
     "bot/platforms/discord/markdown.py": frozenset({"{} UTC"}),
     "bot/platforms/discord/messages.py": frozenset({"discord: command"}),

@@ -31,6 +31,25 @@ ALONE = "one user alone, in one conversation"
 NO_CHANNELS = "it has no channels"
 
 FEATURES = (
+    Feature(
+        "What one user sees alone is in the user's language and time zone, what everybody sees in those of the place",
+        discord="yes; the language is that of the app at the last command or click",
+        terminal="those of the environment",
+        tests=(
+            "test_a_private_reply_is_in_the_language_of_its_reader",
+            "test_a_turn_is_shown_in_the_language_and_the_time_zone_of_its_place",
+        ),
+    ),
+    Feature(
+        "Today is that of the one who asks",
+        discord="yes; Discord tells no time zones, `/preferences set` does",
+        tests=("test_a_turn_has_the_locales_of_its_author_and_of_the_place",),
+    ),
+    Feature(
+        "`/preferences`: a language and a time zone of one's own",
+        terminal="those of the environment",
+        tests=("test_a_time_zone_that_a_user_has_chosen_counts_for_their_questions",),
+    ),
     # Messages in
     Feature(
         "A mention in a channel is answered in a thread, a direct message without a mention",

@@ -17,6 +17,7 @@ from bot.domain.turns import TurnInput, TurnView
 from bot.engine.engine import Engine
 from bot.engine.locales import LocaleResolver
 from bot.i18n import current_language, current_time_zone
+from tests.commands.memory_stores import MemoryLocales
 from tests.commands.servers import CommandHarness
 from tests.fakes.parts import say
 from tests.stories.team import Talk, Team
@@ -97,3 +98,31 @@ async def test_a_turn_is_shown_in_the_language_and_the_time_zone_of_its_place(
     async with team.at_work() as engine:
         await question(team, engine, team.ask("What is new?"))
     assert shown == {("en", "Europe/Berlin")}
+
+
+async def test_a_time_zone_that_a_user_has_chosen_counts_for_their_questions(team: Team) -> None:
+    store = MemoryLocales()
+    harness = CommandHarness(locales=store)
+    team.commands = CommandRegistry(harness.parts)
+    team.locales = LocaleResolver(Locale("en", "UTC"), store=store)
+    team.model.script = [say("Done.")]
+    async with team.at_work() as engine:
+        await team.command(team.priya, "preferences set")
+        await team.fill_in(team.priya, {"Time zone": "Asia/Tokyo"})
+        await team.until(lambda: store.kept)
+        asked = await question(team, engine, team.ask("What is new today?"))
+        assert asked.author_locale.time_zone == asked.locale.time_zone == "Asia/Tokyo"
+
+
+async def test_a_language_that_only_interactions_tell_is_known_after_a_restart(team: Team) -> None:
+    store = MemoryLocales()
+    team.locales = LocaleResolver(Locale("en", "UTC"), store=store)
+    team.model.script = [say("Done.")]
+    team.localize(team.priya, "ja", "Asia/Tokyo")
+    team.commands = commands = SpeakingCommands()
+    async with team.at_work():
+        await team.command(team.priya, "mcp list")
+        await team.until(lambda: commands.spoken and (team.tells_time_zones or store.kept))
+    async with team.at_work() as engine:
+        asked = await question(team, engine, team.ask("What is new?"))
+        assert asked.author_locale.language == "ja"

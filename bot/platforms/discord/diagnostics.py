@@ -45,7 +45,7 @@ ADMINISTRATOR = 1 << 3
 
 OPS_CHANNEL = "ops channel"
 COMMANDS_CHECK = "commands"
-COMMANDS = ("agents", "approvals", "ask", "conversations", "mcp", "profile", "usage")
+COMMANDS = ("agents", "approvals", "ask", "conversations", "mcp", "preferences", "profile", "usage")
 NAMED = 10
 """Servers that are looked at one by one; the rest is counted."""
 READS_ALL = "It is switched on: conversations go on in threads without a mention."

@@ -41,7 +41,7 @@ from bot.chat.message_model import Block, Buttons, Message, Paragraph, Text
 from bot.chat.rejection_messages import InteractionRejected
 from bot.domain.approvals import WHOLE, Portion
 from bot.domain.commands import Invocation, Reply
-from bot.domain.conversations import ConversationKey
+from bot.domain.conversations import Author, ConversationKey
 from bot.domain.locales import Locale, language_tag
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
@@ -281,12 +281,20 @@ class DiscordInteraction:
         if channel is not None and not channel.direct and not is_outside(self._interaction):
             where = conversation(channel.server, channel.channel, channel.thread)
         language = language_tag(self._interaction.locale.value) or ""
+        self._remember(language)
         return Viewer(Locale(language), where, place_locale(guild))
+
+    def _remember(self, language: str) -> None:
+        """Remember the language of the client, which only interactions tell."""
+        if not language or self._platform.people.locale(self.user).language == language:
+            return
+        self._platform.people.remember_language(self.user, language)
+        remembering = self._platform.records.locales.remember(Author(PLATFORM, self.user, ""), language)
+        self._platform.background_tasks.start(remembering, "discord: language")
 
     async def find_actor(self, about: ConversationKey | None) -> Actor:
         """Return the member of the item's guild. Raises InteractionRejected and DeliveryFailed."""
         platform = self._platform
-        platform.people.remember_language(self.user, language_tag(self._interaction.locale.value))
         is_direct = about is None and not self._guild
         if about is None:
             about = await conversation_of(platform, self._interaction)

@@ -141,10 +141,9 @@ class UserDirectory:
         """Return the language of a user's client, if an interaction has told it."""
         return Locale(self._languages.peek(user) or "")
 
-    def remember_language(self, user: str, language: str | None) -> None:
+    def remember_language(self, user: str, language: str) -> None:
         """Remember the language of a user's client, which only interactions tell."""
-        if language is not None:
-            self._languages.put(user, language)
+        self._languages.put(user, language)
 
     async def find_approver(self, principal: str, server: str) -> DirectoryEntry | None:
         """Return a user or role by its principal, up to five minutes old. None if it is gone, and for users who may

@@ -51,7 +51,7 @@ def test_every_event_that_is_subscribed_to_is_understood() -> None:
 
 
 def test_the_commands_are_those_that_scopes_speak_of() -> None:
-    commands = ["mcp", "profile", "agents", "ask", "conversations", "usage", "approvals"]
+    commands = ["mcp", "profile", "agents", "ask", "conversations", "usage", "preferences", "approvals"]
     assert re.findall(r"command: /(\w+)", MANIFEST) == commands
 
 

@@ -1,0 +1,190 @@
+"""`/preferences`: the language and the time zone of the user, where the platform tells none or another is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+
+from bot.commands.argument_parser import CommandRejected
+from bot.commands.command import Command, CommandContext, SubmissionContext, VerbHandler
+from bot.commands.dependencies import CommandDependencies
+from bot.commands.profiles import parse_language, parse_time_zone
+from bot.commands.text_format import error_reply, format_moment
+from bot.domain.commands import (
+    CompletionSource,
+    Field,
+    FieldKind,
+    Form,
+    Parameter,
+    ParameterKind,
+    Reply,
+    ReplyAction,
+    RequiredRole,
+    Verb,
+)
+from bot.domain.conversations import CONSOLE, Member
+from bot.domain.locales import Locale, UserLocale, use_locale
+from bot.i18n import (
+    _,
+    current_language,
+    format_time_zone,
+    gettext_lazy,
+    installed_languages,
+    language_name,
+)
+
+NOT_IN_A_TERMINAL = gettext_lazy("In a terminal, `LC_ALL` or `LANG` and `TZ` say your language and time zone.")
+_LANGUAGE = Parameter(
+    "language", gettext_lazy("your language"), ParameterKind.OPTION, choices=installed_languages(), metavar="TAG"
+)
+_TIME_ZONE = Parameter(
+    "timezone",
+    gettext_lazy("your time zone, such as Asia/Tokyo"),
+    ParameterKind.OPTION,
+    completes=CompletionSource.TIME_ZONES,
+    metavar="ZONE",
+)
+SHOW = Verb(
+    "show", gettext_lazy("your language and time zone, and where they come from"), (), RequiredRole.EVERYONE, ("get",)
+)
+SET = Verb(
+    "set",
+    gettext_lazy("choose your language and time zone; without options it asks"),
+    (_LANGUAGE, _TIME_ZONE),
+    RequiredRole.EVERYONE,
+    ("edit",),
+)
+CLEAR = Verb(
+    "clear",
+    gettext_lazy("delete what you have chosen"),
+    (),
+    RequiredRole.EVERYONE,
+    ("delete", "reset"),
+)
+
+
+class PreferenceVerbs:
+    """Verbs of `/preferences`."""
+
+    def __init__(self, dependencies: CommandDependencies) -> None:
+        self._store = dependencies.locale_store
+        self._clock = dependencies.clock
+
+    @property
+    def handlers(self) -> tuple[VerbHandler, ...]:
+        """Return the verbs."""
+        return (
+            VerbHandler(SHOW, self._show),
+            VerbHandler(SET, self._set, self._submit),
+            VerbHandler(CLEAR, self._clear),
+        )
+
+    async def _show(self, request: CommandContext) -> AsyncIterator[Reply]:
+        _check_platform(request.member)
+        stored = await self._store.find(request.author.principal)
+        yield self._reply(_("Your language and time zone"), request.member, stored)
+
+    async def _set(self, request: CommandContext) -> AsyncIterator[Reply | Form]:
+        _check_platform(request.member)
+        stored = await self._store.find(request.author.principal)
+        given = {name: request.arguments.get(name) for name in ("language", "timezone") if request.arguments.has(name)}
+        if not given:
+            yield _form({"language": stored.chosen.language, "timezone": stored.chosen.time_zone}, {})
+            return
+        chosen, errors = _parse(stored.chosen, given)
+        if errors:
+            facts = tuple((f"--{name}", error) for name, error in errors.items())
+            yield replace(error_reply(_("Nothing was changed.")), details=facts)
+            return
+        yield await self._save(request.member, chosen)
+
+    async def _submit(self, submission: SubmissionContext) -> AsyncIterator[Reply | Form]:
+        _check_platform(submission.member)
+        stored = await self._store.find(submission.author.principal)
+        chosen, errors = _parse(stored.chosen, submission.fields)
+        if errors:
+            yield _form(submission.fields, errors)
+            return
+        yield await self._save(submission.member, chosen)
+
+    async def _clear(self, request: CommandContext) -> AsyncIterator[Reply]:
+        _check_platform(request.member)
+        await self._store.choose(request.author.principal, Locale())
+        yield Reply(_("What you had chosen is deleted. Your platform says your language and time zone again."))
+
+    async def _save(self, member: Member, chosen: Locale) -> Reply:
+        principal = member.author.principal
+        await self._store.choose(principal, chosen)
+        stored = await self._store.find(principal)
+        with use_locale(chosen):
+            return self._reply(_("Saved. It counts from now on."), member, stored)
+
+    def _reply(self, text: str, member: Member, stored: UserLocale) -> Reply:
+        language = f"{language_name(current_language())} ({current_language()})"
+        told = Locale(member.language or stored.told_language, member.time_zone or "")
+        clear = (ReplyAction(_("Delete"), ("preferences", "clear")),) if stored.chosen != Locale() else ()
+        return Reply(
+            text,
+            details=(
+                (_("language"), f"{language}, {_source(stored.chosen.language, told.language)}"),
+                (_("time zone"), f"{format_time_zone()}, {_source(stored.chosen.time_zone, told.time_zone)}"),
+                (_("local time"), format_moment(self._clock())),
+            ),
+            actions=(ReplyAction(_("Change"), ("preferences", "set")), *clear),
+            data={
+                "language": current_language(),
+                "timeZone": format_time_zone(),
+                "chosen": {"language": stored.chosen.language, "timeZone": stored.chosen.time_zone},
+            },
+        )
+
+
+def preferences_command(dependencies: CommandDependencies) -> Command:
+    """Return the command with all its verbs."""
+    handlers = PreferenceVerbs(dependencies).handlers
+    about = gettext_lazy("Your language and time zone")
+    return Command("preferences", about, handlers, dependencies.rights, default="show")
+
+
+def _check_platform(member: Member) -> None:
+    if member.author.platform == CONSOLE:
+        raise CommandRejected(NOT_IN_A_TERMINAL)
+
+
+def _source(chosen: str, told: str) -> str:
+    if chosen:
+        return _("chosen by you")
+    return _("from your account") if told else _("of this place or of the bot")
+
+
+def _parse(current: Locale, fields: Mapping[str, str]) -> tuple[Locale, dict[str, str]]:
+    """Return what a user chooses, and errors by field. An absent field is unchanged, an empty one chooses nothing."""
+    language, time_zone, errors = current.language, current.time_zone, dict[str, str]()
+    try:
+        language = parse_language(fields.get("language", language).strip())
+    except ValueError as error:
+        errors["language"] = str(error)
+    try:
+        time_zone = parse_time_zone(fields.get("timezone", time_zone).strip())
+    except ValueError as error:
+        errors["timezone"] = str(error)
+    return Locale(language, time_zone), errors
+
+
+def _form(values: Mapping[str, str], errors: Mapping[str, str]) -> Form:
+    fields = (
+        Field(
+            "language",
+            _("Language"),
+            FieldKind.CHOICE,
+            _("empty for that of your account"),
+            choices=installed_languages(),
+        ),
+        Field("timezone", _("Time zone"), hint=_("such as Asia/Tokyo; empty for that of your account"), longest=60),
+    )
+    return Form(
+        "preferences set",
+        _("Your language and time zone"),
+        tuple(replace(field, value=values.get(field.name, ""), error=errors.get(field.name, "")) for field in fields),
+        instead="/preferences set --language TAG --timezone ZONE",
+    )
