@@ -5,7 +5,7 @@ whole tables that only grow.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +23,12 @@ GROWING = (
     "turns|steps|approvals|decisions|deliveries|message_refs|message_keys|conversations|usage|audit|files|elicitations"
 )
 WHOLE = re.compile(rf"SCAN ({GROWING}|[a-z_]+)(?: USING (?:COVERING )?INDEX (\w+))?$")
-SMALL = frozenset({"turns_live", "turns_principal", "turns_one_active", "deliveries_stale", "approvals_to_remind"})
+SMALL = frozenset(
+    {
+        "turns_live", "turns_principal", "turns_one_active", "turns_with_content", "deliveries_stale",
+        "approvals_to_remind",
+    }
+)  # fmt: skip
 """Indexes of what is unfinished: that they are read as a whole is what they are for."""
 ALIASES = frozenset({"candidate", "other", "theirs", "waiting_behind", "ahead"})
 
@@ -50,6 +55,17 @@ def reads_all_of(step: str) -> str:
     if match is None or match[2] in SMALL:
         return ""
     return match[1] if re.fullmatch(GROWING, match[1]) or match[1] in ALIASES else ""
+
+
+def reading_everything(found: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The statements that read a table that grows from end to end, with that step of their plan."""
+    return {
+        words: step
+        for words, steps in found.items()
+        for step in steps
+        # The last row of the audit is the first of its index, read backwards.
+        if reads_all_of(step) and not re.search(r"FROM audit ORDER BY audit\.seq DESC", words)
+    }
 
 
 async def driven(harness: SqliteHarness) -> None:
@@ -82,13 +98,20 @@ async def test_no_statement_of_a_turn_reads_a_table_that_grows_from_end_to_end(t
         await driven(harness)
     await harness.close()
     assert len(found) > 15
-    assert not {
-        words: step
-        for words, steps in found.items()
-        for step in steps
-        # The last row of the audit is the first of its index, read backwards.
-        if reads_all_of(step) and not re.search(r"FROM audit ORDER BY audit\.seq DESC", words)
-    }
+    assert reading_everything(found) == {}
+
+
+async def test_the_deletion_of_content_reads_only_turns_that_have_some(tmp_path: Path) -> None:
+    harness = await sqlite_harness(tmp_path)
+    assert isinstance(harness.database, SqliteDatabase)
+    await driven(harness)
+    harness.time += 1
+    with plans(harness.database) as found:
+        assert await harness.log.delete_content(9, fetch_seconds=0.0, undelivered_seconds=0.0) == 1
+        await harness.log.history(HALL, 9, 9)
+    await harness.close()
+    assert any("turns_with_content" in step for steps in found.values() for step in steps)
+    assert reading_everything(found) == {}
 
 
 @pytest.mark.parametrize(
