@@ -101,6 +101,7 @@ def build_web_dependencies(settings: Settings, runtime: Runtime, surface: ApiSur
         admin_token=_admin_token(settings),
         models=frozenset(select_model(settings, name).name for name in settings.api_models),
         locales=services.locales,
+        keeps_content=settings.keeps_content,
     )
 
 

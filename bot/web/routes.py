@@ -42,7 +42,8 @@ class WebDependencies:
     """Dependencies of the routes. `subscriptions` and `uploads` are shared with the API's surface. `user_activity`
     lists pending calls, `find_approval` returns the call of an approval, `may_approve` returns True if a member may
     approve it now. `admin_token` is the operator's own, empty for none; `clock` is in epoch seconds. Requests may
-    choose one of `models`, `provider:name`. `locales` resolves languages and time zones.
+    choose one of `models`, `provider:name`. `locales` resolves languages and time zones. `keeps_content`
+    is False if no history of conversations is stored.
     """
 
     engine: EngineApi
@@ -57,6 +58,7 @@ class WebDependencies:
     admin_token: str = ""
     models: frozenset[str] = frozenset()
     locales: LocaleResolver = LocaleResolver()
+    keeps_content: bool = True
     clock: Callable[[], float] = time.time
 
 

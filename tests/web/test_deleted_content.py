@@ -89,3 +89,14 @@ async def test_the_clients_messages_are_all_that_the_model_knows_of_earlier_ones
     context = "\n".join(message.text for message in model.requests[-1].messages)
     assert f"user: {SECRET}" in context
     assert f"assistant: {ANSWER}" in context
+
+
+async def test_the_clients_messages_come_once_while_earlier_turns_can_still_be_read(
+    api: Api, model: ScriptedModel
+) -> None:
+    model.script = [say(ANSWER), say("as I said"), say("and again")]
+    await api.post(ASK, json=asking(SECRET))
+    await api.post(ASK, json=asking("again?", ("user", SECRET), ("assistant", ANSWER)))
+    assert "\n".join(message.text for message in model.requests[-1].messages).count(ANSWER) == 1
+    await api.post(ASK, json=asking("without them?"))
+    assert ANSWER in "\n".join(message.text for message in model.requests[-1].messages)

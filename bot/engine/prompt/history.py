@@ -15,6 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from bot.domain.completions import Capabilities, Completion, ModelEvent, ModelLimits, ModelRequest, StopReason
+from bot.domain.conversations import HTTP
 from bot.domain.flows import OtherSource, Sources
 from bot.domain.messages import (
     Message,
@@ -437,7 +438,7 @@ class HistoryPrompt:
         `readable` is True if the model has `read_result`, `shared` if several users write here.
         """
         if self._stored is None:
-            past = await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS)
+            past = await self._past(turn)
             bare = [record for record in past.turns if record.turn.content_deleted]
             stored = replace(past, turns=tuple(record for record in past.turns if not record.turn.content_deleted))
             self._disclosure = await disclosure() if self._results(stored.turns) else None
@@ -524,6 +525,11 @@ class HistoryPrompt:
         assert self._stored is not None
         await self._log.save_summary(self._claim, summary, self._stored)
         self._stored = replace(self._stored, summary=summary)
+
+    async def _past(self, turn: Turn) -> History:
+        """Return the stored turns; none if content is not kept and a client over HTTP sent the earlier messages."""
+        is_sent = self._read_thread is not None and turn.conversation.platform == HTTP and turn.question.context
+        return History() if is_sent else await self._log.history(turn.conversation, turn.seq, HISTORY_TURNS)
 
     async def _thread_turns(self, turn: Turn, bare: Sequence[TurnRecord]) -> list[HistoryTurn]:
         """Return the messages of turns without content, from their platform."""

@@ -354,13 +354,11 @@ class _Responses:
         """Store the input once. Raises Problem if the idempotency key belongs to other input."""
         agent = self._agent(key, request.agent)
         parsed = parse_input(request.payload, self._uploads, caller.author.id)
-        latest = await self._engine.recent_turns(key, 1)
-        has_turns = bool(latest)
-        # Without a stored history, the client's messages are all that the model learns.
-        has_history = has_turns and not latest[-1].turn.content_deleted
+        has_turns = bool(await self._engine.recent_turns(key, 1))
         if request.title.strip() and not has_turns:
             await self._dependencies.command_dependencies.archive.create(key, request.title)
         keys = (f"http:{caller.author.id}:{name}" if name is not None else f"http:{secrets.token_hex(16)}",)
+        has_history = has_turns and self._dependencies.keeps_content
         earlier = () if has_history else parsed.earlier
         chosen = request.payload.model if request.payload.model in self._dependencies.models else None
         message = InboundMessage(
