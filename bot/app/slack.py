@@ -199,7 +199,8 @@ async def examine_installations(settings: Settings, store: InstallationStore) ->
     examining = await asyncio.to_thread(importlib.import_module, "bot.platforms.slack.diagnostics")
     allowed, known = settings.slack_workspaces, sorted(await store.versions("slack"))
     async with open_slack(settings) as slack:
-        for workspace in dict.fromkeys((*known, *sorted(allowed))):
+        own = await _team_of(slack.workspaces.own)
+        for workspace in dict.fromkeys((*known, *sorted(allowed - {own}))):
             try:
                 installation = await store.find("slack", workspace) if workspace in known else None
             except CountersignError as error:
@@ -215,6 +216,14 @@ async def examine_installations(settings: Settings, store: InstallationStore) ->
             channel = settings.ops_channel
             if channel is not None and (channel.platform, channel.workspace) == ("slack", workspace):
                 yield await examining.diagnose_channel(api, channel)
+
+
+async def _team_of(own: SlackWorkspace | None) -> str:
+    """Return the workspace of SLACK_BOT_TOKEN; empty without one, or if Slack does not say."""
+    try:
+        return "" if own is None else (await own.api.identity()).team
+    except CountersignError:
+        return ""  # said before
 
 
 async def _same_token(rejected: str) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +15,19 @@ import pytest
 from bot.app.doctor import examine_all
 from bot.app.operator_files import read_operator_files
 from bot.app.runtime import Runtime, open_runtime
-from bot.app.slack import build_listener, build_lookups, look_up_groups, open_slack
-from bot.domain.conversations import Author, Member
+from bot.app.slack import (
+    build_listener,
+    build_lookups,
+    check_settings,
+    is_named_in,
+    look_up_groups,
+    open_slack,
+)
+from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.policy_syntax import parse_rule
 from bot.domain.profiles import Profile
+from bot.engine.policy.rules import Approvers, RuleBook
+from bot.errors import SettingsError
 from bot.llm.models import ModelChoice
 from bot.settings import Settings, read_settings
 from tests.fakes.slack import FakeSlack, Message, User
@@ -160,3 +170,81 @@ async def test_the_doctor_says_when_the_bots_token_is_what_is_missing(capsys: py
     assert found["token"]["fix"] == "set SLACK_BOT_TOKEN (xoxb-…)"
     assert "s3cret" not in str(found)
     assert (await looked_at(read_settings(), capsys))[1] == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "cause", "fix"),
+    [
+        ({"slack_client_id": "1.2"}, "SLACK_CLIENT_SECRET is missing", "SLACK_CLIENT_ID and SLACK_CLIENT_SECRET"),
+        ({"slack_client_secret": "s"}, "SLACK_CLIENT_ID is missing", "or neither"),
+        ({"admins": "slack:U1"}, "ADMINS does not say of which Slack workspace slack:U1", "slack:T0123ABCD:U1"),
+        ({"approvers": "slack-group:S1"}, "APPROVERS does not say", "slack-group:T0123ABCD:S1"),
+        ({"ops_channel": "slack:C1"}, "OPS_CHANNEL does not say", "slack:T0123ABCD:C0123ABCD"),
+    ],
+)
+def test_what_several_workspaces_cannot_tell_apart_is_refused_at_the_start(
+    given: dict[str, str], cause: str, fix: str
+) -> None:
+    complete = {"slack_client_id": "1.2", "slack_client_secret": "s"}
+    settings = read_settings(**(given if set(given) & set(complete) else {**complete, **given}))
+    with pytest.raises(SettingsError) as refused:
+        check_settings(settings)
+    assert cause in refused.value.cause
+    assert fix in refused.value.fix
+    assert "'s'" not in str(refused.value)
+
+
+def test_names_of_one_workspace_of_an_organization_and_of_other_platforms_are_taken() -> None:
+    names = "slack:T1:U1, slack:E1:U2, slack-group:T1:S1, discord:1, console:ana"
+    check_settings(
+        read_settings(slack_client_id="1.2", slack_client_secret="s", admins=names, ops_channel="slack:T1:C1")
+    )
+    # With the one token of one workspace, names are as they always were.
+    check_settings(read_settings(slack_bot_token="xoxb-1", admins="slack:U1", ops_channel="slack:C1"))
+
+
+def test_the_workspaces_are_ids() -> None:
+    assert read_settings(slack_workspaces="T0123ABCD, E0456").slack_workspaces == {"T0123ABCD", "E0456"}
+    with pytest.raises(SettingsError, match="such as T0123ABCD"):
+        read_settings(slack_workspaces="acme")
+
+
+def test_sentences_in_one_workspace_do_not_name_approvers_of_another() -> None:
+    here = ConversationKey("slack", "T1", "C1", "1.1")
+    named = ["slack:T1:U1", "slack:T2:U2", "slack:E1:U3", "slack-group:T2:S1", "slack:U4", "discord:5"]
+    assert [name for name in named if is_named_in(name, here)] == [
+        "slack:T1:U1",
+        "slack:E1:U3",
+        "slack:U4",
+        "discord:5",
+    ]
+    book = RuleBook(approvers=Approvers(frozenset({"slack:T1:U1", "slack:T2:U2"})), is_named_in=is_named_in)
+    assert book.rules(here).approvers.admins == {"slack:T1:U1"}
+    # Where nobody is named, nobody has the right: the platform's own admins do not get it.
+    elsewhere = book.rules(ConversationKey("slack", "T3", "C1", "1.1")).approvers
+    owner = Member(Author("slack", "U9", "Olga"), platform_admin=True)
+    assert not elsewhere.administers(owner)
+    assert not elsewhere.is_approver(owner)
+
+
+async def test_the_doctor_warns_of_rules_that_leave_the_workspace_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "policy.toml"
+    rule = '[[rules]]\npolicy = "ASK_USER"\nserver = "bank"\napprovers = ["slack:U1", "slack:T1:U2"]\n'
+    policy.write_text(f'default = "ASK_USER"\n{rule}')
+    async with FakeSlack() as slack:
+        settings = read_settings(
+            slack_api_url=slack.url,
+            slack_app_token=slack.app.app_token,
+            slack_client_id="1.2",
+            slack_client_secret="s",
+            slack_workspaces="T0ACME",
+            policy_file=str(policy),
+        )
+        _, found = await looked_at(settings, capsys)
+    assert found["names"]["finding"] == "warning"
+    assert "slack:U1 without its Slack workspace" in found["names"]["detail"]
+    assert found["names"]["fix"].endswith("slack:T0123ABCD:U1")
+    assert "PUBLIC_URL" in found["installation"]["fix"]
+    assert "not installed yet" in found["workspace T0ACME"]["detail"]

@@ -356,7 +356,9 @@ class ReceivedIds:
             [entry for entry in authorizations if isinstance(entry, dict)] if isinstance(authorizations, list) else []
         )
         organization = str(context.get("enterprise_id") or "") if context.get("is_enterprise_install") else ""
-        found = [context.get("team_id"), *(entry.get("team_id") for entry in listed)]
+        # A message with buttons is the bot's: its workspace is that of the installation, whoever presses one.
+        pressed = _dict_of(body, "message").get("team") if body.get("type") == "block_actions" else None
+        found = [pressed, context.get("team_id"), *(entry.get("team_id") for entry in listed)]
         if organization:
             found += [body.get("context_team_id")]
         found += [body.get("team_id")]
@@ -543,7 +545,8 @@ class WorkspaceReceivers:
         """Forget a workspace from which the app was removed, maybe while no process received; keep it after any other
         error.
         """
-        installed, rejection = self._workspaces.installed, error.__cause__ or error
+        installed = self._workspaces.installed
+        rejection = error if isinstance(error, SlackWebApiError) else error.__cause__
         if installed is None or not isinstance(rejection, SlackWebApiError) or rejection.code not in REMOVED:
             return
         if workspace.installation:

@@ -107,6 +107,7 @@ async def request_token(api: WebApi, credentials: AppCredentials, grant: Mapping
     """Return Slack's answer to `oauth.v2.access`. slack_sdk's method for it, which its TokenRotator uses too, needs a
     class that aiohttp is about to drop. Raises DeliveryFailed.
     """
+    await api.pacing.take("oauth.v2.access")
     client = base64.b64encode(f"{credentials.client_id}:{credentials.client_secret}".encode()).decode("ascii")
     with map_errors("oauth.v2.access"):
         answer = await api.client(patient=False).api_call(

@@ -29,6 +29,8 @@ from bot.ports import InstallationStore
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
+RENEW_AGAIN_SECONDS = 60.0
+"""Seconds until a token is renewed again for which that failed."""
 LIST_AGAIN_SECONDS = 60.0
 """Seconds until the workspaces of an organization are listed again for one that was not among them."""
 MOST_PAGES = 20
@@ -79,6 +81,7 @@ class InstalledWorkspaces:
         self._versions: Mapping[str, int] = {}
         self._removed: set[str] = set()
         self._logged: dict[str, str] = {}
+        self._renew_after: dict[str, float] = {}
         self._refreshing = asyncio.Lock()
         self.changed = asyncio.Event()
         """Set after a change of the workspaces; whoever follows them clears it."""
@@ -107,10 +110,10 @@ class InstalledWorkspaces:
         installation. Raises DatabaseError.
         """
         await self._attached.wait()
-        if (workspace := self._known(team, organization)) is None:
+        if (workspace := self.find_known(team, organization)) is None:
             await self.refresh()
             await self._list_again()
-            workspace = self._known(team, organization)
+            workspace = self.find_known(team, organization)
         return workspace
 
     def is_removed(self, team: str) -> bool:
@@ -147,8 +150,8 @@ class InstalledWorkspaces:
         installed = self._installed.get(installation_id)
         return installed.installation if installed is not None else None
 
-    def _known(self, team: str, organization: str) -> SlackWorkspace | None:
-        """Return the workspace of its own installation, or that of its organization's."""
+    def find_known(self, team: str, organization: str = "") -> SlackWorkspace | None:
+        """Return a workspace by its id without reading rows: that of its own installation, or of its organization's."""
         if (own := self._installed.get(team)) is not None and team in own.workspaces:
             return own.workspaces[team]
         if (whole := self._installed.get(organization)) is not None:
@@ -229,20 +232,25 @@ class InstalledWorkspaces:
 
     async def _renewed(self, installation: Installation) -> Installation:
         """Return the installation, with a renewed token if it expires soon."""
-        if not needs_renewal(installation):
+        is_early = monotonic() < self._renew_after.get(installation.workspace, 0.0)
+        if not needs_renewal(installation) or is_early:
             return installation
         assert self._renewal is not None
         try:
             renewed = await self._renewal.renew(installation)
         except CountersignError as error:
+            self._renew_after[installation.workspace] = monotonic() + RENEW_AGAIN_SECONDS
             self._log_once(installation.workspace, f"its token was not renewed: {error}")
             return installation
         self._logged.pop(installation.workspace, None)
         return renewed
 
     async def _another_token(self, installation_id: str, rejected: str) -> str:
-        """Return another token in place of one that Slack rejects, or the same. Raises DatabaseError."""
-        await self.refresh()
+        """Return another token in place of one that Slack rejects, or the same."""
+        try:
+            await self.refresh()
+        except DatabaseError as error:
+            log.debug("installations of the Slack app not read: %s", error)
         installed = self._installed.get(installation_id)
         if installed is None:
             return rejected
@@ -286,9 +294,11 @@ class SlackWorkspaces:
         """Return a workspace by its id, None if the app does not serve it. Raises DeliveryFailed and DatabaseError."""
         if self.installed is None:
             return self.own
-        if (workspace := await self.installed.find(team, organization)) is not None:
+        if (workspace := self.installed.find_known(team, organization)) is not None:
             return workspace
-        return self.own if self.own is not None and await self._is_own(self.own, team) else None
+        if self.own is not None and await self._is_own(self.own, team):
+            return self.own
+        return await self.installed.find(team, organization)
 
     async def of(self, conversation: ConversationKey) -> SlackWorkspace:
         """Return the workspace of a conversation; that of SLACK_BOT_TOKEN if it names none. Raises DeliveryFailed,

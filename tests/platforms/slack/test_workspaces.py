@@ -9,6 +9,7 @@ from pathlib import Path
 from time import time
 
 import pytest
+from aiohttp import web
 
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.installations import (
@@ -23,6 +24,7 @@ from bot.domain.installations import (
 from bot.domain.turns import TurnStatus
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.app import open_slack
+from bot.platforms.slack.listener import ReceivedIds
 from bot.platforms.slack.token_renewal import AppCredentials
 from tests.fakes.slack import Answers, Fails, Team
 from tests.platforms import sample_views
@@ -361,3 +363,92 @@ async def test_a_workspace_that_is_not_served_gets_a_sentence_for_a_command_and_
         assert place.heard() == {(ACME.id, "hi")}
         assert not place.commands.requests
         assert all(delivery.acknowledged for delivery in place.slack.sent)
+
+
+async def test_another_process_follows_installations_and_removals_within_seconds(tmp_path: Path) -> None:
+    """A process that only posts gets no events."""
+    async with (
+        an_installed_app(tmp_path, *BOTH) as place,
+        open_slack(url=place.slack.url, allowed=frozenset(BOTH)) as worker,
+    ):
+        credentials = AppCredentials(place.slack.app.client_id, place.slack.app.client_secret)
+        worker.use_installations(place.store, credentials, SharedLeases())
+        acme = ConversationKey("slack", ACME.id, place.rooms[ACME.id].id, "")
+        with pytest.raises(DeliveryFailed, match="not installed in that Slack workspace"):
+            await worker.workspaces.of(acme)
+        await place.install(place.ana)
+        assert (await worker.workspaces.of(acme)).installation == ACME.id
+        place.ask(place.ana, "hi")
+        await place.hears("hi")
+        place.slack.uninstall(ACME)
+        await place.slack.until(lambda: not worker.workspaces.known(), 20)
+        with pytest.raises(DeliveryFailed) as failure:
+            await worker.workspaces.of(acme)
+        assert failure.value.permanent
+
+
+async def test_an_app_that_was_removed_while_nobody_received_is_forgotten_at_the_next_start(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        place.slack.app.installations[ACME.id].revoked = True
+        listening = asyncio.create_task(
+            place.app.listener(app_token=place.slack.app.app_token).run(place.engine, place.commands)
+        )
+        await place.slack.until(lambda: len(place.app.workspaces.known()) == 1, 20)
+        row = await place.store.find("slack", ACME.id)
+        assert row is not None
+        assert row.removed_at is not None
+        place.ask(place.ben, "goes on")
+        await place.hears("goes on")
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_events_over_http_are_told_apart_too(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        listener = place.app.listener(signing_secret=place.slack.app.signing_secret)
+        hook = listener.hook
+        assert hook is not None
+
+        async def events(request: web.Request) -> web.Response:
+            answer = await hook.respond(request.headers, await request.read())
+            return web.Response(status=answer.status, headers=answer.headers, text=answer.body)
+
+        application = web.Application()
+        application.router.add_post(hook.path, events)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        posts = place.slack.deliver_by_http(f"http://127.0.0.1:{runner.addresses[0][1]}{hook.path}")
+        listening = asyncio.create_task(listener.run(place.engine, place.commands))
+        await place.slack.until(lambda: hook.ready)
+        assert (await posts.verify(place.slack.app.verification_token))["status"] == 200
+        place.ask(place.ana, "from acme")
+        place.ask(place.ben, "from globex")
+        await place.hears("from acme", "from globex")
+        assert place.heard() == {(ACME.id, "from acme"), (GLOBEX.id, "from globex")}
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        await runner.cleanup()
+
+
+def test_a_button_in_a_shared_channel_belongs_to_the_workspace_whose_bot_posted_it() -> None:
+    message = {"team": ACME.id, "user": "U0BOT0001", "bot_id": "B1"}
+    pressed = {"type": "block_actions", "message": message, "team": {"id": GLOBEX.id}, "user": {"team_id": GLOBEX.id}}
+    assert ReceivedIds.read(pressed, {"team_id": GLOBEX.id}).teams == (ACME.id, GLOBEX.id)
+    # The author of any other message may be of any workspace.
+    shortcut = {**pressed, "type": "message_action"}
+    assert ReceivedIds.read(shortcut, {"team_id": GLOBEX.id}).teams == (GLOBEX.id, ACME.id)
+
+
+def test_an_event_for_an_organization_is_of_the_workspace_where_it_happened() -> None:
+    authorizations = [{"enterprise_id": "E0ORG", "team_id": None, "is_enterprise_install": True}]
+    event = {"authorizations": authorizations, "team_id": "T9", "context_team_id": "T1", "event": {"type": "message"}}
+    context = {"enterprise_id": "E0ORG", "is_enterprise_install": True}
+    assert ReceivedIds.read(event, context) == ReceivedIds(("T1", "T9"), "E0ORG")
+    # A shared channel names the sender's workspace; the installation's goes first.
+    event = {"authorizations": [{"team_id": "T1"}], "team_id": "T9", "event": {"type": "message"}}
+    assert ReceivedIds.read(event, {"team_id": "T1", "enterprise_id": "E0ORG"}) == ReceivedIds(("T1", "T9"))
