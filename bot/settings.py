@@ -33,6 +33,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.locales import close_time_zones, machine_time_zone, time_zone_name
 from bot.domain.pins import ReviewPolicy
 from bot.domain.policies import TaintMode
+from bot.domain.profiles import ServersEnabled
 from bot.domain.servers import ConnectPolicy
 from bot.domain.tools import ToolSearch
 from bot.domain.turns import ToolReplay
@@ -353,6 +354,7 @@ class Settings(BaseSettings):
     mcp_allowed_commands_file: Path = Path("config/allowed_commands.txt")
     mcp_registry_url: SecureAddress | None = None
     mcp_allowed_servers: Words = frozenset()
+    mcp_servers_enabled: Annotated[ServersEnabled, AnyCase] = ServersEnabled.ALL
     mcp_review: Annotated[ReviewPolicy, AnyCase] = ReviewPolicy.CHANGED
     taint_mode: Annotated[TaintMode, AnyCase] = TaintMode.ASK
     tool_search: Annotated[ToolSearch, AnyCase] = ToolSearch.AUTO

@@ -212,6 +212,12 @@ class ConfigReloader:
         """Return the profiles of these agents, the one that holds there first."""
         return self.rules.agent_profiles(conversation)
 
+    def profiles_in_use(self, conversation: ConversationKey) -> Sequence[Profile]:
+        """Return the profiles that hold or answer to their names anywhere in the conversation's workspace, and that of
+        places without one.
+        """
+        return self.rules.profiles_in_use(conversation)
+
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
         """Return all rules that apply in a conversation."""
         return self.rules.rules(conversation).all

@@ -35,6 +35,7 @@ from bot.commands.server_checks import checks_in_place
 from bot.commands.server_directory import capabilities
 from bot.commands.text_format import pluralize
 from bot.domain.health import Check, CheckStatus
+from bot.domain.profiles import Profile, ServersEnabled
 from bot.domain.secret_binding import SecretGrants
 from bot.domain.servers import ConnectPolicy
 from bot.engine.config_files import describe_grant
@@ -422,6 +423,8 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
                 async with aclosing(examine_installations(settings, services.stores.installations)) as of_workspaces:
                     async for check in of_workspaces:
                         yield "slack", check
+                for check in _of_profiles(settings, await services.stores.profiles.profiles()):
+                    yield "servers", check
                 if not services.toolbox.enabled:
                     yield "servers", Check("MCP", CheckStatus.SKIPPED, "MCP is switched off (MCP_ENABLED=false).")
                 for state in services.toolbox.servers():
@@ -434,6 +437,19 @@ async def _of_database_and_servers(settings: Settings, files: OperatorFiles) -> 
                         yield state.config.name, check
     except CountersignError as error:
         yield "database", _broken_check("opened", error)
+
+
+def _of_profiles(settings: Settings, profiles: Sequence[Profile]) -> list[Check]:
+    """Report MCP_SERVERS_ENABLED=per_profile, and the profiles that enable servers without naming them."""
+    if settings.mcp_servers_enabled is ServersEnabled.ALL:
+        return []
+    everything = ", ".join(profile.name for profile in profiles if profile.servers is None)
+    if not everything:
+        detail = "Each server is off until a profile enables it (MCP_SERVERS_ENABLED=per_profile)."
+        return [Check("profiles", CheckStatus.WELL, detail)]
+    detail = f"MCP_SERVERS_ENABLED=per_profile, but these enable every server, also later ones: {everything}."
+    fix = "name their servers: /profile set NAME --server SERVER"
+    return [Check("profiles", CheckStatus.DOUBTFUL, detail, fix)]
 
 
 async def _check_writes(database: Database) -> Check:

@@ -240,7 +240,13 @@ async def open_services(
     )
     approvers = Approvers(settings.admins, settings.approvers, operator)
     rules = RuleBook(
-        files.policies, approvers, toolbox.is_pinned, read_hosts, fill_address, is_named_in=is_slack_name_in
+        files.policies,
+        approvers,
+        toolbox.is_pinned,
+        read_hosts,
+        fill_address,
+        is_named_in=is_slack_name_in,
+        default_profile=settings.mcp_servers_enabled.default_profile,
     )
     reloader = ConfigReloader(
         stores.servers,
@@ -283,6 +289,7 @@ async def open_services(
         # The callback of a sign-in needs a public address.
         sign_ins=OAuthSignIns(toolbox, tokens, partial(ClientIdentity.from_address, links.address)) if links else None,
         templates=targets.templates,
+        servers_enabled=settings.mcp_servers_enabled,
     )
     default = Locale(settings.language, settings.time_zone)
     locales = LocaleResolver(default, lambda conversation: rules.rules(conversation).profile, stores.locales)

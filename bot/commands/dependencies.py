@@ -17,7 +17,7 @@ from bot.domain.health import Health
 from bot.domain.launch_templates import Templates, no_templates
 from bot.domain.metrics import ProcessCounters
 from bot.domain.policies import PolicyResult, Rule
-from bot.domain.profiles import Profile
+from bot.domain.profiles import Profile, ServersEnabled
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import Tool
@@ -104,6 +104,11 @@ class Administration(Protocol):
     def agent_profiles(self, conversation: ConversationKey) -> Sequence[Profile]:
         """Return the profiles of these agents, the one that holds there first."""
 
+    def profiles_in_use(self, conversation: ConversationKey) -> Sequence[Profile]:
+        """Return the profiles that hold or answer to their names anywhere in the conversation's workspace, and that of
+        places without one.
+        """
+
     def rules_in(self, conversation: ConversationKey) -> Sequence[Rule]:
         """Return all rules that apply in a conversation, from file, database and profile."""
 
@@ -182,7 +187,7 @@ class CommandDependencies:
     `usage_limits` returns the usage limits of a member and their current use. `file` is the display name of the
     operator's file of servers. `admits` returns True if the operator allows a server of this slug. `clock` is in epoch
     seconds. `links` is None without one-time links, `sign_ins` without sign-ins in a browser. `templates` returns the
-    operator's current launch templates.
+    operator's current launch templates. `servers_enabled` are those that a profile may use without naming them.
     """
 
     servers: ServerAdmin
@@ -207,3 +212,4 @@ class CommandDependencies:
     links: LinkService | None = None
     sign_ins: SignIns | None = None
     templates: Callable[[], Templates] = no_templates
+    servers_enabled: ServersEnabled = ServersEnabled.ALL

@@ -19,7 +19,7 @@ from bot.commands.argument_parser import (
     ForbiddenRejection,
     NotFoundRejection,
 )
-from bot.commands.command import Command, CommandContext, SubmissionContext, VerbHandler
+from bot.commands.command import CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import (
@@ -247,7 +247,8 @@ class ProfileService:
 
     def blank(self, name: str, workspace: str) -> Profile:
         """Return a new profile, not saved."""
-        return Profile(str(uuid.uuid4()), name, workspace)
+        servers = self._dependencies.servers_enabled.default_profile.servers
+        return Profile(str(uuid.uuid4()), name, workspace, servers=servers)
 
     def may_change(self, profile: Profile, member: Member) -> None:
         """Check that the member may change the profile. Raises ForbiddenRejection."""
@@ -871,16 +872,6 @@ class Profiles:
                 places = (named if binding.by_name else bindings).setdefault(binding.profile, [])
                 places.append(scope_texts.get(binding.place, binding.place.split(":")[-1]))
         return bindings, named
-
-
-def profile_command(
-    dependencies: CommandDependencies, directory: ServerDirectory
-) -> tuple[Command, Mapping[str, Sequence[str]]]:
-    """Return the command with all its verbs, and the names for completion."""
-    profiles = Profiles(dependencies, directory)
-    return Command(
-        "profile", gettext_lazy("Profiles"), profiles.handlers, dependencies.rights, default="list"
-    ), profiles.known_names
 
 
 def _given_fields(arguments: Arguments) -> dict[str, str]:

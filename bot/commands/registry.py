@@ -11,7 +11,8 @@ from bot.commands.conversations import conversations_command
 from bot.commands.dependencies import Administration, CommandDependencies
 from bot.commands.mcp import mcp_command
 from bot.commands.preferences import preferences_command
-from bot.commands.profiles import profile_command
+from bot.commands.profile_servers import ProfileServers
+from bot.commands.profiles import Profiles
 from bot.commands.server_directory import ServerDirectory
 from bot.commands.text_format import did_you_mean, error_reply, sentences
 from bot.commands.usage import usage_command
@@ -28,7 +29,7 @@ from bot.domain.commands import (
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import time_zone_names
 from bot.domain.tools import ToolKind
-from bot.i18n import _
+from bot.i18n import _, gettext_lazy
 
 
 class Completion:
@@ -149,10 +150,16 @@ class CommandRegistry:
 
     def __init__(self, dependencies: CommandDependencies) -> None:
         directory = ServerDirectory(dependencies)
-        profile, names = profile_command(dependencies, directory)
+        profiles = Profiles(dependencies, directory)
         commands = (
             mcp_command(dependencies, directory),
-            profile,
+            Command(
+                "profile",
+                gettext_lazy("Profiles"),
+                (*profiles.handlers, *ProfileServers(dependencies, directory).handlers),
+                dependencies.rights,
+                default="list",
+            ),
             ask_command(dependencies),
             agents_command(dependencies, directory),
             conversations_command(dependencies),
@@ -160,7 +167,7 @@ class CommandRegistry:
             preferences_command(dependencies),
         )
         self._commands: Mapping[str, Command] = {command.name: command for command in commands}
-        self._completion = Completion(self._commands, directory, dependencies.administration, names)
+        self._completion = Completion(self._commands, directory, dependencies.administration, profiles.known_names)
 
     @property
     def verbs(self) -> Mapping[str, Sequence[Verb]]:

@@ -150,16 +150,15 @@ def checks_in_place(
     profile = administration.profile_of(conversation)
     enabled = [tool for tool in tools if profile.enables(tool)]
     if tools and not enabled:
-        text = _(
-            "The profile {profile} of this conversation does not enable it: its tools are not offered here.",
-            profile=profile.name,
-        )
-        yield Check(
-            gettext_lazy("profile"),
-            CheckStatus.DOUBTFUL,
-            text,
-            _("add it to the profile: /profile edit {profile}", profile=profile.name),
-        )
+        if not any(other.enables_server(config.id) for other in administration.profiles_in_use(conversation)):
+            text = _("No profile enables it: its tools are offered nowhere.")
+        else:
+            text = _(
+                "The profile {profile} of this conversation does not enable it: its tools are not offered here.",
+                profile=profile.name,
+            )
+        fix = _("enable it here: /profile enable {server}", server=config.name)
+        yield Check(gettext_lazy("profile"), CheckStatus.DOUBTFUL, text, fix)
     elif len(enabled) < len(tools):
         text = _(
             "The profile {profile} of this conversation enables {enabled} of its {count} tools.",

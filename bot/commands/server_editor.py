@@ -12,6 +12,7 @@ from dataclasses import replace
 from bot.commands.argument_parser import POLICY, SERVER, Arguments, CommandRejected
 from bot.commands.command import SECRET_FIELD, CommandContext, SubmissionContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
+from bot.commands.profile_servers import enable_action, is_off_here, off_for
 from bot.commands.program_consent import ALLOW, ProgramConsent, version_warning
 from bot.commands.server_catalog import FROM, CatalogCommands
 from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator, start_warning
@@ -48,6 +49,7 @@ from bot.commands.server_templates import (
 )
 from bot.commands.text_format import error_reply, format_ago, parse_policy, sentences, server_label
 from bot.domain.commands import Form, Parameter, ParameterKind, Reply, ReplyAction, Verb
+from bot.domain.conversations import ConversationKey
 from bot.domain.servers import USER_SLOT, AuthenticationKind, ServerEnablement, ServerRecord, SessionScope, ToolNaming
 from bot.i18n import _, gettext_lazy
 
@@ -493,6 +495,7 @@ class ServerAdd:
     ) -> None:
         self._catalog = catalog
         self._rights = dependencies.rights
+        self._administration = dependencies.administration
         self._links = SecretLinks(dependencies)
         self._templates = dependencies.templates
         self._validator = validator
@@ -656,7 +659,20 @@ class ServerAdd:
             yield replace(reply, details=(*self._validator.exact_definition(record), *reply.details))
             return
         async for reply in self._validator.reply_with_checks(record, ServerChange.ADDED, verify=verify):
-            yield replace(reply, details=(*reply.details, *version_warning(record.config)))
+            noted = self._with_off_note(reply, record, context.conversation)
+            yield replace(noted, details=(*noted.details, *version_warning(record.config)))
+
+    def _with_off_note(self, reply: Reply, record: ServerRecord, conversation: ConversationKey) -> Reply:
+        """Return the reply with the profiles of this place that may not use the new server, and how to enable it."""
+        administration = self._administration
+        if not is_off_here(administration, record.id, conversation):
+            return reply
+        names = ", ".join(off_for(administration, record.id, conversation))
+        return replace(
+            reply,
+            details=(*reply.details, (gettext_lazy("off for"), names)),
+            actions=(enable_action(record.config.name), *reply.actions),
+        )
 
 
 def _requested_server(request: CommandContext, *, everywhere: bool) -> ServerRequest:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from bot.commands.argument_parser import A_SERVER, SERVER
 from bot.commands.command import CommandContext, VerbHandler
 from bot.commands.dependencies import CommandDependencies
+from bot.commands.profile_servers import enable_action, is_off_here, off_for
 from bot.commands.server_definition import command_line, plain_values_of
 from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.sign_in import SignInSteps, oauth_text
@@ -266,6 +267,7 @@ class ServerListing:
         trouble = sum(server.status in _TROUBLE for server in servers)
         notes = [(server.name, self._note(server, request)) for server in page]
         details = [(name, note) for name, note in notes if note]
+        off = [server for server in page if self._is_off_here(server, request.conversation)]
         details += [
             (
                 gettext_lazy("checked"),
@@ -289,7 +291,11 @@ class ServerListing:
                 rows,
             ),
             tuple(details),
-            actions=(*add, *(await self._next_steps(page) if administers else ())),
+            actions=(
+                *add,
+                *(await self._next_steps(page) if administers else ()),
+                *((enable_action(server.name) for server in off) if administers else ()),
+            ),
             page=page_of(request.arguments.page, len(servers), ("mcp", "list")),
         )
 
@@ -314,7 +320,24 @@ class ServerListing:
 
     def _note(self, server: VisibleServer, request: CommandContext) -> str:
         """Return the problem of a server with its fix, or the pending review."""
-        return self._problem(server, request) or _sync_problem(server) or self._review_note(server)
+        return (
+            self._problem(server, request)
+            or _sync_problem(server)
+            or self._review_note(server)
+            or self._off_note(server, request)
+        )
+
+    def _off_note(self, server: VisibleServer, request: CommandContext) -> str:
+        """Return the profiles of this place that may not use a server which is off here."""
+        if not self._is_off_here(server, request.conversation):
+            return ""
+        names = ", ".join(off_for(self._dependencies.administration, server.id, request.conversation))
+        if not self._dependencies.rights.administers(request.member):
+            return _("off for {profiles}", profiles=names)
+        return _("off for {profiles}: /profile enable {server}", profiles=names, server=server.name)
+
+    def _is_off_here(self, server: VisibleServer, conversation: ConversationKey) -> bool:
+        return is_off_here(self._dependencies.administration, server.id, conversation)
 
     def _problem(self, server: VisibleServer, request: CommandContext) -> str:
         """Return the problem of a server, for admins: it may name addresses and references."""
@@ -369,12 +392,14 @@ class ServerListing:
             *await self._sign_in_steps.details(server),
         ]
         details = tuple((name, value) for name, value in (*facts, *self._inner_facts(server)) if value)
-        steps = (*await self._sign_in_steps.steps(server.config), *_steps(server))
+        off = self._is_off_here(server, request.conversation)
+        enable = (enable_action(server.name),) if off else ()
+        steps = (*enable, *await self._sign_in_steps.steps(server.config), *_steps(server))
         return Reply(_("MCP server {server}", server=server_label(server.config)), details=details, actions=steps)
 
     def _facts(self, server: VisibleServer, request: CommandContext) -> list[tuple[str, str]]:
         tools = self._directory.capabilities(server).tools
-        state, now = server.state, self._dependencies.clock()
+        state, now, conversation = server.state, self._dependencies.clock(), request.conversation
         count = max(len(tools), state.tool_count if state else 0)
         writes = sum(not tool.read_only for tool in tools)
         synced = (
@@ -395,6 +420,7 @@ class ServerListing:
                 _("{count} ({writes} write)", count=count, writes=writes) if writes else str(count),
             ),
             (gettext_lazy("sessions"), sessions_text(server.config, state.sessions if state else (), now)),
+            (gettext_lazy("off for"), ", ".join(off_for(self._dependencies.administration, server.id, conversation))),
             (gettext_lazy("review"), self._review_note(server)),
             (gettext_lazy("not offered"), _left_out_note(server)),
             (gettext_lazy("what is known"), synced if server.sync is not SyncStatus.NEVER_SYNCED else ""),
@@ -453,6 +479,8 @@ class ServerListing:
             return status_word(server.status)
         if tool.name in waiting:
             return _("waits for review")
+        if not self._dependencies.administration.enables(tool, request.conversation):
+            return _("off here")
         return POLICY_WORDS[self._dependencies.administration.policy_of(tool, request.conversation)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from bot.domain.conversations import ConversationKey
 from bot.domain.locales import Locale
@@ -50,9 +51,13 @@ class Profile:
         """Language and time zone of the places."""
         return Locale(self.language, self.time_zone)
 
+    def enables_server(self, server_id: str) -> bool:
+        """Return True if tools of this server may be used with the profile."""
+        return self.servers is None or server_id in self.servers
+
     def enables(self, tool: Tool) -> bool:
         """Return True if this tool may be used with the profile."""
-        if self.servers is not None and tool.server_id not in self.servers:
+        if not self.enables_server(tool.server_id):
             return False
         named = self.tools.get(tool.server_id)
         return named is None or tool.original_name in named
@@ -60,6 +65,20 @@ class Profile:
 
 DEFAULT = Profile("", "default")
 """Profile of places without a binding: all tools are enabled, no instructions."""
+DEFAULT_WITHOUT_SERVERS = Profile("", "default", servers=frozenset())
+"""The same under `ServersEnabled.PER_PROFILE`."""
+
+
+class ServersEnabled(StrEnum):
+    """Servers that profiles may use: ALL unless a profile names some, or PER_PROFILE only those that it names."""
+
+    ALL = "all"
+    PER_PROFILE = "per_profile"
+
+    @property
+    def default_profile(self) -> Profile:
+        """Profile of places without a binding."""
+        return DEFAULT if self is ServersEnabled.ALL else DEFAULT_WITHOUT_SERVERS
 
 
 @dataclass(frozen=True, slots=True)

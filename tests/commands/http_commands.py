@@ -28,6 +28,7 @@ from bot.domain.commands import (
 from bot.domain.conversations import HTTP, Author, ConversationKey, InboundMessage, Member
 from bot.domain.servers import EVERYWHERE
 from bot.domain.turns import Receipt
+from bot.engine.locales import LocaleResolver
 from bot.web.application import api_application, application
 from bot.web.routes import WebDependencies
 from bot.web.server import serve
@@ -127,6 +128,7 @@ def _parts(now: _Now) -> WebDependencies:
         "commands": now,
         "command_dependencies": CommandHarness().parts,
         "tokens": now.tokens,
+        "locales": LocaleResolver(),
     }
     rest = {
         each.name: None for each in fields(WebDependencies) if each.name not in given and each.name not in _DEFAULTS

@@ -27,7 +27,7 @@ from bot.domain.launch_templates import LaunchTemplate
 from bot.domain.metrics import ProcessCounters
 from bot.domain.pins import ReviewPolicy, ReviewStatus, first_pins, review_status
 from bot.domain.policies import PolicyResult, Rule
-from bot.domain.profiles import Binding, Profile
+from bot.domain.profiles import Binding, Profile, ServersEnabled
 from bot.domain.secrets import SecretReference
 from bot.domain.servers import (
     DesiredServer,
@@ -222,6 +222,7 @@ class CommandHarness:
     catalog: Catalog = field(default_factory=Catalog)
     refused_references: str = ""
     admits: Callable[[str], bool] = any_name
+    servers_enabled: ServersEnabled = ServersEnabled.ALL
     refreshed: int = 0
     reloaded: int = 0
     way: Way = field(default_factory=AtOnce)
@@ -280,6 +281,9 @@ class CommandHarness:
     def agent_profiles(self, conversation: ConversationKey) -> Sequence[Profile]:
         return self._book.agent_profiles(conversation)
 
+    def profiles_in_use(self, conversation: ConversationKey) -> Sequence[Profile]:
+        return self._book.profiles_in_use(conversation)
+
     def signed_by(
         self, terms: ApprovalRequirements, conversation: ConversationKey, agent: AgentRef | None = None
     ) -> str:
@@ -296,7 +300,8 @@ class CommandHarness:
         short = {server: ServerPolicy(tools) for server, tools in servers.items()}
         file = Policies(servers=short, rules=self.rules, self_approval=self.self_approval)
         approvers = Approvers(admins=frozenset({ANA.principal}))
-        book = RuleBook(file, approvers, lambda _tool: self.reviewed, read_hosts)
+        default_profile = self.servers_enabled.default_profile
+        book = RuleBook(file, approvers, lambda _tool: self.reviewed, read_hosts, default_profile=default_profile)
         bindings = [
             *(Binding(place, profile) for place, profile in self.profiles.bound.items()),
             *(Binding(place, profile, by_name=True) for place, profile in self.profiles.by_name),
@@ -338,6 +343,7 @@ class CommandHarness:
             admits=self.admits,
             clock=lambda: NOW,
             templates=lambda: self.templates,
+            servers_enabled=self.servers_enabled,
         )
 
     @property

@@ -208,6 +208,13 @@ CASES = [
         lambda held: held.profiles.by_name == [(HALL.workspace_key, "p-1")],
         "agent_bound",
     ),
+    Case("profile enable jira", "No profile holds here, so every server is enabled."),
+    Case(
+        "profile disable jira --profile Support",
+        "is off from the next answer on",
+        lambda held: held.profiles.kept["p-1"].servers is not None,
+        "profile_saved",
+    ),
     Case("profile unbind workspace", "Nothing was changed"),
     Case("agents", "Nobody can be asked by name here", who=RequiredRole.EVERYONE),
     Case("ask Support how?", "Nobody can be asked by name here", who=RequiredRole.EVERYONE),

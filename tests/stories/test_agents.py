@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.llm import FakeLanguageModel, Request, Say
+from tests.fakes.programs import python
 from tests.stories.installation import Installation
 
+WAREHOUSE = Path(__file__).parents[1] / "fakes" / "mcp" / "warehouse.py"
 PERSONA = re.compile(r"You are the agent (\w+)\.")
 
 
@@ -77,3 +79,38 @@ def test_a_script_names_an_agent_in_the_line_or_as_an_option(tmp_path: Path, mod
     assert (outcome.code, outcome.out) == (1, "")
     assert "There is no agent of that name here." in outcome.err
     assert "Agents here: support, データ" in outcome.err
+
+
+async def test_a_server_is_off_until_it_is_enabled_where_profiles_name_their_servers(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=lambda request: Say(f"I have {tool_names(request)}.")) as model:
+        entry = {"command": python(), "args": [str(WAREHOUSE)], "trusted": True}
+        place = Installation(tmp_path, {"w": entry}, model=model, MCP_SERVERS_ENABLED="per_profile")
+        async with place.terminal(columns=160, rows=60) as terminal:
+            await terminal.asks("/mcp sync w")
+            await terminal.shows("w is synced")
+            await terminal.asks("what do you have?")
+            await terminal.shows("I have nothing.")
+            await terminal.asks("/mcp list")
+            await terminal.shows("off for default: /profile enable w")
+            await terminal.asks("/mcp run w list_items")
+            await terminal.shows("not enabled in this conversation's profile")
+            await terminal.asks("/profile enable w")
+            await terminal.shows("w is enabled from the next answer on", "this workspace")
+            await terminal.asks("and what do you have now?")
+            await terminal.shows("I have w__")
+            terminal.press("\x04")
+            assert await terminal.ended() == 0
+        assert place.chat("-m", "/profile disable w").code == 0
+        doctor = place.countersign("doctor")
+        assert "Each server is off until a profile enables it (MCP_SERVERS_ENABLED=per_profile)." in doctor.out
+        assert (
+            "No profile enables it: its tools are offered nowhere. Fix: enable it here: /profile enable w" in doctor.out
+        )
+        assert place.chat("-m", "/profile set default --server '*'").code == 0
+        assert "these enable every server, also later ones: default." in place.countersign("doctor").out
+
+
+def tool_names(request: Request) -> str:
+    """The names of the tools that the model has been given."""
+    names = [tool["function"]["name"] for tool in request.body.get("tools", ())]
+    return ", ".join(name for name in names if name.startswith("w__")) or "nothing"

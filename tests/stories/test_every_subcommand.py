@@ -116,7 +116,7 @@ PROFILING = (
     Fill("Model"),
     Fill("Servers", holds="*", open=True),
     Fill("Servers"),
-    *keep("Tools", "Policies", "Approvers", "Suggested prompts", "What it does"),
+    *keep("Tools", "Policies", "Approvers", "Suggested prompts", "What it does", "Language", "Time zone"),
 )
 HIDDEN = (Fill("Secret", SECOND, hidden=True),)
 
@@ -223,6 +223,12 @@ MIDDLE = (
     for_all("/profile list", "No profiles yet"),
     typed("/profile set Support", "Profile saved", fills=PROFILING, audit=("added profile",)),
     typed("/profile show Support", "You are kind.", "no place yet"),
+    typed("/profile enable ticket-desk", "No profile holds here, so every server is enabled."),
+    typed(
+        "/profile disable ticket-desk --profile Support",
+        "ticket-desk is off from the next answer on.",
+        audit=("changed profile",),
+    ),
     for_all("/agents", "Nobody can be asked by name here"),
     for_all("/ask support How?", "Nobody can be asked by name here"),
     typed("/profile bind Support", "The profile holds in this channel", "Undo", audit=("bound profile",)),

@@ -289,7 +289,8 @@ class Rules:
 class RuleBook:
     """Current rules: the operator's, and those of the admins, which change. `reviewed` returns True for a pinned
     definition; `read_hosts` finds the hosts in an argument; rules are about arguments after `fill_address`.
-    `is_named_in` returns False for a name that is certainly of another workspace than a conversation.
+    `is_named_in` returns False for a name that is certainly of another workspace than a conversation. `default_profile`
+    holds in places without a profile.
     """
 
     def __init__(
@@ -301,6 +302,7 @@ class RuleBook:
         fill_address: FillAddress = unfilled,
         *,
         is_named_in: Callable[[str, ConversationKey], bool] = lambda _name, _conversation: True,
+        default_profile: Profile = DEFAULT,
     ) -> None:
         self._file = file or Policies()
         self._approvers = approvers or Approvers()
@@ -308,6 +310,7 @@ class RuleBook:
         self._reviewed = reviewed
         self._read_hosts = read_hosts
         self._fill_address = fill_address
+        self._default_profile = default_profile
         self._admin_rules: tuple[Rule, ...] = ()
         self._profiles: Mapping[str, Profile] = {}
         self._profile_by_place: Mapping[str, str] = {}
@@ -373,7 +376,20 @@ class RuleBook:
         global one.
         """
         profile_ids = (self._profile_by_place.get(place, "") for place in (*binding_scopes(conversation), EVERYWHERE))
-        return next((self._profiles[profile_id] for profile_id in profile_ids if profile_id in self._profiles), DEFAULT)
+        profiles = (self._profiles[profile_id] for profile_id in profile_ids if profile_id in self._profiles)
+        return next(profiles, self._default_profile)
+
+    def profiles_in_use(self, conversation: ConversationKey) -> Sequence[Profile]:
+        """Return the profiles that hold or answer to their names anywhere in the conversation's workspace, and that of
+        places without one.
+        """
+        bound = {*self._profile_by_place.items(), *self._agents()}
+        workspace = conversation.workspace_key
+        ids = {profile for place, profile in bound if place == EVERYWHERE or f"{place}:".startswith(f"{workspace}:")}
+        return [self._default_profile, *(profile for profile in self._profiles.values() if profile.id in ids)]
+
+    def _agents(self) -> Iterable[tuple[str, str]]:
+        return ((place, profile) for place, profiles in self._agents_by_place.items() for profile in profiles)
 
     def rules_of_turn(self, turn: Turn) -> Rules:
         """Return the rules of a turn, by the profile of the agent that was asked."""
