@@ -27,7 +27,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import HTTP
 from bot.domain.policies import ANNOTATIONS, ANY, GUESTS, Rule, is_pattern
 from bot.domain.tools import canonical_json
-from bot.i18n import gettext_lazy
+from bot.i18n import _, format_alternatives, format_list, gettext_lazy
 
 
 class Comparison(StrEnum):
@@ -196,15 +196,26 @@ def describe_rule(rule: Rule, server: str = "") -> str:
     the server that the rule gives by id.
     """
     name = (server or rule.server_id) if rule.server_id else rule.server
-    scope = "every tool" if (name, rule.tool) == (ANY, ANY) else f"{name}.{rule.tool}"
-    parts = [f"{scope} except {', '.join(sorted(rule.excluded_tools))}" if rule.excluded_tools else scope]
-    parts += [f"{key.replace('_', '-')} {'yes' if value else 'no'}" for key, value in sorted(rule.annotations.items())]
-    where = " and ".join(f"{path} is {pattern}" for path, pattern in sorted(rule.arguments.items()))
-    parts[-1] += f" where {where}" if where else ""
-    parts += [f"in {' or '.join(sorted(rule.places))}"] if rule.places else []
-    parts += [f"in profile {rule.profile}"] if rule.profile else []
-    parts += [f"asked by {' or '.join(sorted(rule.askers))}"] if rule.askers else []
-    return f"{rule.policy.value}: {', '.join(parts)}{_said_of(rule.requirements)}"
+    scope = _("every tool") if (name, rule.tool) == (ANY, ANY) else f"{name}.{rule.tool}"
+    if rule.excluded_tools:
+        scope = _("{tools} except {names}", tools=scope, names=", ".join(sorted(rule.excluded_tools)))
+    parts = [scope, *(_annotation_text(key, value) for key, value in sorted(rule.annotations.items()))]
+    if rule.arguments:
+        conditions = [
+            _("{argument} is {pattern}", argument=path, pattern=pattern)
+            for path, pattern in sorted(rule.arguments.items())
+        ]
+        parts[-1] = _("{calls} where {conditions}", calls=parts[-1], conditions=format_list(conditions))
+    parts += [_("in {places}", places=format_alternatives(sorted(rule.places)))] if rule.places else []
+    parts += [_("in profile {profile}", profile=rule.profile)] if rule.profile else []
+    parts += [_("asked by {askers}", askers=format_alternatives(sorted(rule.askers)))] if rule.askers else []
+    terms = _requirement_texts(rule.requirements)
+    return f"{rule.policy.value}: {', '.join(parts)}" + (f"; {', '.join(terms)}" if terms else "")
+
+
+def _annotation_text(key: str, value: bool) -> str:
+    name = key.replace("_", "-")
+    return " ".join((name, _("yes") if value else _("no")))
 
 
 def is_person(principal: str) -> bool:
@@ -223,25 +234,29 @@ def format_duration(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
-def _said_of(requirements: ApprovalRequirements) -> str:
-    parts = [f"approved by {' or '.join(sorted(approver))}" for approver in requirements.approvers]
+def _requirement_texts(requirements: ApprovalRequirements) -> list[str]:
+    parts = [
+        _("approved by {approvers}", approvers=format_alternatives(sorted(approvers)))
+        for approvers in requirements.approvers
+    ]
     if requirements.quorum > 1:
-        parts.append(f"by {requirements.quorum} people")
+        parts.append(_("by {count} people", count=requirements.quorum))
     if requirements.four_eyes:
-        parts.append("not by the asker or an editor")
+        parts.append(_("not by the asker or an editor"))
     if requirements.expires is not None:
-        parts.append(f"within {format_duration(requirements.expires)}")
+        parts.append(_("within {duration}", duration=format_duration(requirements.expires)))
     if requirements.on_timeout is OnTimeout.KEEP:
-        parts.append("waits on after that")
+        parts.append(_("waits on after that"))
     if requirements.remind:
-        parts.append("with a reminder")
+        parts.append(_("with a reminder"))
     if requirements.deliver:
-        parts.append(f"asked in {' and '.join(map(_said_of_place, sorted(requirements.deliver)))}")
-    return f"; {', '.join(parts)}" if parts else ""
+        places = [_destination_text(destination) for destination in sorted(requirements.deliver)]
+        parts.append(_("asked in {places}", places=format_list(places)))
+    return parts
 
 
-def _said_of_place(destination: str) -> str:
-    return "a direct message to the approvers" if destination == APPROVERS else destination
+def _destination_text(destination: str) -> str:
+    return _("a direct message to the approvers") if destination == APPROVERS else destination
 
 
 def _unknown_key(key: str) -> str:

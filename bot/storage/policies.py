@@ -19,6 +19,7 @@ from bot.domain.policy_syntax import VERSION, describe_rule, parse_rule, rule_to
 from bot.domain.servers import FILE
 from bot.domain.turns import ToolStep
 from bot.errors import NotFound
+from bot.i18n import DEFAULT_LANGUAGE, use_language
 from bot.storage import audit
 from bot.storage.coordination import bump_config_version, lock_config
 from bot.storage.database import Database, change_once, json_text, transaction
@@ -191,8 +192,11 @@ def _record(connection: sa.Connection, kind: str, by: Author, *, before: Rule | 
 
 
 def _describe(rule: Rule | None, slug: str) -> str:
-    """Return a rule as written to the audit: its effect alone if it has no other fields."""
+    """Return a rule as written to the audit, in English: its effect alone if it has no other fields."""
     if rule is None:
         return "none"
     bare = Rule(rule.policy, server_id=rule.server_id, tool=rule.tool)
-    return rule.policy.value if rule_to_table(rule) == rule_to_table(bare) else describe_rule(rule, slug)
+    if rule_to_table(rule) == rule_to_table(bare):
+        return rule.policy.value
+    with use_language(DEFAULT_LANGUAGE):
+        return describe_rule(rule, slug)

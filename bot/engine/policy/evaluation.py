@@ -372,7 +372,7 @@ def evaluate(
         StoredPolicyResult(
             policy,
             rule.id if rule else "",
-            describe_rule(rule, request.tool.server) if rule else f"default: {default.value}",
+            describe_rule(rule, request.tool.server) if rule else _("default: {policy}", policy=default.value),
             " ".join(part for part in (_reason(rule, matching), _uncertainty(rule, request), auto) if part),
         ),
         rule,
