@@ -84,12 +84,8 @@ def _literals(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
 
 def _parts_for_people(node: ast.AST) -> list[ast.AST]:  # noqa: PLR0911 - one case for each kind of node
     match node:
-        case ast.Call() if _is_marker(node.func):
-            return [*(keyword.value for keyword in node.keywords), *node.args[2:]]
-        case ast.Call() if _is_logging(node.func) or _is_api_route(node.func):
-            return []
-        case ast.Call(func=ast.Name(id=name)) if name in _API_FIELDS:
-            return [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "description")]
+        case ast.Call():
+            return _parts_of_call(node)
         case ast.Raise(exc=ast.Call(func=ast.Name(id=name))) if name in _PROGRAM_ERRORS:
             return []
         case ast.Compare() | ast.Subscript() | ast.Assert() | ast.arguments() | ast.MatchValue():
@@ -103,6 +99,24 @@ def _parts_for_people(node: ast.AST) -> list[ast.AST]:  # noqa: PLR0911 - one ca
         case ast.JoinedStr():
             return [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
     return list(ast.iter_child_nodes(node))
+
+
+def _parts_of_call(call: ast.Call) -> list[ast.AST]:
+    match call.func:
+        case function if _is_marker(function):
+            return [*(keyword.value for keyword in call.keywords), *call.args[2:]]
+        case function if _is_logging(function) or _is_api_route(function):
+            return []
+        case ast.Name(id="Verb"):
+            return _without_typed_words(call)
+        case ast.Name(id=name) if name in _API_FIELDS:
+            return [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg != "description")]
+    return list(ast.iter_child_nodes(call))
+
+
+def _without_typed_words(verb: ast.Call) -> list[ast.AST]:
+    """Return the parts of a verb's description without its path and its aliases, which people type."""
+    return [*verb.args[1:4], *(keyword.value for keyword in verb.keywords if keyword.arg != "aliases")]
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.AST]:

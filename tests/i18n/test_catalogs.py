@@ -30,7 +30,6 @@ NOT_YET = (
     "bot/app",
     "bot/chat/live_check.py",
     "bot/cli",
-    "bot/commands",
     "bot/domain",
     "bot/engine",
     "bot/errors.py",
@@ -64,6 +63,47 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         }
     ),
     "bot/chat/operations_channel.py": frozenset({"operations channel"}),
+    "bot/commands/agents.py": frozenset({"/ask NAME TEXT"}),
+    "bot/commands/preferences.py": frozenset({"/preferences set --language TAG --timezone ZONE", "preferences set"}),
+    "bot/commands/profiles.py": frozenset(
+        {
+            (
+                "/profile set NAME --persona TEXT --server NAME --tool SERVER.TOOL --policy SERVER=ask "
+                "--approver PLATFORM:ID --prompt TEXT --language TAG --timezone ZONE"
+            ),
+            "@bot as {} …, /ask {} …",
+            "profile set:{}:{}:{}",
+        }
+    ),
+    "bot/commands/prompts.py": frozenset({"/mcp prompt {} {} {}", "mcp prompt ask"}),
+    "bot/commands/resources.py": frozenset({"/mcp resource ask {} {} QUESTION", "mcp resource ask"}),
+    "bot/commands/server_catalog.py": frozenset({"/mcp add {}"}),
+    "bot/commands/server_definition.py": frozenset({"Authorization"}),
+    "bot/commands/server_directory.py": frozenset({"`countersign servers --workspace {}`"}),
+    "bot/commands/server_editor.py": frozenset({"env:NAME or file:/path", "mcp add", "mcp edit:{}:{}", "secret {}"}),
+    "bot/commands/server_forms.py": frozenset({"Authorization", "python -m my_server"}),
+    "bot/commands/server_listing.py": frozenset(
+        {"/mcp review {}", "HTTP (auto)", "JSON-RPC over HTTP", "streamable HTTP"}
+    ),
+    "bot/commands/server_secrets.py": frozenset(
+        {
+            "/mcp edit {} --auth api_key --secret env:NAME",
+            "/mcp edit {} --client-id ID",
+            "/mcp secret set NAME SLOT env:NAME",
+            "/mcp secret set {} {}",
+            "mcp secret set:{}:{}",
+            "{} → {}, by a one-time link",
+        }
+    ),
+    "bot/commands/sign_in.py": frozenset(
+        {"/mcp connect {}", "/mcp edit {} --auth oauth", "countersign servers connect {}"}
+    ),
+    "bot/commands/text_format.py": frozenset({"before or after all the years that can be written"}),
+    "bot/commands/token_detection.py": frozenset({"-----BEGIN [A-Z ]*PRIVATE KEY"}),
+    "bot/commands/tool_review.py": frozenset(
+        {"/mcp review approve {} --definition {}", "/mcp review approve {} {}", "{} --definition {}"}
+    ),
+    "bot/domain/commands.py": frozenset({"[-- PROGRAM ARGUMENT…]"}),
     "bot/platforms/console/cards.py": frozenset({"Enter"}),
     "bot/platforms/console/headless.py": frozenset({"countersign: {}\n"}),
     "bot/platforms/console/interactive.py": frozenset({"Enter"}),
