@@ -30,13 +30,15 @@ from bot.chat.message_model import (
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError, DeliveryFailed, NotFound
+from bot.i18n import _, gettext_lazy, ngettext_lazy
 from bot.rendering.call_arguments import CardArgument
 
 log = logging.getLogger(__name__)
 
-MARK = "Test of Countersign"
-WILL_GO = "It deletes itself when the test ends."
-NOT_POSTED = "The first message was not posted."
+MARK = gettext_lazy("Test of Countersign")
+_IN_CHANNEL = gettext_lazy("A message in a channel.")
+WILL_GO = gettext_lazy("It deletes itself when the test ends.")
+NOT_POSTED = gettext_lazy("The first message was not posted.")
 _FILE = ("countersign-test.txt", b"A file of the test of Countersign.\n")
 
 M = TypeVar("M", bound=NamedMessage)
@@ -191,11 +193,17 @@ async def run_check(name: str, step: Step) -> Check:
     except CountersignError as error:
         return Check(name, CheckStatus.BROKEN, error.cause, error.fix, monotonic() - began)
     except TimeoutError:
-        return Check(name, CheckStatus.BROKEN, "It took too long.", "check the network", monotonic() - began)
+        return Check(
+            name,
+            CheckStatus.BROKEN,
+            gettext_lazy("It took too long."),
+            gettext_lazy("check the network"),
+            monotonic() - began,
+        )
     except Exception as error:  # one broken check must not end the others
         log.exception("live check %s", name)
-        cause = f"The check itself failed ({type(error).__name__})."
-        return Check(name, CheckStatus.BROKEN, cause, "see the log", monotonic() - began)
+        cause = gettext_lazy("The check itself failed ({error}).", error=type(error).__name__)
+        return Check(name, CheckStatus.BROKEN, cause, gettext_lazy("see the log"), monotonic() - began)
     return Check(name, CheckStatus.WELL, detail, seconds=monotonic() - began)
 
 
@@ -218,16 +226,16 @@ class MessageChecks:
     def steps(self) -> Sequence[tuple[str, Step]]:
         """The checks in order, by name."""
         return (
-            ("post a message", self._post),
-            ("find it again", self._find),
-            ("edit it", self._edit),
-            ("thread", self._open_thread),
-            ("approval card", self._card),
+            (gettext_lazy("post a message"), self._post),
+            (gettext_lazy("find it again"), self._find),
+            (gettext_lazy("edit it"), self._edit),
+            (gettext_lazy("thread"), self._open_thread),
+            (gettext_lazy("approval card"), self._card),
             *((name, self._layout(name, blocks)) for name, blocks in self._platform.layouts),
-            ("longest message", self._longest),
-            ("file", self._share),
+            (gettext_lazy("longest message"), self._longest),
+            (gettext_lazy("file"), self._share),
             *((name, self._extra(check)) for name, check in self._platform.extras),
-            ("rate limits", self._rate_limits),
+            (gettext_lazy("rate limits"), self._rate_limits),
         )
 
     def remember(self, ref: str) -> None:
@@ -242,12 +250,12 @@ class MessageChecks:
     async def direct_message(self, user: str) -> str:
         """Write to a user directly."""
         if not user:
-            raise CheckSkipped("No person has done anything, whom the bot could write to.")
+            raise CheckSkipped(gettext_lazy("No person has done anything, whom the bot could write to."))
         channel = await self._platform.direct_channel(user)
         owner = LiveOwner(self._owner.id, ConversationKey(self._channel.platform, "", channel, ""), 0.0)
-        message = Message("direct", (Heading(MARK), _paragraph(f"A direct message. {WILL_GO}")))
+        message = Message("direct", (Heading(MARK), _paragraph(_that_goes(gettext_lazy("A direct message.")))))
         self._posted.append(await self._messages.create(owner, message, channel))
-        return "It was posted."
+        return gettext_lazy("It was posted.")
 
     async def clean_up(self) -> Check:
         """Delete everything that was posted."""
@@ -257,11 +265,22 @@ class MessageChecks:
         failures += await self._remove([(self._messages.delete, ref) for ref in reversed(posted)])
         kept = await self._remove([(self._platform.remove_thread, thread) for thread in threads])
         count = len(self._files) + len(posted) + len(threads)
-        detail = f"{count - len(failures) - len(kept)} of {count} messages, files and threads of the test are deleted."
+        deleted = count - len(failures) - len(kept)
+        detail = ngettext_lazy(
+            "{deleted} of {n} message, file and thread of the test is deleted.",
+            "{deleted} of {n} messages, files and threads of the test are deleted.",
+            count,
+            deleted=deleted,
+        )
         for status, errors in ((CheckStatus.BROKEN, failures), (CheckStatus.DOUBTFUL, kept)):
             if errors:
-                return Check("clean up", status, f"{detail} {errors[0].cause}", errors[0].fix or "delete them by hand")
-        return Check("clean up", CheckStatus.WELL, detail)
+                return Check(
+                    gettext_lazy("clean up"),
+                    status,
+                    " ".join(map(str, (detail, errors[0].cause))),
+                    errors[0].fix or gettext_lazy("delete them by hand"),
+                )
+        return Check(gettext_lazy("clean up"), CheckStatus.WELL, detail)
 
     async def _unrecorded_messages(self) -> Sequence[str]:
         """Return the messages that the bot has posted beside its turns, such as announcements."""
@@ -287,43 +306,45 @@ class MessageChecks:
     async def _post(self) -> str:
         self.root = await self._messages.create(self._owner, self._first(), self._channel.channel)
         self._posted.append(self.root)
-        return "It stands in the channel."
+        return gettext_lazy("It stands in the channel.")
 
     async def _find(self) -> str:
         self._require_root()
         found = await self._messages.find(self._owner, self._first(), self._channel.channel)
         if found != self.root:
             raise DeliveryFailed(
-                "The message is not found by its marks: after a crash, a message may be posted twice.",
-                "let the bot read the history of the channel",
+                gettext_lazy("The message is not found by its marks: after a crash, a message may be posted twice."),
+                gettext_lazy("let the bot read the history of the channel"),
             )
-        return "After a crash no message is posted twice."
+        return gettext_lazy("After a crash no message is posted twice.")
 
     async def _edit(self) -> str:
         self._require_root()
-        message = self._first("Edited. The rest of the test is in the thread below.")
+        message = self._first(gettext_lazy("Edited. The rest of the test is in the thread below."))
         await self._messages.update(self._owner, message, self._channel.channel, self.root)
-        return "Messages can be edited."
+        return gettext_lazy("Messages can be edited.")
 
     async def _open_thread(self) -> str:
         self._require_root()
         self.thread = await self._platform.thread(self._channel, self.root)
         self.remember_conversation(self.thread)
-        await self._post_in_thread("thread", (_paragraph(f"A message in a thread. {WILL_GO}"),))
-        return "Answers can be given in threads."
+        await self._post_in_thread("thread", (_paragraph(_that_goes(gettext_lazy("A message in a thread."))),))
+        return gettext_lazy("Answers can be given in threads.")
 
     async def _card(self) -> str:
-        arguments = Arguments((_argument("text", "this is a test"), _argument("place", "nowhere")))
-        buttons = Buttons((Button("Approve", Approve((ApprovalRef("0" * 16, 1),)), ButtonStyle.POSITIVE),))
-        footer = Footer((Text("This card is not for you to press: the next one is."),))
-        blocks = (Heading(f"{MARK}: a card"), arguments, buttons, footer)
+        arguments = Arguments(
+            (_argument("text", gettext_lazy("this is a test")), _argument("place", gettext_lazy("nowhere")))
+        )
+        buttons = Buttons((Button(_("Approve"), Approve((ApprovalRef("0" * 16, 1),)), ButtonStyle.POSITIVE),))
+        footer = Footer((Text(gettext_lazy("This card is not for you to press: the next one is.")),))
+        blocks = (Heading(gettext_lazy("{test}: a card", test=MARK)), arguments, buttons, footer)
         await self._post_in_thread("card", blocks, Tone.PENDING)
-        return "The layout of cards, and their buttons, are accepted."
+        return gettext_lazy("The layout of cards, and their buttons, are accepted.")
 
     def _layout(self, name: str, blocks: Sequence[Block]) -> Step:
         async def post() -> str:
             await self._post_in_thread(name.replace(" ", "-"), tuple(blocks))
-            return "It is accepted."
+            return gettext_lazy("It is accepted.")
 
         return post
 
@@ -336,16 +357,16 @@ class MessageChecks:
         return run
 
     async def _longest(self) -> str:
-        sentence = "This is a long message of the test. "
+        sentence = gettext_lazy("This is a long message of the test.") + " "
         text = (sentence * (self._platform.longest // len(sentence) + 1))[: self._platform.longest]
         await self._post_in_thread("long", (_paragraph(text),))
-        return f"{self._platform.longest:,} characters are accepted."
+        return accepted_length(self._platform.longest)
 
     async def _share(self) -> str:
         if self.thread is None:
             raise CheckSkipped(NOT_POSTED)
         self._files.append(await self._platform.share(self.thread, *_FILE))
-        return "Files can be shared."
+        return gettext_lazy("Files can be shared.")
 
     async def _rate_limits(self) -> str:
         return await self._platform.rate_limits(self._channel)
@@ -360,8 +381,17 @@ class MessageChecks:
         if not self.root:
             raise CheckSkipped(NOT_POSTED)
 
-    def _first(self, text: str = "A message in a channel.") -> Message:
-        return Message("first", (Heading(MARK), _paragraph(f"{text} {WILL_GO}")), Tone.NEUTRAL)
+    def _first(self, text: str = _IN_CHANNEL) -> Message:
+        return Message("first", (Heading(MARK), _paragraph(_that_goes(text))), Tone.NEUTRAL)
+
+
+def accepted_length(characters: int) -> str:
+    """Return the result of a check with a long message."""
+    return ngettext_lazy("{n} character is accepted.", "{n} characters are accepted.", characters)
+
+
+def _that_goes(text: str) -> str:
+    return f"{text} {WILL_GO}"
 
 
 def _paragraph(text: str) -> Paragraph:

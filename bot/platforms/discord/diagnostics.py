@@ -17,11 +17,12 @@ from uuid import uuid4
 import aiohttp
 import discord
 
-from bot.chat.live_check import MARK, CheckSkipped, Extra, LiveMessageApi, LiveMessages
+from bot.chat.live_check import MARK, CheckSkipped, Extra, LiveMessageApi, LiveMessages, accepted_length
 from bot.chat.message_model import Block, Message
 from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.errors import CountersignError, DeliveryFailed
+from bot.i18n import _, format_list, gettext_lazy, ngettext_lazy
 from bot.platforms.discord.channels import (
     MessageRef,
     channel_id_of,
@@ -43,27 +44,32 @@ SCOPES = ("bot", "applications.commands")
 AUTHORIZE = "https://discord.com/oauth2/authorize"
 ADMINISTRATOR = 1 << 3
 
-OPS_CHANNEL = "ops channel"
-COMMANDS_CHECK = "commands"
+OPS_CHANNEL = gettext_lazy("ops channel")
+COMMANDS_CHECK = gettext_lazy("commands")
 COMMANDS = ("agents", "approvals", "ask", "conversations", "mcp", "preferences", "profile", "usage")
 NAMED = 10
 """Servers that are looked at one by one; the rest is counted."""
-READS_ALL = "It is switched on: conversations go on in threads without a mention."
-READS_SOME = (
+READS_ALL = gettext_lazy("It is switched on: conversations go on in threads without a mention.")
+READS_SOME = gettext_lazy(
     "It is switched off: mentions, direct messages and replies with a ping work; in threads people have to mention the "
     "bot each time."
 )
-PRIVATE = "Only the owner of the application can invite the bot."
-NAMED_SERVERS = "Every Discord user can invite the bot; it answers only on the servers that DISCORD_SERVERS names."
-PUBLIC = "Every Discord user can invite the bot to a server of theirs, where it would answer with your tools."
-MAKE_IT_PRIVATE = "switch off Public Bot on the Bot page of the application, or name your servers in DISCORD_SERVERS"
-ELSEWHERE = "Discord posts presses and commands to {} instead of handing them to the bot."
-CLEAR_IT = "clear Interactions Endpoint URL on the General Information page of the application"
-SWITCH_IT_ON = "switch on Message Content Intent on the Bot page of the application, if you want that"
+PRIVATE = gettext_lazy("Only the owner of the application can invite the bot.")
+NAMED_SERVERS = gettext_lazy(
+    "Every Discord user can invite the bot; it answers only on the servers that DISCORD_SERVERS names."
+)
+PUBLIC = gettext_lazy(
+    "Every Discord user can invite the bot to a server of theirs, where it would answer with your tools."
+)
+MAKE_IT_PRIVATE = gettext_lazy(
+    "switch off Public Bot on the Bot page of the application, or name your servers in DISCORD_SERVERS"
+)
+CLEAR_IT = gettext_lazy("clear Interactions Endpoint URL on the General Information page of the application")
+SWITCH_IT_ON = gettext_lazy("switch on Message Content Intent on the Bot page of the application, if you want that")
 MOST_MESSAGES = 100
 REGISTRATION_LOOKS = 15
 """Looks for the registered commands, one a second."""
-NO_THREAD = "The bot may not open a thread in the channel."
+NO_THREAD = gettext_lazy("The bot may not open a thread in the channel.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +90,25 @@ class Permission:
 
 
 PERMISSIONS = (
-    Permission(10, "View Channels", "the bot sees no channel", needed=True),
-    Permission(11, "Send Messages", "the bot cannot answer", needed=True),
-    Permission(38, "Send Messages in Threads", "the bot cannot answer in threads", needed=True),
-    Permission(35, "Create Public Threads", "the bot answers in the channel itself instead of opening a thread"),
-    Permission(16, "Read Message History", "the bot does not see earlier messages, and cannot reply to a message"),
-    Permission(15, "Attach Files", "long answers, and images and files from tools, are not shown"),
-    Permission(14, "Embed Links", "some clients show its links as plain text"),
+    Permission(10, gettext_lazy("View Channels"), gettext_lazy("the bot sees no channel"), needed=True),
+    Permission(11, gettext_lazy("Send Messages"), gettext_lazy("the bot cannot answer"), needed=True),
+    Permission(
+        38, gettext_lazy("Send Messages in Threads"), gettext_lazy("the bot cannot answer in threads"), needed=True
+    ),
+    Permission(
+        35,
+        gettext_lazy("Create Public Threads"),
+        gettext_lazy("the bot answers in the channel itself instead of opening a thread"),
+    ),
+    Permission(
+        16,
+        gettext_lazy("Read Message History"),
+        gettext_lazy("the bot does not see earlier messages, and cannot reply to a message"),
+    ),
+    Permission(
+        15, gettext_lazy("Attach Files"), gettext_lazy("long answers, and images and files from tools, are not shown")
+    ),
+    Permission(14, gettext_lazy("Embed Links"), gettext_lazy("some clients show its links as plain text")),
 )
 
 
@@ -123,24 +141,24 @@ async def diagnose(rest: Rest, people: UserDirectory) -> AsyncGenerator[Check, N
     try:
         identity = await rest.identity()
     except CountersignError as error:
-        yield Check("token", CheckStatus.BROKEN, error.detailed_cause, error.fix)
+        yield Check(gettext_lazy("token"), CheckStatus.BROKEN, error.detailed_cause, error.fix)
         return
-    said = f"It is {identity.name}, application {identity.app}."
-    yield Check("token", CheckStatus.WELL, said, seconds=monotonic() - began)
+    detail = gettext_lazy("It is {bot}, application {app}.", bot=identity.name, app=identity.app)
+    yield Check(gettext_lazy("token"), CheckStatus.WELL, detail, seconds=monotonic() - began)
     yield _of_content(identity)
     yield _of_invitations(identity, people)
     if identity.endpoint:
-        yield Check("interactions", CheckStatus.BROKEN, ELSEWHERE.format(identity.endpoint), CLEAR_IT)
+        yield Check(gettext_lazy("interactions"), CheckStatus.BROKEN, _elsewhere(identity.endpoint), CLEAR_IT)
     try:
         servers = await people.servers()
         yield _of_servers(servers, people, identity)
         for server in servers[:NAMED]:
             yield await _of_server(server, rest, people, identity)
         if len(servers) > NAMED:
-            yield Check("servers", CheckStatus.SKIPPED, f"{len(servers) - NAMED} more were not looked at.")
+            yield Check(gettext_lazy("servers"), CheckStatus.SKIPPED, _not_looked_at(len(servers) - NAMED))
         yield await check_commands(rest, identity)
     except DeliveryFailed as error:
-        yield Check("servers", CheckStatus.BROKEN, error.detailed_cause, error.fix)
+        yield Check(gettext_lazy("servers"), CheckStatus.BROKEN, error.detailed_cause, error.fix)
 
 
 async def diagnose_channel(
@@ -151,69 +169,112 @@ async def diagnose_channel(
     try:
         identity, place = await rest.identity(), await fetch_channel(rest, channel.channel)
         if place is None or not place.server or (channel.workspace and channel.workspace != place.server):
-            where = f"of server {channel.workspace}" if channel.workspace else "of a server"
-            return Check(OPS_CHANNEL, CheckStatus.BROKEN, f"It is no channel {where}.", f"correct {named_by}")
+            cause = gettext_lazy("It is no channel of a server.")
+            if channel.workspace:
+                cause = gettext_lazy("It is no channel of server {server}.", server=channel.workspace)
+            return Check(OPS_CHANNEL, CheckStatus.BROKEN, cause, gettext_lazy("correct {setting}", setting=named_by))
         guild = await people.server(place.server)
-        async with rest.request("look at the bot's own rights"):
+        async with rest.request(gettext_lazy("look at the bot's own rights")):
             me = await guild.fetch_member(int(identity.user))
             rights = (await guild.fetch_channel(int(channel.channel))).permissions_for(me)
     except DeliveryFailed as error:
-        return Check(OPS_CHANNEL, CheckStatus.BROKEN, error.cause, error.fix or f"correct {named_by}")
+        return Check(
+            OPS_CHANNEL,
+            CheckStatus.BROKEN,
+            error.cause,
+            error.fix or gettext_lazy("correct {setting}", setting=named_by),
+        )
     lacking = [permission.name for permission in _TO_POST if not rights.value & permission.value]
     if lacking:
-        names = " and ".join(lacking)
-        return Check(OPS_CHANNEL, CheckStatus.BROKEN, f"The bot lacks {names} in it.", f"give its role {names} there")
-    return Check(OPS_CHANNEL, CheckStatus.WELL, "The bot may post in it.", seconds=monotonic() - began)
+        names = format_list([str(name) for name in lacking])
+        cause = gettext_lazy("The bot lacks {permissions} in it.", permissions=names)
+        return Check(
+            OPS_CHANNEL, CheckStatus.BROKEN, cause, gettext_lazy("give its role {permissions} there", permissions=names)
+        )
+    return Check(OPS_CHANNEL, CheckStatus.WELL, gettext_lazy("The bot may post in it."), seconds=monotonic() - began)
+
+
+def _not_looked_at(count: int) -> str:
+    return ngettext_lazy("{n} more was not looked at.", "{n} more were not looked at.", count)
+
+
+def _elsewhere(url: str) -> str:
+    return gettext_lazy("Discord posts presses and commands to {url} instead of handing them to the bot.", url=url)
 
 
 def _of_content(identity: Identity) -> Check:
     if identity.reads_all:
-        return Check("message content", CheckStatus.WELL, READS_ALL)
-    return Check("message content", CheckStatus.DOUBTFUL, READS_SOME, SWITCH_IT_ON)
+        return Check(gettext_lazy("message content"), CheckStatus.WELL, READS_ALL)
+    return Check(gettext_lazy("message content"), CheckStatus.DOUBTFUL, READS_SOME, SWITCH_IT_ON)
 
 
 def _of_invitations(identity: Identity, people: UserDirectory) -> Check:
     if not identity.public:
-        return Check("invitations", CheckStatus.WELL, PRIVATE)
+        return Check(gettext_lazy("invitations"), CheckStatus.WELL, PRIVATE)
     if people.wanted:
-        return Check("invitations", CheckStatus.WELL, NAMED_SERVERS)
-    return Check("invitations", CheckStatus.DOUBTFUL, PUBLIC, MAKE_IT_PRIVATE)
+        return Check(gettext_lazy("invitations"), CheckStatus.WELL, NAMED_SERVERS)
+    return Check(gettext_lazy("invitations"), CheckStatus.DOUBTFUL, PUBLIC, MAKE_IT_PRIVATE)
 
 
 def _of_servers(servers: tuple[str, ...], people: UserDirectory, identity: Identity) -> Check:
     lacking = sorted(people.wanted - set(servers), key=int)
     if lacking or not servers:
-        named = f"The bot is not in {', '.join(lacking)}." if lacking else "The bot is in no server."
-        return Check("servers", CheckStatus.BROKEN, named, f"invite it: {invite_link(identity.app)}")
-    return Check("servers", CheckStatus.WELL, "1 is served." if len(servers) == 1 else f"{len(servers)} are served.")
+        named = (
+            gettext_lazy("The bot is not in {servers}.", servers=", ".join(lacking))
+            if lacking
+            else gettext_lazy("The bot is in no server.")
+        )
+        return Check(
+            gettext_lazy("servers"),
+            CheckStatus.BROKEN,
+            named,
+            gettext_lazy("invite it: {url}", url=invite_link(identity.app)),
+        )
+    return Check(
+        gettext_lazy("servers"), CheckStatus.WELL, ngettext_lazy("{n} is served.", "{n} are served.", len(servers))
+    )
 
 
 async def _of_server(server: str, rest: Rest, people: UserDirectory, identity: Identity) -> Check:
     """Check the bot's permissions in a guild; single channels may differ."""
     try:
         guild = await people.server(server)
-        async with rest.request("look at the bot's own rights"):
+        async with rest.request(gettext_lazy("look at the bot's own rights")):
             me = await guild.fetch_member(int(identity.user))
     except DeliveryFailed as error:
-        return Check(f"server {server}", CheckStatus.BROKEN, error.detailed_cause, error.fix)
+        return Check(
+            gettext_lazy("server {server}", server=server), CheckStatus.BROKEN, error.detailed_cause, error.fix
+        )
     lacking = missing(me.guild_permissions.value)
     if not lacking:
-        return Check(f"server {guild.name}", CheckStatus.WELL, "The bot may do there what it needs.")
-    told = "; ".join(f"{permission.name}: without it {permission.without}" for permission in lacking)
+        return Check(
+            gettext_lazy("server {server}", server=guild.name),
+            CheckStatus.WELL,
+            gettext_lazy("The bot may do there what it needs."),
+        )
+    listed = "; ".join(
+        _("{permission}: without it {consequence}", permission=permission.name, consequence=permission.without)
+        for permission in lacking
+    )
     status = CheckStatus.BROKEN if any(permission.needed for permission in lacking) else CheckStatus.DOUBTFUL
-    fix = f"give its role these permissions, or invite it again: {invite_link(identity.app)}"
-    return Check(f"server {guild.name}", status, f"It lacks permissions. {told}.", fix)
+    fix = gettext_lazy("give its role these permissions, or invite it again: {url}", url=invite_link(identity.app))
+    return Check(
+        gettext_lazy("server {server}", server=guild.name),
+        status,
+        gettext_lazy("It lacks permissions. {permissions}.", permissions=listed),
+        fix,
+    )
 
 
 async def check_commands(rest: Rest, identity: Identity) -> Check:
     """Check that the commands are registered. Raises DeliveryFailed."""
-    async with rest.request("look at the commands") as client:
+    async with rest.request(gettext_lazy("look at the commands")) as client:
         names = {command["name"] for command in await client.http.get_global_commands(int(identity.app))}
     lacking = [name for name in COMMANDS if name not in names]
     if lacking:
-        told = f"Discord does not know {', '.join(f'/{name}' for name in lacking)}."
-        return Check(COMMANDS_CHECK, CheckStatus.DOUBTFUL, told, "start the bot once: it registers them")
-    return Check(COMMANDS_CHECK, CheckStatus.WELL, "They are registered.")
+        told = gettext_lazy("Discord does not know {commands}.", commands=", ".join(f"/{name}" for name in lacking))
+        return Check(COMMANDS_CHECK, CheckStatus.DOUBTFUL, told, gettext_lazy("start the bot once: it registers them"))
+    return Check(COMMANDS_CHECK, CheckStatus.WELL, gettext_lazy("They are registered."))
 
 
 class DiscordLiveCheck:
@@ -229,7 +290,10 @@ class DiscordLiveCheck:
         self._people = people
         self._native = DiscordMessages(rest)
         self._messages = LiveMessages(self._native, _in_channel)
-        self.extras: Sequence[tuple[str, Extra]] = (("plain message", self._plain), ("typing", self._typing))
+        self.extras: Sequence[tuple[str, Extra]] = (
+            (gettext_lazy("plain message"), self._plain),
+            (gettext_lazy("typing"), self._typing),
+        )
 
     @property
     def messages(self) -> LiveMessageApi:
@@ -244,12 +308,14 @@ class DiscordLiveCheck:
                 # The bot of the test registers the commands first.
                 if check.name != COMMANDS_CHECK:
                     yield check
-        yield replace(await diagnose_channel(self._rest, self._people, channel, "--channel"), name="channel")
+        yield replace(
+            await diagnose_channel(self._rest, self._people, channel, "--channel"), name=gettext_lazy("channel")
+        )
 
     async def examine_connected(self) -> AsyncGenerator[Check, None]:
         """Check the commands, which are registered at the start of the bot."""
         identity = await self._rest.identity()
-        for _ in range(REGISTRATION_LOOKS):
+        for _attempt in range(REGISTRATION_LOOKS):
             check = await check_commands(self._rest, identity)
             if check.finding is CheckStatus.WELL:
                 break
@@ -264,7 +330,11 @@ class DiscordLiveCheck:
         """Return the channel with its server. Raises DeliveryFailed."""
         place = await fetch_channel(self._rest, channel.channel)
         if place is None or place.direct:
-            raise DeliveryFailed("That is no channel of a server.", "name a text channel by its id", permanent=True)
+            raise DeliveryFailed(
+                gettext_lazy("That is no channel of a server."),
+                gettext_lazy("name a text channel by its id"),
+                permanent=True,
+            )
         return conversation(place.server, place.channel)
 
     async def thread(self, channel: ConversationKey, ref: str) -> ConversationKey:
@@ -272,7 +342,7 @@ class DiscordLiveCheck:
         posted = MessageRef.parse(ref)
         thread = await open_thread(self._rest, posted.channel, posted.message, MARK) if posted is not None else ""
         if not thread:
-            fix = "give its role Create Public Threads and Send Messages in Threads there"
+            fix = gettext_lazy("give its role Create Public Threads and Send Messages in Threads there")
             raise DeliveryFailed(NO_THREAD, fix, permanent=True)
         return replace(channel, thread=thread)
 
@@ -288,11 +358,13 @@ class DiscordLiveCheck:
     async def remove_thread(self, thread: ConversationKey) -> None:
         """Delete a thread, which needs the permission Manage Threads."""
         try:
-            async with self._rest.request("delete a thread") as client:
+            async with self._rest.request(gettext_lazy("delete a thread")) as client:
                 await client.http.delete_channel(int(thread.thread))
         except DeliveryFailed as error:
-            fix = "delete the thread by hand, or give the bot's role Manage Threads for the test"
-            raise DeliveryFailed("Discord does not let the bot delete a thread.", fix, permanent=True) from error
+            fix = gettext_lazy("delete the thread by hand, or give the bot's role Manage Threads for the test")
+            raise DeliveryFailed(
+                gettext_lazy("Discord does not let the bot delete a thread."), fix, permanent=True
+            ) from error
 
     async def direct_channel(self, user: str) -> str:
         """Return the direct channel with a user."""
@@ -302,20 +374,20 @@ class DiscordLiveCheck:
         """Post the longest message that is not laid out. It is found among the bot's own in the end."""
         text = f"{MARK}. ".ljust(CONTENT, ".")
         await self._native.create(_Owner(thread), OutgoingMessage("plain", text, place=thread.thread), "")
-        return f"{CONTENT:,} characters are accepted."
+        return accepted_length(CONTENT)
 
     async def _typing(self, thread: ConversationKey, _root: str) -> str:
         """Show that the bot types."""
-        async with self._rest.request("show that it types") as client:
+        async with self._rest.request(gettext_lazy("show that it types")) as client:
             await client.get_partial_messageable(int(thread.thread)).typing()
-        return "The bot can show that it types."
+        return gettext_lazy("The bot can show that it types.")
 
     async def own_messages(self, conversation: ConversationKey, since: str) -> Sequence[str]:
         """Return the refs of the bot's messages in a channel or thread, from a message on."""
         first, user = MessageRef.parse(since), (await self._rest.identity()).user
         after = discord.Object(int(first.message) - 1) if first is not None else None
         channel = channel_id_of(conversation)
-        async with self._rest.request("read its messages") as client:
+        async with self._rest.request(gettext_lazy("read its messages")) as client:
             history = client.get_partial_messageable(int(channel)).history(limit=MOST_MESSAGES, after=after)
             return [
                 str(MessageRef(channel, str(posted.id))) async for posted in history if str(posted.author.id) == user
@@ -329,10 +401,12 @@ class DiscordLiveCheck:
                 limit = answer.headers.get("X-RateLimit-Limit", "")
                 seconds = answer.headers.get("X-RateLimit-Reset-After", "")
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise DeliveryFailed("Discord did not answer.", "check the network and discordstatus.com") from error
+            raise DeliveryFailed(
+                gettext_lazy("Discord did not answer."), gettext_lazy("check the network and discordstatus.com")
+            ) from error
         if not limit:
-            raise CheckSkipped("Discord named no limit.")
-        return f"Discord names them: {limit} requests, anew in {seconds} s."
+            raise CheckSkipped(gettext_lazy("Discord named no limit."))
+        return gettext_lazy("Discord names them: {limit} requests, anew in {seconds} s.", limit=limit, seconds=seconds)
 
 
 class _Owner:

@@ -18,6 +18,7 @@ from bot.domain.conversations import ConversationKey
 from bot.domain.health import Check, CheckStatus
 from bot.domain.installations import Installation
 from bot.errors import CountersignError, DeliveryFailed, NotFound
+from bot.i18n import _, gettext_lazy
 from bot.platforms.slack.activity import EYES, SET_STATUS
 from bot.platforms.slack.blocks import OutgoingMessage
 from bot.platforms.slack.channels import MessageRef, conversation, direct_channel
@@ -45,11 +46,15 @@ WITHOUT_SCOPE = frozenset(
 `connections:write`.
 """
 EVENTS_WITHOUT_SCOPE = ("app_home_opened", "app_uninstalled", "tokens_revoked")
-WAYS = "set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP), or run this process with --only worker"
-OPS_CHANNEL = "ops channel"
-INVITE = "type /invite and the bot's name in the channel"
-UNSAID = "Slack did not say what the token may do, so its scopes were not looked at."
-SECRET = "Requests are taken at /slack/events. Whether the secret is the app's shows when the first one comes."  # noqa: S105
+WAYS = gettext_lazy(
+    "set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP), or run this process with --only worker"
+)
+OPS_CHANNEL = gettext_lazy("ops channel")
+INVITE = gettext_lazy("type /invite and the bot's name in the channel")
+UNSAID = gettext_lazy("Slack did not say what the token may do, so its scopes were not looked at.")
+SECRET = gettext_lazy(
+    "Requests are taken at /slack/events. Whether the secret is the app's shows when the first one comes."
+)
 _TABLE = "| pool | before | after |\n|---|---:|---:|\n| payments | 200 | 20 |\n| sessions | 50 | 50 |"
 
 # -------------------- scopes
@@ -69,16 +74,18 @@ class Scope:
 
 
 SCOPES = (
-    Scope("app_mentions:read", "no user can ask the bot in a channel", events=("app_mention",)),
+    Scope("app_mentions:read", gettext_lazy("no user can ask the bot in a channel"), events=("app_mention",)),
     Scope(
         "assistant:write",
-        "the Messages tab has no agent view, no titles and suggestions, and Slack's own Stop button is missing",
+        gettext_lazy(
+            "the Messages tab has no agent view, no titles and suggestions, and Slack's own Stop button is missing"
+        ),
         ("agents.sessions.setStatus", "agents.sessions.rename", "assistant.threads.setSuggestedPrompts"),
         events=("agent_session_stopped", "app_context_changed"),
     ),
     Scope(
         "chat:write",
-        "the bot cannot answer, and cannot ask for an approval",
+        gettext_lazy("the bot cannot answer, and cannot ask for an approval"),
         (
             "chat.postMessage",
             "chat.update",
@@ -90,49 +97,53 @@ SCOPES = (
             "assistant.threads.setStatus",
         ),
     ),
-    Scope("commands", "there is no /mcp, /profile, /ask or other command, and no shortcut"),
+    Scope("commands", gettext_lazy("there is no /mcp, /profile, /ask or other command, and no shortcut")),
     Scope(
         "channels:history",
-        "threads of public channels need a mention each time, and earlier messages are unknown",
+        gettext_lazy("threads of public channels need a mention each time, and earlier messages are unknown"),
         ("conversations.replies", "conversations.history"),
         ("message.channels",),
     ),
-    Scope("channels:read", "mentioned public channels have no name", ("conversations.info",)),
+    Scope("channels:read", gettext_lazy("mentioned public channels have no name"), ("conversations.info",)),
     Scope(
         "groups:history",
-        "threads of private channels need a mention each time, and earlier messages are unknown",
+        gettext_lazy("threads of private channels need a mention each time, and earlier messages are unknown"),
         ("conversations.replies", "conversations.history"),
         ("message.groups",),
     ),
-    Scope("groups:read", "mentioned private channels have no name", ("conversations.info",)),
+    Scope("groups:read", gettext_lazy("mentioned private channels have no name"), ("conversations.info",)),
     Scope(
         "im:history",
-        "direct messages do not arrive",
+        gettext_lazy("direct messages do not arrive"),
         ("conversations.replies", "conversations.history"),
         ("message.im",),
     ),
-    Scope("im:write", "the bot cannot start a direct message", ("conversations.open",)),
+    Scope("im:write", gettext_lazy("the bot cannot start a direct message"), ("conversations.open",)),
     Scope(
         "mpim:history",
-        "group messages do not arrive",
+        gettext_lazy("group messages do not arrive"),
         ("conversations.replies", "conversations.history"),
         ("message.mpim",),
     ),
-    Scope("files:read", "attached files cannot be read", ("files.info",)),
+    Scope("files:read", gettext_lazy("attached files cannot be read"), ("files.info",)),
     Scope(
         "files:write",
-        "images and files of tools cannot be shown",
+        gettext_lazy("images and files of tools cannot be shown"),
         ("files.getUploadURLExternal", "files.completeUploadExternal", "files.delete"),
     ),
     Scope(
         "reactions:write",
-        "a question has no 👀 while Slack shows no status of the bot",
+        gettext_lazy("a question has no 👀 while Slack shows no status of the bot"),
         ("reactions.add", "reactions.remove"),
     ),
-    Scope("users:read", "names are missing, and administrators and guests are not recognized", ("users.info",)),
+    Scope(
+        "users:read",
+        gettext_lazy("names are missing, and administrators and guests are not recognized"),
+        ("users.info",),
+    ),
     Scope(
         "usergroups:read",
-        "user groups cannot be admins or approvers",
+        gettext_lazy("user groups cannot be admins or approvers"),
         ("usergroups.list",),
         ("subteam_created", "subteam_members_changed", "subteam_updated"),
     ),
@@ -155,7 +166,7 @@ async def diagnose(api: WebApi, *, app_token: str = "", signing_secret: str = ""
     try:
         identity = await api.identity()
     except CountersignError as error:
-        yield Check("token", CheckStatus.BROKEN, error.detailed_cause, error.fix)
+        yield Check(gettext_lazy("token"), CheckStatus.BROKEN, error.detailed_cause, error.fix)
     else:
         yield _of_token(identity, monotonic() - began)
         for check in _of_scopes(identity):
@@ -175,7 +186,10 @@ async def diagnose_transports(
         yield Check("HTTP", CheckStatus.SKIPPED, SECRET)
     if not (app_token or signing_secret):
         yield Check(
-            "way in", CheckStatus.BROKEN, "Slack has no way to reach the bot: it can draw, but hears nothing.", WAYS
+            gettext_lazy("way in"),
+            CheckStatus.BROKEN,
+            gettext_lazy("Slack has no way to reach the bot: it can draw, but hears nothing."),
+            WAYS,
         )
 
 
@@ -236,41 +250,68 @@ async def diagnose_channel(api: WebApi, channel: ConversationKey, named_by: str 
         identity = await api.identity()
         answer = await api.read("conversations.info", channel=channel.channel)
     except CountersignError as error:
-        return Check(OPS_CHANNEL, CheckStatus.BROKEN, error.cause, f"correct {named_by}, or {error.fix or INVITE}")
-    info, fault, fix = answer.get("channel"), "", ""
+        return Check(
+            OPS_CHANNEL,
+            CheckStatus.BROKEN,
+            error.cause,
+            gettext_lazy("correct {setting}, or {fix}", setting=named_by, fix=error.fix or INVITE),
+        )
+    info = answer.get("channel")
+    fault: str = ""
+    fix: str = ""
     facts = info if isinstance(info, dict) else {}
     if channel.workspace and channel.workspace != identity.team:
-        fault, fix = f"It is in workspace {channel.workspace}, the bot is in {identity.team}.", f"correct {named_by}"
+        fault = gettext_lazy(
+            "It is in workspace {workspace}, the bot is in {own}.", workspace=channel.workspace, own=identity.team
+        )
+        fix = gettext_lazy("correct {setting}", setting=named_by)
     elif facts.get("is_archived"):
-        fault, fix = "It is archived.", f"name another channel in {named_by}"
+        fault, fix = (
+            gettext_lazy("It is archived."),
+            gettext_lazy("name another channel in {setting}", setting=named_by),
+        )
     elif not (facts.get("is_member") or facts.get("is_im")):
-        fault, fix = "The bot is not in it.", INVITE
+        fault, fix = gettext_lazy("The bot is not in it."), INVITE
     if fault:
         return Check(OPS_CHANNEL, CheckStatus.BROKEN, fault, fix)
-    return Check(OPS_CHANNEL, CheckStatus.WELL, "The bot may post in it.", seconds=monotonic() - began)
+    return Check(OPS_CHANNEL, CheckStatus.WELL, gettext_lazy("The bot may post in it."), seconds=monotonic() - began)
 
 
 def _of_token(identity: Identity, seconds: float) -> Check:
-    where = f"{identity.name} in {identity.url or identity.team} ({identity.team})"
+    where = gettext_lazy(
+        "{bot} in {url} ({workspace})",
+        bot=identity.name,
+        url=identity.url or identity.team,
+        workspace=identity.team,
+    )
     if not identity.bot:
-        fix = "set SLACK_BOT_TOKEN to the app's Bot User OAuth Token (xoxb-…)"
-        return Check("token", CheckStatus.BROKEN, f"It is a person's, not a bot's: {where}.", fix, seconds)
-    return Check("token", CheckStatus.WELL, f"It is {where}.", seconds=seconds)
+        fix = gettext_lazy("set SLACK_BOT_TOKEN to the app's Bot User OAuth Token (xoxb-…)")
+        return Check(
+            gettext_lazy("token"),
+            CheckStatus.BROKEN,
+            gettext_lazy("It is a person's, not a bot's: {user}.", user=where),
+            fix,
+            seconds,
+        )
+    return Check(gettext_lazy("token"), CheckStatus.WELL, gettext_lazy("It is {bot}.", bot=where), seconds=seconds)
 
 
 def _of_scopes(identity: Identity) -> list[Check]:
     if not identity.scopes:
-        return [Check("scopes", CheckStatus.DOUBTFUL, UNSAID)]
+        return [Check(gettext_lazy("scopes"), CheckStatus.DOUBTFUL, UNSAID)]
     lacking = missing(identity.scopes)
     return [
         Check(
-            f"scope {scope.name}",
+            gettext_lazy("scope {scope}", scope=scope.name),
             CheckStatus.BROKEN,
-            f"It is missing: without it {scope.without}.",
-            f"add {scope.name} under OAuth & Permissions of the app, install it again, and set the new SLACK_BOT_TOKEN",
+            gettext_lazy("It is missing: without it {consequence}.", consequence=scope.without),
+            gettext_lazy(
+                "add {scope} under OAuth & Permissions of the app, install it again, and set the new SLACK_BOT_TOKEN",
+                scope=scope.name,
+            ),
         )
         for scope in lacking
-    ] or [Check("scopes", CheckStatus.WELL, "All that are used are there.")]
+    ] or [Check(gettext_lazy("scopes"), CheckStatus.WELL, gettext_lazy("All that are used are there."))]
 
 
 async def _of_socket(api: WebApi, app_token: str) -> Check:
@@ -278,8 +319,13 @@ async def _of_socket(api: WebApi, app_token: str) -> Check:
     try:
         await socket_url(api, app_token)
     except CountersignError as error:
-        return Check("Socket Mode", CheckStatus.BROKEN, error.detailed_cause, error.fix)
-    return Check("Socket Mode", CheckStatus.WELL, "Slack offers a connection.", seconds=monotonic() - began)
+        return Check(gettext_lazy("Socket Mode"), CheckStatus.BROKEN, error.detailed_cause, error.fix)
+    return Check(
+        gettext_lazy("Socket Mode"),
+        CheckStatus.WELL,
+        gettext_lazy("Slack offers a connection."),
+        seconds=monotonic() - began,
+    )
 
 
 class SlackLiveCheck:
@@ -287,7 +333,9 @@ class SlackLiveCheck:
 
     name = "Slack"
     longest = 8_500
-    layouts: Sequence[tuple[str, Sequence[Block]]] = (("table", (Heading(f"{MARK}: a table"), Markdown(_TABLE))),)
+    layouts: Sequence[tuple[str, Sequence[Block]]] = (
+        (gettext_lazy("table"), (Heading(gettext_lazy("{test}: a table", test=MARK)), Markdown(_TABLE))),
+    )
     removes_threads = False
 
     def __init__(self, api: WebApi, *, app_token: str = "", signing_secret: str = "") -> None:
@@ -296,9 +344,9 @@ class SlackLiveCheck:
         self._signing_secret = signing_secret
         self._messages = LiveMessages(SlackMessages(api), _in_channel)
         self.extras: Sequence[tuple[str, Extra]] = (
-            ("kinds of blocks", self._blocks),
-            ("thread status", self._status),
-            ("reaction", self._reaction),
+            (gettext_lazy("kinds of blocks"), self._blocks),
+            (gettext_lazy("thread status"), self._status),
+            (gettext_lazy("reaction"), self._reaction),
         )
 
     @property
@@ -312,7 +360,7 @@ class SlackLiveCheck:
         async with aclosing(checks):
             async for check in checks:
                 yield check
-        yield replace(await diagnose_channel(self._api, channel, "--channel"), name="channel")
+        yield replace(await diagnose_channel(self._api, channel, "--channel"), name=gettext_lazy("channel"))
 
     async def examine_connected(self) -> AsyncGenerator[Check, None]:
         """Slack lists no commands."""
@@ -332,7 +380,7 @@ class SlackLiveCheck:
         """Return the thread of a message."""
         posted = MessageRef.parse(ref)
         if posted is None:
-            raise DeliveryFailed("Slack returned no reference of the message.", permanent=True)
+            raise DeliveryFailed(gettext_lazy("Slack returned no reference of the message."), permanent=True)
         return replace(channel, channel=posted.channel, thread=posted.ts)
 
     async def share(self, thread: ConversationKey, name: str, content: bytes) -> str:
@@ -345,7 +393,7 @@ class SlackLiveCheck:
             await self._api.edit("files.delete", file=file)
         except SlackWebApiError as error:
             if error.code in ("file_not_found", "file_deleted"):
-                raise NotFound("The file is gone.") from error
+                raise NotFound(gettext_lazy("The file is gone.")) from error
             raise
 
     async def remove_thread(self, thread: ConversationKey) -> None:
@@ -374,27 +422,31 @@ class SlackLiveCheck:
 
     async def rate_limits(self, channel: ConversationKey) -> str:  # noqa: ARG002
         """Slack names a limit only once it is exceeded."""
-        raise CheckSkipped("Slack names its limits only to those who exceed them.")
+        raise CheckSkipped(gettext_lazy("Slack names its limits only to those who exceed them."))
 
     async def _blocks(self, _thread: ConversationKey, _root: str) -> str:
         """Return the fate of the blocks of the earlier checks."""
         if refused := sorted(self._api.blocks.refused):
-            raise CheckDoubtful(f"Slack takes no {', '.join(refused)} blocks here. The bot sends older ones instead.")
-        return "Slack takes all kinds of blocks that the bot sends."
+            raise CheckDoubtful(
+                gettext_lazy(
+                    "Slack takes no {kinds} blocks here. The bot sends older ones instead.", kinds=", ".join(refused)
+                )
+            )
+        return gettext_lazy("Slack takes all kinds of blocks that the bot sends.")
 
     async def _status(self, thread: ConversationKey, _root: str) -> str:
         """Show the status of a thread, and clear it."""
         where = {"channel_id": thread.channel, "thread_ts": thread.thread}
-        await _optional(self._api.edit(SET_STATUS, **where, status="is being tested…"))
+        await _optional(self._api.edit(SET_STATUS, **where, status=_("is being tested…")))
         await _optional(self._api.edit(SET_STATUS, **where, status=""))
-        return "A thread can show what the bot does."
+        return gettext_lazy("A thread can show what the bot does.")
 
     async def _reaction(self, thread: ConversationKey, _root: str) -> str:
         """Add a reaction, and remove it."""
         where = {"channel": thread.channel, "timestamp": thread.thread, "name": EYES}
         await _optional(self._api.edit("reactions.add", **where))
         await _optional(self._api.edit("reactions.remove", **where))
-        return "The bot can acknowledge a question by a reaction."
+        return gettext_lazy("The bot can acknowledge a question by a reaction.")
 
 
 async def _optional(call: Awaitable[object]) -> None:
@@ -405,7 +457,7 @@ async def _optional(call: Awaitable[object]) -> None:
         if error.code not in NOT_AVAILABLE:
             raise
         raise CheckDoubtful(
-            f"Slack does not allow it here ({error.code}). The bot works without.", error.fix
+            gettext_lazy("Slack does not allow it here ({code}). The bot works without.", code=error.code), error.fix
         ) from error
 
 
