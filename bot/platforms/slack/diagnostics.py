@@ -195,44 +195,82 @@ async def diagnose_transports(
 
 async def diagnose_installation(api: WebApi, installation: Installation) -> AsyncGenerator[Check, None]:
     """Check an installation by its token. Nothing is posted, and no token is renewed."""
-    name, where = f"workspace {_label(installation)}", installation.workspace
-    kind = "organization" if installation.is_organization else "workspace"
-    since = f"installed {_day(installation.installed_at)} by {installation.installed_by}"
+    name, where = gettext_lazy("workspace {workspace}", workspace=_label(installation)), installation.workspace
     if installation.expires_at is not None and installation.expires_at < time():
-        what = f"The token of {kind} {where} has expired; a running bot renews it."
-        yield Check(name, CheckStatus.DOUBTFUL, what, "start the bot, or look into its log")
+        fix = gettext_lazy("start the bot, or look into its log")
+        yield Check(name, CheckStatus.DOUBTFUL, _expired_text(installation), fix)
         return
     began = monotonic()
     try:
         identity = await api.identity()
     except CountersignError as error:
-        yield Check(
-            name, CheckStatus.BROKEN, error.detailed_cause, f"install the app again: /slack/install?team={where}"
-        )
+        fix = gettext_lazy("install the app again: {path}", path=_install_path(where))
+        yield Check(name, CheckStatus.BROKEN, error.detailed_cause, fix)
         return
-    renewed = "" if installation.expires_at is None else " Its token is renewed every few hours."
-    what = f"{kind.capitalize()} {where} is served as {identity.name} ({identity.url}), {since}.{renewed}"
-    yield Check(name, CheckStatus.WELL, what, seconds=monotonic() - began)
+    sentences = [_served_text(installation, identity)]
+    if installation.expires_at is not None:
+        sentences.append(_("Its token is renewed every few hours."))
+    yield Check(name, CheckStatus.WELL, " ".join(sentences), seconds=monotonic() - began)
     for scope in missing(identity.scopes) if identity.scopes else ():
         yield Check(
-            f"{name}: scope {scope.name}",
+            gettext_lazy("workspace {workspace}: scope {scope}", workspace=_label(installation), scope=scope.name),
             CheckStatus.BROKEN,
-            f"It is missing: without it {scope.without}.",
-            f"add {scope.name} under OAuth & Permissions of the app, and install it again: /slack/install?team={where}",
+            gettext_lazy("It is missing: without it {consequence}.", consequence=scope.without),
+            gettext_lazy(
+                "add {scope} under OAuth & Permissions of the app, and install it again: {path}",
+                scope=scope.name,
+                path=_install_path(where),
+            ),
         )
+
+
+def _expired_text(installation: Installation) -> str:
+    if installation.is_organization:
+        return gettext_lazy(
+            "The token of organization {id} has expired; a running bot renews it.", id=installation.workspace
+        )
+    return gettext_lazy("The token of workspace {id} has expired; a running bot renews it.", id=installation.workspace)
+
+
+def _served_text(installation: Installation, identity: Identity) -> str:
+    values = {
+        "id": installation.workspace,
+        "bot": identity.name,
+        "url": identity.url,
+        "day": _day(installation.installed_at),
+        "user": installation.installed_by,
+    }
+    if installation.is_organization:
+        return _("Organization {id} is served as {bot} ({url}), installed on {day} by {user}.", **values)
+    return _("Workspace {id} is served as {bot} ({url}), installed on {day} by {user}.", **values)
 
 
 def diagnose_absence(workspace: str, installation: Installation | None, allowed: Collection[str]) -> Check:
     """Return what there is to say of a workspace that is not served."""
-    again = f"/slack/install?team={workspace}"
+    path = _install_path(workspace)
     if installation is None:
-        return Check(f"workspace {workspace}", CheckStatus.SKIPPED, f"It is not installed yet: open {again}.")
-    name = f"workspace {_label(installation)}"
+        detail = gettext_lazy("It is not installed yet: open {path}.", path=path)
+        return Check(gettext_lazy("workspace {workspace}", workspace=workspace), CheckStatus.SKIPPED, detail)
+    name = gettext_lazy("workspace {workspace}", workspace=_label(installation))
     if installation.removed_at is not None:
-        gone = f"The app was removed from {workspace} {_day(installation.removed_at)}."
-        return Check(name, CheckStatus.SKIPPED, f"{gone} To serve it again, open {again}.")
-    fix = f"add {workspace} to SLACK_WORKSPACES ({', '.join(sorted(allowed)) or 'empty'}), or remove the app there"
-    return Check(name, CheckStatus.DOUBTFUL, f"The app is installed in {workspace}, which is not served.", fix)
+        detail = gettext_lazy(
+            "The app was removed from {workspace} on {day}. To serve it again, open {path}.",
+            workspace=workspace,
+            day=_day(installation.removed_at),
+            path=path,
+        )
+        return Check(name, CheckStatus.SKIPPED, detail)
+    fix = gettext_lazy(
+        "add {workspace} to SLACK_WORKSPACES ({workspaces}), or remove the app there",
+        workspace=workspace,
+        workspaces=", ".join(sorted(allowed)) or gettext_lazy("empty"),
+    )
+    detail = gettext_lazy("The app is installed in {workspace}, which is not served.", workspace=workspace)
+    return Check(name, CheckStatus.DOUBTFUL, detail, fix)
+
+
+def _install_path(workspace: str) -> str:
+    return f"/slack/install?team={workspace}"
 
 
 def _label(installation: Installation) -> str:
@@ -240,7 +278,7 @@ def _label(installation: Installation) -> str:
 
 
 def _day(at: float) -> str:
-    return f"on {datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
 
 
 async def diagnose_channel(api: WebApi, channel: ConversationKey, named_by: str = "OPS_CHANNEL") -> Check:
