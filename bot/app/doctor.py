@@ -465,8 +465,8 @@ async def _check_content(settings: Settings, database: Database) -> Check:
     from bot.storage.content_deletion import overdue_content  # noqa: PLC0415 - with the database's libraries
 
     if settings.keeps_content:
-        days = f"{settings.retention_days:g}"
-        return Check("content", CheckStatus.WELL, f"Turns are kept for {days} days after their end (RETENTION_DAYS).")
+        days = f"{settings.retention_days:g} day{'' if settings.retention_days == 1 else 's'}"
+        return Check("content", CheckStatus.WELL, f"Turns are kept for {days} after their end (RETENTION_DAYS).")
     kept = "Nothing that is asked, answered or returned is kept once the answer is out (RETENTION_DAYS=0)"
     try:
         overdue = await overdue_content(database, _OVERDUE_SECONDS)

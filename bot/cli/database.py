@@ -108,10 +108,11 @@ def forget(
         from bot.app.person_data import forget_person  # noqa: PLC0415
 
         forgotten, is_purged = await forget_person(settings, person)
-        typer.echo(f"What {forgotten.turns} turns of {person} held is deleted.")
+        typer.echo(f"The content of {_turn_count(forgotten.turns)} of {person} is deleted.")
         if forgotten.unfinished:
             typer.echo(
-                f"{forgotten.unfinished} turns of {person} still run or wait. Fix: stop them, and run this again.",
+                f"{_turn_count(forgotten.unfinished)} of {person} still waiting or running. "
+                "Fix: stop what runs, and run this again.",
                 err=True,
             )
         if not is_purged:
@@ -122,3 +123,7 @@ def forget(
         return 0 if is_purged and not forgotten.unfinished else FAILED
 
     run_command(delete, debug=debug)
+
+
+def _turn_count(count: int) -> str:
+    return "1 turn" if count == 1 else f"{count} turns"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import time
@@ -80,7 +81,7 @@ def test_with_days_of_retention_a_turn_stays_for_so_long_and_is_gone_from_the_by
         assert installation.chat("-m", f"about {WORD}").code == 0
         assert traces(installation) != []
         doctor = installation.countersign("doctor").out
-        assert "Turns are kept for 1 days after their end (RETENTION_DAYS)." in doctor
+        assert "Turns are kept for 1 day after their end (RETENTION_DAYS)." in doctor
 
 
 def test_everything_about_one_person_is_exported_and_deleted(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_everything_about_one_person_is_exported_and_deleted(tmp_path: Path) -> 
         assert (refused.code, refused.err) == (2, "countersign: Nobody can be asked here. Fix: add --yes\n")
         assert traces(installation) != []
         forgotten = installation.countersign("db", "forget", "console:owner", "--yes")
-        assert (forgotten.code, forgotten.out) == (0, "What 1 turns of console:owner held is deleted.\n")
+        assert (forgotten.code, forgotten.out) == (0, "The content of 1 turn of console:owner is deleted.\n")
         assert traces(installation) == []
         assert installation.countersign("audit", "verify").code == 0
         unknown = installation.countersign("db", "export-person", "slack:U404")
@@ -151,4 +152,29 @@ async def test_a_killed_bot_in_slack_keeps_what_waits_until_it_is_answered_and_n
         assert f"You said: about {WORD}" in history
         assert "It said: Saved as note #1" in history
         assert traces(company.place) == ["data/notes.json"]
+        assert company.place.countersign("audit", "verify").code == 0
+
+
+async def test_a_person_is_forgotten_beside_a_running_bot_which_no_longer_knows_what_they_said(tmp_path: Path) -> None:
+    with FakeLanguageModel("openai", rule=keeping) as model:
+        async with a_company(tmp_path, model) as company, company.bot() as bot:
+            asked = company.ask(f"about {WORD}")
+            await company.draws(asked.ts, f"You said: about {WORD}")
+            await company.draws(asked.ts, "AI answer")
+            company.ask(KEEP_IT, asked.ts)
+            card = await company.draws(asked.ts, "cs.approve")
+            person = f"slack:{company.priya.id}"
+            waiting = await asyncio.to_thread(company.place.countersign, "db", "forget", person, "--yes")
+            assert waiting.code == 1
+            assert f"1 turn of {person} still waiting or running." in waiting.err
+            await company.slack.press(company.sam, card, "Approve: Add a note")
+            await company.draws(asked.ts, "It said: Saved as note #1")
+            forgotten = await asyncio.to_thread(company.place.countersign, "db", "forget", person, "--yes")
+            assert (forgotten.code, forgotten.out) == (0, f"The content of 1 turn of {person} is deleted.\n")
+            assert traces(company.place) == ["data/notes.json"]
+            company.ask("and now?", asked.ts)
+            await company.draws(asked.ts, "You said: and now?")
+            assert WORD not in json.dumps(model.requests[-1].body)
+            assert await bot.leaves() == 0
+            assert "Traceback" not in bot.log
         assert company.place.countersign("audit", "verify").code == 0
