@@ -159,7 +159,7 @@ def test_nothing_is_known_of_a_call_of_nobody_or_without_arguments() -> None:
 PRIYA = Author("slack", "U024BE7LH", "ben")
 OPS = ConversationKey("slack", "T1", "C061EG9SL", "1.0")
 DMITRI = Author("discord", "345678901234567890", "Dmitri")
-GUILD = ConversationKey("discord", "8", "567890123456789012", "")
+GUILD = ConversationKey("discord", "789012345678901234", "567890123456789012", "678901234567890123")
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,9 @@ GUILD = ConversationKey("discord", "8", "567890123456789012", "")
         ({"key": "XU0BOBBOB1", "word": "UNITEDSTATES", "part": "U0BOBBOB1-a"}, False),
         ({"to": "bob@example.com"}, True),
         ({"to": "bob@corp"}, True),
+        ({"url": "mailto:bob%40example.com"}, True),
+        ({"url": "https://x.example/?user=%3CU0BOBBOB1%3E"}, True),
+        ({"text": "100 % of it"}, False),
         ({"text": "ask @bob"}, True),
         ({"text": "@ben"}, True),
         ({"text": "<!here> and <!subteam^S0OPSOPS1>"}, True),
@@ -213,6 +216,9 @@ def test_arguments_that_name_other_people_or_places_need_an_approver(arguments: 
         ({"text": "<@&345678901234567891>"}, True),
         ({"channel": "567890123456789012"}, False),
         ({"channel": "<#567890123456789013>"}, True),
+        ({"thread": "678901234567890123"}, False),
+        ({"thread": "<#678901234567890123>"}, False),
+        ({"guild": "789012345678901234"}, True),
         ({"number": "1234567890123456", "longer": "123456789012345678901"}, False),
     ],
 )

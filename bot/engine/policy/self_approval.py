@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from bot.domain.approval_requirements import SelfApproval
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
@@ -61,7 +62,7 @@ def membership_reason(member: Member) -> SelfApproval:
 
 
 def names_others(tool: Tool, arguments: Mapping[str, Any], asker: Author, conversation: ConversationKey) -> bool:
-    """Return True if the arguments name a person other than the asker, or a place other than the asker's channel.
+    """Return True if the arguments name a person other than the asker, or a place other than the conversation.
 
     An argument that the operator lists in `tool_recipients` names somebody whatever it says. Elsewhere ids, mentions,
     `@names` and mail addresses do; a bare name cannot be told from a word.
@@ -73,15 +74,17 @@ def names_others(tool: Tool, arguments: Mapping[str, Any], asker: Author, conver
 
 
 def _named(text: str) -> Iterator[str]:
-    """Yield the users, groups and channels that a text names; of a mention what stands before its label."""
-    for match in _NAMES.finditer(text):
+    """Yield the users, groups and channels that a text or a quoted URL names; of a mention what stands before its
+    label.
+    """
+    for match in _NAMES.finditer(f"{text}\n{unquote(text)}" if "%" in text else text):
         yield match[0] if match["mention"] is None else match["mention"].partition("|")[0]
 
 
 def _own_names(asker: Author, conversation: ConversationKey) -> Sequence[str]:
-    """Return the ways in which arguments may name the asker and their channel. Users choose their display names, so
-    these do not count.
+    """Return the ways in which arguments may name the asker and their conversation. Users choose their display names,
+    so these do not count.
     """
     user = (asker.id, asker.principal, f"@{asker.id}", f"@!{asker.id}", f"<@{asker.id}>")
-    channel = conversation.channel
-    return (*user, channel, f"#{channel}", f"<#{channel}>")
+    places = (conversation.channel, conversation.thread)
+    return (*user, *(name for place in places for name in (place, f"#{place}", f"<#{place}>")))
