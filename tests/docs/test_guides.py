@@ -14,6 +14,7 @@ from bot.commands.server_secrets import PATH as LINKS
 from bot.domain.sign_ins import PATH as SIGN_INS
 from bot.engine.prompt.attachments import FETCH_SECONDS, LARGEST, MOST, MOST_DOCUMENT_BYTES, MOST_IMAGE_BYTES, FileKind
 from bot.platforms.discord.messages import MOST_FILES as IN_DISCORD
+from bot.platforms.slack.installer import INSTALL_PATH, REDIRECT_PATH
 from bot.platforms.slack.listener import PATH as SLACK
 from bot.platforms.slack.messages import MOST_FILES as IN_SLACK
 from bot.settings import Settings
@@ -97,8 +98,9 @@ def test_variables_that_it_sets_are_settings() -> None:
 def test_what_it_hands_on_to_the_bot_is_served_there() -> None:
     rows = re.findall(r"^\| ((?:`/[^|]+)) \|", DEPLOYMENT, re.MULTILINE)
     paths = [path for row in rows for path in re.findall(r"`([^`]+)`", row)]
-    assert {"/api/", SLACK, LINKS, SIGN_INS, ALIVE, READY[0], METRICS} == set(paths)
-    for path in ("/api/", SLACK, LINKS, SIGN_INS):
+    installs = (INSTALL_PATH, REDIRECT_PATH)
+    assert {"/api/", SLACK, *installs, LINKS, SIGN_INS, ALIVE, READY[0], METRICS} == set(paths)
+    for path in ("/api/", SLACK, *installs, LINKS, SIGN_INS):
         assert path.strip("/") in re.findall(r"location ~ \^/\((.+)\)", DEPLOYMENT)[0].replace("$", "")
         assert re.search(rf"@open path .*{re.escape(path)}", DEPLOYMENT)
 
