@@ -201,16 +201,17 @@ async def examine_installations(settings: Settings, store: InstallationStore) ->
     async with open_slack(settings) as slack:
         own = await _team_of(slack.workspaces.own)
         for workspace in dict.fromkeys((*known, *sorted(allowed - {own}))):
+            again = f"{(settings.public_url or '').rstrip('/')}/slack/install?team={workspace}"
             try:
                 installation = await store.find("slack", workspace) if workspace in known else None
             except CountersignError as error:
                 yield Check(f"workspace {workspace}", CheckStatus.BROKEN, error.cause, error.fix)
                 continue
             if installation is None or not installation.token or not installation.is_in(allowed):
-                yield examining.diagnose_absence(workspace, installation, allowed)
+                yield examining.diagnose_absence(workspace, installation, allowed, again)
                 continue
             api = slack.factory.of_installation(installation, workspace, _same_token).api
-            async with aclosing(examining.diagnose_installation(api, installation)) as checks:
+            async with aclosing(examining.diagnose_installation(api, installation, again)) as checks:
                 async for check in checks:
                     yield check
             channel = settings.ops_channel

@@ -130,7 +130,7 @@ class SqlInstallationStore:
             return int(row.version)
         key = {"platform": encrypted.platform, "workspace": encrypted.workspace}
         connection.execute(_put.on(connection), {**key, "body": encrypted.ciphertext, "version": 1})
-        _record(connection, "installed app", installation, by)
+        _record(connection, "installed app", installation, by.principal)
         return int(_locked(connection, encrypted).version)
 
     async def renew(self, installation: Installation) -> Installation | None:
@@ -145,16 +145,14 @@ class SqlInstallationStore:
         row = connection.execute(_find, _params(encrypted)).first()
         return int(row.version) if row is not None and (changed or row.body == encrypted.ciphertext) else None
 
-    async def remove(self, installation: Installation, by: Author) -> bool:
+    async def remove(self, installation: Installation) -> bool:
         """Delete the tokens of this version of an installation."""
-        return await self._remove(await self._encrypt(installation.without_tokens), installation, by)
+        return await self._remove(await self._encrypt(installation.without_tokens), installation)
 
     @transaction
-    def _remove(
-        self, connection: sa.Connection, encrypted: EncryptedInstallation, installation: Installation, by: Author
-    ) -> bool:
+    def _remove(self, connection: sa.Connection, encrypted: EncryptedInstallation, installation: Installation) -> bool:
         if connection.execute(_remove, _change_params(encrypted, installation.version)).rowcount:
-            _record(connection, "uninstalled app", installation, by)
+            _record(connection, "uninstalled app", installation, audit.NOBODY)
             return True
         row = connection.execute(_find, _params(encrypted)).first()
         return row is not None and bool(row.body == encrypted.ciphertext)
@@ -199,8 +197,9 @@ def _change_params(encrypted: EncryptedInstallation, version: int) -> dict[str, 
     return {**_params(encrypted), "was": version, "to": encrypted.ciphertext}
 
 
-def _record(connection: sa.Connection, kind: str, installation: Installation, by: Author) -> None:
-    audit.record(connection, kind, by.principal, subject=installation.workspace_key, workspace=installation.name)
+def _record(connection: sa.Connection, kind: str, installation: Installation, actor: str) -> None:
+    where = installation.workspace_key
+    audit.record(connection, kind, actor, subject=where, workspace=where, name=installation.name)
 
 
 def _decode(text: str, platform: str, workspace: str, row: Any) -> Installation:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bot.domain.conversations import Author
 from bot.domain.installations import INSTALL_SECONDS, Installation
 from bot.errors import SecretUnavailable
 from bot.storage.encryption import SecretBox
@@ -35,7 +34,6 @@ ACME = Installation(
     START,
 )
 GLOBEX = replace(ACME, workspace="T0GLOBEX", name="Globex", organization="", token="xoxb-token-2")
-SLACK = Author("slack", "", "Slack")
 
 
 @pytest.fixture
@@ -91,12 +89,12 @@ async def test_removing_one_deletes_its_tokens_and_leaves_the_others(
 ) -> None:
     acme, globex = await store.save(ACME, ANA), await store.save(GLOBEX, ANA)
     harness.time = START + 60
-    assert await store.remove(acme, SLACK)
+    assert await store.remove(acme)
     removed = await store.find("slack", "T0ACME")
     assert removed == replace(acme.without_tokens, removed_at=START + 60, version=2)
     assert (removed.token, removed.refresh_token, removed.name) == ("", "", "Acme")
     assert await store.find("slack", "T0GLOBEX") == globex
-    assert not await store.remove(acme, SLACK)
+    assert not await store.remove(acme)
     assert await store.renew(removed) is None
 
 
@@ -104,10 +102,10 @@ async def test_what_is_known_of_an_earlier_installation_does_not_remove_the_next
     store: SqlInstallationStore,
 ) -> None:
     first = await store.save(ACME, ANA)
-    assert await store.remove(first, SLACK)
+    assert await store.remove(first)
     second = await store.save(ACME, ANA)
     assert second.removed_at is None
-    assert not await store.remove(first, SLACK)
+    assert not await store.remove(first)
     assert await store.renew(replace(first, token="late")) is None
     assert await store.find("slack", "T0ACME") == second
 
@@ -118,10 +116,10 @@ async def test_installing_and_removing_is_audited_and_renewing_is_not(
     saved = await store.save(ACME, ANA)
     renewed = await store.renew(saved)
     assert renewed is not None
-    await store.remove(renewed, SLACK)
+    await store.remove(renewed)
     assert await audited(harness) == [
         ("installed app", ANA.principal, "slack:T0ACME"),
-        ("uninstalled app", "slack:", "slack:T0ACME"),
+        ("uninstalled app", "countersign", "slack:T0ACME"),
     ]
 
 
@@ -184,6 +182,6 @@ async def test_two_processes_see_each_others_installations(harness: Harness, sto
     assert await other.find("slack", "T0ACME") == saved
     used = await asyncio.gather(store.use_state("one", 60), other.use_state("one", 60))
     assert sorted(used) == [False, True]
-    removals = await asyncio.gather(store.remove(saved, SLACK), other.remove(saved, SLACK))
+    removals = await asyncio.gather(store.remove(saved), other.remove(saved))
     await process.close()
     assert sorted(removals) == [False, True]

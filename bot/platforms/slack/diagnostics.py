@@ -193,9 +193,11 @@ async def diagnose_transports(
         )
 
 
-async def diagnose_installation(api: WebApi, installation: Installation) -> AsyncGenerator[Check, None]:
-    """Check an installation by its token. Nothing is posted, and no token is renewed."""
-    name, where = gettext_lazy("workspace {workspace}", workspace=_label(installation)), installation.workspace
+async def diagnose_installation(api: WebApi, installation: Installation, again: str) -> AsyncGenerator[Check, None]:
+    """Check an installation by its token; `again` is the address that installs it again. Nothing is posted, and the
+    token is not renewed.
+    """
+    name = gettext_lazy("workspace {workspace}", workspace=_label(installation))
     if installation.expires_at is not None and installation.expires_at < time():
         fix = gettext_lazy("start the bot, or look into its log")
         yield Check(name, CheckStatus.DOUBTFUL, _expired_text(installation), fix)
@@ -204,7 +206,7 @@ async def diagnose_installation(api: WebApi, installation: Installation) -> Asyn
     try:
         identity = await api.identity()
     except CountersignError as error:
-        fix = gettext_lazy("install the app again: {path}", path=_install_path(where))
+        fix = gettext_lazy("install the app again: {path}", path=again)
         yield Check(name, CheckStatus.BROKEN, error.detailed_cause, fix)
         return
     sentences = [_served_text(installation, identity)]
@@ -219,7 +221,7 @@ async def diagnose_installation(api: WebApi, installation: Installation) -> Asyn
             gettext_lazy(
                 "add {scope} under OAuth & Permissions of the app, and install it again: {path}",
                 scope=scope.name,
-                path=_install_path(where),
+                path=again,
             ),
         )
 
@@ -245,11 +247,10 @@ def _served_text(installation: Installation, identity: Identity) -> str:
     return _("Workspace {id} is served as {bot} ({url}), installed on {day} by {user}.", **values)
 
 
-def diagnose_absence(workspace: str, installation: Installation | None, allowed: Collection[str]) -> Check:
-    """Return what there is to say of a workspace that is not served."""
-    path = _install_path(workspace)
+def diagnose_absence(workspace: str, installation: Installation | None, allowed: Collection[str], again: str) -> Check:
+    """Return what there is to say of a workspace that is not served; `again` is the address that installs it."""
     if installation is None:
-        detail = gettext_lazy("It is not installed yet: open {path}.", path=path)
+        detail = gettext_lazy("It is not installed yet: open {path}.", path=again)
         return Check(gettext_lazy("workspace {workspace}", workspace=workspace), CheckStatus.SKIPPED, detail)
     name = gettext_lazy("workspace {workspace}", workspace=_label(installation))
     if installation.removed_at is not None:
@@ -257,7 +258,7 @@ def diagnose_absence(workspace: str, installation: Installation | None, allowed:
             "The app was removed from {workspace} on {day}. To serve it again, open {path}.",
             workspace=workspace,
             day=_day(installation.removed_at),
-            path=path,
+            path=again,
         )
         return Check(name, CheckStatus.SKIPPED, detail)
     fix = gettext_lazy(
@@ -267,10 +268,6 @@ def diagnose_absence(workspace: str, installation: Installation | None, allowed:
     )
     detail = gettext_lazy("The app is installed in {workspace}, which is not served.", workspace=workspace)
     return Check(name, CheckStatus.DOUBTFUL, detail, fix)
-
-
-def _install_path(workspace: str) -> str:
-    return f"/slack/install?team={workspace}"
 
 
 def _label(installation: Installation) -> str:

@@ -52,6 +52,7 @@ from bot.platforms.slack.messages import (
     parse_event,
     parse_message,
 )
+from bot.platforms.slack.token_renewal import INSTALL_AGAIN
 from bot.platforms.slack.web_api import LOCKED_OUT, Identity, SlackWebApiError, WebApi, library_log
 from bot.platforms.slack.workspaces import SlackWorkspace, SlackWorkspaces
 from bot.ports import Commands, EngineApi
@@ -297,10 +298,13 @@ class EventsEndpoint:
 
 
 class RevocationWatcher:
-    """Watches for a revoked token or a removed app in one workspace."""
+    """Watches for a revoked token or a removed app in one workspace. `fix` says what to do then, instead of Slack's
+    general advice.
+    """
 
-    def __init__(self, api: WebApi) -> None:
+    def __init__(self, api: WebApi, fix: str = "") -> None:
         self._api = api
+        self._fix = fix
         self._suspected = asyncio.Event()
 
     def event(self, event: Mapping[str, Any]) -> None:
@@ -328,7 +332,7 @@ class RevocationWatcher:
                     gettext_lazy(
                         "The app was removed from Slack, or its token was revoked. {cause}", cause=failure.cause
                     ),
-                    failure.fix,
+                    self._fix or failure.fix,
                     permanent=True,
                 ) from failure
             log.warning("Slack says that tokens of the app were revoked; the bot's own is still good")
@@ -385,7 +389,7 @@ class WorkspaceReceiver:
         build_home, here = platform.records.build_home, f"{PLATFORM}:{identity.team}"
         self.workspace = workspace
         self.identity = identity
-        self.access = RevocationWatcher(workspace.api)
+        self.access = RevocationWatcher(workspace.api, INSTALL_AGAIN if workspace.installation else "")
         self._tabs = HomeRefresher(
             workspace.api,
             workspace.people,

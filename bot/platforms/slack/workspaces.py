@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
-from bot.domain.conversations import Author, ConversationKey
+from bot.domain.conversations import ConversationKey
 from bot.domain.installations import Installation
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed
 from bot.i18n import gettext_lazy
@@ -34,8 +34,6 @@ RENEW_AGAIN_SECONDS = 60.0
 LIST_AGAIN_SECONDS = 60.0
 """Seconds until the workspaces of an organization are listed again for one that was not among them."""
 MOST_PAGES = 20
-BY_SLACK = Author(PLATFORM, "", "Slack")
-"""Author of a removal that Slack reported."""
 NOT_INSTALLED = gettext_lazy("The app is not installed in that Slack workspace.")
 NOT_USABLE = gettext_lazy("The app cannot be used in that Slack workspace now.")
 SEE_DOCTOR = gettext_lazy("run `countersign doctor`, which says why")
@@ -141,7 +139,7 @@ class InstalledWorkspaces:
         """Delete the tokens of an installation whose app was removed. Raises DatabaseError."""
         assert self._store is not None
         installed = self._installed.get(installation_id)
-        if installed is not None and await self._store.remove(installed.installation, BY_SLACK):
+        if installed is not None and await self._store.remove(installed.installation):
             log.warning("the app was removed from Slack workspace %s", _label(installed.installation))
         await self.refresh()
 
