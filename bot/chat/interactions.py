@@ -57,7 +57,7 @@ from bot.chat.forms import (
     is_elicitation_form,
     read_submission,
 )
-from bot.chat.message_handler import UNREAD, format_lines
+from bot.chat.message_handler import UNREAD, format_lines, unknown_agent_message
 from bot.chat.message_model import Message
 from bot.chat.rejection_messages import (
     BUTTON_EXPIRED,
@@ -70,6 +70,7 @@ from bot.chat.rejection_messages import (
     error_message,
     rejection_message,
 )
+from bot.domain.agents import Addressed, UnknownName
 from bot.domain.approvals import WHOLE, Decision, DecisionType, Portion
 from bot.domain.commands import FormSubmission, Invocation
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
@@ -365,6 +366,15 @@ class InteractionHandler:
     async def _ask(self, question: MessageQuestion, interaction: Interaction) -> None:
         await interaction.acknowledge()
         actor = await self.find_member(interaction)
+        text, agent = question.text, None
+        match self._engine.agents(actor.conversation).read_address(text):
+            case Addressed(named, rest) if rest:
+                text, agent = rest, named
+            case UnknownName() as unknown:
+                await interaction.show(unknown_agent_message(self._engine.agents(actor.conversation), unknown))
+                return
+            case _no_address:
+                pass
         author, message = actor.member.author, await question.read_message()
         announcement = _("{name} asks about this: {question}", name=author.name, question=question.text)
         conversation = await question.open_conversation(actor, announcement)
@@ -372,7 +382,8 @@ class InteractionHandler:
             keys=(f"{self._platform}:{conversation.workspace}:{question.id}",),
             conversation=conversation,
             author=author,
-            text=question.text,
+            text=text,
+            agent=agent,
             context=(UNREAD,) if message is None else format_lines([message]),
         )
         direct = actor.direct or question.is_answered_directly

@@ -75,6 +75,8 @@ def _turn(view: TurnView) -> Iterator[str]:
     if turn.content_deleted:
         yield f"_{CONTENT_DELETED}_"
         return
+    if turn.question.agent_name:
+        yield _("Agent: {name}", name=inline_code(turn.question.agent_name))
     yield _inline_code(turn.question.text)
     for attachment in turn.question.attachments:
         yield _(

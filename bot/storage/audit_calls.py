@@ -61,6 +61,7 @@ def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -
                 subject=step.tool.server_id if step.tool else "",
                 step=step.n,
                 approval=step.approval.id,
+                **_agent_facts(turn),
                 **_tool_facts(step.tool),
                 **_rule_facts(step),
                 fingerprint=step.approval.fingerprint,
@@ -74,12 +75,19 @@ def record_new(connection: sa.Connection, turn: Turn, new: Sequence[ToolStep]) -
                 turn_id=turn.id,
                 subject=step.tool.server_id if step.tool else "",
                 step=step.n,
+                **_agent_facts(turn),
                 **_tool_facts(step.tool),
                 **_rule_facts(step),
                 fingerprint=_fingerprint(step.tool, step.call.arguments),
             )
             if added:
                 record(connection, _call_ended(step.tool, StepStatus.DENIED, None))
+
+
+def _agent_facts(turn: Turn) -> Mapping[str, str]:
+    """Return the agent that was asked by name, empty if none was."""
+    agent = turn.question.agent
+    return {} if agent is None else {"agent": agent.name, "agent_id": agent.id}
 
 
 def record_finished(connection: sa.Connection, turn_id: str, n: int, seconds: float | None = None) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from bot.domain.agents import AgentRef
 from bot.domain.approvals import Approval, Decision, DecisionType, Revision, fingerprint
 from bot.domain.audit import NO_HASH, SEALED, AuditEntry, AuditHead, AuditQuery, AuditScope, Fault
 from bot.domain.completions import StopReason
@@ -23,7 +25,7 @@ from bot.storage.checkpoints import CheckpointLines
 from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
 from tests.audit_check import audit_findings, audit_rows
-from tests.fakes.parts import ANA, BEN, HALL
+from tests.fakes.parts import ANA, BEN, HALL, message
 from tests.turn_log_harness import Harness, running, sqlite_harness
 
 SAM = Author("test", "sam", "Sam")
@@ -74,6 +76,16 @@ async def asked(
 
 
 # ---------------------------------------------------------------------- what it holds
+
+
+async def test_a_call_of_an_agent_names_it(harness: Harness) -> None:
+    support = AgentRef("p1", "サポート")
+    _, claim = await harness.log.enqueue_and_claim(replace(message("hi"), agent=support))
+    assert claim is not None
+    step = called(2, StepStatus.AWAITING, "card-1")
+    await harness.log.append(claim, wants(step), [step])
+    (entry,) = await entries(harness)
+    assert (entry.kind, entry.facts["agent"], entry.facts["agent_id"]) == ("asked", "サポート", "p1")
 
 
 async def test_an_approved_call_is_followed_from_the_question_to_its_end_by_one_fingerprint(harness: Harness) -> None:

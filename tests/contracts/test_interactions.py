@@ -36,6 +36,7 @@ from bot.chat.rejection_messages import (
     UNEXPECTED_ERROR,
 )
 from bot.chat.users import NOT_FOR_STRANGERS
+from bot.domain.agents import AgentRef, Agents
 from bot.domain.approvals import (
     AlreadyDecided,
     ApprovalNotFound,
@@ -585,6 +586,21 @@ async def test_somebody_asks_about_a_message_in_a_thread_at_it(with_menus: Works
     assert "asks about this: since" in anchor.content
     assert with_menus.fake.called(anchor.native) == set()
     await with_menus.fake.until(lambda: ASKED in with_menus.shown(with_menus.priya, with_menus.here))
+
+
+async def test_a_question_about_a_message_may_name_an_agent(with_menus: Workspace) -> None:
+    support = AgentRef("p1", "support")
+    with_menus.engine.known_agents = Agents((support,))
+    said = with_menus.write(with_menus.administrator(), "checkout is broken")
+    await with_menus.ask_about(with_menus.priya, said)
+    await with_menus.fake.submit(with_menus.priya, {"question": "as Support since when?"})
+    await with_menus.fake.until(lambda: with_menus.engine.received)
+    (message,) = with_menus.engine.received
+    assert (message.text, message.agent) == ("since when?", support)
+    await with_menus.ask_about(with_menus.priya, said)
+    await with_menus.fake.submit(with_menus.priya, {"question": "as suport since when?"})
+    await with_menus.see(with_menus.priya, with_menus.here, "There is no agent of that name here.")
+    assert len(with_menus.engine.received) == 1
 
 
 async def test_outsiders_ask_nothing(with_menus: Workspace) -> None:
