@@ -6,6 +6,8 @@ A text for people is written in English where it is used and marked for the cata
     ngettext("{n} call", "{n} calls", n)                     by the plural rules of the language; `n` is a value
     pgettext("policy", "ask")                                a short word that needs a context
     gettext_lazy("The server {name} is off.", name=slug)     translated when it is shown
+    join_lazy(cause, advice)                                 sentences, translated when they are shown
+    english(text)                                            the English of a lazy text, for a model or a row
 
 Values go in by name, so that a translation can place them; they are never parsed as a format. Module constants, and
 errors that are raised below the chat, take `gettext_lazy`, `ngettext_lazy` and `pgettext_lazy`. Texts for models, logs
@@ -31,9 +33,11 @@ from bot.i18n.formats import (
 )
 from bot.i18n.texts import (
     LazyText,
+    english,
     gettext,
     gettext_lazy,
     in_all_languages,
+    join_lazy,
     ngettext,
     ngettext_lazy,
     pgettext,
@@ -48,6 +52,7 @@ __all__ = [
     "_",
     "current_language",
     "current_time_zone",
+    "english",
     "format_alternatives",
     "format_date",
     "format_datetime",
@@ -59,6 +64,7 @@ __all__ = [
     "gettext_lazy",
     "in_all_languages",
     "installed_languages",
+    "join_lazy",
     "language_name",
     "ngettext",
     "ngettext_lazy",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bot.i18n.catalogs import DEFAULT_LANGUAGE, installed_languages, translations
 from bot.i18n.context import current_language, use_language
 from bot.i18n.formats import format_number
+
+
+_FULL_STOPS = ".。"
 
 
 def gettext(message: str, /, **values: object) -> str:
     """Translate a text and put in its values. A LazyText is translated with its own values."""
     if isinstance(message, LazyText):
         return str(message)
-    text = translations(current_language()).gettext(message)
+    text = translations(current_language()).gettext(message) if message else ""
     return text.format(**values) if values else text
 
 
@@ -34,22 +39,27 @@ class LazyText(str):
     texts for people are lazy, too.
     """
 
-    __slots__ = ("context", "message", "plural", "values")
+    __slots__ = ("context", "is_clause", "message", "plural", "values")
     context: str
     message: str
     plural: str
     values: dict[str, object]
+    is_clause: bool
+    """The full stop is left out."""
 
     def __new__(  # noqa: D102 - the class says it
-        cls, message: str, plural: str, values: dict[str, object], context: str = ""
+        cls, message: str, plural: str, values: dict[str, object], context: str = "", *, is_clause: bool = False
     ) -> LazyText:
         with use_language(DEFAULT_LANGUAGE):
-            text = super().__new__(cls, _translate(message, plural, values, context))
+            english = _translate(message, plural, values, context)
+        text = super().__new__(cls, english.rstrip(_FULL_STOPS) if is_clause else english)
         text.message, text.plural, text.values, text.context = message, plural, values, context
+        text.is_clause = is_clause
         return text
 
     def __str__(self) -> str:
-        return _translate(self.message, self.plural, self.values, self.context)
+        text = _translate(self.message, self.plural, self.values, self.context)
+        return text.rstrip(_FULL_STOPS) if self.is_clause else text
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
@@ -60,8 +70,22 @@ class LazyText(str):
     def __radd__(self, other: str) -> str:
         return other + str(self)
 
-    def __getnewargs__(self) -> tuple[str, str, dict[str, object], str]:  # type: ignore[override]
-        return self.message, self.plural, self.values, self.context
+    @property
+    def english(self) -> str:
+        """The raw value as a plain string."""
+        return self[:]
+
+    def map(self, change: Callable[[str], str]) -> LazyText:
+        """Return the text with each value that is a text changed: redacted, for example."""
+        values = {name: change(value) if isinstance(value, str) else value for name, value in self.values.items()}
+        return LazyText(self.message, self.plural, values, self.context, is_clause=self.is_clause)
+
+    def as_clause(self) -> LazyText:
+        """Return the text without its full stop, as a part of a sentence."""
+        return LazyText(self.message, self.plural, self.values, self.context, is_clause=True)
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str, str, dict[str, object], str], dict[str, bool]]:
+        return (self.message, self.plural, self.values, self.context), {"is_clause": self.is_clause}
 
 
 def gettext_lazy(message: str, /, **values: object) -> LazyText:
@@ -77,6 +101,17 @@ def ngettext_lazy(singular: str, plural: str, n: int, /, **values: object) -> La
 def pgettext_lazy(context: str, message: str, /, **values: object) -> LazyText:
     """Mark a text whose meaning needs a context, to be translated when it is shown."""
     return LazyText(message, "", values, context)
+
+
+def english(text: str) -> str:
+    """Return the English of a lazy text, for a model or a row; any other text as it is."""
+    return text.english if isinstance(text, LazyText) else text
+
+
+def join_lazy(*texts: str) -> LazyText:
+    """Join sentences, without empty ones, to be translated when they are shown."""
+    values: dict[str, object] = {f"sentence{number}": text for number, text in enumerate(filter(None, texts), start=1)}
+    return LazyText(" ".join(f"{{{name}}}" for name in values), "", values)
 
 
 def in_all_languages(text: LazyText) -> frozenset[str]:

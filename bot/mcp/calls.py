@@ -37,9 +37,10 @@ from bot.domain.messages import ToolCall
 from bot.domain.servers import ServerConfig
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolKind, ToolOutcome
 from bot.errors import CountersignError
+from bot.i18n import LazyText, gettext_lazy, join_lazy, ngettext_lazy
 from bot.mcp import elicitation, sdk
 from bot.mcp.elicitation import UnsupportedElicitation, parse_request, result
-from bot.mcp.errors import TOO_LARGE, UNREADABLE, refused_status
+from bot.mcp.errors import TOO_LARGE, UNREADABLE, pause_text, refused_status
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import TEXT_LIMIT, error_text, failed_result, tool_result
 from bot.mcp.sdk import RequestContext
@@ -227,8 +228,12 @@ class ActiveCalls:
     @property
     def busy(self) -> str:
         """Error text for a server at its concurrency limit."""
-        which = "a call to it is" if self._limit == 1 else f"{self._limit} calls to it are"
-        return f"Server {self._server} is busy: {which} under way."
+        return ngettext_lazy(
+            "Server {server} is busy: a call to it is under way.",
+            "Server {server} is busy: {n} calls to it are under way.",
+            self._limit,
+            server=self._server,
+        )
 
     async def begin(self, context: CallContext, seconds: float | None = None) -> ActiveCall:
         """Wait for a free slot, at most `seconds`. Raises TimeoutError."""
@@ -276,7 +281,7 @@ class ActiveCalls:
         try:
             return result(await call.ask(parse_request("", params, self._redact)))
         except UnsupportedElicitation as error:
-            self._log_problem(f"asks for {error}")
+            self._log_problem(f"asks for {error.request}")
             return result(CANCELLED)
 
     def _log_problem(self, what: str) -> None:
@@ -403,7 +408,11 @@ async def send_call(
             async with time_left:
                 answer = await _answer(client, request, _ANSWERS[tool.kind], on_progress, folders)
         except TimeoutError:
-            reason = f"Server {tool.server} did not answer within {round(time_left.waited, 1):g} s."
+            reason = gettext_lazy(
+                "Server {server} did not answer within {seconds} s.",
+                server=tool.server,
+                seconds=f"{round(time_left.waited, 1):g}",
+            )
             return CallOutcomeUnknown(reason) if attempt.sent else CallNotSent(reason)
         except BROKEN as error:
             log.debug("MCP server %s, tool %s: %s", tool.server, tool.original_name, redact(str(error)))
@@ -493,7 +502,7 @@ def _outcome(answer: _Answer, tool: Tool, call: ToolCall, redact: Redaction, lim
             case _:
                 return CallReturned(result_of(call, tool, answer, redact, limit))
     except UnsupportedElicitation as error:
-        return CallReturned(failed_result(call.id, f"Server {tool.server} asks for {error}."))
+        return CallReturned(failed_result(call.id, _unsupported(tool, error)))
 
 
 def _required_visits(error: MCPError, tool: Tool, call: ToolCall, redact: Redaction) -> ToolOutcome | None:
@@ -501,7 +510,11 @@ def _required_visits(error: MCPError, tool: Tool, call: ToolCall, redact: Redact
     try:
         return elicitation.visits_required(error, redact)
     except UnsupportedElicitation as refused:
-        return CallReturned(failed_result(call.id, f"Server {tool.server} asks for {refused}."))
+        return CallReturned(failed_result(call.id, _unsupported(tool, refused)))
+
+
+def _unsupported(tool: Tool, error: UnsupportedElicitation) -> LazyText:
+    return gettext_lazy("Server {server} asks for {request}.", server=tool.server, request=error.request)
 
 
 def progress_text(progress: float, total: float | None, message: str | None, redact: Redaction) -> str:
@@ -522,32 +535,34 @@ def _outcome_of_error(
     if unanswered is not None:
         return unanswered
     if isinstance(error, MCPError) and not sdk.is_http_error_stand_in(error):
-        text, pause = error_text(error, redact), _pause(attempt)
-        return f"{text.rstrip('.')}{pause}" if pause else text
+        text, pause = error_text(error, redact), pause_text(attempt.retry_after)
+        return join_lazy(f"{text.rstrip('.')}.", pause) if pause else text
     if attempt.status is None or attempt.status < 300:
         return f"Error calling MCP server: {error}"
-    text = f"Error calling MCP server: {refused_status(tool.server, attempt.status)}"
+    problem = refused_status(tool.server, attempt.status)
     if attempt.status in _NOT_RUN_FOR_NOW and attempt.retry_after is not None:
-        return RetryLater(f"{text}{_pause(attempt)}", attempt.retry_after)
-    return text
-
-
-def _pause(attempt: RequestContext) -> str:
-    """Return the sentence about the pause that an HTTP error asks for, after a full stop."""
-    if attempt.retry_after is None:
-        return ""
-    return f". It asks to wait {attempt.retry_after:g} s."
+        text = gettext_lazy("Error calling MCP server: {problem}.", problem=problem)
+        return RetryLater(join_lazy(text, pause_text(attempt.retry_after)), attempt.retry_after)
+    return gettext_lazy("Error calling MCP server: {problem}", problem=problem)
 
 
 def _not_sent_error(error: Exception, attempt: RequestContext, tool: Tool, protocol: str) -> RequestNotSent | None:
     if not attempt.sent:
-        why = f": {attempt.failure.rstrip('.')}" if attempt.failure else ""
-        return RequestNotSent(f"Server {tool.server} could not be reached{why}.", gone=not attempt.failure)
+        return RequestNotSent(_not_reached(tool.server, attempt.failure), gone=not attempt.failure)
     if protocol not in MODERN_PROTOCOL_VERSIONS and _is_session_lost(error, attempt):
-        return RequestNotSent(f"Server {tool.server} has forgotten the session.", gone=True)
+        return RequestNotSent(gettext_lazy("Server {server} has forgotten the session.", server=tool.server), gone=True)
     if isinstance(error, MCPError) and error.code == HEADER_MISMATCH:
-        return RequestNotSent(f"Server {tool.server} has changed the tool {tool.original_name}.", gone=False)
+        reason = gettext_lazy(
+            "Server {server} has changed the tool {tool}.", server=tool.server, tool=tool.original_name
+        )
+        return RequestNotSent(reason, gone=False)
     return None
+
+
+def _not_reached(server: str, failure: str) -> LazyText:
+    if not failure:
+        return gettext_lazy("Server {server} could not be reached.", server=server)
+    return gettext_lazy("Server {server} could not be reached: {reason}.", server=server, reason=failure)
 
 
 def _is_session_lost(error: Exception, attempt: RequestContext) -> bool:
@@ -567,22 +582,38 @@ def _is_session_lost(error: Exception, attempt: RequestContext) -> bool:
 
 def _unknown(error: Exception, attempt: RequestContext, tool: Tool) -> NoResponse | CallOutcomeUnknown | None:
     if attempt.failure:
-        why = attempt.failure.rstrip(".")
-        return NoResponse(f"The connection to server {tool.server} broke before it answered: {why}.")
+        return NoResponse(
+            gettext_lazy(
+                "The connection to server {server} broke before it answered: {reason}.",
+                server=tool.server,
+                reason=attempt.failure,
+            )
+        )
     if not isinstance(error, MCPError) or sdk.is_unparsable_response(error):
-        return CallOutcomeUnknown(f"The call was sent to server {tool.server}, but its answer could not be read.")
+        return CallOutcomeUnknown(
+            gettext_lazy("The call was sent to server {server}, but its answer could not be read.", server=tool.server)
+        )
     if why := _unreadable_reason(error):
-        return CallOutcomeUnknown(f"Server {tool.server} answered, but {why}.")
+        return CallOutcomeUnknown(
+            gettext_lazy("Server {server} answered, but {reason}.", server=tool.server, reason=why)
+        )
     return _without_response(error, attempt, tool)
 
 
 def _without_response(error: MCPError, attempt: RequestContext, tool: Tool) -> NoResponse | None:
     if sdk.is_stream_end(error):
-        return NoResponse(f"The connection to server {tool.server} was lost before it answered.")
+        return NoResponse(
+            gettext_lazy("The connection to server {server} was lost before it answered.", server=tool.server)
+        )
     if sdk.is_without_answer(error):
-        return NoResponse(f"Server {tool.server} took the call, but did not answer in MCP. The call may have run.")
+        return NoResponse(
+            gettext_lazy(
+                "Server {server} took the call, but did not answer in MCP. The call may have run.", server=tool.server
+            )
+        )
     if attempt.status is not None and attempt.status in _MAY_HAVE_RUN and sdk.is_http_error_stand_in(error):
-        return NoResponse(f"{refused_status(tool.server, attempt.status)}. The call may have arrived.")
+        problem = refused_status(tool.server, attempt.status)
+        return NoResponse(gettext_lazy("{problem}. The call may have arrived.", problem=problem))
     return None
 
 
@@ -593,4 +624,5 @@ def _unreadable_reason(error: MCPError) -> str:
     if error.message not in UNREADABLE:
         return ""
     said = visible(error.data)[:_LONGEST_QUOTE] if isinstance(error.data, str) else ""
-    return f"{error.message}: {said.rstrip('.')}" if said else error.message
+    reason = UNREADABLE[error.message]
+    return gettext_lazy("{reason}: {quote}", reason=reason, quote=said.rstrip(".")) if said else reason

@@ -27,6 +27,7 @@ from bot.domain.elicitations import (
 )
 from bot.domain.lenient_json import DEEPEST, exceeds_json_depth
 from bot.domain.tools import CallNeedsInput
+from bot.i18n import gettext_lazy
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import clean_schema, storable_json, strip_unstorable
 
@@ -43,18 +44,22 @@ _CHOICES = ("enum", "oneOf", "anyOf")
 
 
 class UnsupportedElicitation(Exception):
-    """The server asks for something unsupported. The message ends the sentence "It asks for ..."."""
+    """The server asks for something unsupported: `request` ends the sentence "It asks for ..."."""
+
+    def __init__(self, request: str) -> None:
+        super().__init__(request)
+        self.request = request
 
 
 def parse_input_required(answer: types.InputRequiredResult, redact: Redaction) -> CallNeedsInput:
     """Parse the elicitations that a call needs before it is sent again. Raises UnsupportedElicitation."""
     requests = answer.input_requests or {}
     if not requests:
-        raise UnsupportedElicitation("the same call again and again, and for nothing else")
+        raise UnsupportedElicitation(gettext_lazy("the same call again and again, and for nothing else"))
     _check_number(len(requests))
     state = answer.request_state
     if state is not None and (len(state) > _LONGEST_STATE or strip_unstorable(state) != state):
-        raise UnsupportedElicitation("answers together with a state of its own that cannot be kept")
+        raise UnsupportedElicitation(gettext_lazy("answers together with a state of its own that cannot be kept"))
     return CallNeedsInput(tuple(_parse_required(key, item, redact) for key, item in requests.items()), state)
 
 
@@ -80,7 +85,7 @@ def visits_required(error: MCPError, redact: Redaction) -> CallNeedsInput | None
 def parse_request(key: str, params: types.ElicitRequestParams, redact: Redaction) -> ElicitationRequest:
     """Parse one elicitation; texts lose invisible characters and secrets. Raises UnsupportedElicitation."""
     if len(key) > _LONGEST_KEY or strip_unstorable(key) != key:
-        raise UnsupportedElicitation("an answer under a name that cannot be kept")
+        raise UnsupportedElicitation(gettext_lazy("an answer under a name that cannot be kept"))
     message = redact(visible(params.message)).strip()
     if len(message) > LONGEST_MESSAGE:
         message = message[: LONGEST_MESSAGE - len(_MORE)] + _MORE
@@ -115,8 +120,14 @@ def unvisited_reason(server: str, replies: ElicitationResults) -> str:
     actions = {reply.action for reply in replies.by_key.values()}
     if actions <= {ElicitationAction.ACCEPT}:
         return ""
-    did = "declined to" if ElicitationAction.DECLINE in actions else "did not"
-    return f"Server {server} wants the person to visit a page first, and they {did}. Nothing was done."
+    if ElicitationAction.DECLINE in actions:
+        return gettext_lazy(
+            "Server {server} wants the person to visit a page first, and they declined to. Nothing was done.",
+            server=server,
+        )
+    return gettext_lazy(
+        "Server {server} wants the person to visit a page first, and they did not. Nothing was done.", server=server
+    )
 
 
 def _parse_required(key: str, request: types.InputRequest, redact: Redaction) -> ElicitationRequest:
@@ -124,9 +135,11 @@ def _parse_required(key: str, request: types.InputRequest, redact: Redaction) ->
         case types.ElicitRequest(params=params):
             return parse_request(key, params, redact)
         case types.CreateMessageRequest():
-            raise UnsupportedElicitation("a text by the language model (sampling), which is switched off here")
+            raise UnsupportedElicitation(
+                gettext_lazy("a text by the language model (sampling), which is switched off here")
+            )
         case types.ListRootsRequest():
-            raise UnsupportedElicitation("a list of folders (roots), which is switched off here")
+            raise UnsupportedElicitation(gettext_lazy("a list of folders (roots), which is switched off here"))
         case _:
             assert_never(request)
 
@@ -137,9 +150,11 @@ def _mode(params: types.ElicitRequestParams, redact: Redaction) -> ElicitationMo
             return FormMode(_form(schema, redact))
         case types.ElicitRequestURLParams(url=url):
             if len(url) > LONGEST_URL:
-                raise UnsupportedElicitation(f"a visit to an address of more than {LONGEST_URL} characters")
+                raise UnsupportedElicitation(
+                    gettext_lazy("a visit to an address of more than {most} characters", most=LONGEST_URL)
+                )
             if redact.found_in(url) or strip_unstorable(url) != url:
-                raise UnsupportedElicitation("a visit to an address that contains a secret")
+                raise UnsupportedElicitation(gettext_lazy("a visit to an address that contains a secret"))
             return UrlMode(url)
         case _:
             assert_never(params)
@@ -147,15 +162,19 @@ def _mode(params: types.ElicitRequestParams, redact: Redaction) -> ElicitationMo
 
 def _form(schema: Mapping[str, Any], redact: Redaction) -> dict[str, Any]:
     if exceeds_json_depth(schema):
-        raise UnsupportedElicitation(f"a form whose description is nested deeper than {DEEPEST} levels")
+        raise UnsupportedElicitation(
+            gettext_lazy("a form whose description is nested deeper than {levels} levels", levels=DEEPEST)
+        )
     if len(json.dumps(schema, ensure_ascii=False)) > LARGEST_SCHEMA:
-        raise UnsupportedElicitation(f"a form whose description has more than {LARGEST_SCHEMA} characters")
+        raise UnsupportedElicitation(
+            gettext_lazy("a form whose description has more than {most} characters", most=LARGEST_SCHEMA)
+        )
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not all(map(_is_flat_field, properties.values())):
-        raise UnsupportedElicitation("a form with fields that are no texts, numbers, switches or choices")
+        raise UnsupportedElicitation(gettext_lazy("a form with fields that are no texts, numbers, switches or choices"))
     if redact.found_in(schema):
         # Field names, choices and patterns of a form must not be altered by redaction.
-        raise UnsupportedElicitation("a form that contains a secret of the server")
+        raise UnsupportedElicitation(gettext_lazy("a form that contains a secret of the server"))
     cleaned: dict[str, Any] = clean_schema(_names_cleaned(storable_json(dict(schema))), visible)
     return cleaned
 
@@ -201,4 +220,4 @@ def _with_names(field: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_number(count: int) -> None:
     if count > MOST_QUESTIONS:
-        raise UnsupportedElicitation(f"{count} answers at once")
+        raise UnsupportedElicitation(gettext_lazy("{count} answers at once", count=count))

@@ -6,8 +6,10 @@ Texts may hold secrets: the connection redacts them.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import cast
 
 import httpx2
 from mcp import MCPError
@@ -15,6 +17,7 @@ from mcp.types import CONNECTION_CLOSED, ErrorData
 from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import HttpTransport, Protocol, ServerConfig, StdioTransport
+from bot.i18n import LazyText, gettext_lazy, join_lazy
 from bot.mcp import sdk
 from bot.mcp.redaction import Redaction, public_address
 from bot.mcp.results import error_text
@@ -25,31 +28,35 @@ _LONGEST_QUOTE = 500
 _LONGEST_VERSION = 40
 LARGEST_ANSWER = 8 * 1024 * 1024
 """Maximum size in bytes of a response or of one event, on every transport, because it is held in memory."""
-TOO_LARGE = f"its answer has more than {LARGEST_ANSWER // 1024**2} MB"
+TOO_LARGE = gettext_lazy("its answer has more than {megabytes} MB", megabytes=LARGEST_ANSWER // 1024**2)
 """Reason for a rejected response, as a part of a sentence."""
-NOT_RPC = "its answer is not JSON-RPC 2.0"
-NOT_JSON = "its answer is not JSON"
-TOO_DEEP = "its answer is nested too deeply"
-TOO_DEEP_SCHEMA = "its arguments are nested too deeply"
-NO_RESULT = "its answer has neither a result nor an error"
-RESULT_IS_NULL = "the result in its answer is null"
-RESULT_IS_NO_OBJECT = "the result in its answer is no object"
-WITHOUT_ID = "its answer does not say which request it is for"
-FOREIGN_ID = "its answer is for another request"
-UNREADABLE = frozenset(
-    (
-        TOO_LARGE,
-        NOT_RPC,
-        NOT_JSON,
-        TOO_DEEP,
-        NO_RESULT,
-        RESULT_IS_NULL,
-        RESULT_IS_NO_OBJECT,
-        WITHOUT_ID,
-        FOREIGN_ID,
-    )
+NOT_RPC = gettext_lazy("its answer is not JSON-RPC 2.0")
+NOT_JSON = gettext_lazy("its answer is not JSON")
+TOO_DEEP = gettext_lazy("its answer is nested too deeply")
+TOO_DEEP_SCHEMA = gettext_lazy("its arguments are nested too deeply")
+NO_RESULT = gettext_lazy("its answer has neither a result nor an error")
+RESULT_IS_NULL = gettext_lazy("the result in its answer is null")
+RESULT_IS_NO_OBJECT = gettext_lazy("the result in its answer is no object")
+WITHOUT_ID = gettext_lazy("its answer does not say which request it is for")
+FOREIGN_ID = gettext_lazy("its answer is for another request")
+_UNREADABLE = (
+    TOO_LARGE,
+    NOT_RPC,
+    NOT_JSON,
+    TOO_DEEP,
+    NO_RESULT,
+    RESULT_IS_NULL,
+    RESULT_IS_NO_OBJECT,
+    WITHOUT_ID,
+    FOREIGN_ID,
 )
-"""Reasons for an unreadable response, as parts of a sentence."""
+UNREADABLE: Mapping[str, str] = {reason: reason for reason in _UNREADABLE}
+"""Reasons for an unreadable response, as parts of a sentence, by their English text."""
+COMPRESSED = gettext_lazy("its answer is compressed, though it was asked not to")
+CONNECTION_BROKE = gettext_lazy("the connection broke")
+_TRY_LATER = gettext_lazy("try again later, or check its log")
+_CHECK_NAME = gettext_lazy("check the name and what it needs")
+_CAUSE_AND_FIX = gettext_lazy("{cause} Fix: {fix}.").message
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
 
@@ -61,9 +68,9 @@ class Problem:
     own: str
 
     @classmethod
-    def quoting(cls, cause: str, quote: str, rest: str) -> Problem:
-        """Insert a quote of the server after the cause, before its full stop."""
-        return cls(f"{cause.removesuffix('.')}{quote}. {rest}", f"{cause} {rest}")
+    def quoting(cls, cause: str, own_cause: str, fix: str) -> Problem:
+        """Return a problem with a cause that quotes the server, and one without the quote."""
+        return cls(cause_and_fix(cause, fix), cause_and_fix(own_cause, fix))
 
     @classmethod
     def without_quote(cls, text: str) -> Problem:
@@ -72,6 +79,25 @@ class Problem:
 
 
 NO_PROBLEM = Problem("", "")
+
+
+def cause_and_fix(cause: str, fix: str) -> LazyText:
+    """Return a sentence with the failure and an imperative without its full stop as one text."""
+    return LazyText(_CAUSE_AND_FIX, "", {"cause": cause, "fix": fix})
+
+
+def split_fix(text: str) -> tuple[str, str]:
+    """Return cause and fix of a text of `cause_and_fix`; any other text is a cause."""
+    if isinstance(text, LazyText) and text.message == _CAUSE_AND_FIX:
+        return cast("str", text.values["cause"]), cast("str", text.values["fix"])
+    cause, _separator, fix = text.partition(" Fix: ")
+    return (cause, fix.removesuffix(".")) if fix else (text, "")
+
+
+def with_lead(lead: str, problem: str) -> str:
+    """Put a sentence before a problem."""
+    cause, fix = split_fix(problem)
+    return cause_and_fix(join_lazy(lead, cause), fix) if fix else join_lazy(lead, cause)
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -89,59 +115,92 @@ def status_phrase(status: int) -> str:
         return str(status)
 
 
-def refused_status(server: str, status: int) -> str:
+def refused_status(server: str, status: int) -> LazyText:
     """Describe an HTTP error status, with a fix where one is known."""
     match status:
         case 401 | 403:
-            fix = f" Fix: check the headers of server {server}."
+            fix = gettext_lazy("check the headers of server {server}", server=server)
         case 404 | 405 | 410:
-            fix = f" Fix: check the url of server {server}, and that its transport is the right one."
+            fix = gettext_lazy(
+                "check the url of server {server}, and that its transport is the right one", server=server
+            )
         case _:
-            return f"MCP server request failed: {status_phrase(status)}"
-    return f"MCP server request failed: {status_phrase(status)}.{fix}"
+            return gettext_lazy("MCP server request failed: {status}", status=status_phrase(status))
+    return cause_and_fix(gettext_lazy("MCP server request failed: {status}.", status=status_phrase(status)), fix)
 
 
 def timeout_message(config: ServerConfig, stderr_lines: tuple[str, ...], limit: float) -> Problem:
     """Describe a timeout while connecting."""
-    what = (
-        "that it speaks MCP on its standard output"
+    fix = (
+        gettext_lazy("check that it speaks MCP on its standard output, or raise its connect_timeout")
         if isinstance(config.transport, StdioTransport)
-        else "that an MCP server listens at its url"
+        else gettext_lazy("check that an MCP server listens at its url, or raise its connect_timeout")
     )
-    cause = f"Server {config.name} did not answer within {limit:g} s."
-    return Problem.quoting(cause, _stderr_quote(stderr_lines), f"Fix: check {what}, or raise its connect_timeout.")
+    cause = gettext_lazy("Server {server} did not answer within {seconds} s.", server=config.name, seconds=f"{limit:g}")
+    return Problem.quoting(join_lazy(cause, _stderr_quote(stderr_lines)), cause, fix)
 
 
 def connection_lost(config: ServerConfig, stderr_lines: tuple[str, ...]) -> Problem:
     """Describe the loss of an established connection."""
-    cause = f"The connection to server {config.name} was lost."
-    return Problem.quoting(cause, _stderr_quote(stderr_lines), "It is made again when it is needed.")
+    cause = gettext_lazy("The connection to server {server} was lost.", server=config.name)
+    rest = gettext_lazy("It is made again when it is needed.")
+    return Problem(join_lazy(cause, _stderr_quote(stderr_lines), rest), join_lazy(cause, rest))
 
 
-def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) -> str:
+def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) -> LazyText:
     """Describe a failed listing of a connected server's capabilities."""
-    return f"Server {config.name} did not say what it offers: {_error_text(config, error, redact)}. Fix: check its log."
-
-
-def failed_request(config: ServerConfig, what: str, error: Exception, redact: Redaction) -> tuple[str, str]:
-    """Return cause and fix for a failed request of a resource or prompt."""
-    if isinstance(error, TimeoutError):
-        limit = f"{config.tool_timeout:g} s"
-        return f"Server {config.name} did not give {what} within {limit}.", "try again later, or check its log"
-    return (
-        f"Server {config.name} did not give {what}: {_error_text(config, error, redact)}.",
-        "check the name and what it needs",
+    cause = gettext_lazy(
+        "Server {server} did not say what it offers: {reason}.",
+        server=config.name,
+        reason=_error_text(config, error, redact),
     )
+    return cause_and_fix(cause, gettext_lazy("check its log"))
+
+
+DescribeFailure = Callable[[ServerConfig, Exception, Redaction], tuple[str, str]]
+"""Returns cause and fix for a failed request."""
+
+
+def failed_resource(config: ServerConfig, error: Exception, redact: Redaction) -> tuple[LazyText, LazyText]:
+    """Return cause and fix for a resource that could not be read."""
+    if isinstance(error, TimeoutError):
+        cause = gettext_lazy(
+            "Server {server} did not give the resource within {seconds} s.",
+            server=config.name,
+            seconds=f"{config.tool_timeout:g}",
+        )
+        return cause, _TRY_LATER
+    reason = _error_text(config, error, redact)
+    return gettext_lazy(
+        "Server {server} did not give the resource: {reason}.", server=config.name, reason=reason
+    ), _CHECK_NAME
+
+
+def failed_prompt(config: ServerConfig, error: Exception, redact: Redaction) -> tuple[LazyText, LazyText]:
+    """Return cause and fix for a prompt that could not be had."""
+    if isinstance(error, TimeoutError):
+        cause = gettext_lazy(
+            "Server {server} did not give the prompt within {seconds} s.",
+            server=config.name,
+            seconds=f"{config.tool_timeout:g}",
+        )
+        return cause, _TRY_LATER
+    reason = _error_text(config, error, redact)
+    return gettext_lazy(
+        "Server {server} did not give the prompt: {reason}.", server=config.name, reason=reason
+    ), _CHECK_NAME
 
 
 def _error_text(config: ServerConfig, error: Exception, redact: Redaction) -> str:
     match error:
         case TimeoutError():
-            return f"no answer within {config.list_timeout:g} s"
+            return gettext_lazy("no answer within {seconds} s", seconds=f"{config.list_timeout:g}")
         case MCPError():
+            if error.message in UNREADABLE and error.data is None:
+                return UNREADABLE[error.message]
             sentence = error_text(error, redact).removeprefix("Error calling MCP server: ")
         case ValidationError():
-            return "its answer is not in the form that the protocol wants"
+            return gettext_lazy("its answer is not in the form that the protocol wants")
         case _:
             sentence = f"{type(error).__name__}: {error}"
     return redact(sentence)[:_LONGEST_QUOTE].rstrip(". ")
@@ -161,7 +220,7 @@ def connect_failure(
     if isinstance(cause, TimeoutError):
         return timeout_message(config, stderr_lines, limit)
     if isinstance(cause, InvalidDefinition):
-        return Problem.without_quote(f"Server {config.name}: {cause.sentence}")
+        return Problem.without_quote(cause.problem_of(config.name))
     match config.transport:
         case StdioTransport() as process:
             known = _process_failure(config.name, process, cause, stderr_lines)
@@ -170,24 +229,42 @@ def connect_failure(
     if known:
         return known
     if version := unsupported_version(cause):
-        sentence = redact(version)[:_LONGEST_VERSION]
-        unknown = f"Server {config.name} speaks a version of MCP that is not known here."
-        return Problem.quoting(unknown, f": {sentence}", "Fix: update one of the two.")
-    sentence = error_text(cause, redact) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
-    sentence = redact(sentence)[:_LONGEST_QUOTE].rstrip(".")
-    unusable = f"Server {config.name} could not be used."
-    fix = "check that it is an MCP server"
+        return Problem.quoting(
+            gettext_lazy(
+                "Server {server} speaks a version of MCP that is not known here: {version}.",
+                server=config.name,
+                version=redact(version)[:_LONGEST_VERSION],
+            ),
+            gettext_lazy("Server {server} speaks a version of MCP that is not known here.", server=config.name),
+            gettext_lazy("update one of the two"),
+        )
+    fix = gettext_lazy("check that it is an MCP server")
     if config.protocol is not Protocol.AUTO:
-        fix = f"{fix} and speaks MCP {config.protocol}, or set its protocol to auto"
-    return Problem.quoting(unusable, f": {sentence}", f"Fix: {fix}.")
+        fix = gettext_lazy(
+            "check that it is an MCP server and speaks MCP {version}, or set its protocol to auto",
+            version=config.protocol,
+        )
+    return Problem.quoting(
+        gettext_lazy(
+            "Server {server} could not be used: {reason}.", server=config.name, reason=_unusable_reason(cause, redact)
+        ),
+        gettext_lazy("Server {server} could not be used.", server=config.name),
+        fix,
+    )
+
+
+def _unusable_reason(cause: BaseException, redact: Redaction) -> str:
+    sentence = error_text(cause, redact) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
+    return redact(sentence)[:_LONGEST_QUOTE].rstrip(".")
 
 
 def _process_failure(
     server: str, process: StdioTransport, cause: BaseException, stderr_lines: tuple[str, ...]
 ) -> Problem | None:
     if isinstance(cause, MCPError) and cause.code == CONNECTION_CLOSED:
-        fix = f"Fix: run its command ({process.command}) by hand and read what it says."
-        return Problem.quoting(f"Server {server} ended while it was starting.", _stderr_quote(stderr_lines), fix)
+        ended = gettext_lazy("Server {server} ended while it was starting.", server=server)
+        fix = gettext_lazy("run its command ({command}) by hand and read what it says", command=process.command)
+        return Problem.quoting(join_lazy(ended, _stderr_quote(stderr_lines)), ended, fix)
     if isinstance(cause, OSError | ValueError):
         return Problem.without_quote(_not_started(server, process.command, process.cwd, cause))
     return None
@@ -196,34 +273,66 @@ def _process_failure(
 def _http_failure(config: ServerConfig, url: str, attempt: RequestContext) -> Problem | None:
     server = config.name
     if attempt.failure:
-        cause, why = f"Server {server} cannot be reached at {public_address(url)}.", f": {attempt.failure.rstrip('.')}"
-        text = Problem.quoting(cause, why, "Fix: start it, or correct its url.")
+        fix, address = gettext_lazy("start it, or correct its url"), public_address(url)
+        cause = gettext_lazy("Server {server} cannot be reached at {address}.", server=server, address=address)
+        reason = gettext_lazy(
+            "Server {server} cannot be reached at {address}: {reason}.",
+            server=server,
+            address=address,
+            reason=attempt.failure,
+        )
+        text = Problem.quoting(reason, cause, fix)
         return text if attempt.quotes else Problem.without_quote(text.text)
     if attempt.status in (401, 403) and not config.from_file:
-        return Problem.without_quote(
-            f"Server {server} does not let the bot in: {status_phrase(attempt.status)}. "
-            f"Fix: set its secret again, or correct its type of authentication."
+        cause = gettext_lazy(
+            "Server {server} does not let the bot in: {status}.", server=server, status=status_phrase(attempt.status)
         )
+        fix = gettext_lazy("set its secret again, or correct its type of authentication")
+        return Problem.without_quote(cause_and_fix(cause, fix))
     if attempt.status is not None and attempt.status >= 400:
-        sentence = refused_status(server, attempt.status)
-        wait = "" if attempt.retry_after is None else f" It asks to wait {attempt.retry_after:g} s."
-        return Problem.without_quote(
-            sentence if "Fix:" in sentence else f"Server {server}: {sentence}.{wait} Fix: check its log."
-        )
+        return Problem.without_quote(_rejected_status(server, attempt.status, attempt.retry_after))
     return None
 
 
-def _not_started(server: str, command: str, cwd: str | None, cause: OSError | ValueError) -> str:
+def _rejected_status(server: str, status: int, retry_after: float | None) -> LazyText:
+    sentence = refused_status(server, status)
+    if split_fix(sentence)[1]:
+        return sentence
+    cause = gettext_lazy("Server {server}: {problem}.", server=server, problem=sentence)
+    return cause_and_fix(join_lazy(cause, pause_text(retry_after)), gettext_lazy("check its log"))
+
+
+def pause_text(retry_after: float | None) -> str:
+    """Return the sentence about the pause in seconds that an HTTP error asks for; empty if it asks for none."""
+    return "" if retry_after is None else gettext_lazy("It asks to wait {seconds} s.", seconds=f"{retry_after:g}")
+
+
+def _not_started(server: str, command: str, cwd: str | None, cause: OSError | ValueError) -> LazyText:
     if isinstance(cause, FileNotFoundError) and cwd is not None and cause.filename == cwd:
-        return f"The folder {cwd} of server {server} does not exist. Fix: create it or correct its cwd."
+        return cause_and_fix(
+            gettext_lazy("The folder {folder} of server {server} does not exist.", folder=cwd, server=server),
+            gettext_lazy("create it or correct its cwd"),
+        )
     if isinstance(cause, FileNotFoundError):
-        return f"The command {command} of server {server} was not found. Fix: install it or correct its command."
-    why = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
-    return f"The command {command} of server {server} could not be started: {why}. Fix: correct its command."
+        return cause_and_fix(
+            gettext_lazy("The command {command} of server {server} was not found.", command=command, server=server),
+            gettext_lazy("install it or correct its command"),
+        )
+    return cause_and_fix(
+        gettext_lazy(
+            "The command {command} of server {server} could not be started: {reason}.",
+            command=command,
+            server=server,
+            reason=cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause),
+        ),
+        gettext_lazy("correct its command"),
+    )
 
 
 def _stderr_quote(stderr_lines: tuple[str, ...]) -> str:
-    return f'. Its last words: "{" / ".join(stderr_lines[-_QUOTED_LINES:])}"' if stderr_lines else ""
+    if not stderr_lines:
+        return ""
+    return gettext_lazy('Its last words: "{lines}".', lines=" / ".join(stderr_lines[-_QUOTED_LINES:]))
 
 
 class _Body(BaseModel):
@@ -236,13 +345,18 @@ def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
     """
     attempt = sdk.current_request()
     if response is None or attempt.failure:
-        return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or "the connection broke")
+        return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or CONNECTION_BROKE)
     if response.is_success:
         return None
     try:
         return _Body.model_validate_json(response.content).error
     except ValidationError:
         return http_error_stand_in(response.status_code)
+
+
+def without_stop(text: str) -> str:
+    """Return a sentence without its full stop, as a part of another one."""
+    return text.as_clause() if isinstance(text, LazyText) else text.rstrip(".")
 
 
 class InvalidDefinition(Exception):
@@ -259,9 +373,13 @@ class InvalidDefinition(Exception):
         self.key = key
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> LazyText:
         """Cause and fix in one text."""
-        return f"{self.cause} Fix: {self.fix}."
+        return cause_and_fix(self.cause, self.fix)
+
+    def problem_of(self, server: str) -> LazyText:
+        """Cause and fix in one text that begins with the server's name."""
+        return cause_and_fix(gettext_lazy("Server {server}: {problem}", server=server, problem=self.cause), self.fix)
 
 
 def header_fits(name: str, value: str) -> bool:

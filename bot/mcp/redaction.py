@@ -21,6 +21,7 @@ from bot.domain.characters import visible
 from bot.domain.secret_detection import is_plain_header, weakness
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import DesiredServer, HttpTransport, ServerConfig, ServerSnapshot, StdioTransport, Transport
+from bot.i18n import LazyText, gettext_lazy
 
 HIDDEN = "***"
 _SHORTEST = 6
@@ -48,7 +49,7 @@ class Secret:
     """Secret of a server. `label` names it for users: `header Authorization`, `variable API_KEY`."""
 
     value: str = field(repr=False)
-    label: str = "secret"
+    label: str = gettext_lazy("secret")
 
     @property
     def weakness(self) -> str:
@@ -98,7 +99,9 @@ class PassingTokens:
         if generation and generation not in self._generations:
             self._generations.append(generation)
             self.spellings = Spellings(
-                Secret(token, "token of its sign-in") for token_set in self._generations for token in token_set
+                Secret(token, gettext_lazy("token of its sign-in"))
+                for token_set in self._generations
+                for token in token_set
             )
 
     def clear(self) -> None:
@@ -121,12 +124,14 @@ class Redaction:
         self._tokens = tokens or PassingTokens()
 
     def __call__(self, text: str) -> str:
-        """Return the text without the secrets of this server."""
+        """Return the text without the secrets of this server. In a lazy text, they can only be in its values."""
+        if isinstance(text, LazyText):
+            return text.map(self)
         return _without(text, self._all_spans(text))
 
     def clean(self, text: str) -> str:
         """Return a text for users, without invisible characters and secrets."""
-        return self(visible(text))
+        return text.map(self.clean) if isinstance(text, LazyText) else self(visible(text))
 
     def spans(self, text: str) -> tuple[SecretSpan, ...]:
         """Return the positions of strong secrets in the text, in order and without overlaps. Weak ones may be
@@ -294,48 +299,52 @@ def secrets_of(entry: DesiredServer) -> Iterator[Secret]:
     """
     named = dict(_named_values(entry.config))
     for value in sorted(entry.secrets):
-        yield Secret(value, next((name for text, name in named.items() if value in text), "secret"))
+        yield Secret(value, next((name for text, name in named.items() if value in text), gettext_lazy("secret")))
     yield from _of_definition(entry.config)
 
 
 def _named_values(config: ServerConfig) -> Iterator[tuple[str, str]]:
     """Yield each value that may hold a secret, and its name."""
     if config.sign_in is not None and config.sign_in.client_secret:
-        yield config.sign_in.client_secret, "secret of its OAuth client"
+        yield config.sign_in.client_secret, gettext_lazy("secret of its OAuth client")
     match config.transport:
         case HttpTransport(url=url, headers=headers):
             for name, value in headers.items():
                 pair = _basic_pair(value)
                 yield pair.partition(":")[0], USER_NAME
-                yield value, f"header {name}"
-                yield pair, f"header {name}"
-            yield url, "address"
+                yield value, gettext_lazy("header {name}", name=name)
+                yield pair, gettext_lazy("header {name}", name=name)
+            yield url, gettext_lazy("address")
         case StdioTransport(env=env, args=args):
-            yield from ((value, f"variable {name}") for name, value in env.items())
-            yield from ((value, "argument of its command") for value in args)
+            yield from ((value, gettext_lazy("variable {name}", name=name)) for name, value in env.items())
+            yield from ((value, gettext_lazy("argument of its command")) for value in args)
 
 
 def _of_definition(config: ServerConfig) -> Iterator[Secret]:
     if config.sign_in is not None:
-        yield Secret(config.sign_in.client_secret, "secret of its OAuth client")
+        yield Secret(config.sign_in.client_secret, gettext_lazy("secret of its OAuth client"))
     match config.transport:
         case HttpTransport(url=url, headers=headers):
             for name, value in headers.items():
                 plain = not config.from_file and is_plain_header(name, value)
                 if name.lower() not in _NOT_SECRET and not plain:
-                    yield Secret(value, f"header {name}")
-                    yield Secret(value.rpartition(" ")[2], f"header {name}")
+                    yield Secret(value, gettext_lazy("header {name}", name=name))
+                    yield Secret(value.rpartition(" ")[2], gettext_lazy("header {name}", name=name))
             parts = _parts(url)
             if config.from_file:
                 # Definitions of admins hold no secret (`credentials`).
-                yield Secret(parts.query, "address")
-                yield from (Secret(value, "address") for name, value in parse_qsl(parts.query) if _is_key_name(name))
-            yield Secret(parts.password or "", "password in the address")
-            yield Secret(unquote(parts.password or ""), "password in the address")
+                yield Secret(parts.query, gettext_lazy("address"))
+                yield from (
+                    Secret(value, gettext_lazy("address"))
+                    for name, value in parse_qsl(parts.query)
+                    if _is_key_name(name)
+                )
+            yield Secret(parts.password or "", gettext_lazy("password in the address"))
+            yield Secret(unquote(parts.password or ""), gettext_lazy("password in the address"))
             if parts.password:
                 # This is the form in which it is sent (RFC 7617).
                 pair = f"{unquote(parts.username or '')}:{unquote(parts.password)}".encode()
-                yield Secret(base64.b64encode(pair).decode("ascii"), "password in the address")
+                yield Secret(base64.b64encode(pair).decode("ascii"), gettext_lazy("password in the address"))
         case _:
             return
 

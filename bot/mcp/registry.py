@@ -28,6 +28,7 @@ from bot.domain.servers import (
     ToolNaming,
 )
 from bot.domain.tools import Tool, ToolKind
+from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import check_definition
 from bot.mcp.errors import InvalidDefinition
 from bot.mcp.redaction import Redaction
@@ -173,7 +174,7 @@ class ServerRegistry:
         try:
             check_definition(entry.config, self._shared.allowances)
         except InvalidDefinition as unusable:
-            problem = problem or f"Server {entry.config.name}: {unusable.sentence}"
+            problem = problem or unusable.problem_of(entry.config.name)
             barred = True
         if problem or entry.enablement is ServerEnablement.DISABLED:
             return ManagedServer(entry, problem, redact, None, barred)
@@ -248,7 +249,12 @@ def choose_tools(servers: Iterable[ManagedServer]) -> ChosenTools:
     collisions: dict[str, list[str]] = {}
     for _, tool in candidates:
         if (first := offered.setdefault(tool.name, tool)) is not tool:
-            reason = f"{tool.original_name}: server {first.server} has a tool that the model knows as {tool.name}"
+            reason = gettext_lazy(
+                "{tool}: server {server} has a tool that the model knows as {name}",
+                tool=tool.original_name,
+                server=first.server,
+                name=tool.name,
+            )
             collisions.setdefault(tool.server_id, []).append(reason)
     return ChosenTools(
         tuple(offered[name] for name in sorted(offered)),

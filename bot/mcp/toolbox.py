@@ -18,7 +18,7 @@ from bot.domain.capabilities import CompletionTarget, Piece, ServerCapabilities
 from bot.domain.health import Check
 from bot.domain.messages import ToolCall
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
-from bot.domain.pins import ReviewPolicy, count_definitions
+from bot.domain.pins import ReviewPolicy
 from bot.domain.secrets import SecretSpan
 from bot.domain.servers import (
     EVERYWHERE,
@@ -36,14 +36,17 @@ from bot.domain.tools import (
     CallReturned,
     ServerGuidance,
     Tool,
+    ToolKind,
     ToolOutcome,
     ToolSet,
 )
 from bot.errors import NotFound, ServerTrouble
+from bot.i18n import gettext_lazy, join_lazy, ngettext_lazy
 from bot.mcp import sdk
 from bot.mcp.argument_validation import group_by_argument, validate
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_host
 from bot.mcp.doctor import RefusedBy, ServerDiagnostics, never_refused
+from bot.mcp.errors import cause_and_fix
 from bot.mcp.oauth.tokens import TokenProviders, no_token_provider
 from bot.mcp.redaction import KnownSecrets, redacted_snapshot
 from bot.mcp.registry import ManagedServer, ServerRegistry, choose_tools, named_by_server, stand_in
@@ -230,17 +233,18 @@ class McpToolbox:
         """Run a tool. Invalid arguments are reported to the model and not sent."""
         managed = self._servers.get(tool.server_id)
         if managed is None:
-            return CallNotSent(f"MCP server {tool.server} not found.")
+            return CallNotSent(gettext_lazy("MCP server {server} not found.", server=tool.server))
         if managed.sessions is None:
-            return CallNotSent(managed.problem or f"Server {tool.server} is disabled.")
+            return CallNotSent(managed.problem or gettext_lazy("Server {server} is disabled.", server=tool.server))
         if reason := self.argument_error(tool, call):
             return CallReturned(failed_result(call.id, reason))
         outcome = await managed.sessions.call(tool, call, context)
         if isinstance(outcome, CallNotSent) and (other := stand_in(self._in_workspace(managed.config.workspace), tool)):
             # It is not sent there: policies and approvals are for one server.
-            return CallNotSent(
-                f"{outcome.reason} Server {other.server} has the same tool. Call it again to use that one."
+            hint = gettext_lazy(
+                "Server {server} has the same tool. Call it again to use that one.", server=other.server
             )
+            return CallNotSent(join_lazy(outcome.reason, hint))
         return outcome
 
     def argument_error(self, tool: Tool, call: ToolCall) -> str:
@@ -375,13 +379,16 @@ class McpToolbox:
     def _find(self, server: str) -> ManagedServer:
         managed = self._servers.get(server)
         if managed is None:
-            raise NotFound("There is no such MCP server.", "List the servers to see which there are.")
+            raise NotFound(
+                gettext_lazy("There is no such MCP server."), gettext_lazy("List the servers to see which there are.")
+            )
         return managed
 
     def _connection(self, server: str) -> Connection:
         managed = self._find(server)
         if managed.connection is None:
-            raise error_message(managed.problem or f"Server {managed.config.name} is disabled. Fix: enable it first.")
+            disabled = gettext_lazy("Server {server} is disabled.", server=managed.config.name)
+            raise error_message(managed.problem or cause_and_fix(disabled, gettext_lazy("enable it first")))
         return managed.connection
 
     def _count_use(self, servers: Iterable[ManagedServer]) -> None:
@@ -405,28 +412,44 @@ class McpToolbox:
                 continue
             match status:
                 case ServerStatus.DISCONNECTED if self._closed:
-                    yield f"Server {name} is closed, because the program is ending."
+                    yield gettext_lazy("Server {server} is closed, because the program is ending.", server=name)
                 case ServerStatus.DISCONNECTED:
-                    yield f"Server {name} is disconnected. Fix: an admin can connect it again."
+                    cause = gettext_lazy("Server {server} is disconnected.", server=name)
+                    yield cause_and_fix(cause, gettext_lazy("an admin can connect it again"))
                 case ServerStatus.PENDING if managed.connection is not None and not managed.connection.started:
-                    yield f"Server {name} has not been connected yet. Fix: an admin can connect it."
+                    cause = gettext_lazy("Server {server} has not been connected yet.", server=name)
+                    yield cause_and_fix(cause, gettext_lazy("an admin can connect it"))
                 case _:
-                    yield (
-                        managed.snapshot.own_problem
-                        or f"Server {name} is still connecting. Fix: ask again in a moment."
-                    )
+                    cause = gettext_lazy("Server {server} is still connecting.", server=name)
+                    yield managed.snapshot.own_problem or cause_and_fix(cause, gettext_lazy("ask again in a moment"))
 
 
 def _withheld_text(server: str, withheld: Sequence[Tool]) -> str:
     """Return the number of withheld tools, without their names: those are unreviewed text of the server."""
-    text = count_definitions(withheld)
-    what = "A tool" if text == "1 tool" else f"{text[0].upper()}{text[1:]}"
-    wait = (
-        "waits for an admin's review, because it is"
-        if text == "1 tool"
-        else "wait for an admin's review, because they are"
-    )
-    return f"{what} of server {server} {wait} new or changed. Fix: /mcp review {server}"
+    tools = sum(tool.kind is not ToolKind.INSTRUCTIONS for tool in withheld)
+    fix = gettext_lazy("/mcp review {server}", server=server)
+    if not tools:
+        cause = gettext_lazy(
+            "The instructions of server {server} wait for an admin's review, because they are new or changed.",
+            server=server,
+        )
+    elif tools == len(withheld):
+        cause = ngettext_lazy(
+            "A tool of server {server} waits for an admin's review, because it is new or changed.",
+            "{n} tools of server {server} wait for an admin's review, because they are new or changed.",
+            tools,
+            server=server,
+        )
+    else:
+        cause = ngettext_lazy(
+            "{n} tool and the instructions of server {server} wait for an admin's review, because they are new or "
+            "changed.",
+            "{n} tools and the instructions of server {server} wait for an admin's review, because they are new or "
+            "changed.",
+            tools,
+            server=server,
+        )
+    return cause_and_fix(cause, fix).as_clause()
 
 
 async def _sync(connection: Connection) -> None:
@@ -455,9 +478,14 @@ def _collision_texts(servers: Iterable[ManagedServer], collisions: Mapping[str, 
     """Return the number of tools that are not offered, without their names: those are text of the server."""
     for managed in servers:
         if count := len(collisions.get(managed.config.id, ())):
-            name, what = managed.config.name, "A tool" if count == 1 else f"{count} tools"
-            has = "has the name" if count == 1 else "have names"
-            yield f"{what} of server {name} {has} of another server's. Fix: /mcp show {name}, or tool_names = prefixed"
+            cause = ngettext_lazy(
+                "A tool of server {server} has the name of another server's.",
+                "{n} tools of server {server} have names of another server's.",
+                count,
+                server=managed.config.name,
+            )
+            fix = gettext_lazy("/mcp show {server}, or tool_names = prefixed", server=managed.config.name)
+            yield cause_and_fix(cause, fix).as_clause()
 
 
 def _guidance(servers: Iterable[ManagedServer], offered: Iterable[Tool]) -> Iterable[ServerGuidance]:

@@ -23,10 +23,23 @@ from bot.domain.pins import Pinned
 from bot.domain.servers import CachedCapabilities, ServerConfig, ServerStatus
 from bot.domain.tools import CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolKind, ToolOutcome
 from bot.errors import ServerTrouble
+from bot.i18n import gettext_lazy
 from bot.logs import out_of_context
 from bot.mcp import calls, results, sdk
 from bot.mcp.calls import ActiveCall, ActiveCalls
-from bot.mcp.errors import Problem, connect_failure, connection_lost, failed_listing, failed_request, timeout_message
+from bot.mcp.errors import (
+    DescribeFailure,
+    Problem,
+    cause_and_fix,
+    connect_failure,
+    connection_lost,
+    failed_listing,
+    failed_prompt,
+    failed_resource,
+    split_fix,
+    timeout_message,
+    with_lead,
+)
 from bot.mcp.oauth.tokens import TokenProvider
 from bot.mcp.redaction import Redaction
 from bot.mcp.review import ToolPinning
@@ -64,11 +77,6 @@ _LONGEST_WAIT = 10.0
 _LONGEST_RETRY_AFTER = 900.0
 """Seconds for which a server is left alone at most because it asks for that when it is connected."""
 _Answer = TypeVar("_Answer")
-UNCONFIRMED = (
-    "Server {} did not confirm in time that its tools are still the ones that were approved, so nothing was sent. "
-    "Ask again later to get a new approval."
-)
-"""Result of an approved call that was not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +124,9 @@ class DisconnectReason:
         """Return the reason of a rejected sign-in, or None. It may quote the authorization server."""
         if not self.attempt.refusal:
             return None
-        own = f"Server {config.name} does not let the bot in. Fix: `/mcp show {config.name}` says why."
-        return Problem(self.attempt.refusal, own)
+        own = gettext_lazy("Server {server} does not let the bot in.", server=config.name)
+        fix = gettext_lazy("`/mcp show {server}` says why", server=config.name)
+        return Problem(self.attempt.refusal, cause_and_fix(own, fix))
 
     def _problem(self, config: ServerConfig, redact: Redaction) -> Problem:
         if self.worked and (self.lost or self.error is None):
@@ -302,7 +311,11 @@ class Connection:
             try:
                 await session.confirm(since)
             except (*calls.BROKEN, TimeoutError):
-                return UNCONFIRMED.format(self.config.name)
+                return gettext_lazy(
+                    "Server {server} did not confirm in time that its tools are still the ones that were approved, so "
+                    "nothing was sent. Ask again later to get a new approval.",
+                    server=self.config.name,
+                )
             return ""
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
@@ -351,7 +364,9 @@ class Connection:
             if session is None:
                 break
             if limits.silence <= 0:
-                return unknown or CallNotSent(f"There was no time left for server {self.config.name}.")
+                return unknown or CallNotSent(
+                    gettext_lazy("There was no time left for server {server}.", server=self.config.name)
+                )
             if objection := self.tracker.rejection_reason(tool):
                 # An idle server may have changed since its tools were offered.
                 return unknown or CallNotSent(objection)
@@ -414,7 +429,7 @@ class Connection:
         with self._activity.track_user():
             session = await self._admin_session()
             with self._calls.other_request():
-                return await self._request("the resource", results.format_resource(session.client, uri, self._redact))
+                return await self._request(failed_resource, results.format_resource(session.client, uri, self._redact))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[Piece]:
         """Get a prompt. Raises ServerTrouble."""
@@ -422,7 +437,7 @@ class Connection:
             session = await self._admin_session()
             request = results.format_prompt(session.client, name, arguments, self._redact)
             with self._calls.other_request():
-                return await self._request("the prompt", request)
+                return await self._request(failed_prompt, request)
 
     async def complete(self, of: CompletionTarget, given: Mapping[str, str]) -> Sequence[str]:
         """Return the server's suggestions for a value; none if it has none, or no answer in time."""
@@ -438,14 +453,14 @@ class Connection:
                 log.debug("MCP server %s: no suggestions for %s: %s", self.config.name, of.argument, error)
                 return ()
 
-    async def _request(self, what: str, request: Awaitable[_Answer]) -> _Answer:
+    async def _request(self, describe: DescribeFailure, request: Awaitable[_Answer]) -> _Answer:
         try:
             async with asyncio.timeout(self.config.tool_timeout):
                 return await request
         except (*calls.BROKEN, TimeoutError) as error:
             if self._sign_in_problem:
                 raise error_message(self._redact.clean(self._sign_in_problem)) from error
-            cause, fix = failed_request(self.config, what, error, self._redact)
+            cause, fix = describe(self.config, error, self._redact)
             raise ServerTrouble(self._redact.clean(cause), fix) from error
 
     @property
@@ -523,13 +538,22 @@ class Connection:
         name, problem = self.config.name, self.tracker.problem or reason
         left = self.tracker.breaker.left
         if left and problem:
-            until = "until an admin connects it" if math.isinf(left) else f"for {math.ceil(left)} s"
-            return f"Server {name} keeps failing and is left alone {until}. {problem}"
+            lead = (
+                gettext_lazy("Server {server} keeps failing and is left alone until an admin connects it.", server=name)
+                if math.isinf(left)
+                else gettext_lazy(
+                    "Server {server} keeps failing and is left alone for {seconds} s.",
+                    server=name,
+                    seconds=math.ceil(left),
+                )
+            )
+            return with_lead(lead, problem)
         if problem:
             return problem
         if self.tracker.status is ServerStatus.DISCONNECTED and not self._closing.is_set():
-            return f"Server {name} is disconnected. Fix: connect it again."
-        return f"Server {name} is not connected."
+            cause = gettext_lazy("Server {server} is disconnected.", server=name)
+            return cause_and_fix(cause, gettext_lazy("connect it again"))
+        return gettext_lazy("Server {server} is not connected.", server=name)
 
     async def _run_as_owner(self) -> None:
         try:
@@ -672,5 +696,4 @@ def _failure_event(status: ServerStatus, pause: float | None) -> Event:
 
 def error_message(sentence: str) -> ServerTrouble:
     """Return the error for a sentence with cause and fix."""
-    cause, _, fix = sentence.partition(" Fix: ")
-    return ServerTrouble(cause, fix)
+    return ServerTrouble(*split_fix(sentence))

@@ -32,6 +32,7 @@ from bot.domain.capabilities import Handshake, ServerCapabilities
 from bot.domain.metrics import CacheUsed, MetricSink, null_sink
 from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, SyncStatus, kind_of
+from bot.i18n import gettext_lazy
 from bot.mcp import sdk
 from bot.mcp.calls import BROKEN, ActiveCalls, list_folders
 from bot.mcp.config.checks import AllowedTargets, Resolve, endpoint_fingerprint, resolve_host
@@ -386,8 +387,10 @@ class Session:
         wanted = self._config.protocol
         if wanted in MODERN_PROTOCOL_VERSIONS and spoken not in MODERN_PROTOCOL_VERSIONS:
             raise InvalidDefinition(
-                f"It speaks MCP {spoken}, and its protocol is set to {wanted}.",
-                f"set its protocol to {spoken} or auto",
+                gettext_lazy(
+                    "It speaks MCP {spoken}, and its protocol is set to {wanted}.", spoken=spoken, wanted=wanted
+                ),
+                gettext_lazy("set its protocol to {version} or auto", version=spoken),
                 "protocol",
             )
 

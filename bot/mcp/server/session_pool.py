@@ -21,7 +21,9 @@ from bot.domain.messages import TextPart, ToolCall
 from bot.domain.pins import Pinned, first_pins
 from bot.domain.servers import CachedCapabilities, ServerConfig, ServerSnapshot, SessionScope, SessionSnapshot
 from bot.domain.tools import CallNotSent, CallReturned, Tool, ToolOutcome
+from bot.i18n import gettext_lazy
 from bot.mcp.calls import Deadline
+from bot.mcp.errors import cause_and_fix
 from bot.mcp.redaction import Redaction
 from bot.mcp.server.connection import Connection
 from bot.mcp.server.session import ConnectionDependencies
@@ -38,14 +40,14 @@ _NEW_SESSION = (
     "[Note: server {} began a new session for this call. What it kept in the session before, such as open pages or a "
     "working folder, is gone.]"
 )
-_FULL = (
-    "Server {} has no free session: all of its {} are in use, so nothing was sent. Try again later. Fix: an "
-    "admin can raise its max_sessions."
-)
 
 
 class NoSession(Exception):
-    """No session can be had now. The text says why, for the model."""
+    """No session can be had now, for this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class _UserSession:
@@ -128,8 +130,8 @@ class SessionPool:
         try:
             async with self._acquire(self._key(context), Deadline(context.deadline)) as session:
                 return await session.connection.confirm()
-        except NoSession as reason:
-            return str(reason)
+        except NoSession as error:
+            return error.reason
 
     async def call(self, tool: Tool, call: ToolCall, context: CallContext) -> ToolOutcome:
         """Run a tool in the session for this context."""
@@ -139,8 +141,8 @@ class SessionPool:
             async with self._acquire(self._key(context), Deadline(context.deadline)) as session:
                 outcome = await session.connection.call(tool, call, context)
                 return _with_note(outcome, self._config.name) if session.is_new() else outcome
-        except NoSession as reason:
-            return CallNotSent(str(reason))
+        except NoSession as error:
+            return CallNotSent(error.reason)
 
     def detach(self) -> None:
         """Stop storing capabilities, because the server is removed or replaced."""
@@ -189,7 +191,13 @@ class SessionPool:
                 async with asyncio.timeout(deadline.cut(self._wait_seconds)), self._making:
                     session = await self._make(key)
             except TimeoutError:
-                raise NoSession(_FULL.format(self._config.name, self._config.max_sessions)) from None
+                cause = gettext_lazy(
+                    "Server {server} has no free session: all of its {count} are in use, so nothing was sent. "
+                    "Try again later.",
+                    server=self._config.name,
+                    count=self._config.max_sessions,
+                )
+                raise NoSession(cause_and_fix(cause, gettext_lazy("an admin can raise its max_sessions"))) from None
         session.users += 1
         try:
             yield session

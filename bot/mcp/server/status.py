@@ -21,6 +21,7 @@ from bot.domain.servers import (
     SyncStatus,
 )
 from bot.domain.tools import Tool, ToolKind
+from bot.i18n import gettext_lazy
 from bot.mcp.errors import NO_PROBLEM, Problem
 from bot.mcp.review import ToolPinning
 from bot.mcp.server.capabilities import apply_definition
@@ -39,7 +40,7 @@ from bot.mcp.server.state import (
 
 log = logging.getLogger(__name__)
 
-ASK_FIX = f"set its protocol to {LAST_HANDSHAKE_VERSION}"
+ASK_FIX = gettext_lazy("set its protocol to {version}", version=LAST_HANDSHAKE_VERSION)
 
 OnSynced = Callable[[str, ServerCapabilities], Awaitable[None]]
 OnSyncFailed = Callable[[str, str], Awaitable[None]]
@@ -251,9 +252,9 @@ class ServerStatusTracker:
         listed = self._synced.capabilities.tools
         current = next((entry for entry in listed if entry.original_name == tool.original_name), tool)
         if current.name in self.pinning.withheld:
-            return f"{tool.name} is new or has changed, and an admin has to review it first."
+            return gettext_lazy("{tool} is new or has changed, and an admin has to review it first.", tool=tool.name)
         if current != tool and current.definition != tool.definition:
-            return f"{tool.name} has changed since it was asked for. Ask for it once more."
+            return gettext_lazy("{tool} has changed since it was asked for. Ask for it once more.", tool=tool.name)
         return ""
 
     async def wait_for_change(self) -> None:

@@ -20,9 +20,10 @@ from functools import lru_cache
 import httpx2
 from mcp.types import CONNECTION_CLOSED
 
+from bot.i18n import LazyText, gettext_lazy
 from bot.mcp import sdk
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_allowed
-from bot.mcp.errors import LARGEST_ANSWER, TOO_LARGE, InvalidDefinition
+from bot.mcp.errors import COMPRESSED, LARGEST_ANSWER, TOO_LARGE, InvalidDefinition, without_stop
 from bot.mcp.sdk import RequestContext
 
 KEPT_SECONDS = 1.5
@@ -161,12 +162,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             async with asyncio.timeout(_CONNECT_SECONDS):
                 addresses = await resolve_allowed(host, port, self._allowances, self._resolve)
         except InvalidDefinition as unusable:
-            raise httpx2.ConnectError(unusable.cause, request=request) from unusable
+            raise httpx2.ConnectError(without_stop(unusable.cause), request=request) from unusable
         except TimeoutError as error:
-            raise httpx2.ConnectTimeout("the name was not resolved in time", request=request) from error
+            raise httpx2.ConnectTimeout(gettext_lazy("the name was not resolved in time"), request=request) from error
         except OSError as error:
-            raise httpx2.ConnectError(f"the name is not known: {error.strerror}", request=request) from error
-        failure: httpx2.TransportError = httpx2.ConnectError("the name has no address", request=request)
+            reason = gettext_lazy("the name is not known: {reason}", reason=error.strerror)
+            raise httpx2.ConnectError(reason, request=request) from error
+        failure: httpx2.TransportError = httpx2.ConnectError(gettext_lazy("the name has no address"), request=request)
         for address in addresses:
             try:
                 return await self._inner.handle_async_request(_with_address(request, host, address))
@@ -211,7 +213,7 @@ class _ErrorIsolatingTransport(httpx2.AsyncBaseTransport):
         attempt.status = response.status_code
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.aclose()
-            return _stand_in(request, attempt, httpx2.ReadError("its answer is compressed, though it was asked not to"))
+            return _stand_in(request, attempt, httpx2.ReadError(COMPRESSED))
         if isinstance(response.stream, httpx2.AsyncByteStream):
             endless = response.headers.get("content-type", "").lower().startswith(_ANY_LENGTH)
             most = math.inf if endless else LARGEST_ANSWER
@@ -283,8 +285,10 @@ def _note(attempt: RequestContext, error: httpx2.TransportError) -> None:
 def _phrase(error: httpx2.TransportError) -> str:
     match error:
         case httpx2.ConnectTimeout():
-            return f"no connection within {_CONNECT_SECONDS:g} s"
+            return gettext_lazy("no connection within {seconds} s", seconds=f"{_CONNECT_SECONDS:g}")
         case httpx2.ReadTimeout():
-            return "nothing came for too long"
+            return gettext_lazy("nothing came for too long")
+        case _ if error.args and isinstance(error.args[0], LazyText):
+            return error.args[0]
         case _:
-            return str(error) or type(error).__name__
+            return (str(error) or type(error).__name__).rstrip(".")
