@@ -354,6 +354,11 @@ def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
         return http_error_stand_in(response.status_code)
 
 
+def lazy_reason(error: Exception) -> str:
+    """Return the lazy text that an error was raised with; empty if it has another one."""
+    return error.args[0] if error.args and isinstance(error.args[0], LazyText) else ""
+
+
 def without_stop(text: str) -> str:
     """Return a sentence without its full stop, as a part of another one."""
     return text.as_clause() if isinstance(text, LazyText) else text.rstrip(".")

@@ -18,6 +18,7 @@ import httpx2
 
 from bot.domain.catalog import CatalogServer
 from bot.errors import ServerTrouble
+from bot.i18n import gettext_lazy
 from bot.mcp.config.catalog import parse_server
 from bot.mcp.oauth.http import AuthServerClient, open_client
 
@@ -26,7 +27,7 @@ _PAGE = 20
 _MOST_PAGES = 3
 _MOST_CACHED = 100
 _LONGEST_QUERY = 200
-_FIX = "check MCP_REGISTRY_URL, or try again later"
+_FIX = gettext_lazy("check MCP_REGISTRY_URL, or try again later")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class PublicRegistry:
     async def _fetch(self, query: str) -> tuple[CatalogServer, ...]:
         servers: dict[str, CatalogServer] = {}
         cursor = ""
-        async with open_client(self._open_network(), "Asking the registry") as client:
+        async with open_client(self._open_network(), gettext_lazy("Asking the registry")) as client:
             for _ in range(_MOST_PAGES):
                 document = await self._page(client, query, cursor)
                 listed = document.get("servers")
@@ -94,13 +95,22 @@ class PublicRegistry:
         }
         response = await client.send(httpx2.Request("GET", httpx2.URL(self._address, params=parameters)))
         if response.status_code != 200:
-            raise ServerTrouble(f"The registry {self._host} answers with status {response.status_code}.", _FIX)
+            raise ServerTrouble(
+                gettext_lazy(
+                    "The registry {registry} answers with status {status}.",
+                    registry=self._host,
+                    status=response.status_code,
+                ),
+                _FIX,
+            )
         try:
             document = json.loads(response.content)
         except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
-            raise ServerTrouble(f"The answer of the registry {self._host} is no list of servers.", _FIX)
+            raise ServerTrouble(
+                gettext_lazy("The answer of the registry {registry} is no list of servers.", registry=self._host), _FIX
+            )
         return document
 
 

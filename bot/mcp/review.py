@@ -21,6 +21,7 @@ from mcp import types
 from bot.domain.characters import visible
 from bot.domain.pins import Pinned, ReviewPolicy, ReviewStatus, first_pins, review_status
 from bot.domain.tools import OWN_SERVER, Tool, ToolKind
+from bot.i18n import gettext_lazy
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +33,11 @@ _SHORTEST_NAME = 6
 _ESCAPES = re.compile(r"\x1b[\[\]]|\x9b")
 # Allowed: all line ends, a byte order mark at the beginning, and joiners, which emoji and some scripts need.
 _HIDDEN = re.compile(
-    "(?<=[^\n])\ufeff|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\u200b\u2060-\u2064\ud800-\udfff]"
-    "|[\u202a-\u202e\u2066-\u2069]|[\U000e0000-\U000e007f]|[\U000e0100-\U000e01ef]"
-    "|(?<=[A-Za-z0-9 ])[\u200c\u200d](?=[A-Za-z0-9 ])"
+
+        "(?<=[^\n])\ufeff|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\u200b\u2060-\u2064\ud800-\udfff]"
+        "|[\u202a-\u202e\u2066-\u2069]|[\U000e0000-\U000e007f]|[\U000e0100-\U000e01ef]"
+        "|(?<=[A-Za-z0-9 ])[\u200c\u200d](?=[A-Za-z0-9 ])"
+
 )
 _COMMENT = re.compile(r"<!--")
 _ENCODED = re.compile(r"(?<![A-Za-z0-9+/])(?=[A-Za-z0-9+/]*[a-z])(?=[A-Za-z0-9+/]*[A-Z])(?=[A-Za-z0-9+/]*[0-9])"
@@ -163,7 +166,7 @@ def scan_definition(tool: types.Tool, foreign: Collection[str]) -> tuple[str, ..
     """Return the findings as short phrases; empty if there are none. `foreign` are tool names of other servers."""
     text = "\n".join(_texts(tool))
     if len(text) > _LONGEST:
-        return (f"it is longer than {_LONGEST:,} characters",)
+        return (gettext_lazy("it is longer than {most} characters", most=f"{_LONGEST:,}"),)
     return tuple(reason for reason in (*_of_text(text), _of_names(tool, foreign)) if reason)
 
 
@@ -174,17 +177,21 @@ def is_distinctive(name: str) -> bool:
 
 def _of_text(text: str) -> Iterator[str]:
     kinds = (
-        (_ESCAPES, "there are a terminal's escape sequences in it"),
-        (_HIDDEN, "there are invisible characters in it"),
-        (_COMMENT, "there is an HTML comment in it, which most displays hide"),
-        (_ENCODED, "there is a long piece in it that looks encoded"),
+        (_ESCAPES, gettext_lazy("there are a terminal's escape sequences in it")),
+        (_HIDDEN, gettext_lazy("there are invisible characters in it")),
+        (_COMMENT, gettext_lazy("there is an HTML comment in it, which most displays hide")),
+        (_ENCODED, gettext_lazy("there is a long piece in it that looks encoded")),
     )
     yield from (reason for kind, reason in kinds if kind.search(text))
     # Invisible characters may split an instruction.
     visible_text = visible(text)
-    for kind, reason in ((_ORDERS, "it gives orders to the model"), (_PATHS, "it names files that hold secrets")):
+    for kind, reason in (
+        (_ORDERS, gettext_lazy("it gives orders to the model")),
+        (_PATHS, gettext_lazy("it names files that hold secrets")),
+    ):
         if match := kind.search(visible_text):
-            yield f"{reason}: \u201c{' '.join(match[0].split())[:_LONGEST_QUOTE]}\u201d"
+            quote = f"\u201c{' '.join(match[0].split())[:_LONGEST_QUOTE]}\u201d"
+            yield gettext_lazy("{reason}: {quote}", reason=reason, quote=quote)
 
 
 def _of_names(tool: types.Tool, foreign: Collection[str]) -> str:
@@ -192,7 +199,11 @@ def _of_names(tool: types.Tool, foreign: Collection[str]) -> str:
         return ""
     words = {word for text in _prose(tool) for word in _WORD.findall(text)}
     names = sorted(words.intersection(foreign))
-    return f"it names tools of other servers: {', '.join(names)[:_LONGEST_QUOTE]}" if names else ""
+    return (
+        gettext_lazy("it names tools of other servers: {names}", names=", ".join(names)[:_LONGEST_QUOTE])
+        if names
+        else ""
+    )
 
 
 def _prose(tool: types.Tool) -> Iterator[str]:

@@ -27,7 +27,8 @@ from bot.domain.launch_templates import InvalidSlotValue, LaunchTemplate, Templa
 from bot.domain.secret_detection import redact
 from bot.domain.servers import HttpTransport, ServerConfig, StdioTransport, TemplateLaunch
 from bot.domain.tools import digest
-from bot.mcp.errors import InvalidDefinition
+from bot.i18n import gettext_lazy
+from bot.mcp.errors import InvalidDefinition, without_stop
 
 IpAddress = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -72,14 +73,21 @@ def check_launch(process: StdioTransport, launch: TemplateLaunch, templates: Tem
         process.env.get(name) != value for name, value in filled.env.items()
     ):
         raise InvalidDefinition(
-            f"What the launch template {launch.template} starts is not what it was when this server was looked at.",
-            "run /mcp reload --apply, then review the server again",
+            gettext_lazy(
+                "What the launch template {template} starts is not what it was when this server was looked at.",
+                template=launch.template,
+            ),
+            gettext_lazy("run /mcp reload --apply, then review the server again"),
         )
     stray = sorted(process.env.keys() - filled.env.keys() - set(template.secrets.values()))
     if stray:
         raise InvalidDefinition(
-            f"The launch template {launch.template} has no slot for the variable {stray[0]}.",
-            "remove that secret",
+            gettext_lazy(
+                "The launch template {template} has no slot for the variable {variable}.",
+                template=launch.template,
+                variable=stray[0],
+            ),
+            gettext_lazy("remove that secret"),
         )
 
 
@@ -109,17 +117,26 @@ def _check_path(slot: str, folder: Path, path: Path) -> None:
     try:
         real, root = path.resolve(strict=True), folder.resolve(strict=True)
     except (OSError, RuntimeError):
-        raise InvalidDefinition(f"There is no {path}, as {slot} says.", "name an existing path, or create it") from None
+        raise InvalidDefinition(
+            gettext_lazy("There is no {path}, as {slot} says.", path=path, slot=slot),
+            gettext_lazy("name an existing path, or create it"),
+        ) from None
     if not real.is_relative_to(root):
-        raise InvalidDefinition(f"{path}, as {slot} says, leads out of {folder}.", f"name a path below {folder}")
+        raise InvalidDefinition(
+            gettext_lazy("{path}, as {slot} says, leads out of {folder}.", path=path, slot=slot, folder=folder),
+            gettext_lazy("name a path below {folder}", folder=folder),
+        )
 
 
 def _template(launch: TemplateLaunch, templates: Templates) -> LaunchTemplate:
     template = templates.get(launch.template)
     if template is None:
         raise InvalidDefinition(
-            f"It is started by the launch template {launch.template}, which is missing or invalid.",
-            "the operator puts it into the file of launch templates, or an admin removes this server",
+            gettext_lazy(
+                "It is started by the launch template {template}, which is missing or invalid.",
+                template=launch.template,
+            ),
+            gettext_lazy("the operator puts it into the file of launch templates, or an admin removes this server"),
         )
     return template
 
@@ -129,8 +146,18 @@ def _fill_template(template: LaunchTemplate, launch: TemplateLaunch) -> StdioTra
         return template.fill_slots(launch.values)
     except InvalidSlotValue as misfilled:
         slot, error = next(iter(misfilled.errors.items()))
-        about = f"{slot} does not fit the launch template {template.name} as it is now" if slot else template.name
-        raise InvalidDefinition(f"{about}: {error.rstrip('.')}.", "edit the server, or ask the operator") from None
+        reason = without_stop(error)
+        cause = (
+            gettext_lazy(
+                "{slot} does not fit the launch template {template} as it is now: {reason}.",
+                slot=slot,
+                template=template.name,
+                reason=reason,
+            )
+            if slot
+            else gettext_lazy("{template}: {reason}.", template=template.name, reason=reason)
+        )
+        raise InvalidDefinition(cause, gettext_lazy("edit the server, or ask the operator")) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +206,11 @@ def check_definition(config: ServerConfig, allowances: AllowedTargets) -> None:
     """Check a server's name and target without resolving host names. Raises InvalidDefinition."""
     if not allowances.allows_slug(config.name):
         raise InvalidDefinition(
-            f"MCP_ALLOWED_SERVERS does not list the name {config.name}.",
-            "the operator can add the name to MCP_ALLOWED_SERVERS and restart, or an admin removes or renames the "
-            "server",
+            gettext_lazy("MCP_ALLOWED_SERVERS does not list the name {server}.", server=config.name),
+            gettext_lazy(
+                "the operator can add the name to MCP_ALLOWED_SERVERS and restart, or an admin removes or renames the "
+                "server"
+            ),
         )
     check_target(config, allowances)
 
@@ -198,9 +227,13 @@ def check_target(config: ServerConfig, allowances: AllowedTargets) -> None:
         case StdioTransport(command=command):
             if command not in allowances.commands:
                 raise InvalidDefinition(
-                    "This server would run a program on the bot's machine that the operator has not allowed.",
-                    "the operator can add it with `countersign servers add` at a terminal of this machine, which asks; "
-                    "or name the program in MCP_ALLOWED_COMMANDS, or put the server into the servers file",
+                    gettext_lazy(
+                        "This server would run a program on the bot's machine that the operator has not allowed."
+                    ),
+                    gettext_lazy(
+                        "the operator can add it with `countersign servers add` at a terminal of this machine, which "
+                        "asks; or name the program in MCP_ALLOWED_COMMANDS, or put the server into the servers file"
+                    ),
                 )
         case HttpTransport(url=url):
             _check_url(url, allowances)
@@ -208,12 +241,14 @@ def check_target(config: ServerConfig, allowances: AllowedTargets) -> None:
 
 def _check_url(url: str, allowances: AllowedTargets) -> None:
     if len(url) > _LONGEST or not is_address(url):
-        raise InvalidDefinition("The url is not an http or https address.", "write https://host/path")
+        raise InvalidDefinition(
+            gettext_lazy("The url is not an http or https address."), gettext_lazy("write https://host/path")
+        )
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise InvalidDefinition(
-            "The url holds a user name or password, which all users would see.",
-            "leave it out of the url and store it as a secret of the server",
+            gettext_lazy("The url holds a user name or password, which all users would see."),
+            gettext_lazy("leave it out of the url and store it as a secret of the server"),
         )
     host, port = origin_of(url)
     literal = parse_ip(host)
@@ -222,7 +257,10 @@ def _check_url(url: str, allowances: AllowedTargets) -> None:
     else:
         check_ip(literal, host, port, allowances)
     if parts.scheme == "http" and not allowances.allows_host(host, port):
-        raise InvalidDefinition("The url begins with http://, so secrets would be readable on the way.", "use https://")
+        raise InvalidDefinition(
+            gettext_lazy("The url begins with http://, so secrets would be readable on the way."),
+            gettext_lazy("use https://"),
+        )
 
 
 def _check_name(host: str, port: int, allowances: AllowedTargets) -> None:
@@ -302,15 +340,20 @@ def _public(address: IpAddress) -> bool:
 
 def _metadata(host: str) -> InvalidDefinition:
     return InvalidDefinition(
-        f"{host} is a cloud's metadata service, which gives out the keys of this machine.", "use another server"
+        gettext_lazy("{host} is a cloud's metadata service, which gives out the keys of this machine.", host=host),
+        gettext_lazy("use another server"),
     )
 
 
 def _not_public(host: str, port: int) -> InvalidDefinition:
     spelled = f"[{host}]" if ":" in host else host
     return InvalidDefinition(
-        f"{host} is on this machine or in a private network, which admins may not use.",
-        f"use a public address, or ask the operator to add {spelled}:{port} to MCP_ALLOWED_HOSTS",
+        gettext_lazy("{host} is on this machine or in a private network, which admins may not use.", host=host),
+        gettext_lazy(
+            "use a public address, or ask the operator to add {host}:{port} to MCP_ALLOWED_HOSTS",
+            host=spelled,
+            port=port,
+        ),
     )
 
 

@@ -21,6 +21,7 @@ from bot.domain.servers import (
     StdioTransport,
     is_reserved_header,
 )
+from bot.i18n import gettext_lazy
 from bot.mcp.errors import InvalidDefinition, header_fits
 
 _ENV, _HEADER = "env:", "header:"
@@ -32,12 +33,16 @@ def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerCon
     config = record.config
     missing = sorted(record.secrets.keys() - values.keys())
     if missing:
-        raise InvalidDefinition(f"Server {config.name}: the secret {missing[0]} has no value.", "set it again")
+        raise InvalidDefinition(
+            gettext_lazy("Server {server}: the secret {secret} has no value.", server=config.name, secret=missing[0]),
+            gettext_lazy("set it again"),
+        )
     match config.transport:
         case StdioTransport() as process:
             if record.authentication.kind is not AuthenticationKind.NONE:
                 raise InvalidDefinition(
-                    f"Server {config.name} is a process, which has no sign-in.", "give it env secrets"
+                    gettext_lazy("Server {server} is a process, which has no sign-in.", server=config.name),
+                    gettext_lazy("give it env secrets"),
                 )
             return replace(config, transport=replace(process, env={**process.env, **_environment(config, values)}))
         case HttpTransport() as endpoint:
@@ -49,8 +54,11 @@ def inject_secrets(record: ServerRecord, values: Mapping[str, str]) -> ServerCon
             terms = _terms(config.name, record.authentication, secret)
             if terms is not None and any(name.lower() == "authorization" for name in headers):
                 raise InvalidDefinition(
-                    f"Server {config.name} is signed in to, and has a header Authorization of its own.",
-                    "take that header out, or sign in by it alone",
+                    gettext_lazy(
+                        "Server {server} is signed in to, and has a header Authorization of its own.",
+                        server=config.name,
+                    ),
+                    gettext_lazy("take that header out, or sign in by it alone"),
                 )
             return replace(config, transport=replace(endpoint, headers=headers), sign_in=terms)
 
@@ -59,7 +67,8 @@ def _terms(server: str, authentication: Authentication, secret: str) -> OAuthTer
     match authentication.kind:
         case AuthenticationKind.CLIENT_CREDENTIALS if not (authentication.client_id and secret):
             raise InvalidDefinition(
-                f"Server {server} has no client id and secret to get a token with.", "set its client id and its secret"
+                gettext_lazy("Server {server} has no client id and secret to get a token with.", server=server),
+                gettext_lazy("set its client id and its secret"),
             )
         case AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS as kind:
             return OAuthTerms(kind, authentication.client_id, secret, authentication.scope)
@@ -71,7 +80,10 @@ def _environment(config: ServerConfig, values: Mapping[str, str]) -> dict[str, s
     variables = _slots(values, _ENV)
     for name, value in variables.items():
         if not name or "=" in name or "\0" in name + value:
-            raise InvalidDefinition(f"Server {config.name}: a secret does not fit the environment.", "set it again")
+            raise InvalidDefinition(
+                gettext_lazy("Server {server}: a secret does not fit the environment.", server=config.name),
+                gettext_lazy("set it again"),
+            )
     return variables
 
 
@@ -88,7 +100,10 @@ def _signing_in(server: str, authentication: Authentication, secret: str, user: 
     """Return the static header that authenticates the bot: RFC 7617 (basic), RFC 6750 (bearer)."""
     kind = authentication.kind
     if not secret and kind not in _WITHOUT_HEADER:
-        raise InvalidDefinition(f"Server {server} has no secret to sign in with.", "set its secret")
+        raise InvalidDefinition(
+            gettext_lazy("Server {server} has no secret to sign in with.", server=server),
+            gettext_lazy("set its secret"),
+        )
     match kind:
         case AuthenticationKind.HEADER:
             return {authentication.header: secret}
@@ -98,18 +113,20 @@ def _signing_in(server: str, authentication: Authentication, secret: str, user: 
         case AuthenticationKind.BASIC:
             if not user:
                 raise InvalidDefinition(
-                    f"Server {server} has no user name to sign in with.",
-                    f"set it: /mcp secret set {server} {USER_SLOT}",
+                    gettext_lazy("Server {server} has no user name to sign in with.", server=server),
+                    gettext_lazy("set it: /mcp secret set {server} {slot}", server=server, slot=USER_SLOT),
                 )
             if ":" in user:
                 raise InvalidDefinition(
-                    f"Server {server}: a user name for basic must be without a colon.", "correct it"
+                    gettext_lazy("Server {server}: a user name for basic must be without a colon.", server=server),
+                    gettext_lazy("correct it"),
                 )
             try:
                 pair = f"{user}:{secret}".encode()
             except UnicodeEncodeError:
                 raise InvalidDefinition(
-                    f"Server {server}: its secret is not text.", "set it again, as plain text"
+                    gettext_lazy("Server {server}: its secret is not text.", server=server),
+                    gettext_lazy("set it again, as plain text"),
                 ) from None
             return {"Authorization": f"Basic {base64.b64encode(pair).decode('ascii')}"}
         case AuthenticationKind.NONE | AuthenticationKind.OAUTH | AuthenticationKind.CLIENT_CREDENTIALS:
@@ -120,16 +137,25 @@ def _check_header(server: str, name: str, value: str) -> None:
     # A name may be a mistyped secret, so it is shown only if it is a valid header name.
     if not header_fits(name, ""):
         raise InvalidDefinition(
-            f"Server {server}: the name of a header is not valid.", "use letters, digits and hyphens"
+            gettext_lazy("Server {server}: the name of a header is not valid.", server=server),
+            gettext_lazy("use letters, digits and hyphens"),
         )
     if not header_fits(name, value):
         raise InvalidDefinition(
-            f"Server {server}: the value of the header {name} has a line break or other characters in it that no "
-            "header can carry.",
-            "set the secret again, as plain ASCII text in one line",
+            gettext_lazy(
+                "Server {server}: the value of the header {name} has a line break or other characters in it that no "
+                "header can carry.",
+                server=server,
+                name=name,
+            ),
+            gettext_lazy("set the secret again, as plain ASCII text in one line"),
         )
     if is_reserved_header(name):
         raise InvalidDefinition(
-            f"Server {server}: the header {name} names a host, or is set by the connection itself.",
-            "use another header",
+            gettext_lazy(
+                "Server {server}: the header {name} names a host, or is set by the connection itself.",
+                server=server,
+                name=name,
+            ),
+            gettext_lazy("use another header"),
         )

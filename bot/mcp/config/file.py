@@ -38,8 +38,9 @@ from bot.domain.servers import (
     with_own_keys,
 )
 from bot.errors import SettingsError
+from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import is_address
-from bot.mcp.errors import InvalidDefinition, header_fits
+from bot.mcp.errors import InvalidDefinition, cause_and_fix, header_fits
 
 JsonPath = tuple[str | int, ...]
 """Keys and indexes that lead to a value, the outermost first."""
@@ -60,7 +61,7 @@ _SOUNDS_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|AUTH|CRED", re.IGNORECAS
 _PLAIN_WORD = re.compile(r"[a-z]{1,11}")
 """Words such as `always` are settings, not secrets: redacting them would garble results."""
 _TERMS = ("client_id", "client_secret", "scope")
-_TRANSPORTS = "use stdio, streamable_http, sse, auto or jsonrpc_http"
+_TRANSPORTS = gettext_lazy("use stdio, streamable_http, sse, auto or jsonrpc_http")
 _LONGEST_TIMEOUT = 3600.0
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -128,14 +129,14 @@ class ConfigEntry:
         """Return a list of texts with their variables substituted."""
         value = self._values.get(key) or []
         if not isinstance(value, list):
-            raise self._wrong(key, "a list of texts")
+            raise self._wrong(key, gettext_lazy("a list of texts"))
         return tuple(self._fill(key, self._text(f"{key}[{n}]", item)) for n, item in enumerate(value))
 
     def substituted_map(self, key: str) -> dict[str, str]:
         """Return an object of texts with their variables substituted."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
-            raise self._wrong(key, "an object of texts")
+            raise self._wrong(key, gettext_lazy("an object of texts"))
         return {name: self._fill(f"{key}.{name}", self._text(f"{key}.{name}", item)) for name, item in value.items()}
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -144,7 +145,7 @@ class ConfigEntry:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise self._wrong(key, "true or false")
+            raise self._wrong(key, gettext_lazy("true or false"))
         return value
 
     def seconds(self, key: str, default: float) -> float:
@@ -156,7 +157,7 @@ class ConfigEntry:
         """Return the name of a group of servers; empty if it is missing."""
         name = self.text(key)
         if name and not _GROUP.fullmatch(name):
-            raise self._wrong(key, "1 to 40 lower-case letters, digits and dashes")
+            raise self._wrong(key, gettext_lazy("1 to 40 lower-case letters, digits and dashes"))
         return name
 
     def number(self, key: str, default: int, least: int, most: int) -> int:
@@ -165,14 +166,14 @@ class ConfigEntry:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self._wrong(key, f"a whole number from {least} to {most}")
+            raise self._wrong(key, gettext_lazy("a whole number from {least} to {most}", least=least, most=most))
         return value
 
     def seconds_map(self, key: str) -> dict[str, float]:
         """Return an object of times in seconds."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
-            raise self._wrong(key, "an object of seconds")
+            raise self._wrong(key, gettext_lazy("an object of seconds"))
         return {name: self._seconds(f"{key}.{name}", item) for name, item in value.items()}
 
     def choice(self, key: str, choices: type[_Choice]) -> _Choice | None:
@@ -183,17 +184,17 @@ class ConfigEntry:
         """Return an object of enum values."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
-            raise self._wrong(key, f"an object of tools and {_one_of(choices)}")
+            raise self._wrong(key, gettext_lazy("an object of tools and {choices}", choices=_one_of(choices)))
         return {name: self._choice(f"{key}.{name}", item, choices) for name, item in value.items()}
 
     def names_map(self, key: str) -> dict[str, tuple[str, ...]]:
         """Return an object of lists of names, none of them empty."""
         value = self._values.get(key) or {}
         if not isinstance(value, dict):
-            raise self._wrong(key, "an object of tools and lists of their arguments")
+            raise self._wrong(key, gettext_lazy("an object of tools and lists of their arguments"))
         for name, item in value.items():
             if not (isinstance(item, list) and item and all(isinstance(text, str) and text for text in item)):
-                raise self._wrong(f"{key}.{name}", 'a list of arguments, such as ["to", "cc"]')
+                raise self._wrong(f"{key}.{name}", gettext_lazy('a list of arguments, such as ["to", "cc"]'))
         return {name: tuple(item) for name, item in value.items()}
 
     def _choice(self, key: str, value: Any, choices: type[_Choice]) -> _Choice:
@@ -203,18 +204,21 @@ class ConfigEntry:
 
     def _seconds(self, key: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self._wrong(key, "a number of seconds")
+            raise self._wrong(key, gettext_lazy("a number of seconds"))
         if not 0 < value <= _LONGEST_TIMEOUT:
-            raise self._wrong(key, f"more than 0 and at most {_LONGEST_TIMEOUT:g} seconds")
+            raise self._wrong(
+                key,
+                gettext_lazy("more than 0 and at most {most} seconds", most=f"{_LONGEST_TIMEOUT:g}"),
+            )
         return float(value)
 
     def _text(self, key: str, value: Any) -> str:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise self._wrong(key, "a text in double quotes")
+            raise self._wrong(key, gettext_lazy("a text in double quotes"))
         if "\0" in value:
-            raise self._wrong(key, "a text without NUL characters")
+            raise self._wrong(key, gettext_lazy("a text without NUL characters"))
         return value
 
     def _fill(self, key: str, text: str) -> str:
@@ -225,8 +229,13 @@ class ConfigEntry:
                 return str(default)
             if value is None:
                 raise InvalidDefinition(
-                    f"Server {self.name!r} needs the environment variable {name} for {key!r}, which is not set.",
-                    f"set {name} or write ${{{name}:-default}}",
+                    gettext_lazy(
+                        "Server {server} needs the environment variable {name} for {key}, which is not set.",
+                        server=f"{self.name!r}",
+                        name=name,
+                        key=f"{key!r}",
+                    ),
+                    gettext_lazy("set {name} or write ${{{name}:-default}}", name=name),
                 )
             if _SOUNDS_SECRET.search(name) or not (name in _NOT_SECRET or _PLAIN_WORD.fullmatch(value)):
                 self.secrets.add(value)
@@ -236,13 +245,17 @@ class ConfigEntry:
 
     def _wrong(self, key: str, wanted: str) -> InvalidDefinition:
         return InvalidDefinition(
-            f"Server {self.name!r}: {key!r} has the wrong type or value.", f"make it {wanted}", key
+            gettext_lazy(
+                "Server {server}: {key} has the wrong type or value.", server=f"{self.name!r}", key=f"{key!r}"
+            ),
+            gettext_lazy("make it {wanted}", wanted=wanted),
+            key,
         )
 
 
 def _one_of(choices: type[StrEnum]) -> str:
     *others, last = (choice.value for choice in choices)
-    return f"{', '.join(others)} or {last}"
+    return gettext_lazy("{choices} or {last_choice}", choices=", ".join(others), last_choice=last)
 
 
 def server_config(entry: ConfigEntry) -> ServerConfig:
@@ -291,8 +304,11 @@ def _protocol(entry: ConfigEntry, transport: Transport) -> Protocol:
     protocol = entry.choice("protocol", Protocol) or Protocol.AUTO
     if protocol is not Protocol.AUTO and kind_of(transport) == HttpKind.JSONRPC:
         raise InvalidDefinition(
-            f"Server {entry.name!r}: 'protocol' is a version of MCP, which a server of jsonrpc_http does not speak.",
-            "take 'protocol' out",
+            gettext_lazy(
+                "Server {server}: 'protocol' is a version of MCP, which a server of jsonrpc_http does not speak.",
+                server=f"{entry.name!r}",
+            ),
+            gettext_lazy("take 'protocol' out"),
             "protocol",
         )
     return protocol
@@ -302,14 +318,21 @@ def _roots(entry: ConfigEntry, transport: Transport) -> tuple[str, ...]:
     folders = entry.substituted_list("roots")
     if folders and not isinstance(transport, StdioTransport):
         raise InvalidDefinition(
-            f"Server {entry.name!r}: 'roots' are folders of this machine, for a server that runs here.",
-            "take 'roots' out",
+            gettext_lazy(
+                "Server {server}: 'roots' are folders of this machine, for a server that runs here.",
+                server=f"{entry.name!r}",
+            ),
+            gettext_lazy("take 'roots' out"),
             "roots",
         )
     if relative := next((folder for folder in folders if not Path(folder).is_absolute()), ""):
         raise InvalidDefinition(
-            f"Server {entry.name!r}: {relative!r:.200} in 'roots' is not an absolute path.",
-            "write the whole path of the folder",
+            gettext_lazy(
+                "Server {server}: {folder} in 'roots' is not an absolute path.",
+                server=f"{entry.name!r}",
+                folder=f"{relative!r:.200}",
+            ),
+            gettext_lazy("write the whole path of the folder"),
             "roots",
         )
     return folders
@@ -323,27 +346,38 @@ def _sign_in(entry: ConfigEntry) -> OAuthTerms | None:
     kind = terms.pop("type", "").replace("-", "_")
     if kind not in OAUTH_KINDS:
         raise InvalidDefinition(
-            f"Server {entry.name!r}: 'auth.type' is neither oauth nor client_credentials.",
-            "write one of them; a key or a password goes into 'headers'",
+            gettext_lazy(
+                "Server {server}: 'auth.type' is neither oauth nor client_credentials.", server=f"{entry.name!r}"
+            ),
+            gettext_lazy("write one of them; a key or a password goes into 'headers'"),
         )
     if strange := sorted(terms.keys() - _TERMS):
         raise InvalidDefinition(
-            f"Server {entry.name!r}: 'auth' has no {strange[0]!r}.", f"use type, {', '.join(_TERMS)}"
+            gettext_lazy("Server {server}: 'auth' has no {key}.", server=f"{entry.name!r}", key=f"{strange[0]!r}"),
+            gettext_lazy("use type, {terms}", terms=", ".join(_TERMS)),
         )
     if not entry.has("url"):
-        raise InvalidDefinition(f"Server {entry.name!r} is a program, which has no sign-in.", "take 'auth' out")
+        raise InvalidDefinition(
+            gettext_lazy("Server {server} is a program, which has no sign-in.", server=f"{entry.name!r}"),
+            gettext_lazy("take 'auth' out"),
+        )
     if any(name.lower() == "authorization" for name in entry.substituted_map("headers")):
         raise InvalidDefinition(
-            f"Server {entry.name!r} has both 'auth' and a header Authorization.", "take one of them out"
+            gettext_lazy("Server {server} has both 'auth' and a header Authorization.", server=f"{entry.name!r}"),
+            gettext_lazy("take one of them out"),
         )
     if kind == AuthenticationKind.CLIENT_CREDENTIALS and not (terms.get("client_id") and terms.get("client_secret")):
         raise InvalidDefinition(
-            f"Server {entry.name!r}: 'auth' of client_credentials lacks a client_id or a client_secret.",
-            "give both, the secret as ${NAME}",
+            gettext_lazy(
+                "Server {server}: 'auth' of client_credentials lacks a client_id or a client_secret.",
+                server=f"{entry.name!r}",
+            ),
+            gettext_lazy("give both, the secret as ${NAME}"),
         )
     if terms.get("client_secret") and not terms.get("client_id"):
         raise InvalidDefinition(
-            f"Server {entry.name!r}: 'auth' has a client_secret and no client_id.", "give both or neither"
+            gettext_lazy("Server {server}: 'auth' has a client_secret and no client_id.", server=f"{entry.name!r}"),
+            gettext_lazy("give both or neither"),
         )
     if terms.get("client_secret"):
         entry.secrets.add(terms["client_secret"])
@@ -362,19 +396,32 @@ def _transport(entry: ConfigEntry) -> Transport:
             return _http(entry, HttpKind.STREAMABLE)
         case "":
             raise InvalidDefinition(
-                f"Server {entry.name!r} has neither or both of 'command' and 'url', and no 'transport'.",
-                "give it a command (stdio) or a url (streamable_http)",
+                gettext_lazy(
+                    "Server {server} has neither or both of 'command' and 'url', and no 'transport'.",
+                    server=f"{entry.name!r}",
+                ),
+                gettext_lazy("give it a command (stdio) or a url (streamable_http)"),
             )
         case word if word in list(HttpKind):
             return _http(entry, HttpKind(word))
         case other:
-            raise InvalidDefinition(f"Server {entry.name!r}: there is no transport {other[:40]!r}.", _TRANSPORTS)
+            raise InvalidDefinition(
+                gettext_lazy(
+                    "Server {server}: there is no transport {transport}.",
+                    server=f"{entry.name!r}",
+                    transport=f"{other[:40]!r}",
+                ),
+                _TRANSPORTS,
+            )
 
 
 def _stdio(entry: ConfigEntry) -> Transport:
     command = entry.substituted_text("command")
     if not command:
-        raise InvalidDefinition(f"Server {entry.name!r} has no 'command'.", "name the program that is the server")
+        raise InvalidDefinition(
+            gettext_lazy("Server {server} has no 'command'.", server=f"{entry.name!r}"),
+            gettext_lazy("name the program that is the server"),
+        )
     return StdioTransport(
         command, entry.substituted_list("args"), entry.substituted_map("env"), entry.substituted_text("cwd") or None
     )
@@ -384,13 +431,17 @@ def _http(entry: ConfigEntry, kind: HttpKind) -> Transport:
     url = entry.substituted_text("url")
     if not is_address(url):
         raise InvalidDefinition(
-            f"Server {entry.name!r}: 'url' is not an http or https address.", "write https://host/path"
+            gettext_lazy("Server {server}: 'url' is not an http or https address.", server=f"{entry.name!r}"),
+            gettext_lazy("write https://host/path"),
         )
     headers = entry.substituted_map("headers")
     for name, value in headers.items():
         if not header_fits(name, value):
             raise InvalidDefinition(
-                f"Server {entry.name!r}: 'headers.{name}' is not a valid header.", "use plain ASCII text"
+                gettext_lazy(
+                    "Server {server}: 'headers.{name}' is not a valid header.", server=f"{entry.name!r}", name=name
+                ),
+                gettext_lazy("use plain ASCII text"),
             )
     return HttpTransport(url, headers, kind)
 
@@ -416,10 +467,13 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
     except FileNotFoundError:
         return ServersFile()
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} is not UTF-8 text.", "Save it as UTF-8.") from error
+        raise SettingsError(
+            gettext_lazy("{path} is not UTF-8 text.", path=path), gettext_lazy("Save it as UTF-8.")
+        ) from error
     except OSError as error:
         raise SettingsError(
-            f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions."
+            gettext_lazy("{path} cannot be read: {strerror}.", path=path, strerror=error.strerror),
+            gettext_lazy("Check the path and its permissions."),
         ) from error
     warnings: list[str] = []
     key, section = _section(path, _parse_json(path, text, warnings), warnings)
@@ -428,19 +482,32 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
     for name, value in section.items():
         try:
             entry = _entry(name, value, environment)
-            warnings += (f"{path}: server {name!r} has an unknown key {key!r}, it is ignored." for key in entry.unknown)
+            warnings += (
+                gettext_lazy(
+                    "{path}: server {name} has an unknown key {key}, it is ignored.",
+                    path=path,
+                    name=f"{name!r}",
+                    key=f"{key!r}",
+                )
+                for key in entry.unknown
+            )
             entries.append(_disabled_server(entry) if entry.flag("disabled") else _enabled_server(entry))
         except InvalidDefinition as unusable:
-            where = _line(lines, (key, name, *unusable.key.split(".", 1)))
-            problem = f"{unusable.cause} Fix: {unusable.fix} (in {path}{where})."
+            line = _line(lines, (key, name, *unusable.key.split(".", 1)))
+            fix = (
+                gettext_lazy("{fix} (in {file})", fix=unusable.fix, file=path)
+                if line is None
+                else gettext_lazy("{fix} (in {file}, line {line})", fix=unusable.fix, file=path, line=line)
+            )
+            problem = cause_and_fix(unusable.cause, fix)
             entries.append(DesiredServer(_nothing(name), problem=problem))
     return ServersFile(tuple(entries), tuple(warnings))
 
 
-def _line(lines: Mapping[JsonPath, int], at: JsonPath) -> str:
+def _line(lines: Mapping[JsonPath, int], at: JsonPath) -> int | None:
     """Return the line of a key, or of its parent if the key is missing."""
     line_numbers = (lines.get(at[:length]) for length in range(len(at), 0, -1))
-    return next((f", line {number}" for number in line_numbers if number is not None), "")
+    return next((number for number in line_numbers if number is not None), None)
 
 
 def _enabled_server(entry: ConfigEntry) -> DesiredServer:
@@ -462,18 +529,29 @@ def _nothing(name: str) -> ServerConfig:
 
 def _parse_json(path: Path, text: str, warnings: list[str]) -> Any:
     def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        warnings.extend(f"{path}: the key {key!r} appears twice, the last one counts." for key in _repeated_keys(pairs))
+        warnings.extend(
+            gettext_lazy("{path}: the key {key} appears twice, the last one counts.", path=path, key=f"{key!r}")
+            for key in _repeated_keys(pairs)
+        )
         return dict(pairs)
 
     try:
         return json.loads(text, object_pairs_hook=without_repetition)
     except json.JSONDecodeError as error:
         raise SettingsError(
-            f"{path} is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}.",
-            "Correct that line; a comma too many or too few is the usual reason.",
+            gettext_lazy(
+                "{path} is not valid JSON: {reason} in line {line}, column {column}.",
+                path=path,
+                reason=error.msg,
+                line=error.lineno,
+                column=error.colno,
+            ),
+            gettext_lazy("Correct that line; a comma too many or too few is the usual reason."),
         ) from error
     except RecursionError as error:
-        raise SettingsError(f"{path} is nested too deeply to be read.", "Correct the file.") from error
+        raise SettingsError(
+            gettext_lazy("{path} is nested too deeply to be read.", path=path), gettext_lazy("Correct the file.")
+        ) from error
 
 
 def _repeated_keys(pairs: list[tuple[str, Any]]) -> Iterator[str]:
@@ -486,29 +564,38 @@ def _repeated_keys(pairs: list[tuple[str, Any]]) -> Iterator[str]:
 
 def _section(path: Path, document: Any, warnings: list[str]) -> tuple[str, Mapping[str, Any]]:
     """Return the servers and the key that holds them."""
-    example = 'Write {"mcpServers": {"name": {"command": "..."}}}.'
+    example = gettext_lazy('Write {"mcpServers": {"name": {"command": "..."}}}.')
     if not isinstance(document, dict):
-        raise SettingsError(f"{path} does not hold a JSON object.", example)
+        raise SettingsError(gettext_lazy("{path} does not hold a JSON object.", path=path), example)
     section_key = next((key for key in _SECTIONS if key in document), None)
-    warnings += (f"{path}: unknown key {key!r}, it is ignored." for key in document if key != section_key)
+    warnings += (
+        gettext_lazy("{path}: unknown key {key}, it is ignored.", path=path, key=f"{key!r}")
+        for key in document
+        if key != section_key
+    )
     if section_key is None:
         if document:
-            raise SettingsError(f'{path} has no "mcpServers".', example)
+            raise SettingsError(gettext_lazy('{path} has no "mcpServers".', path=path), example)
         return "", {}
     section = document[section_key]
     if not isinstance(section, dict):
-        raise SettingsError(f"{path}: {section_key!r} is not an object of servers.", example)
+        raise SettingsError(
+            gettext_lazy("{path}: {key} is not an object of servers.", path=path, key=f"{section_key!r}"),
+            example,
+        )
     return section_key, section
 
 
 def _entry(name: str, value: Any, environment: Mapping[str, str]) -> ConfigEntry:
     if not _NAME.fullmatch(name):
         raise InvalidDefinition(
-            f"The server name {name[:80]!r} is not usable.", "use 1 to 64 letters, digits, underscores and hyphens"
+            gettext_lazy("The server name {name} is not usable.", name=f"{name[:80]!r}"),
+            gettext_lazy("use 1 to 64 letters, digits, underscores and hyphens"),
         )
     if not isinstance(value, dict):
         raise InvalidDefinition(
-            f"Server {name!r} is not an object.", 'write {"command": "..."} or {"url": "https://..."}'
+            gettext_lazy("Server {name} is not an object.", name=f"{name!r}"),
+            gettext_lazy('write {"command": "..."} or {"url": "https://..."}'),
         )
     value = with_own_keys(value)
     return ConfigEntry(name, value, environment, unknown=tuple(key for key in value if key not in KNOWN_KEYS))

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bot.errors import SettingsError
+from bot.i18n import gettext_lazy
 
 SETTING = "MCP_ALLOWED_COMMANDS_FILE"
 _HEADING = (
@@ -43,7 +44,8 @@ class AllowedPrograms:
         """Add a program to the file. Raises SettingsError."""
         if not program or program.startswith("#") or program != program.strip() or not program.isprintable():
             raise SettingsError(
-                "The name of this program cannot be written on a line.", "start it by a name without odd characters"
+                gettext_lazy("The name of this program cannot be written on a line."),
+                gettext_lazy("start it by a name without odd characters"),
             )
         allowed = self._read()
         if program not in allowed:
@@ -57,9 +59,14 @@ class AllowedPrograms:
         except (FileNotFoundError, NotADirectoryError):
             return frozenset()
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{self._path} cannot be read: {error}.", f"correct the file or {SETTING}") from error
+            raise SettingsError(
+                gettext_lazy("{path} cannot be read: {error}.", path=self._path, error=str(error)),
+                gettext_lazy("correct the file or {setting}", setting=SETTING),
+            ) from error
         if len(text) > _LARGEST:
-            raise SettingsError(f"{self._path} is too large.", "write one program a line")
+            raise SettingsError(
+                gettext_lazy("{path} is too large.", path=self._path), gettext_lazy("write one program a line")
+            )
         lines = (line.strip() for line in text.splitlines())
         return frozenset(line for line in lines if line and not line.startswith("#"))
 
@@ -81,6 +88,9 @@ class AllowedPrograms:
                 raise
         except OSError as error:
             raise SettingsError(
-                f"{self._path} cannot be written: {error.strerror}.",
-                f"let it be written, or name the program in MCP_ALLOWED_COMMANDS; {SETTING} is another place",
+                gettext_lazy("{path} cannot be written: {reason}.", path=self._path, reason=error.strerror),
+                gettext_lazy(
+                    "let it be written, or name the program in MCP_ALLOWED_COMMANDS; {setting} is another place",
+                    setting=SETTING,
+                ),
             ) from error

@@ -25,6 +25,7 @@ from bot.domain.launch_templates import (
 )
 from bot.domain.packages import unpinned_package
 from bot.errors import SettingsError
+from bot.i18n import gettext_lazy
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _SLOT_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -60,6 +61,10 @@ class TemplatesFile:
 class _InvalidTemplate(Exception):
     """Invalid value in the file."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
 
 def load_templates(path: Path) -> TemplatesFile:
     """Read the file; a missing one has no templates. Raises SettingsError if it cannot be read or is not TOML."""
@@ -69,14 +74,17 @@ def load_templates(path: Path) -> TemplatesFile:
         return TemplatesFile()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(
-            f"{path} cannot be read: {error}.", "correct the file or MCP_LAUNCH_TEMPLATES_FILE"
+            gettext_lazy("{path} cannot be read: {error}.", path=path, error=str(error)),
+            gettext_lazy("correct the file or MCP_LAUNCH_TEMPLATES_FILE"),
         ) from error
     unknown = sorted(document.keys() - {"templates"})
     section = document.get("templates", {})
     if unknown or not isinstance(section, dict):
         raise SettingsError(
-            f"{path} holds something other than templates{': ' + unknown[0] if unknown else ''}.",
-            "write each of them as [templates.NAME]",
+            gettext_lazy("{path} holds something other than templates: {key}.", path=path, key=unknown[0])
+            if unknown
+            else gettext_lazy("{path} holds something other than templates.", path=path),
+            gettext_lazy("write each of them as [templates.NAME]"),
         )
     templates: dict[str, LaunchTemplate] = {}
     problems: list[str] = []
@@ -84,10 +92,22 @@ def load_templates(path: Path) -> TemplatesFile:
         try:
             templates[name] = _template(name, table)
         except _InvalidTemplate as wrong:
-            problems.append(f"{path}: the launch template {name!r} cannot be used: {wrong}")
+            problems.append(
+                gettext_lazy(
+                    "{path}: the launch template {name} cannot be used: {reason}",
+                    path=path,
+                    name=f"{name!r}",
+                    reason=wrong.reason,
+                )
+            )
     warnings = (
-        f"{path}: the launch template {template.name!r} starts {package}, whose version is not fixed. It runs "
-        "whatever is published under that name at the moment."
+        gettext_lazy(
+            "{path}: the launch template {template} starts {package}, whose version is not fixed. It runs "
+            "whatever is published under that name at the moment.",
+            path=path,
+            template=f"{template.name!r}",
+            package=package,
+        )
         for template in templates.values()
         if (package := unpinned_package(template.command, template.args))
     )
@@ -96,11 +116,13 @@ def load_templates(path: Path) -> TemplatesFile:
 
 def _template(name: str, table: Any) -> LaunchTemplate:
     if not _NAME.fullmatch(name):
-        raise _InvalidTemplate("its name has to be of lower-case letters, digits and dashes, at most 40 of them.")
+        raise _InvalidTemplate(
+            gettext_lazy("its name has to be of lower-case letters, digits and dashes, at most 40 of them.")
+        )
     _check_keys(table, _TEMPLATE_KEYS, "it")
     slots = _table(table, "slots")
     if len(slots) > _MOST_SLOTS:
-        raise _InvalidTemplate(f"it has more than {_MOST_SLOTS} slots.")
+        raise _InvalidTemplate(gettext_lazy("it has more than {most} slots.", most=_MOST_SLOTS))
     template = LaunchTemplate(
         name=name,
         command=_text(table, "command"),
@@ -117,29 +139,35 @@ def _template(name: str, table: Any) -> LaunchTemplate:
 
 def _check_whole(template: LaunchTemplate) -> None:
     if not template.command:
-        raise _InvalidTemplate("it has no command.")
+        raise _InvalidTemplate(gettext_lazy("it has no command."))
     if any(placeholders_in(template.command)):
-        raise _InvalidTemplate("its command must not have a slot in it.")
+        raise _InvalidTemplate(gettext_lazy("its command must not have a slot in it."))
     if template.cwd is not None and not template.cwd.startswith("/"):
-        raise _InvalidTemplate("its cwd must be an absolute path.")
+        raise _InvalidTemplate(gettext_lazy("its cwd must be an absolute path."))
     used = {place for item in template.args for place in placeholders_in(item)}
     typed = {item.name for item in template.typed}
     if used - typed:
-        raise _InvalidTemplate(f"its args have a place {{{min(used - typed)}}}, which is not a defined slot.")
+        raise _InvalidTemplate(
+            gettext_lazy("its args have a place {{{value}}}, which is not a defined slot.", value=min(used - typed))
+        )
     if typed - used:
-        raise _InvalidTemplate(f"the slot {min(typed - used)} has no place {{{min(typed - used)}}} in its args.")
+        raise _InvalidTemplate(
+            gettext_lazy("the slot {slot} has no place {{{slot}}} in its args.", slot=min(typed - used))
+        )
     variables = list(template.secrets.values())
     if twice := {variable for variable in variables if variables.count(variable) > 1 or variable in template.env}:
-        raise _InvalidTemplate(f"the variable {min(twice)} is set twice.")
+        raise _InvalidTemplate(gettext_lazy("the variable {variable} is set twice.", variable=min(twice)))
 
 
 def _slot(name: str, table: Any) -> TemplateSlot:
-    about = f"the slot {name}"
+    about = gettext_lazy("the slot {name}", name=name)
     if not _SLOT_NAME.fullmatch(name):
-        raise _InvalidTemplate(f"{about} needs a name of lower-case letters, digits and underscores.")
+        raise _InvalidTemplate(
+            gettext_lazy("{about} needs a name of lower-case letters, digits and underscores.", about=about)
+        )
     kind = table.get("type") if isinstance(table, dict) else None
     if kind not in _OF_TYPE:
-        raise _InvalidTemplate(f"{about} needs a type: {', '.join(_OF_TYPE)}.")
+        raise _InvalidTemplate(gettext_lazy("{about} needs a type: {types}.", about=about, types=", ".join(_OF_TYPE)))
     _check_keys(table, _SLOT_KEYS | _OF_TYPE[kind], about)
     try:
         rule = _rule(kind, table)
@@ -162,7 +190,7 @@ def _check_defaults(about: str, slot: TemplateSlot) -> None:
     """Check that the operator's own values fit the slot."""
     if isinstance(slot.rule, SecretRule):
         if slot.default is not None:
-            raise _InvalidTemplate(f"{about} is a secret, which has no default.")
+            raise _InvalidTemplate(gettext_lazy("{about} is a secret, which has no default.", about=about))
         return
     choices = list(slot.rule.choices) if isinstance(slot.rule, ChoiceRule) else []
     choices += [] if slot.default is None else [slot.default]
@@ -170,7 +198,11 @@ def _check_defaults(about: str, slot: TemplateSlot) -> None:
         try:
             slot.parse_value(word)
         except ValueError as error:
-            raise _InvalidTemplate(f"{about} does not take {word!r} itself: {error}") from None
+            raise _InvalidTemplate(
+                gettext_lazy(
+                    "{about} does not take {word} itself: {reason}", about=about, word=f"{word!r}", reason=error.args[0]
+                )
+            ) from None
 
 
 def _rule(kind: str, table: Mapping[str, Any]) -> SlotRule:
@@ -180,42 +212,48 @@ def _rule(kind: str, table: Mapping[str, Any]) -> SlotRule:
         case "choice":
             choices = tuple(_texts(table, "choices"))
             if not choices:
-                raise _InvalidTemplate("choices is missing.")
+                raise _InvalidTemplate(gettext_lazy("choices is missing."))
             return ChoiceRule(choices)
         case "integer":
             return IntegerRule(_integer(table, "min"), _integer(table, "max"))
         case "path":
             below = _text(table, "below")
             if not below.startswith("/") or ".." in Path(below).parts:
-                raise _InvalidTemplate("below must be the absolute path of a folder.")
+                raise _InvalidTemplate(gettext_lazy("below must be the absolute path of a folder."))
             return PathRule(str(Path(below)))
         case _:
             variable = _text(table, "variable")
             if not _VARIABLE.fullmatch(variable) or _LOADER.fullmatch(variable):
-                raise _InvalidTemplate("variable must be the name of a variable that decides over no program.")
+                raise _InvalidTemplate(
+                    gettext_lazy("variable must be the name of a variable that decides over no program.")
+                )
             return SecretRule(variable)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
     if not text:
-        raise _InvalidTemplate("pattern is missing.")
+        raise _InvalidTemplate(gettext_lazy("pattern is missing."))
     try:
         return re.compile(text)
     except re.error as error:
-        raise _InvalidTemplate(f"pattern is not a regular expression: {error}.") from None
+        raise _InvalidTemplate(
+            gettext_lazy("pattern is not a regular expression: {error}.", error=str(error))
+        ) from None
 
 
 def _check_keys(table: Any, known: frozenset[str], about: str) -> None:
     if not isinstance(table, dict):
-        raise _InvalidTemplate(f"{about} is no table.")
+        raise _InvalidTemplate(gettext_lazy("{about} is no table.", about=about))
     if unknown := sorted(table.keys() - known):
-        raise _InvalidTemplate(f"{about} has a key {unknown[0]!r}, which is unknown.")
+        raise _InvalidTemplate(
+            gettext_lazy("{about} has a key {key}, which is unknown.", about=about, key=f"{unknown[0]!r}")
+        )
 
 
 def _table(table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = table.get(key, {})
     if not isinstance(value, dict):
-        raise _InvalidTemplate(f"{key} is no table.")
+        raise _InvalidTemplate(gettext_lazy("{key} is no table.", key=key))
     return value
 
 
@@ -226,19 +264,19 @@ def _text(table: Mapping[str, Any], key: str) -> str:
 def _texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
     values = table.get(key, [])
     if not isinstance(values, list):
-        raise _InvalidTemplate(f"{key} is not a list of texts.")
+        raise _InvalidTemplate(gettext_lazy("{key} is not a list of texts.", key=key))
     for value in values:
         yield _value(key, value)
 
 
 def _value(key: str, value: Any) -> str:
     if not isinstance(value, str) or not value.isprintable():
-        raise _InvalidTemplate(f"{key} must be text on one line, all of which can be seen.")
+        raise _InvalidTemplate(gettext_lazy("{key} must be text on one line, all of which can be seen.", key=key))
     return value
 
 
 def _integer(table: Mapping[str, Any], key: str) -> int:
     value = table.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST_INTEGER:
-        raise _InvalidTemplate(f"{key} must be a whole number.")
+        raise _InvalidTemplate(gettext_lazy("{key} must be a whole number.", key=key))
     return value

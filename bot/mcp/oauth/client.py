@@ -30,6 +30,7 @@ from bot.domain.characters import visible
 from bot.domain.servers import OAuthTerms
 from bot.domain.sign_ins import PendingSignIn, Registration, SignIn, callback_path, client_path
 from bot.errors import ServerTrouble
+from bot.i18n import gettext_lazy
 from bot.mcp.oauth.http import AuthServerClient, validate_url
 
 NAME = "Countersign"
@@ -39,7 +40,7 @@ BASIC: Method = "client_secret_basic"
 POST: Method = "client_secret_post"
 NONE: Method = "none"
 _WITH_SECRET = (BASIC, POST)
-_ENDPOINT = "registration endpoint"
+_ENDPOINT = gettext_lazy("registration endpoint")
 _END_OF_TIME = 10**12
 
 
@@ -79,15 +80,20 @@ class ClientRegistrar:
             return Registration(str(metadata.issuer), identity.metadata_url, redirect_uri=identity.redirect_uri)
         if metadata.registration_endpoint is None:
             raise ServerTrouble(
-                f"The authorization server {metadata.issuer} does not allow the bot to register itself.", self._by_hand
+                gettext_lazy(
+                    "The authorization server {issuer} does not allow the bot to register itself.",
+                    issuer=metadata.issuer,
+                ),
+                self._by_hand,
             )
         return await self._register(str(metadata.registration_endpoint), scope)
 
     @property
     def _by_hand(self) -> str:
-        return (
-            f"register an application there by hand, with the redirect address {self.identity.redirect_uri}, and set "
-            "the server's client_id to what it is given, and its secret if it is given one"
+        return gettext_lazy(
+            "register an application there by hand, with the redirect address {redirect_uri}, and set "
+            "the server's client_id to what it is given, and its secret if it is given one",
+            redirect_uri=self.identity.redirect_uri,
         )
 
     def _is_valid(self, known: Registration) -> bool:
@@ -117,7 +123,9 @@ class ClientRegistrar:
         try:
             given = await handle_registration_response(await self.auth_server.send(request))
         except OAuthRegistrationError as error:
-            cause = f"The authorization server {self.metadata.issuer} does not register the bot."
+            cause = gettext_lazy(
+                "The authorization server {issuer} does not register the bot.", issuer=self.metadata.issuer
+            )
             raise ServerTrouble(cause, self._by_hand) from error
         expires = given.client_secret_expires_at
         return Registration(
@@ -139,9 +147,16 @@ def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Regis
     )
     if known is not None and same and not issuers_match(known.issuer, str(metadata.issuer)):
         raise ServerTrouble(
-            f"The server names another authorization server than before, {metadata.issuer} in place of {known.issuer}, "
-            "and the bot's client_id and secret are for that one.",
-            "if that is meant, sign out of the server, register the bot there and set its client_id and secret again",
+            gettext_lazy(
+                "The server names another authorization server than before, {issuer} in place of {former}, "
+                "and the bot's client_id and secret are for that one.",
+                issuer=metadata.issuer,
+                former=known.issuer,
+            ),
+            gettext_lazy(
+                "if that is meant, sign out of the server, register the bot there and set its client_id and secret "
+                "again"
+            ),
         )
     method = _prefer(_methods(metadata), _WITH_SECRET, BASIC) if terms.client_secret else NONE
     return Registration(str(metadata.issuer), terms.client_id, terms.client_secret, method)
@@ -150,8 +165,8 @@ def manual_registration(metadata: OAuthMetadata, terms: OAuthTerms, known: Regis
 def _unsupported_reason(method: str) -> str:
     """Return the reason why an authentication method is not supported."""
     if method in _WITH_SECRET:
-        return "it wants a secret and has given none"
-    return f"it wants to be shown who the bot is by {method[:40]!r}"
+        return gettext_lazy("it wants a secret and has given none")
+    return gettext_lazy("it wants to be shown who the bot is by {method}", method=f"{method[:40]!r}")
 
 
 def _auth_method(given: OAuthClientInformationFull, wanted: str) -> str:
@@ -160,8 +175,13 @@ def _auth_method(given: OAuthClientInformationFull, wanted: str) -> str:
     method = given.token_endpoint_auth_method or assumed
     if method not in (*_WITH_SECRET, NONE) or (method in _WITH_SECRET and not given.client_secret):
         raise ServerTrouble(
-            f"The authorization server has registered the bot in an unusable way: {_unsupported_reason(method)}.",
-            "register an application there by hand, and give its id and secret with --client-id and --secret",
+            gettext_lazy(
+                "The authorization server has registered the bot in an unusable way: {reason}.",
+                reason=_unsupported_reason(method),
+            ),
+            gettext_lazy(
+                "register an application there by hand, and give its id and secret with --client-id and --secret"
+            ),
         )
     return method
 
@@ -225,11 +245,13 @@ async def revoke(sign_in: SignIn, auth_server: AuthServerClient) -> None:
     if not endpoint or not token:
         return
     form = {"token": token, **({"token_type_hint": kind} if kind else {})}
-    await auth_server.send(_request(validate_url(str(endpoint), "revocation endpoint"), form, sign_in.registration))
+    await auth_server.send(
+        _request(validate_url(str(endpoint), gettext_lazy("revocation endpoint")), form, sign_in.registration)
+    )
 
 
 async def _request_tokens(sign_in: SignIn, form: Mapping[str, str], auth_server: AuthServerClient) -> OAuthToken:
-    endpoint = validate_url(str(sign_in.endpoints["token_endpoint"]), "token endpoint")
+    endpoint = validate_url(str(sign_in.endpoints["token_endpoint"]), gettext_lazy("token endpoint"))
     response = await auth_server.send(_request(endpoint, {**form, "resource": sign_in.resource}, sign_in.registration))
     return _parse_tokens(response, sign_in.registration.issuer)
 
@@ -255,18 +277,30 @@ def _parse_tokens(response: httpx2.Response, issuer: str) -> OAuthToken:
         # Some servers send errors with status 200.
         raise _refusal(issuer, error, body.get("error_description"))
     if response.status_code not in (200, 201):
-        raise ServerTrouble(f"{issuer} gave no token: {response.status_code}.", "try again later")
+        raise ServerTrouble(
+            gettext_lazy("{issuer} gave no token: {status}.", issuer=issuer, status=response.status_code),
+            gettext_lazy("try again later"),
+        )
     try:
         token = OAuthToken.model_validate({key: value for key, value in body.items() if value is not None})
     except ValidationError as unreadable:
         raise ServerTrouble(
-            f"{issuer} gave no token that can be used: its answer is not in the form that OAuth wants.",
-            "ask the operator of the authorization server",
+            gettext_lazy(
+                "{issuer} gave no token that can be used: its answer is not in the form that OAuth wants.",
+                issuer=issuer,
+            ),
+            gettext_lazy("ask the operator of the authorization server"),
         ) from unreadable
     if not token.access_token or not _is_token_text(token.access_token):
-        raise ServerTrouble(f"{issuer} gave a token that no header can carry.", "ask its operator")
+        raise ServerTrouble(
+            gettext_lazy("{issuer} gave a token that no header can carry.", issuer=issuer),
+            gettext_lazy("ask its operator"),
+        )
     if not _is_token_text(token.refresh_token or "") or not _is_token_text(token.scope or ""):
-        raise ServerTrouble(f"{issuer} gave a token that cannot be sent back as it is.", "ask its operator")
+        raise ServerTrouble(
+            gettext_lazy("{issuer} gave a token that cannot be sent back as it is.", issuer=issuer),
+            gettext_lazy("ask its operator"),
+        )
     return token
 
 
@@ -278,9 +312,13 @@ def _is_token_text(text: str) -> bool:
 def _refusal(issuer: str, error: str, description: object) -> TokenRequestRejected:
     error = error if _CODE.fullmatch(error) else "error"
     reason = visible(description)[:_LONGEST_QUOTE].rstrip(". ") if isinstance(description, str) else ""
-    cause = f"{issuer} gave no token: {error}{f' ({reason})' if reason else ''}."
+    cause = (
+        gettext_lazy("{issuer} gave no token: {error} ({reason}).", issuer=issuer, error=error, reason=reason)
+        if reason
+        else gettext_lazy("{issuer} gave no token: {status}.", issuer=issuer, status=error)
+    )
     return TokenRequestRejected(
-        cause, "sign in again; if that does not help, check the server's client_id and secret", error
+        cause, gettext_lazy("sign in again; if that does not help, check the server's client_id and secret"), error
     )
 
 

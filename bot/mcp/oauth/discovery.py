@@ -32,6 +32,7 @@ from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_serv
 
 from bot.domain.servers import OAuthTerms
 from bot.errors import ServerTrouble
+from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import parse_ip
 from bot.mcp.oauth.http import AuthServerClient, is_loopback, validate_url
 
@@ -71,7 +72,7 @@ _KEPT = frozenset(
         "authorization_response_iss_parameter_supported",
     )
 )  # fmt: skip
-_ASK = "ask its operator"
+_ASK = gettext_lazy("ask its operator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ async def discover(url: str, challenge: Challenge, auth_server: AuthServerClient
     try:
         return await _discover_server(url, challenge, auth_server)
     except (ValueError, httpx2.InvalidURL) as error:
-        raise ServerTrouble("The server names an address that is none.", _ASK) from error
+        raise ServerTrouble(gettext_lazy("The server names an address that is none."), _ASK) from error
 
 
 async def _discover_server(url: str, challenge: Challenge, auth_server: AuthServerClient) -> DiscoveredServer:
@@ -111,8 +112,10 @@ async def _discover_server(url: str, challenge: Challenge, auth_server: AuthServ
         described_resource = str(described.resource)
         if not check_resource_allowed(requested_resource=resource, configured_resource=described_resource):
             raise ServerTrouble(
-                f"The server describes itself as another one, {described_resource}, so a token for it would be for "
-                "that one.",
+                gettext_lazy(
+                    "The server describes itself as another one, {resource}, so a token for it would be for that one.",
+                    resource=described_resource,
+                ),
                 _ASK,
             )
         resource, server = described_resource, str(described.authorization_servers[0])
@@ -125,9 +128,12 @@ def check_proof(metadata: OAuthMetadata) -> None:
     """
     if "S256" not in (metadata.code_challenge_methods_supported or ()):
         raise ServerTrouble(
-            f"The authorization server {metadata.issuer} does not say that it supports PKCE with S256, without which "
-            "nobody may be sent there.",
-            "its operator has to switch PKCE on and list it in code_challenge_methods_supported",
+            gettext_lazy(
+                "The authorization server {issuer} does not say that it supports PKCE with S256, without which "
+                "nobody may be sent there.",
+                issuer=metadata.issuer,
+            ),
+            gettext_lazy("its operator has to switch PKCE on and list it in code_challenge_methods_supported"),
         )
 
 
@@ -152,14 +158,17 @@ async def _resource_metadata(
     failed = 0
     for metadata_url in build_protected_resource_metadata_discovery_urls(challenge.metadata or None, url):
         if _origin(metadata_url) != _origin(url):
-            validate_url(metadata_url, "address of the server's metadata")
+            validate_url(metadata_url, gettext_lazy("address of the server's metadata"))
         response = await auth_server.send(create_oauth_metadata_request(metadata_url))
         if response.status_code >= 500 or response.status_code == 429:
             failed = response.status_code
         if (described := await handle_protected_resource_response(response)) is not None:
             return described
     if failed:
-        raise ServerTrouble(f"The server does not say who signs people in to it: {failed}.", "try again later")
+        raise ServerTrouble(
+            gettext_lazy("The server does not say who signs people in to it: {status}.", status=failed),
+            gettext_lazy("try again later"),
+        )
     return None
 
 
@@ -168,7 +177,7 @@ async def _server_metadata(server: str | None, url: str, auth_server: AuthServer
     expected = server or _origin(url)
     for metadata_url in build_oauth_authorization_server_metadata_discovery_urls(server, url):
         if _origin(metadata_url) != _origin(url):
-            validate_url(metadata_url, "address of the authorization server")
+            validate_url(metadata_url, gettext_lazy("address of the authorization server"))
         usual, metadata = await handle_auth_metadata_response(
             await auth_server.send(create_oauth_metadata_request(metadata_url))
         )
@@ -182,20 +191,28 @@ async def _server_metadata(server: str | None, url: str, auth_server: AuthServer
             validate_metadata_issuer(metadata, expected)
         except OAuthFlowError as error:
             raise ServerTrouble(
-                f"The authorization server {expected} says that it is another one, {metadata.issuer}.", _ASK
+                gettext_lazy(
+                    "The authorization server {expected} says that it is another one, {issuer}.",
+                    expected=expected,
+                    issuer=metadata.issuer,
+                ),
+                _ASK,
             ) from error
         return _check_metadata(metadata, url)
-    raise ServerTrouble(f"{expected} does not say how to sign in there: it has no metadata for OAuth.", _ASK)
+    raise ServerTrouble(
+        gettext_lazy("{expected} does not say how to sign in there: it has no metadata for OAuth.", expected=expected),
+        _ASK,
+    )
 
 
 def _check_metadata(metadata: OAuthMetadata, url: str) -> OAuthMetadata:
-    validate_url(str(metadata.authorization_endpoint), "authorization endpoint")
+    validate_url(str(metadata.authorization_endpoint), gettext_lazy("authorization endpoint"))
     if _is_here(str(metadata.authorization_endpoint)) and not _is_here(url):
         # Harmless to the bot, but the user's browser would open it.
-        raise ServerTrouble("The authorization endpoint is on the user's own machine.", _ASK)
-    validate_url(str(metadata.token_endpoint), "token endpoint")
+        raise ServerTrouble(gettext_lazy("The authorization endpoint is on the user's own machine."), _ASK)
+    validate_url(str(metadata.token_endpoint), gettext_lazy("token endpoint"))
     if metadata.registration_endpoint is not None:
-        validate_url(str(metadata.registration_endpoint), "registration endpoint")
+        validate_url(str(metadata.registration_endpoint), gettext_lazy("registration endpoint"))
     return metadata
 
 
@@ -216,23 +233,30 @@ def check_party(metadata: OAuthMetadata, *, registered_by_hand: bool) -> None:
     sign-in. A client that an admin registered by hand may use back-channel endpoints of another domain, because
     some services need that. Raises ServerTrouble.
     """
-    endpoints: list[tuple[str, object]] = [("authorization endpoint", metadata.authorization_endpoint)]
+    endpoints: list[tuple[str, object]] = [(gettext_lazy("authorization endpoint"), metadata.authorization_endpoint)]
     if not registered_by_hand:
         endpoints += [
-            ("token endpoint", metadata.token_endpoint),
-            ("registration endpoint", metadata.registration_endpoint),
-            ("revocation endpoint", metadata.revocation_endpoint),
+            (gettext_lazy("token endpoint"), metadata.token_endpoint),
+            (gettext_lazy("registration endpoint"), metadata.registration_endpoint),
+            (gettext_lazy("revocation endpoint"), metadata.revocation_endpoint),
         ]
     for what, endpoint in endpoints:
         if endpoint is not None and not is_one_party(str(metadata.issuer), str(endpoint)):
             elsewhere = urlsplit(str(endpoint)).hostname
             raise ServerTrouble(
-                f"The authorization server {metadata.issuer} has its {what} at {elsewhere}, which is not its own "
-                "domain, so the sign-in could reach another party.",
-                "its operator has to serve both from one domain"
+                gettext_lazy(
+                    "The authorization server {issuer} has its {endpoint} at {address}, which is not its own "
+                    "domain, so the sign-in could reach another party.",
+                    issuer=metadata.issuer,
+                    endpoint=what,
+                    address=elsewhere,
+                ),
+                gettext_lazy("its operator has to serve both from one domain")
                 if what == "authorization endpoint"
-                else "if you know that both belong together, register the bot there by hand and set the server's "
-                "client_id",
+                else gettext_lazy(
+                    "if you know that both belong together, register the bot there by hand and set the server's "
+                    "client_id"
+                ),
             )
 
 

@@ -19,9 +19,10 @@ import httpx2
 import bot
 from bot.domain.servers import HttpTransport, ServerConfig
 from bot.errors import ServerTrouble
+from bot.i18n import gettext_lazy
 from bot.logs import out_of_context
 from bot.mcp.config.checks import AllowedTargets, Resolve, check_definition, origin_of, parse_ip, resolve_host
-from bot.mcp.errors import InvalidDefinition
+from bot.mcp.errors import COMPRESSED, InvalidDefinition, lazy_reason, without_stop
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Leases, SignInStore
@@ -49,23 +50,31 @@ class AuthServerClient:
             async with asyncio.timeout(_SECONDS):
                 return await self._answer(request)
         except TimeoutError:
-            raise ServerTrouble(f"{host} did not answer within {_SECONDS:g} s.", "try again later") from None
+            raise ServerTrouble(
+                gettext_lazy("{host} did not answer within {seconds} s.", host=host, seconds=f"{_SECONDS:g}"),
+                gettext_lazy("try again later"),
+            ) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             if isinstance(error.__cause__, InvalidDefinition):
                 raise ServerTrouble(error.__cause__.cause, error.__cause__.fix) from error
-            reason = str(error).rstrip(".") or type(error).__name__
-            raise ServerTrouble(f"{host} cannot be asked: {reason}.", "try again later") from error
+            reason = lazy_reason(error) or without_stop(str(error)) or type(error).__name__
+            raise ServerTrouble(
+                gettext_lazy("{host} cannot be asked: {reason}.", host=host, reason=reason),
+                gettext_lazy("try again later"),
+            ) from error
 
     async def _answer(self, request: httpx2.Request) -> httpx2.Response:
         answer = await self._client.send(request, stream=True)
         try:
             body = bytearray()
             if answer.headers.get("content-encoding", "identity").lower() != "identity":
-                raise httpx2.ReadError("its answer is compressed, though it was asked not to")
+                raise httpx2.ReadError(COMPRESSED)
             async for chunk in answer.aiter_raw():
                 body += chunk
                 if len(body) > _LARGEST:
-                    raise httpx2.ReadError(f"its answer is larger than {_LARGEST // 1024} KiB")
+                    raise httpx2.ReadError(
+                        gettext_lazy("its answer is larger than {kibibytes} KiB", kibibytes=_LARGEST // 1024)
+                    )
         finally:
             await answer.aclose()
         # JSON is UTF-8 regardless of the header. Python also has codecs such as `zlib`, which a header must not choose.
@@ -75,7 +84,7 @@ class AuthServerClient:
 
 @asynccontextmanager
 async def open_client(
-    network: httpx2.AsyncBaseTransport, purpose: str = "Signing in"
+    network: httpx2.AsyncBaseTransport, purpose: str = gettext_lazy("Signing in")
 ) -> AsyncIterator[AuthServerClient]:
     """Open a client on this network, and close the network after the block. Raises ServerTrouble on a timeout."""
     headers = {
@@ -88,7 +97,10 @@ async def open_client(
         async with asyncio.timeout(_CLIENT_SECONDS), client:
             yield AuthServerClient(client)
     except TimeoutError:
-        raise ServerTrouble(f"{purpose} took more than {_CLIENT_SECONDS:g} s.", "try again later") from None
+        raise ServerTrouble(
+            gettext_lazy("{purpose} took more than {seconds} s.", purpose=purpose, seconds=f"{_CLIENT_SECONDS:g}"),
+            gettext_lazy("try again later"),
+        ) from None
 
 
 def open_guarded_transport(
@@ -122,10 +134,16 @@ def validate_url(url: str, what: str) -> str:
             return url
     elif parts.scheme == "http":
         raise ServerTrouble(
-            f"The {what} at {host} begins with http://, so others on the network could read it.",
-            "its operator has to serve it over https",
+            gettext_lazy(
+                "The {endpoint} at {host} begins with http://, so others on the network could read it.",
+                endpoint=what,
+                host=host,
+            ),
+            gettext_lazy("its operator has to serve it over https"),
         )
-    raise ServerTrouble(f"The {what} is not an allowed address.", "ask its operator")
+    raise ServerTrouble(
+        gettext_lazy("The {endpoint} is not an allowed address.", endpoint=what), gettext_lazy("ask its operator")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +169,9 @@ class OAuthDependencies:
         try:
             check_definition(config, self.allowances)
         except InvalidDefinition as unusable:
-            raise ServerTrouble(f"Server {config.name}: {unusable.cause}", unusable.fix) from unusable
+            raise ServerTrouble(
+                gettext_lazy("Server {server}: {cause}", server=config.name, cause=unusable.cause), unusable.fix
+            ) from unusable
         return open_client(open_guarded_transport(config, self.allowances, self.resolve))
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

@@ -30,6 +30,7 @@ from bot.domain.conversations import Author, ConversationKey
 from bot.domain.servers import AuthenticationKind, HttpTransport, ServerConfig, ServerSnapshot
 from bot.domain.sign_ins import PendingSignIn, SignIn, SignInKey
 from bot.errors import NotFound, SecretUnavailable, ServerTrouble
+from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.oauth.client import GRANTS, ClientIdentity, ClientRegistrar, exchange_code, revoke
 from bot.mcp.oauth.discovery import Challenge, check_party, check_proof, discover, wanted_scope
@@ -76,14 +77,20 @@ def authorization_url(sign_in: SignIn, state: str, verifier: str, redirect_uri: 
     if given & _OURS:
         # The server uses one of two equal parameters, perhaps not ours (RFC 6749 3.1).
         raise ServerTrouble(
-            f"The authorization endpoint says itself what the bot has to say: {min(given & _OURS)}.",
-            "ask the operator of the authorization server",
+            gettext_lazy(
+                "The authorization endpoint says itself what the bot has to say: {parameter}.",
+                parameter=min(given & _OURS),
+            ),
+            gettext_lazy("ask the operator of the authorization server"),
         )
     link = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
     if len(link) > _LONGEST_LINK:
         raise ServerTrouble(
-            f"The address to sign in at would have {len(link)} characters, more than a link in a chat takes.",
-            "ask its operator to want fewer scopes",
+            gettext_lazy(
+                "The address to sign in at would have {length} characters, more than a link in a chat takes.",
+                length=len(link),
+            ),
+            gettext_lazy("ask its operator to want fewer scopes"),
         )
     return link
 
@@ -94,8 +101,10 @@ def check_issuer(endpoints: Mapping[str, Any], issuer: str | None) -> None:
         validate_authorization_response_iss(issuer, OAuthMetadata.model_validate(endpoints))
     except OAuthFlowError as error:
         raise ServerTrouble(
-            "The answer does not come from the authorization server that you were sent to, so it was not used.",
-            "sign in again; if this happens again, the connection may be under attack",
+            gettext_lazy(
+                "The answer does not come from the authorization server that you were sent to, so it was not used."
+            ),
+            gettext_lazy("sign in again; if this happens again, the connection may be under attack"),
         ) from error
 
 
@@ -173,21 +182,28 @@ class OAuthSignIns:
         pending = await self._dependencies.store.take(response.state)
         if pending is None:
             raise NotFound(
-                "This sign-in is not under way: it was finished, or was begun more than ten minutes ago.",
-                "ask for another link",
+                gettext_lazy("This sign-in is not under way: it was finished, or was begun more than ten minutes ago."),
+                gettext_lazy("ask for another link"),
             )
         sign_in, server = pending.sign_in, pending.key.server_id
         if response.callback != pending.redirect_uri.rpartition("/")[2]:
             raise ServerTrouble(
-                "The answer came to the address of another server than the one that you signed in to, so it was not "
-                "used.",
-                "sign in again; if this happens again, one of the two servers may be after the account at the other",
+                gettext_lazy(
+                    "The answer came to the address of another server than the one that you signed in to, so it was "
+                    "not used."
+                ),
+                gettext_lazy(
+                    "sign in again; if this happens again, one of the two servers may be after the account at the other"
+                ),
             )
         signed_in_user = SignedIn(server, pending.by, pending.conversation)
         await allowed(signed_in_user)
         config = self._servers.definition(server)
         if endpoint_fingerprint(config) != sign_in.place:
-            raise ServerTrouble(f"Server {config.name} is somewhere else by now.", "ask for another link")
+            raise ServerTrouble(
+                gettext_lazy("Server {server} is somewhere else by now.", server=config.name),
+                gettext_lazy("ask for another link"),
+            )
         check_issuer(sign_in.endpoints, response.issuer)
         if response.error or not response.code:
             raise _denial(config, response.error)
@@ -271,7 +287,8 @@ class OAuthSignIns:
         token_provider = self._token_providers.provider_for(config)
         if token_provider is None or token_provider.terms.kind is not AuthenticationKind.OAUTH:
             raise ServerTrouble(
-                f"No user signs in to server {config.name} in a browser.", "look at how it is authenticated"
+                gettext_lazy("No user signs in to server {server} in a browser.", server=config.name),
+                gettext_lazy("look at how it is authenticated"),
             )
         return token_provider
 
@@ -304,6 +321,12 @@ def _url(config: ServerConfig) -> str:
 
 def _denial(config: ServerConfig, error: str) -> ServerTrouble:
     if error == _DENIED:
-        return ServerTrouble(f"The bot was not let in to {config.name}: it was denied.", "ask for another link")
-    reason = visible(error)[:_LONGEST_QUOTE] or "no code came back"
-    return ServerTrouble(f"The bot was not let in to {config.name}: {reason}.", "ask for another link")
+        return ServerTrouble(
+            gettext_lazy("The bot was not let in to {server}: it was denied.", server=config.name),
+            gettext_lazy("ask for another link"),
+        )
+    reason = visible(error)[:_LONGEST_QUOTE] or gettext_lazy("no code came back")
+    return ServerTrouble(
+        gettext_lazy("The bot was not let in to {server}: {reason}.", server=config.name, reason=reason),
+        gettext_lazy("ask for another link"),
+    )

@@ -20,8 +20,10 @@ from bot.domain.characters import visible
 from bot.domain.servers import AuthenticationKind, HttpTransport, OAuthTerms, ServerConfig, StdioTransport
 from bot.domain.sign_ins import SignIn, SignInKey
 from bot.errors import CountersignError, DatabaseError, ServerTrouble
+from bot.i18n import gettext_lazy, join_lazy
 from bot.mcp import sdk
 from bot.mcp.config.checks import endpoint_fingerprint
+from bot.mcp.errors import cause_and_fix
 from bot.mcp.oauth.client import (
     TokenRequestRejected,
     client_credentials_grant,
@@ -221,7 +223,7 @@ class TokenRefresh:
         task = self._start(old)
         await asyncio.wait({task})
         if task.cancelled():
-            raise ServerTrouble("The program is ending.", "try again")
+            raise ServerTrouble(gettext_lazy("The program is ending."), gettext_lazy("try again"))
         task.result()
 
     def _start(self, old: str) -> asyncio.Task[None]:
@@ -249,8 +251,11 @@ class TokenRefresh:
             if self._is_done(await self._cache.read_sign_in(), old):
                 return
             if self._dependencies.elapsed() - began > _WAIT_SECONDS:
-                cause = f"The sign-in to {self._config.name} is being renewed elsewhere, and that takes too long."
-                raise ServerTrouble(cause, "try again")
+                cause = gettext_lazy(
+                    "The sign-in to {server} is being renewed elsewhere, and that takes too long.",
+                    server=self._config.name,
+                )
+                raise ServerTrouble(cause, gettext_lazy("try again"))
             await self._dependencies.pause(_POLL_SECONDS)
         try:
             stored = await self._cache.read_sign_in()
@@ -425,17 +430,30 @@ class TokenProvider:
     def needs_wider_scope(self, challenge: Challenge) -> str:
         """Return the error text for a token that lacks scope."""
         name = self._config.name
-        scope = f" ({visible(challenge.scope)[:_LONGEST_SCOPE]})" if challenge.scope else ""
+        scope = visible(challenge.scope)[:_LONGEST_SCOPE] if challenge.scope else ""
         if self._is_client_credentials:
-            return f"Server {name} wants more rights{scope} than the bot is given. Fix: check what its client may do."
-        return (
-            f"Server {name} wants more rights{scope} for this than it was given. "
-            f"Fix: an admin signs in again with `/mcp connect {name}`."
+            cause = (
+                gettext_lazy(
+                    "Server {server} wants more rights ({scope}) than the bot is given.", server=name, scope=scope
+                )
+                if scope
+                else gettext_lazy("Server {server} wants more rights than the bot is given.", server=name)
+            )
+            return cause_and_fix(cause, gettext_lazy("check what its client may do"))
+        cause = (
+            gettext_lazy(
+                "Server {server} wants more rights ({scope}) for this than it was given.", server=name, scope=scope
+            )
+            if scope
+            else gettext_lazy("Server {server} wants more rights for this than it was given.", server=name)
         )
+        return cause_and_fix(cause, gettext_lazy("an admin signs in again with `/mcp connect {server}`", server=name))
 
     def unusable_text(self, error: CountersignError) -> str:
         """Return the error text for a token that cannot be had now."""
-        return f"Server {self._config.name} needs a sign-in, which does not work now. {error}"
+        lead = gettext_lazy("Server {server} needs a sign-in, which does not work now.", server=self._config.name)
+        cause = join_lazy(lead, error.cause)
+        return cause_and_fix(cause, error.fix).as_clause() if error.fix else cause
 
     @property
     def _is_client_credentials(self) -> bool:
@@ -444,12 +462,18 @@ class TokenProvider:
     @property
     def _sign_in_problem(self) -> str:
         name = self._config.name
-        return f"Server {name} needs a sign-in. Fix: an admin signs in with `/mcp connect {name}`."
+        return cause_and_fix(
+            gettext_lazy("Server {server} needs a sign-in.", server=name),
+            gettext_lazy("an admin signs in with `/mcp connect {server}`", server=name),
+        )
 
     @property
     def _over(self) -> str:
         name = self._config.name
-        return f"The sign-in to {name} has ended. Fix: an admin signs in again with `/mcp connect {name}`."
+        return cause_and_fix(
+            gettext_lazy("The sign-in to {server} has ended.", server=name),
+            gettext_lazy("an admin signs in again with `/mcp connect {server}`", server=name),
+        )
 
     @property
     def own_problem(self) -> str:
@@ -460,16 +484,17 @@ class TokenProvider:
     def _not_enough(self) -> str:
         name, refusal = self._config.name, self._refresh.refusal
         if refusal is not None:
-            return f"Server {name}: {refusal.cause} Fix: check its client_id and scope, and set its secret again."
+            cause = gettext_lazy("Server {server}: {problem}", server=name, problem=refusal.cause)
+            return cause_and_fix(cause, gettext_lazy("check its client_id and scope, and set its secret again"))
         return self._not_taken
 
     @property
     def _not_taken(self) -> str:
-        name = self._config.name
-        return (
-            f"Server {name} does not take the token that its authorization server gave the bot. "
-            f"Fix: check its scope, and what its client may do."
+        cause = gettext_lazy(
+            "Server {server} does not take the token that its authorization server gave the bot.",
+            server=self._config.name,
         )
+        return cause_and_fix(cause, gettext_lazy("check its scope, and what its client may do"))
 
 
 class TokenProviders:
@@ -534,7 +559,7 @@ class AuthTransport(httpx2.AsyncBaseTransport):
                 challenge = Challenge.from_response(response)
         except CountersignError as error:
             sdk.current_request().refusal = token_provider.unusable_text(error)
-            raise httpx2.ConnectError("there is no token for it now", request=request) from error
+            raise httpx2.ConnectError(gettext_lazy("there is no token for it now"), request=request) from error
         if response.status_code == 401:
             sdk.current_request().refusal = token_provider.record_rejection(challenge)
         elif challenge.wider:

@@ -30,6 +30,7 @@ from bot.domain.capabilities import (
 from bot.domain.characters import visible
 from bot.domain.servers import HttpKind, ServerConfig, ToolNaming, kind_of
 from bot.domain.tools import Annotations, Tool, ToolKind
+from bot.i18n import gettext_lazy
 from bot.mcp.config.checks import endpoint_fingerprint
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import clean_schema
@@ -48,7 +49,7 @@ _LARGEST = 4 * 1024 * 1024
 """
 LONGEST_INSTRUCTIONS = 10_000
 """Maximum number of characters of a server's instructions, because every request to a model has them."""
-_LEAKING = "one with a secret of the server in it"
+_LEAKING = gettext_lazy("one with a secret of the server in it")
 _Item = TypeVar("_Item", bound=BaseModel)
 _Ours = TypeVar("_Ours")
 _Page = tuple[list[_Item], str | None]
@@ -95,17 +96,27 @@ class CapabilityFetcher:
         foreign = self.names_beside(self.config) - {entry.name for entry in listed}
         for entry in listed:
             if self._holds_secret(entry):
-                left_out.append(_LEAKING if self.redact.found_in(entry.name) else f"{entry.name}: {_LEAKING}")
+                left_out.append(
+                    _LEAKING
+                    if self.redact.found_in(entry.name)
+                    else gettext_lazy("{tool}: {reason}", tool=entry.name, reason=_LEAKING)
+                )
                 continue
             if entry.name == ToolKind.INSTRUCTIONS:
-                left_out.append(f"{entry.name}: the name stands for the instructions")
+                left_out.append(gettext_lazy("{tool}: the name stands for the instructions", tool=entry.name))
                 continue
             tool = self._tool(entry, foreign)
             if collected.setdefault(tool.name, tool) is not tool:
                 log.warning("MCP server %s lists the tool %r twice, the first is used", self.config.name, tool.name)
-                left_out.append(f"a second {tool.name}")
+                left_out.append(gettext_lazy("a second {tool}", tool=tool.name))
         if not whole:
-            left_out.append(f"what comes after {len(listed)} tools, {_MOST_PAGES} pages or 4 MB")
+            left_out.append(
+                gettext_lazy(
+                    "what comes after {tools} tools, {pages} pages or 4 MB",
+                    tools=len(listed),
+                    pages=_MOST_PAGES,
+                )
+            )
         return Listing(tuple(collected.values()), instructions, tuple(left_out), min(ttls, default=0) / 1000)
 
     def _instructions(self, text: str, left_out: list[str]) -> Tool | None:
@@ -113,10 +124,15 @@ class CapabilityFetcher:
         if not (self.config.use_instructions and text.strip()):
             return None
         if len(text) > LONGEST_INSTRUCTIONS:
-            left_out.append(f"instructions: they are longer than {LONGEST_INSTRUCTIONS:,} characters")
+            left_out.append(
+                gettext_lazy(
+                    "instructions: they are longer than {most} characters",
+                    most=f"{LONGEST_INSTRUCTIONS:,}",
+                )
+            )
             return None
         if self.redact.found_in(text):
-            left_out.append(f"instructions: {_LEAKING}")
+            left_out.append(gettext_lazy("instructions: {reason}", reason=_LEAKING))
             return None
         entry = types.Tool(name=ToolKind.INSTRUCTIONS, description=text, input_schema={})
         tool = self._tool(entry, self.names_beside(self.config))

@@ -20,10 +20,10 @@ from functools import lru_cache
 import httpx2
 from mcp.types import CONNECTION_CLOSED
 
-from bot.i18n import LazyText, gettext_lazy
+from bot.i18n import gettext_lazy
 from bot.mcp import sdk
 from bot.mcp.config.checks import AllowedTargets, Resolve, resolve_allowed
-from bot.mcp.errors import COMPRESSED, LARGEST_ANSWER, TOO_LARGE, InvalidDefinition, without_stop
+from bot.mcp.errors import COMPRESSED, LARGEST_ANSWER, TOO_LARGE, InvalidDefinition, lazy_reason, without_stop
 from bot.mcp.sdk import RequestContext
 
 KEPT_SECONDS = 1.5
@@ -288,7 +288,5 @@ def _phrase(error: httpx2.TransportError) -> str:
             return gettext_lazy("no connection within {seconds} s", seconds=f"{_CONNECT_SECONDS:g}")
         case httpx2.ReadTimeout():
             return gettext_lazy("nothing came for too long")
-        case _ if error.args and isinstance(error.args[0], LazyText):
-            return error.args[0]
         case _:
-            return (str(error) or type(error).__name__).rstrip(".")
+            return lazy_reason(error) or without_stop(str(error) or type(error).__name__)

@@ -18,6 +18,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest
 
+from bot.i18n import gettext_lazy
 from bot.mcp.errors import LARGEST_ANSWER, InvalidDefinition, http_error_response
 from bot.mcp.sdk import OutgoingStream, TransportStreams, request_within_origin, sse_within_origin
 from bot.mcp.transports.messages import Incoming, read_messages
@@ -28,7 +29,7 @@ _FAILED = (httpx2.HTTPError, httpx2.StreamError)
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 _KNOWN_TYPES = frozenset(("text/html", "text/plain", "application/json"))
 """Content types that may be named to users and models. Others are text of the server."""
-_FIX = "check its url, and that its transport is the right one"
+_FIX = gettext_lazy("check its url, and that its transport is the right one")
 
 
 @asynccontextmanager
@@ -53,12 +54,16 @@ async def sse_client(
 
 def _check(response: httpx2.Response) -> None:
     if response.is_redirect:
-        raise InvalidDefinition("Its url leads to another address.", "use that address instead")
+        raise InvalidDefinition(
+            gettext_lazy("Its url leads to another address."), gettext_lazy("use that address instead")
+        )
     response.raise_for_status()
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "text/event-stream":
-        type_name = kind if kind in _KNOWN_TYPES else "another type"
-        raise InvalidDefinition(f"Its url answers with {type_name} and not with a stream of events.", _FIX)
+        type_name = kind if kind in _KNOWN_TYPES else gettext_lazy("another type")
+        raise InvalidDefinition(
+            gettext_lazy("Its url answers with {type} and not with a stream of events.", type=type_name), _FIX
+        )
 
 
 async def _read(
@@ -85,7 +90,7 @@ async def _read(
     except (*_FAILED, *_GONE) as error:
         log.debug("SSE stream ended: %r", error)
     if not address:
-        raise InvalidDefinition("Its stream of events ended before it said where to write to.", _FIX)
+        raise InvalidDefinition(gettext_lazy("Its stream of events ended before it said where to write to."), _FIX)
 
 
 def _endpoint_url(url: str, given: str) -> str:
@@ -98,7 +103,8 @@ def _endpoint_url(url: str, given: str) -> str:
         same = False
     if not same or theirs.username is not None:
         raise InvalidDefinition(
-            "Its stream of events wants to be written to at another host.", "use the url of that host"
+            gettext_lazy("Its stream of events wants to be written to at another host."),
+            gettext_lazy("use the url of that host"),
         )
     return address
 
