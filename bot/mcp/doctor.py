@@ -22,7 +22,6 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from bot.domain.flows import NO_FLOWS, Sends, Words
 from bot.domain.health import Check, CheckStatus
-from bot.domain.pins import count_definitions
 from bot.domain.servers import (
     CachedCapabilities,
     DesiredServer,
@@ -31,14 +30,16 @@ from bot.domain.servers import (
     Protocol,
     ServerConfig,
     ServerEnablement,
+    ServerSnapshot,
     ServerStatus,
     SessionScope,
     StdioTransport,
     SyncStatus,
     kind_of,
 )
-from bot.domain.tools import Tool
+from bot.domain.tools import Tool, ToolKind
 from bot.errors import ServerTrouble
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.mcp import sdk
 from bot.mcp.config.checks import (
     AllowedTargets,
@@ -50,7 +51,7 @@ from bot.mcp.config.checks import (
     resolve_allowed,
     resolve_host,
 )
-from bot.mcp.errors import InvalidDefinition, status_phrase
+from bot.mcp.errors import InvalidDefinition, cause_and_fix, split_fix, status_phrase
 from bot.mcp.redaction import USER_NAME, Redaction, public_address
 from bot.mcp.registry import ManagedServer
 from bot.mcp.server.connection import Connection
@@ -65,14 +66,26 @@ _NAMED_COLLISIONS = 5
 _HANDSHAKE_SECONDS = 8.0
 _SOON = 14 * 86_400.0
 _CERTIFICATE_PROBLEMS = {
-    9: ("The certificate is not valid yet", "check the clocks of both machines"),
-    10: ("The certificate has expired", "renew the server's certificate"),
-    18: ("The certificate is self-signed", "give the server a certificate that this machine trusts"),
-    19: ("The certificate's chain ends in one that is self-signed", "let this machine trust its issuer"),
-    20: ("The certificate's issuer is not known here", "send the whole chain, or let this machine trust its issuer"),
-    21: ("The certificate's issuer is not known here", "send the whole chain, or let this machine trust its issuer"),
-    62: ("The certificate is for another host", "use the host that the certificate names"),
-    64: ("The certificate is for another host", "use the host that the certificate names"),
+    9: (gettext_lazy("The certificate is not valid yet."), gettext_lazy("check the clocks of both machines")),
+    10: (gettext_lazy("The certificate has expired."), gettext_lazy("renew the server's certificate")),
+    18: (
+        gettext_lazy("The certificate is self-signed."),
+        gettext_lazy("give the server a certificate that this machine trusts"),
+    ),
+    19: (
+        gettext_lazy("The certificate's chain ends in one that is self-signed."),
+        gettext_lazy("let this machine trust its issuer"),
+    ),
+    20: (
+        gettext_lazy("The certificate's issuer is not known here."),
+        gettext_lazy("send the whole chain, or let this machine trust its issuer"),
+    ),
+    21: (
+        gettext_lazy("The certificate's issuer is not known here."),
+        gettext_lazy("send the whole chain, or let this machine trust its issuer"),
+    ),
+    62: (gettext_lazy("The certificate is for another host."), gettext_lazy("use the host that the certificate names")),
+    64: (gettext_lazy("The certificate is for another host."), gettext_lazy("use the host that the certificate names")),
 }
 """Cause and fix by OpenSSL's error number (X509_V_ERR_...)."""
 _QUESTION = {"jsonrpc": "2.0", "id": "doctor", "method": "ping"}
@@ -110,7 +123,7 @@ class NetworkProbes:
         """Check that the URL is valid and allowed."""
         url = self._endpoint.url
         if not is_address(url):
-            return failed_check("address", "The url is not an http or https address.", "write https://host/path")
+            return failed_check("address", _("The url is not an http or https address."), _("write https://host/path"))
         try:
             check_definition(self._config, self._allowances)
         except InvalidDefinition as unusable:
@@ -130,37 +143,41 @@ class NetworkProbes:
             return failed_check("DNS", unusable.cause, unusable.fix)
         except OSError as error:
             return failed_check(
-                "DNS", f"{host} is not known: {error.strerror}.", "correct the host, or look at the DNS here"
+                "DNS",
+                _("{host} is not known: {reason}.", host=host, reason=error.strerror),
+                _("correct the host, or look at the DNS here"),
             )
-        return Check("DNS", CheckStatus.WELL, f"{host} is {', '.join(self._addresses[:3])}")
+        return Check(
+            "DNS", CheckStatus.WELL, _("{host} is {addresses}", host=host, addresses=", ".join(self._addresses[:3]))
+        )
 
     async def tcp(self) -> Check:
         """Check that the port accepts connections."""
-        _, port = origin_of(self._endpoint.url)
+        _host, port = origin_of(self._endpoint.url)
         text = ""
         for item in tuple(self._addresses):
             try:
-                _, writer = await asyncio.open_connection(item, port)
+                _reader, writer = await asyncio.open_connection(item, port)
             except OSError as error:
                 text = error.strerror or type(error).__name__
                 continue
             self._addresses = [item]
             await _close(writer)
-            return Check("TCP", CheckStatus.WELL, f"{item} listens on port {port}")
+            return Check("TCP", CheckStatus.WELL, _("{address} listens on port {port}", address=item, port=port))
         return failed_check(
             "TCP",
-            f"No connection to port {port}: {text}.",
-            "check that the server is running, its port, and the firewall between",
+            _("No connection to port {port}: {reason}.", port=port, reason=text),
+            _("check that the server is running, its port, and the firewall between"),
         )
 
     async def tls(self) -> Check:
         """Check that the connection is encrypted and the certificate valid."""
         host, port = origin_of(self._endpoint.url)
         if urlsplit(self._endpoint.url).scheme == "http":
-            return Check("TLS", CheckStatus.SKIPPED, "The url begins with http://, so nothing is encrypted.")
+            return Check("TLS", CheckStatus.SKIPPED, _("The url begins with http://, so nothing is encrypted."))
         context = await asyncio.to_thread(httpx2.create_ssl_context)
         try:
-            _, writer = await asyncio.open_connection(
+            _reader, writer = await asyncio.open_connection(
                 self._addresses[0],
                 port,
                 ssl=context,
@@ -168,27 +185,30 @@ class NetworkProbes:
                 ssl_handshake_timeout=_HANDSHAKE_SECONDS,
             )
         except ssl.SSLCertVerificationError as error:
-            cause, fix = _CERTIFICATE_PROBLEMS.get(
-                error.verify_code, (f"The certificate is not accepted: {error.verify_message}", "replace it")
-            )
-            return failed_check("TLS", f"{cause}.", fix)
+            other = _("The certificate is not accepted: {reason}.", reason=error.verify_message)
+            return failed_check("TLS", *_CERTIFICATE_PROBLEMS.get(error.verify_code, (other, _("replace it"))))
         except ssl.SSLError as error:
-            why = (error.reason or "no TLS").replace("_", " ").lower()
+            why = error.reason.replace("_", " ").lower() if error.reason else _("no TLS")
             return failed_check(
-                "TLS", f"The port does not speak TLS as it should: {why}.", "check the port and the scheme"
+                "TLS",
+                _("The port does not speak TLS as it should: {reason}.", reason=why),
+                _("check the port and the scheme"),
             )
         except OSError as error:
-            why = error.strerror or "the connection was closed"
+            why = error.strerror or _("the connection was closed")
             return failed_check(
-                "TLS", f"TLS was refused: {why}.", "check the port, and what stands in front of the server"
+                "TLS",
+                _("TLS was refused: {reason}.", reason=why),
+                _("check the port, and what stands in front of the server"),
             )
         left = _seconds_left(writer)
         await _close(writer)
         if left is not None and left < _SOON:
-            return Check(
-                "TLS", CheckStatus.DOUBTFUL, f"The certificate expires in {left / 86_400:.0f} days.", "renew it"
+            text = ngettext(
+                "The certificate expires in {n} day.", "The certificate expires in {n} days.", round(left / 86_400)
             )
-        return Check("TLS", CheckStatus.WELL, "the certificate fits the host")
+            return Check("TLS", CheckStatus.DOUBTFUL, text, _("renew it"))
+        return Check("TLS", CheckStatus.WELL, _("the certificate fits the host"))
 
     async def http(self) -> Check:
         """Check that a web server answers, and its status."""
@@ -202,10 +222,10 @@ class NetworkProbes:
             ):
                 headers = response.headers
         if attempt.failure and attempt.refusal:
-            cause, _, fix = attempt.refusal.partition(" Fix: ")
-            return failed_check("HTTP", cause, fix)
+            return failed_check("HTTP", *split_fix(attempt.refusal))
         if attempt.failure:
-            return failed_check("HTTP", f"The request failed: {attempt.failure.rstrip('.')}.", "check the server's log")
+            cause = _("The request failed: {reason}.", reason=attempt.failure)
+            return failed_check("HTTP", cause, _("check the server's log"))
         self._status = attempt.status or 0
         self._refusal = attempt.refusal
         self._asked_for = headers.get("www-authenticate", "")
@@ -218,20 +238,23 @@ class NetworkProbes:
 
     def _http_check(self, phrase: str, location: str) -> Check:
         # The request is not an MCP message, so many healthy servers answer 400.
-        text = f"a web server answers ({phrase})"
+        text = _("a web server answers ({status})", status=phrase)
         match self._status:
             case 301 | 302 | 303 | 307 | 308:
                 where = public_address(location)
-                return failed_check(
-                    "HTTP", f"The server answers {phrase} and points to {where}.", "use that address instead"
-                )
+                cause = _("The server answers {status} and points to {address}.", status=phrase, address=where)
+                return failed_check("HTTP", cause, _("use that address instead"))
             case 404 | 405 if self._endpoint.kind is HttpKind.AUTO:
-                return Check("HTTP", CheckStatus.WELL, f"{text}, as one of HTTP+SSE does")
+                return Check(
+                    "HTTP",
+                    CheckStatus.WELL,
+                    _("a web server answers ({status}), as one of HTTP+SSE does", status=phrase),
+                )
             case 404 | 405 | 410:
-                self.hint = "correct the path of the url"
+                self.hint = _("correct the path of the url")
                 return Check("HTTP", CheckStatus.WELL, text)
             case 429 | 500 | 501 | 502 | 503 | 504:
-                self.hint = "check the server's log"
+                self.hint = _("check the server's log")
                 return Check("HTTP", CheckStatus.WELL, text)
             case _:
                 return Check("HTTP", CheckStatus.WELL, text)
@@ -241,30 +264,35 @@ class NetworkProbes:
         sent = next((value for name, value in self._endpoint.headers.items() if name.lower() == "authorization"), "")
         bearer = self._shared.token_provider(self._config)
         kind = "Bearer" if bearer is not None and bearer.has_token else _scheme(sent) if sent else ""
-        header = f"an Authorization header of the kind {kind}" if kind else "no Authorization header"
+        header = _("an Authorization header of the kind {kind}", kind=kind) if kind else _("no Authorization header")
         if self._status not in (401, 403):
-            return Check("authentication", CheckStatus.WELL, f"not refused; the bot sends {header}")
+            return Check("authentication", CheckStatus.WELL, _("not refused; the bot sends {header}", header=header))
         if self._refusal:
-            cause, _, fix = self._refusal.partition(" Fix: ")
-            return failed_check("authentication", cause, fix)
-        wants = f" It asks for {_scheme(self._asked_for)}." if self._asked_for else ""
+            return failed_check("authentication", *split_fix(self._refusal))
+        cause = [
+            _("The server answers {status}.", status=status_phrase(self._status)),
+            *([_("It asks for {kind}.", kind=_scheme(self._asked_for))] if self._asked_for else []),
+            _("The bot sends {header}.", header=header),
+        ]
         return failed_check(
             "authentication",
-            f"The server answers {status_phrase(self._status)}.{wants} The bot sends {header}.",
-            "check that the type of authentication is the one the server wants, that the secret is right and still "
-            "valid, and the name and form of the header",
+            " ".join(cause),
+            _(
+                "check that the type of authentication is the one the server wants, that the secret is right and still "
+                "valid, and the name and form of the header"
+            ),
         )
 
 
 def failed_check(name: str, cause: str, fix: str) -> Check:
     """Return a failed check."""
-    return Check(name, CheckStatus.BROKEN, cause, fix)
+    return Check(name, CheckStatus.BROKEN, str(cause), str(fix))
 
 
 def _scheme(header: str) -> str:
     """Return the scheme of an authorization header, if it is a scheme and not a secret."""
-    word, space, _ = header.strip().partition(" ")
-    return word if space and word.isalpha() and len(word) <= 20 else "of its own"
+    word, space, _rest = header.strip().partition(" ")
+    return word if space and word.isalpha() and len(word) <= 20 else _("of its own")
 
 
 def _seconds_left(writer: asyncio.StreamWriter) -> float | None:
@@ -287,8 +315,8 @@ def flow_warnings(config: ServerConfig, tools: Sequence[Tool]) -> Iterator[tuple
         return
     known = {tool.original_name: tool for tool in tools}
     if missing := sorted(flows.tools - known.keys()):
-        text = f"words, sends or recipients are set for tools that it does not have: {_list(missing)}"
-        yield text, "correct the names"
+        text = _("Words, sends or recipients are set for tools that it does not have: {tools}.", tools=_list(missing))
+        yield text, _("correct the names")
     for name, recipients in sorted(flows.tool_recipients.items()):
         yield from _recipients(known[name], recipients) if name in known else ()
     contradicted = [
@@ -299,12 +327,15 @@ def flow_warnings(config: ServerConfig, tools: Sequence[Tool]) -> Iterator[tuple
     ]
     # Of a server that the operator trusts in the file, the settings are what the operator says of its hints.
     if contradicted and not (config.from_file and config.trusted):
-        text = f"it says that the world of {_list(contradicted)} is open, and they are set to own words or to closed"
-        yield text, "check whose words they return and who reads what is sent"
+        text = _(
+            "It says that the world of {tools} is open, and they are set to own words or to closed.",
+            tools=_list(contradicted),
+        )
+        yield text, _("check whose words they return and who reads what is sent")
     if not config.trusted and any(tool.annotations.read_only for tool in tools):
         yield (
-            "it is not marked trusted, so that even tools that only read are treated as if they changed something",
-            "mark it trusted if its hints are true",
+            _("It is not marked trusted, so that even tools that only read are treated as if they changed something."),
+            _("mark it trusted if its hints are true"),
         )
 
 
@@ -312,14 +343,22 @@ def _recipients(tool: Tool, recipients: Sequence[str]) -> Iterator[tuple[str, st
     properties = tool.input_schema.get("properties")
     known = properties if isinstance(properties, Mapping) else {}
     if missing := [recipient for recipient in recipients if recipient not in known]:
-        text = f"the recipients of {tool.original_name} are to be in arguments that it does not have: {_list(missing)}"
-        yield f"{text}. They exempt nothing", "correct the names of the arguments"
+        text = _(
+            "The recipients of {tool} are to be in arguments that it does not have: {arguments}. They exempt nothing.",
+            tool=tool.original_name,
+            arguments=_list(missing),
+        )
+        yield text, _("correct the names of the arguments")
     if tool.sends is Sends.CLOSED:
-        yield f"{tool.original_name} has recipients and is closed, so they change nothing", "take one of the two out"
+        text = _("{tool} has recipients and is closed, so they change nothing.", tool=tool.original_name)
+        yield text, _("take one of the two out")
 
 
 def _list(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    shown = ", ".join(names[:_NAMED])
+    if len(names) <= _NAMED:
+        return shown
+    return ngettext("{names} and {n} more", "{names} and {n} more", len(names) - _NAMED, names=shown)
 
 
 def never_refused(tool: Tool) -> Mapping[str, str]:  # noqa: ARG001 - see RefusedBy
@@ -388,14 +427,19 @@ class ServerDiagnostics:
 
         async def mcp() -> Check:
             if managed.entry.enablement is not ServerEnablement.ON and tracker.status is not ServerStatus.CONNECTED:
-                return Check("MCP", CheckStatus.SKIPPED, "It is disconnected.")
+                return Check("MCP", CheckStatus.SKIPPED, _("It is disconnected."))
             await connection.connect()
             check = _check_handshake(tracker)
             if check.finding is CheckStatus.WELL:
                 try:
                     await connection.sync()
                 except ServerTrouble as trouble:
-                    return Check("MCP", CheckStatus.DOUBTFUL, f"{check.detail}, but: {trouble.cause}", trouble.fix)
+                    return Check(
+                        "MCP",
+                        CheckStatus.DOUBTFUL,
+                        _("{detail}, but: {problem}", detail=check.detail, problem=trouble.cause),
+                        str(trouble.fix),
+                    )
             return check
 
         async def tools() -> Check:
@@ -427,7 +471,10 @@ class ServerDiagnostics:
                     check = await mcp()
                     if check.finding is not CheckStatus.BROKEN or not to.hint:
                         return check
-                    return replace(check, fix=f"{check.fix}; or {to.hint}" if check.fix else to.hint)
+                    return replace(
+                        check,
+                        fix=_("{fix}; or {other_fix}", fix=check.fix, other_fix=to.hint) if check.fix else to.hint,
+                    )
 
                 network_checks: Sequence[_NamedCheck] = (
                     ("address", to.address),
@@ -453,7 +500,11 @@ class ServerDiagnostics:
         except InvalidDefinition as unusable:
             return failed_check("command", unusable.cause, unusable.fix)
         if process.cwd is not None and not Path(process.cwd).is_dir():
-            return failed_check("command", f"The folder {process.cwd} does not exist.", "create it or correct the cwd")
+            return failed_check(
+                "command",
+                _("The folder {folder} does not exist.", folder=process.cwd),
+                _("create it or correct the cwd"),
+            )
         path = child_environment(process)["PATH"]
         executable = shutil.which(process.command, path=path)
         if executable is None and process.cwd is not None and os.sep in process.command:
@@ -461,8 +512,8 @@ class ServerDiagnostics:
         if executable is None:
             return failed_check(
                 "command",
-                f"{process.command} was not found, or cannot be executed.",
-                "install it, or correct the command",
+                _("{command} was not found, or cannot be executed.", command=process.command),
+                _("install it, or correct the command"),
             )
         return Check("command", CheckStatus.WELL, executable)
 
@@ -470,7 +521,7 @@ class ServerDiagnostics:
         whole = True
         for name, run_check in checks:
             if not whole:
-                yield Check(name, CheckStatus.SKIPPED, "Skipped, because an earlier check failed.")
+                yield Check(name, CheckStatus.SKIPPED, _("Skipped, because an earlier check failed."))
                 continue
             check = await _run_timed(name, run_check)
             whole = check.finding is not CheckStatus.BROKEN
@@ -500,38 +551,45 @@ async def _run_timed(name: str, run_check: CheckFunction) -> Check:
         async with asyncio.timeout(None if name == "MCP" else _CHECK_SECONDS):
             check = await run_check()
     except TimeoutError:
-        fix = "check the server, and the network and firewall between"
-        check = failed_check(name, f"No answer within {_CHECK_SECONDS:g} s.", fix)
+        fix = _("check the server, and the network and firewall between")
+        check = failed_check(name, _("No answer within {seconds} s.", seconds=f"{_CHECK_SECONDS:g}"), fix)
     return replace(check, seconds=loop.time() - began)
 
 
 def _check_handshake(tracker: ServerStatusTracker) -> Check:
     """Check the result of the MCP handshake."""
     if tracker.status is not ServerStatus.CONNECTED:
-        return _split("MCP", tracker.problem or "It did not answer in time. Fix: raise its connect_timeout.")
-    known = tracker.synced.capabilities
-    version = f", version {known.server_version}" if known.server_version else ""
+        silent = cause_and_fix(_("It did not answer in time."), _("raise its connect_timeout"))
+        return _split("MCP", tracker.problem or silent)
+    known, wanted = tracker.synced.capabilities, tracker.config.protocol
     if kind_of(tracker.config.transport) == HttpKind.JSONRPC:
-        return Check(
-            "MCP",
-            CheckStatus.SKIPPED,
-            f"It speaks {known.protocol} and not MCP, so it is contacted at the first call only.",
+        text = _(
+            "It speaks {protocol} and not MCP, so it is contacted at the first call only.", protocol=known.protocol
         )
+        return Check("MCP", CheckStatus.SKIPPED, text)
     older = known.handshake is not None and known.handshake.transport == HttpKind.SSE
-    over = " over HTTP+SSE" if older else ""
-    spoken, wanted = f"speaks MCP {known.protocol}{over}{version}", tracker.config.protocol
-    if wanted in (Protocol.AUTO, known.protocol):
-        return Check("MCP", CheckStatus.WELL, spoken if wanted is Protocol.AUTO else f"{spoken}, as set")
-    fix = f"set its protocol to {known.protocol} or auto"
-    return Check("MCP", CheckStatus.DOUBTFUL, f"{spoken}, and its protocol is set to {wanted}", fix)
+    spoken = (
+        _("speaks MCP {version} over HTTP+SSE", version=known.protocol)
+        if older
+        else _("speaks MCP {version}", version=known.protocol)
+    )
+    if known.server_version:
+        spoken = _("{protocol}, version {version}", protocol=spoken, version=known.server_version)
+    if wanted is Protocol.AUTO:
+        return Check("MCP", CheckStatus.WELL, spoken)
+    if wanted == known.protocol:
+        return Check("MCP", CheckStatus.WELL, _("{protocol}, as set", protocol=spoken))
+    fix = _("set its protocol to {version} or auto", version=known.protocol)
+    text = _("{protocol}, and its protocol is set to {version}", protocol=spoken, version=wanted)
+    return Check("MCP", CheckStatus.DOUBTFUL, text, fix)
 
 
 def _check_elicitation(tracker: ServerStatusTracker) -> Iterator[Check]:
     """Check for questions to users that the protocol of the connection does not have."""
     if tracker.asks_in_older_way:
         spoken = tracker.synced.capabilities.protocol
-        cause = f"It tried to ask a user during a call in a way that MCP {spoken} does not have."
-        yield Check("questions", CheckStatus.DOUBTFUL, cause, ASK_FIX)
+        cause = _("It tried to ask a user during a call in a way that MCP {version} does not have.", version=spoken)
+        yield Check("questions", CheckStatus.DOUBTFUL, cause, str(ASK_FIX))
 
 
 def _check_tools(tracker: ServerStatusTracker) -> Check:
@@ -539,31 +597,59 @@ def _check_tools(tracker: ServerStatusTracker) -> Check:
     tools = tracker.synced.capabilities.tools
     changing = [tool for tool in tools if not tool.read_only]
     destructive = [tool for tool in tools if tool.destructive]
-    detail = f"{len(tools)} tools, {len(changing)} of which may change something and {len(destructive)} may destroy"
+    detail = ngettext(
+        "{n} tools, {changing} of which may change something and {destructive} may destroy",
+        "{n} tools, {changing} of which may change something and {destructive} may destroy",
+        len(tools),
+        changing=len(changing),
+        destructive=len(destructive),
+    )
     wanted = tracker.config.auto_context_tool
     if wanted and all(tool.original_name != wanted for tool in tools):
-        return Check("tools", CheckStatus.DOUBTFUL, f"{detail}; there is no {wanted}", "correct its auto_context_tool")
-    if withheld := tracker.pinning.withheld_definitions:
-        them = "it" if len(withheld) == 1 and tracker.pinning.withheld else "them"
-        what = count_definitions(withheld).removesuffix(" tools").removesuffix(" tool")
-        text = f"{detail}; {what} not offered, because no admin has reviewed {them} yet"
-        return Check("tools", CheckStatus.DOUBTFUL, text, f"use /mcp review {tracker.config.name}")
+        text = _("{tools}; there is no {tool}", tools=detail, tool=wanted)
+        return Check("tools", CheckStatus.DOUBTFUL, text, _("correct its auto_context_tool"))
+    if tracker.pinning.withheld_definitions:
+        text = _withheld_text(detail, tracker)
+        fix = _("use /mcp review {server}", server=tracker.config.name)
+        return Check("tools", CheckStatus.DOUBTFUL, text, fix)
     if left_out := tracker.synced.capabilities.left_out:
-        text = f"{detail}; not offered: {', '.join(left_out[:_NAMED])}"
-        return Check("tools", CheckStatus.DOUBTFUL, text, "correct them on the server, then sync")
+        text = _("{tools}; not offered: {reasons}", tools=detail, reasons=", ".join(map(str, left_out[:_NAMED])))
+        return Check("tools", CheckStatus.DOUBTFUL, text, _("correct them on the server, then sync"))
     known = tracker.synced.capabilities
     if not tools and not (known.resources or known.templates or known.prompts):
-        return Check("tools", CheckStatus.DOUBTFUL, "It has no tools.", "check that the server has any, then sync")
-    return Check("tools", CheckStatus.WELL, f"{detail}{_rename_text(tracker.config, tools)}")
+        fix = _("check that the server has any, then sync")
+        return Check("tools", CheckStatus.DOUBTFUL, _("It has no tools."), fix)
+    return Check("tools", CheckStatus.WELL, _with_names(detail, tracker.config, tools))
 
 
-def _rename_text(config: ServerConfig, tools: Sequence[Tool]) -> str:
-    others = [tool for tool in tools if tool.name != f"{config.name}__{tool.original_name}"]
+def _withheld_text(tools: str, tracker: ServerStatusTracker) -> str:
+    """Return the number of tools, and of those that wait for a review."""
+    withheld = tracker.pinning.withheld_definitions
+    count = sum(tool.kind is not ToolKind.INSTRUCTIONS for tool in withheld)
+    if not count:
+        return _("{tools}; the instructions not offered, because no admin has reviewed them yet", tools=tools)
+    if count == len(withheld):
+        return ngettext(
+            "{tools}; {n} not offered, because no admin has reviewed it yet",
+            "{tools}; {n} not offered, because no admin has reviewed them yet",
+            count,
+            tools=tools,
+        )
+    return ngettext(
+        "{tools}; {n} tool and the instructions not offered, because no admin has reviewed them yet",
+        "{tools}; {n} tools and the instructions not offered, because no admin has reviewed them yet",
+        count,
+        tools=tools,
+    )
+
+
+def _with_names(tools: str, config: ServerConfig, offered: Sequence[Tool]) -> str:
+    """Return the number of tools, and those that models know by other names."""
+    others = [tool for tool in offered if tool.name != f"{config.name}__{tool.original_name}"]
     if not others:
-        return ""
-    named = ", ".join(f"{tool.original_name} as {tool.name}" for tool in others[:_NAMED])
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    return f"; offered under names that models take: {named}{more}"
+        return tools
+    names = _list([_("{tool} as {name}", tool=tool.original_name, name=tool.name) for tool in others])
+    return _("{tools}; offered under names that models take: {names}", tools=tools, names=names)
 
 
 def _check_status(managed: ManagedServer) -> Check:
@@ -574,14 +660,22 @@ def _check_status(managed: ManagedServer) -> Check:
         case ServerStatus.CONNECTED | ServerStatus.CONNECTING | ServerStatus.IDLE:
             return Check("standing", CheckStatus.WELL, str(state.status))
         case ServerStatus.DISABLED:
-            return Check("standing", CheckStatus.SKIPPED, "It is disabled, so its tools are hidden.", "enable it")
+            return Check("standing", CheckStatus.SKIPPED, _("It is disabled, so its tools are hidden."), _("enable it"))
         case ServerStatus.DISCONNECTED:
-            return Check("standing", CheckStatus.SKIPPED, "It is disconnected, so its tools are hidden.", "connect it")
+            return Check(
+                "standing", CheckStatus.SKIPPED, _("It is disconnected, so its tools are hidden."), _("connect it")
+            )
         case ServerStatus.PENDING:
-            return Check("standing", CheckStatus.WELL, "pending: it connects at its first use")
+            return Check("standing", CheckStatus.WELL, _("pending: it connects at its first use"))
         case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
             # The checks below find the current cause.
-            return replace(_split("standing", f"{state.status}: {state.problem}"), finding=CheckStatus.DOUBTFUL)
+            return _failed_before(state)
+
+
+def _failed_before(state: ServerSnapshot) -> Check:
+    cause, fix = split_fix(state.problem)
+    status = state.status.label
+    return Check("standing", CheckStatus.DOUBTFUL, _("{status}: {problem}", status=status, problem=cause), str(fix))
 
 
 def _check_secrets(managed: ManagedServer) -> Check | None:
@@ -591,20 +685,28 @@ def _check_secrets(managed: ManagedServer) -> Check | None:
         for secret in managed.redact.secrets
         if secret.value in managed.entry.secrets and secret.label != USER_NAME
     }
-    warnings = [f"its {label} is {why}" for label, why in weak.items() if why]
+    warnings = [
+        _("Its {secret} is {weakness}.", secret=label, weakness=weakness)
+        for label, weakness in weak.items()
+        if weakness
+    ]
     if not warnings:
         return None
-    text = f"{'; '.join(warnings[:_NAMED])}. It is hidden in results of this server, and nowhere else."
-    return Check("secrets", CheckStatus.DOUBTFUL, f"{text[0].upper()}{text[1:]}", "set a random one")
+    text = " ".join([*warnings[:_NAMED], _("It is hidden in results of this server, and nowhere else.")])
+    return Check("secrets", CheckStatus.DOUBTFUL, text, _("set a random one"))
 
 
 def _check_names(collisions: Sequence[str]) -> Iterator[Check]:
     """Yield a check if tools are not offered because other servers have tools of their names."""
     if collisions:
-        detail = f"not offered because of their names: {'; '.join(collisions[:_NAMED_COLLISIONS])}"
-        more = f", and {len(collisions) - _NAMED_COLLISIONS} more" if len(collisions) > _NAMED_COLLISIONS else ""
-        fix = "set tool_names of one of the two servers to prefixed, or rename it"
-        yield Check("names", CheckStatus.DOUBTFUL, f"{detail}{more}", fix)
+        detail = _(
+            "not offered because of their names: {reasons}",
+            reasons="; ".join(map(str, collisions[:_NAMED_COLLISIONS])),
+        )
+        if (more := len(collisions) - _NAMED_COLLISIONS) > 0:
+            detail = ngettext("{names}, and {n} more", "{names}, and {n} more", more, names=detail)
+        fix = _("set tool_names of one of the two servers to prefixed, or rename it")
+        yield Check("names", CheckStatus.DOUBTFUL, detail, fix)
 
 
 def _check_sessions(tracker: ServerStatusTracker) -> Iterator[Check]:
@@ -612,48 +714,52 @@ def _check_sessions(tracker: ServerStatusTracker) -> Iterator[Check]:
     config, protocol = tracker.config, tracker.synced.capabilities.protocol
     has_none = kind_of(config.transport) == HttpKind.JSONRPC or protocol in MODERN_PROTOCOL_VERSIONS
     if config.sessions is not SessionScope.SHARED and isinstance(config.transport, HttpTransport) and has_none:
-        cause = f"{protocol} over HTTP has no sessions, so what the server keeps is shared by all."
-        fix = f"set protocol to {Protocol.V2025_11_25} if the server speaks that, too, or sessions to shared"
+        cause = _("{protocol} over HTTP has no sessions, so what the server keeps is shared by all.", protocol=protocol)
+        fix = _(
+            "set protocol to {version} if the server speaks that, too, or sessions to shared",
+            version=Protocol.V2025_11_25,
+        )
         yield Check("sessions", CheckStatus.DOUBTFUL, cause, fix)
 
 
 def _check_flows(tracker: ServerStatusTracker) -> Iterator[Check]:
     """Check the server's information-flow settings."""
     for text, fix in flow_warnings(tracker.config, tracker.synced.capabilities.tools):
-        yield Check("information flow", CheckStatus.DOUBTFUL, f"{text[0].upper()}{text[1:]}.", fix)
+        yield Check("information flow", CheckStatus.DOUBTFUL, text, fix)
 
 
 def _check_rejections(tracker: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
     """Check for tools that models have rejected since this process started."""
     rejections = [
-        f"{tool.name} by {model or 'the model'}: {why.rstrip('.')}"
+        _("{tool} by {model}: {reason}", tool=tool.name, model=model or _("the model"), reason=why.rstrip("."))
         for tool in tracker.synced.capabilities.tools
         for model, why in refused(tool).items()
     ]
     if rejections:
-        more = f"; and {len(rejections) - _NAMED} more" if len(rejections) > _NAMED else ""
-        text = f"Services of models have refused tools of it: {'; '.join(rejections[:_NAMED])}{more}."
-        yield Check(
-            "models", CheckStatus.DOUBTFUL, text, "have the server corrected, or leave the tools out of the profile"
-        )
+        shown = "; ".join(rejections[:_NAMED])
+        if (more := len(rejections) - _NAMED) > 0:
+            shown = ngettext("{refusals}; and {n} more", "{refusals}; and {n} more", more, refusals=shown)
+        text = _("Services of models have refused tools of it: {refusals}.", refusals=shown)
+        fix = _("have the server corrected, or leave the tools out of the profile")
+        yield Check("models", CheckStatus.DOUBTFUL, text, fix)
 
 
 def _check_output(stray_lines: StrayLineCounter) -> Iterator[Check]:
     """Check for lines in standard output that are not messages."""
     if not stray_lines.example:
         return
-    cause = (
-        "It writes lines to its standard output that are not messages, more than 20 a minute, "
-        f"such as: {stray_lines.example}"
+    cause = _(
+        "It writes lines to its standard output that are not messages, more than 20 a minute, such as: {line}",
+        line=stray_lines.example,
     )
-    yield Check("output", CheckStatus.DOUBTFUL, cause, "let it log to its standard error")
+    yield Check("output", CheckStatus.DOUBTFUL, cause, _("let it log to its standard error"))
 
 
 def _check_log(server_log: ServerLog) -> Iterator[Check]:
     """Check the server's recent log messages."""
     if server_log.last:
         text = "; ".join(f"{item.level}: {item.text}" for item in server_log.last)
-        yield Check("its log", CheckStatus.DOUBTFUL, f"It said: {text}")
+        yield Check("its log", CheckStatus.DOUBTFUL, _("It said: {lines}", lines=text))
 
 
 def _check_sync(tracker: ServerStatusTracker, *, is_on: bool) -> Check:
@@ -662,16 +768,18 @@ def _check_sync(tracker: ServerStatusTracker, *, is_on: bool) -> Check:
     """
     synced = tracker.synced
     if synced.at is None and tracker.status is ServerStatus.CONNECTED:
-        return Check("sync", CheckStatus.WELL, "just now")
+        return Check("sync", CheckStatus.WELL, _("just now"))
     if synced.at is None:
-        return Check("sync", CheckStatus.DOUBTFUL, "Its tools have not been loaded yet.", "connect it, then sync")
+        text = _("Its tools have not been loaded yet.")
+        return Check("sync", CheckStatus.DOUBTFUL, text, _("connect it, then sync"))
     age = max(time.time() - synced.at, 0.0)
-    text = f"{synced.status}, {_span(age)} ago"
+    text = _("{status}, {span} ago", status=synced.status.label, span=_span(age))
     if synced.status is SyncStatus.SYNC_FAILED:
-        cause, _, fix = synced.problem.partition(" Fix: ")
-        return Check("sync", CheckStatus.DOUBTFUL, f"{text}: {cause}", fix or "sync again")
+        cause, fix = split_fix(synced.problem)
+        text = _("{sync}: {problem}", sync=text, problem=cause)
+        return Check("sync", CheckStatus.DOUBTFUL, text, str(fix) or _("sync again"))
     if age > _OLD and is_on:
-        return Check("sync", CheckStatus.DOUBTFUL, text, "sync, so that new tools are offered")
+        return Check("sync", CheckStatus.DOUBTFUL, text, _("sync, so that new tools are offered"))
     return Check("sync", CheckStatus.WELL, text)
 
 
@@ -679,21 +787,28 @@ def _check_calls(connection: Connection) -> Check:
     """Check the duration of recent calls against the timeout."""
     times = sorted(connection.durations)
     if not times:
-        return Check("calls", CheckStatus.WELL, "none answered since this process started")
+        return Check("calls", CheckStatus.WELL, _("none answered since this process started"))
     half, most = times[len(times) // 2], times[min(int(len(times) * 0.95), len(times) - 1)]
     limit = connection.config.tool_timeout
-    text = f"the last {len(times)}: half within {half:.2f} s, 95 % within {most:.2f} s, limit {limit:g} s"
+    text = _(
+        "the last {count}: half within {half} s, 95 % within {most} s, limit {limit} s",
+        count=len(times),
+        half=f"{half:.2f}",
+        most=f"{most:.2f}",
+        limit=f"{limit:g}",
+    )
     if most > 0.8 * limit:
-        return Check("calls", CheckStatus.DOUBTFUL, text, "raise its tool_timeout, or make the server faster")
+        return Check("calls", CheckStatus.DOUBTFUL, text, _("raise its tool_timeout, or make the server faster"))
     return Check("calls", CheckStatus.WELL, text)
 
 
 def _span(seconds: float) -> str:
     if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+        return _("{seconds} s", seconds=f"{seconds:.0f}")
+    if seconds < 7200:
+        return _("{minutes} min", minutes=f"{seconds / 60:.0f}")
+    return _("{hours} h", hours=f"{seconds / 3600:.0f}")
 
 
 def _split(name: str, sentence: str) -> Check:
-    cause, _, fix = sentence.partition(" Fix: ")
-    return failed_check(name, cause, fix)
+    return failed_check(name, *split_fix(sentence))

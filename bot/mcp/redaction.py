@@ -26,7 +26,7 @@ from bot.i18n import LazyText, gettext_lazy
 HIDDEN = "***"
 _SHORTEST = 6
 """Minimum length of a secret. Shorter values (`true`, `8080`) are settings, and redacting them would garble texts."""
-USER_NAME = "user name"
+USER_NAME = gettext_lazy("user name")
 """Label of a user name for basic authentication, which may be a word."""
 _NOT_SECRET = frozenset(("accept", "accept-language", "content-type", "user-agent"))
 _REMEMBERED = 8

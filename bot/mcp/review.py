@@ -33,11 +33,9 @@ _SHORTEST_NAME = 6
 _ESCAPES = re.compile(r"\x1b[\[\]]|\x9b")
 # Allowed: all line ends, a byte order mark at the beginning, and joiners, which emoji and some scripts need.
 _HIDDEN = re.compile(
-
-        "(?<=[^\n])\ufeff|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\u200b\u2060-\u2064\ud800-\udfff]"
-        "|[\u202a-\u202e\u2066-\u2069]|[\U000e0000-\U000e007f]|[\U000e0100-\U000e01ef]"
-        "|(?<=[A-Za-z0-9 ])[\u200c\u200d](?=[A-Za-z0-9 ])"
-
+    "(?<=[^\n])\ufeff|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\u200b\u2060-\u2064\ud800-\udfff]"
+    "|[\u202a-\u202e\u2066-\u2069]|[\U000e0000-\U000e007f]|[\U000e0100-\U000e01ef]"
+    "|(?<=[A-Za-z0-9 ])[\u200c\u200d](?=[A-Za-z0-9 ])"
 )
 _COMMENT = re.compile(r"<!--")
 _ENCODED = re.compile(r"(?<![A-Za-z0-9+/])(?=[A-Za-z0-9+/]*[a-z])(?=[A-Za-z0-9+/]*[A-Z])(?=[A-Za-z0-9+/]*[0-9])"

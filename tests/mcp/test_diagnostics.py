@@ -336,7 +336,7 @@ async def test_the_last_words_of_a_process_are_quoted_without_its_secrets() -> N
 async def test_a_definition_that_cannot_be_used_is_not_looked_at_further() -> None:
     entry = DesiredServer(ServerConfig("s", StdioTransport("")), problem="Server s has no key. Fix: set it.")
     [check] = await verified(entry)
-    assert (check.finding, check.detail, check.fix) == (CheckStatus.BROKEN, "Server s has no key.", "set it.")
+    assert (check.finding, check.detail, check.fix) == (CheckStatus.BROKEN, "Server s has no key.", "set it")
 
 
 # stopping early
@@ -487,7 +487,7 @@ async def test_what_was_asked_long_ago_or_in_vain_is_told() -> None:
     old = CachedCapabilities(SyncStatus.SYNCED, ServerCapabilities(), at=1000.0)
     failed = CachedCapabilities(SyncStatus.SYNC_FAILED, ServerCapabilities(), at=1000.0, problem="No. Fix: look.")
     config = remote("s", "http://127.0.0.1:9/mcp")
-    for synced, fix in ((old, "sync, so that"), (failed, "look."), (CachedCapabilities(), "connect it")):
+    for synced, fix in ((old, "sync, so that"), (failed, "look"), (CachedCapabilities(), "connect it")):
         async with started(DesiredServer(config, ServerEnablement.ON, synced), policy=ConnectPolicy.LAZY) as box:
             check = found(await all_of(box.diagnose("file:s")), "sync")
         assert check.finding is CheckStatus.DOUBTFUL

@@ -337,7 +337,7 @@ async def test_the_doctor_looks_with_the_token(tmp_path: Path) -> None:
     async with FakeOAuth() as oauth, oauth_process(tmp_path, server(oauth.url)) as here:
         before = {check.name: check async for check in here.box.diagnose(SERVER)}
         assert before["authentication"].detail == "Server s needs a sign-in."
-        assert before["authentication"].fix == "an admin signs in with `/mcp connect s`."
+        assert before["authentication"].fix == "an admin signs in with `/mcp connect s`"
         await here.sign_in(oauth)
         after = [check async for check in here.box.diagnose(SERVER)]
         assert {check.name: check.detail for check in after if check.finding is not CheckStatus.WELL} == {

@@ -220,7 +220,7 @@ async def test_an_entry_that_cannot_be_used_says_why_and_mends_itself() -> None:
         assert status(box) is ServerStatus.FAILED
         with pytest.raises(ServerTrouble, match="no key") as refused:
             await box.sync("file:s")
-        assert refused.value.fix == "set it."
+        assert refused.value.fix == "set it"
         await box.reconcile(entries(config))
         await until(lambda: status(box) is ServerStatus.CONNECTED)
 

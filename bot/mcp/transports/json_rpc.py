@@ -34,7 +34,7 @@ from pydantic import BaseModel, ValidationError
 
 from bot.domain.servers import ServerConfig
 from bot.mcp import sdk
-from bot.mcp.errors import NOT_RPC
+from bot.mcp.errors import CONNECTION_BROKE, NOT_RPC
 from bot.mcp.results import error_text
 from bot.mcp.review import generic_name
 from bot.mcp.sdk import HTTP_ERROR, OutgoingStream, TransportStreams, request_within_origin
@@ -160,7 +160,7 @@ class _Outgoing(OutgoingStream):
             response = await request_within_origin(self._client, "POST", self._url, json=request, headers=_ACCEPTED)
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             log.debug("request to an MCP server was not delivered: %r", error)
-            return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or "the connection broke")
+            return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or CONNECTION_BROKE)
         if attempt.failure:
             return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure)
         response_or_error = _parse_answer(response, request_id)
