@@ -8,7 +8,6 @@ from bot.i18n.catalogs import DEFAULT_LANGUAGE, installed_languages, translation
 from bot.i18n.context import current_language, use_language
 from bot.i18n.formats import format_number
 
-
 _FULL_STOPS = ".。"
 
 

@@ -62,7 +62,6 @@ from bot.ports import CallContext
 log = logging.getLogger(__name__)
 
 _TARGET = logging.getLogger(f"{__name__}.mcp")
-_HAS_IT_TOO = "Server {} has the same tool. Call it again to use that one."
 _AT_ONCE = 4
 """Maximum number of servers that start at the same time."""
 _GENTLE_SECONDS = 15.0

@@ -107,6 +107,8 @@ def _parts_of_call(call: ast.Call) -> list[ast.AST]:
             return [*(keyword.value for keyword in call.keywords), *call.args[2:]]
         case function if _is_logging(function) or _is_api_route(function):
             return []
+        case ast.Attribute(value=ast.Name(id="re"), attr="compile"):
+            return []
         case ast.Name(id="Verb"):
             return _without_typed_words(call)
         case ast.Name(id=name) if name in _API_FIELDS:

@@ -18,6 +18,14 @@ NOT_FOR_PEOPLE = {
     "bot/i18n": "the markers themselves",
     "bot/llm": "prompts and answers of models",
     "bot/logs.py": "the log",
+    "bot/mcp/results.py": "results for models",
+    "bot/mcp/sdk.py": "texts of the library for MCP",
+    "bot/mcp/server_requests.py": "tools and results for models",
+    "bot/mcp/transports/json_rpc.py": "messages of the protocol",
+    "bot/mcp/transports/messages.py": "messages of the protocol",
+    "bot/mcp/transports/repair.py": "messages of the protocol",
+    "bot/mcp/transports/stdio.py": "messages of the protocol",
+    "bot/mcp/transports/streamable.py": "messages of the protocol",
     "bot/storage": "SQL, and errors for the log",
     "bot/web/application.py": "answers to platforms and probes, and the description of the API",
     "bot/web/prometheus.py": "metrics",
@@ -32,7 +40,6 @@ NOT_YET = (
     "bot/domain",
     "bot/engine",
     "bot/errors.py",
-    "bot/mcp",
     "bot/ports",
     "bot/setting_errors.py",
     "bot/settings.py",
@@ -183,6 +190,40 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         }
     ),
     "bot/rendering/timeline.py": frozenset({"left out"}),
+    "bot/mcp/calls.py": frozenset(
+        {"Error calling MCP server: {}", "asks for {}", "sent an elicitation without a known user"}
+    ),
+    "bot/mcp/config/credentials.py": frozenset({"Basic {}", "Bearer {}"}),
+    "bot/mcp/config/programs.py": frozenset(
+        {  # the first line of a file
+            (
+                "# Programs that may run as MCP servers on this machine, one a line. `countersign servers add` adds to "
+                "them.\n"
+            )
+        }
+    ),
+    "bot/mcp/doctor.py": frozenset({"Bearer", "application/json, text/event-stream", "information flow", "its log"}),
+    "bot/mcp/errors.py": frozenset({"Error calling MCP server: "}),
+    "bot/mcp/oauth/client.py": frozenset({"Basic {}", "Countersign"}),
+    "bot/mcp/oauth/sign_ins.py": frozenset({"application/json, text/event-stream"}),
+    "bot/mcp/oauth/tokens.py": frozenset({"Bearer {}"}),
+    "bot/mcp/registry.py": frozenset({"server {}"}),
+    "bot/mcp/review.py": frozenset({" and {} more"}),  # the log
+    "bot/mcp/server/output.py": frozenset({"a line that is no JSON-RPC message", "an empty line"}),
+    "bot/mcp/server/session.py": frozenset(
+        {"JSON-RPC 2.0", "it asks for more, which people are asked for only when they call a tool"}
+    ),
+    "bot/mcp/server/session_pool.py": frozenset(
+        {  # for the model
+            (
+                "[Note: server {} began a new session for this call. What it kept in the session before, such as open "
+                "pages or a working folder, is gone.]"
+            )
+        }
+    ),
+    "bot/mcp/server/state.py": frozenset({"{} cannot happen in the state {}"}),
+    "bot/mcp/toolbox.py": frozenset({"{} Correct them and call it again:\n{}"}),
+    "bot/mcp/transports/http.py": frozenset({"no answer", "nothing more"}),
     "bot/web/api/responses.py": frozenset(
         {
             "image {}",  # for the model

@@ -472,7 +472,7 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> ServersFile:
         ) from error
     except OSError as error:
         raise SettingsError(
-            gettext_lazy("{path} cannot be read: {strerror}.", path=path, strerror=error.strerror),
+            gettext_lazy("{path} cannot be read: {reason}.", path=path, reason=error.strerror),
             gettext_lazy("Check the path and its permissions."),
         ) from error
     warnings: list[str] = []

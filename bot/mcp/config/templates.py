@@ -148,7 +148,7 @@ def _check_whole(template: LaunchTemplate) -> None:
     typed = {item.name for item in template.typed}
     if used - typed:
         raise _InvalidTemplate(
-            gettext_lazy("its args have a place {{{value}}}, which is not a defined slot.", value=min(used - typed))
+            gettext_lazy("its args have a place {{{slot}}}, which is not a defined slot.", slot=min(used - typed))
         )
     if typed - used:
         raise _InvalidTemplate(
