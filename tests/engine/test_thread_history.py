@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bot.domain.conversations import Author, ConversationKey, InboundMessage
-from bot.domain.messages import Message, MessageRole
-from bot.domain.turns import MessageRefs, TurnStatus
+from bot.domain.flows import PersonSource, ToolSource
+from bot.domain.messages import Message, MessageRole, ToolCall
+from bot.domain.turns import MessageRefs, StepStatus, ToolRef, ToolStep, Turn, TurnInput, TurnRecord, TurnStatus
+from bot.engine.policy.taint import sources_of_turn
 from bot.engine.prompt.builder import PlatformHint, SystemPrompt
 from bot.engine.prompt.history import HISTORY_OMITTED, HistoryBudget
 from bot.engine.prompt.thread_history import UNREAD_THREAD
@@ -119,3 +121,15 @@ async def test_a_long_thread_loses_its_oldest_messages_and_is_not_summarized(har
     assert texts[-1] == "answer 2"
     assert len(harness.model.requests) == 3
     assert HISTORY_OMITTED in surface.views[-1].steps[-1].notes  # type: ignore[union-attr]
+
+
+def test_a_turn_without_content_still_has_the_sources_of_its_results() -> None:
+    turn = Turn("t1", HALL, 1, ANA, TurnInput(""), TurnStatus.DONE, 0.0, content_deleted=True)
+    ran = ToolStep(
+        1, ToolCall("", "s__read"), ToolRef("s", "read", "", "d1", server_id="i", place="p"), StepStatus.DONE
+    )
+    denied = replace(ran, n=2, tool=ToolRef("s", "write"), status=StepStatus.DENIED)
+    assert sources_of_turn(TurnRecord(turn, (ran, denied), 1), {}) == (
+        PersonSource("test:ana"),
+        ToolSource("s", "read", "i", "d1", "p"),
+    )

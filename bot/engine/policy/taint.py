@@ -92,7 +92,9 @@ def _of_question(question: TurnInput) -> Iterator[Source]:
 def _of_calls(record: TurnRecord, known: Known) -> Iterator[Source]:
     known = {**known, **known_calls([record])}
     for step in record.calls:
-        has_server_text = step.status in ANSWERED and step.result is not None and not step.result.own
+        # A result without content may stand in the answer, as the output of a call that a user has run by hand.
+        is_shown = record.turn.content_deleted or (step.result is not None and not step.result.own)
+        has_server_text = step.status in ANSWERED and is_shown
         source = _of_call(record.turn.seq, step, known) if has_server_text else None
         if source is not None:
             yield source
