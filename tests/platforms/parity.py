@@ -46,6 +46,12 @@ FEATURES = (
         tests=("test_a_turn_has_the_locales_of_its_author_and_of_the_place",),
     ),
     Feature(
+        "Descriptions of commands are in the user's language",
+        slack="in English: a manifest has one language",
+        discord="yes; names of commands and options stay English",
+        terminal="those of the environment",
+    ),
+    Feature(
         "`/preferences`: a language and a time zone of one's own",
         terminal="those of the environment",
         tests=("test_a_time_zone_that_a_user_has_chosen_counts_for_their_questions",),

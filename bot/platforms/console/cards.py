@@ -35,7 +35,7 @@ from bot.domain.conversations import Author
 from bot.domain.grants import GrantRequest
 from bot.domain.turns import StepStatus, ToolStep, TurnView
 from bot.errors import CountersignError
-from bot.i18n import _, gettext_lazy
+from bot.i18n import _, gettext_lazy, pgettext
 from bot.platforms.console.command_runner import CommandRunner
 from bot.platforms.console.lines import (
     card_line,
@@ -536,7 +536,7 @@ class CardKeys:
         return [("e", _("edit"))] if question.editable else []
 
     def _denial_keys(self) -> list[tuple[str, str]]:
-        return [("n", _("no, because…")), ("Enter", _("no"))]
+        return [("n", _("no, because…")), ("Enter", pgettext("answer to an approval", "no"))]
 
     def _key(self, text: str, key: str) -> str:
         return self._theme.bold(key) + text.removeprefix(key) if key else self._theme.dim(text)

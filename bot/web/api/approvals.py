@@ -279,7 +279,7 @@ class _ApprovalHandler:
         if isinstance(result, NotAllowed | ViewRequired) and body.arguments is not None:
             # The change is saved in any case: another approver is needed now, or the call has to be
             # opened first.
-            message = result.reason if isinstance(result, NotAllowed) else VIEW_FIRST
+            message = result.reason if isinstance(result, NotAllowed) else str(VIEW_FIRST)
             return DecisionAnswer(
                 approval_request_id=approval_id, revision=revision, outcome=Outcome.REVISED, message=message
             )
@@ -390,7 +390,7 @@ def _rejection_problem(rejection: NotEditable | ViewRequired) -> Problem:
         case ApprovalNotFound():
             return _not_found()
         case ViewRequired():
-            return Problem(409, "open_first", VIEW_FIRST, _("POST to …/open with this token, then decide"))
+            return Problem(409, "open_first", str(VIEW_FIRST), _("POST to …/open with this token, then decide"))
         case _:
             assert_never(rejection)
 
