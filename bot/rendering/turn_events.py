@@ -12,7 +12,8 @@ As JSON they are for programs that read `--json`. Fields are added, never rename
     tool_started          step, call, server, tool, arguments, status
     tool_progressed       the same, and text
     tool_finished         the same as tool_started, and result, is_error, offers
-    approval_requested    the same as tool_started, and approval, revision, fingerprint, expires_in, expires_at
+    approval_requested    the same as tool_started, and approval, revision, fingerprint, expires_in, expires_at,
+                          self_approval
     approval_settled      the same as approval_requested, and decided_by, reason
     elicitation_requested step, call, server, tool, elicitation, message, mode, schema or url, expires_in, expires_at
     elicitation_settled   the same, and action, answered_by, reason
@@ -21,10 +22,10 @@ As JSON they are for programs that read `--json`. Fields are added, never rename
 
 `arguments` have the label of every stored secret of the called server in its place, if an approval was requested.
 `server` is null for an unknown tool. `mode` is the kind of an elicitation, form or url; the answer is in no event.
-`expires_in` is in seconds, `expires_at` in epoch seconds. `behind` is the turn that blocks the conversation. An offer
-is an action for a user: `offer` (check, run_again, stop, continue), `label`, `turn`, and `step` if it is about a call.
-Text is as the model or the tool wrote it: JSON's escapes make it harmless, and a program that displays it must sanitize
-it.
+`self_approval` is "allowed" if the user who asked may approve, or why not (`SelfApproval`). `expires_in` is in seconds,
+`expires_at` in epoch seconds. `behind` is the turn that blocks the conversation. An offer is an action for a user:
+`offer` (check, run_again, stop, continue), `label`, `turn`, and `step` if it is about a call. Text is as the model or
+the tool wrote it: JSON's escapes make it harmless, and a program that displays it must sanitize it.
 """
 
 from __future__ import annotations
@@ -258,6 +259,7 @@ def _approval(step: ToolStep) -> dict[str, Any]:
         "fingerprint": approval.fingerprint,
         "expires_in": approval.expires_in,
         "expires_at": approval.expires_at,
+        "self_approval": approval.requirements.self_approval.value,
     }
 
 

@@ -233,6 +233,7 @@ def test_ids_of_discord_name_people_and_places(arguments: dict[str, Any], others
         ({"to": "Bob"}, True),
         ({"to": "U024BE7LH"}, False),
         ({"to": "slack:U024BE7LH"}, False),
+        ({"to": [" U024BE7LH ", "<#C061EG9SL>", "#C061EG9SL"]}, False),
         ({"to": "<@U024BE7LH>"}, False),
         ({"to": ""}, False),
         ({}, False),

@@ -38,7 +38,14 @@ QUESTION = {
     "expires_in": 1800.0,
     "expires_at": None,
 }
-ASKED = {"approval": "apr-12345678", "revision": 1, "fingerprint": "f1", "expires_in": 1800.0, "expires_at": None}
+ASKED = {
+    "approval": "apr-12345678",
+    "revision": 1,
+    "fingerprint": "f1",
+    "expires_in": 1800.0,
+    "expires_at": None,
+    "self_approval": "",
+}
 
 
 @pytest.mark.parametrize(
