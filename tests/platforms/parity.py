@@ -109,6 +109,12 @@ FEATURES = (
         tests=("test_outsiders_are_told_alone_that_they_get_no_answer",),
     ),
     Feature(
+        "One deployment serves several workspaces, each with its own admins, servers, approvals and audit",
+        slack="yes, those in which the app is [installed](slack.md#several-workspaces)",
+        discord="yes, every server that the bot is in",
+        terminal=ALONE,
+    ),
+    Feature(
         "Messages from a downtime are answered later",
         slack="yes, where there was a question in the last day",
         discord="yes, of the last day",

@@ -9,15 +9,19 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import time
 from typing import Any
 
 import httpx2
+import psycopg
 import pytest
 
+from bot.storage.encryption import generate_key, make_box
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.mcp.endpoint import FakeEndpoint, result
 from tests.fakes.slack import Channel, FakeSlack, Message, Team, User
-from tests.stories.installation import Installation
+from tests.postgres import Server
+from tests.stories.installation import Installation, becomes
 from tests.stories.program import PATIENCE, Bot, a_bot
 
 ACME, GLOBEX = Team(), Team("T0GLOBEX", "Globex", "globex")
@@ -292,3 +296,52 @@ async def _one_is_removed_and_the_other_goes_on(deployment: Deployment, bot: Bot
     written = b"".join(deployment.place.written().values())
     for secret in (slack.app.client_secret, SECRET, *tokens):
         assert secret.encode() not in written
+
+
+async def test_one_process_installs_and_receives_and_another_posts_with_tokens_that_expire(
+    tmp_path: Path, model: FakeLanguageModel, postgres: Server
+) -> None:
+    settings = {"DATABASE_URL": await asyncio.to_thread(postgres.fresh), "MCP_ENCRYPTION_KEY": generate_key()}
+    async with a_deployment(tmp_path, model, **settings) as deployment:
+        slack, acme, globex = deployment.slack, deployment.acme, deployment.globex
+        slack.app.rotation = True
+        async with (
+            deployment.bot("--only", "slack,web") as (_, browser),
+            a_bot(deployment.place, "--only", "worker") as worker,
+        ):
+            for office in (acme, globex):
+                assert (await deployment.install(browser, office.admin)).status_code == 200
+            for office in (acme, globex):
+                question = office.ask(f"hello from {office.team.name}")
+                await office.reads(question.ts, f"You said: hello from {office.team.name}.")
+            # The token runs out, and is renewed by one of them.
+            slack.app.installations[ACME.id].expires_at = slack.clock.now()
+            await asyncio.to_thread(_expire, settings["DATABASE_URL"], settings["MCP_ENCRYPTION_KEY"])
+            question = acme.ask("and after twelve hours")
+            await acme.reads(question.ts, "You said: and after twelve hours.")
+            renewals = [call for call in slack.calls.of("oauth.v2.access") if call.args.get("grant_type")]
+            assert len(renewals) == 1
+            slack.uninstall(GLOBEX)
+            await becomes(lambda: not _has_token(settings["DATABASE_URL"], GLOBEX.id), "no token of Globex", PATIENCE)
+            question = acme.ask("still there?")
+            await acme.reads(question.ts, "You said: still there?.")
+            assert "Traceback" not in worker.log
+
+
+def _expire(address: str, key: str) -> None:
+    """Let the token of Acme be one that is about to expire."""
+    box, context = make_box(key), '["installation", "slack", "T0ACME"]'
+    with psycopg.connect(address) as connection:
+        row = connection.execute("select body from installations where workspace = %s", (ACME.id,)).fetchone()
+        assert row is not None
+        body = json.loads(box.open(row[0], context)) | {"expires_at": time() + 60}
+        change = "update installations set body = %s, version = version + 1 where workspace = %s"
+        connection.execute(change, (box.seal(json.dumps(body), context), ACME.id))
+
+
+def _has_token(address: str, workspace: str) -> bool:
+    with psycopg.connect(address) as connection:
+        removed = "select removed_at from installations where workspace = %s"
+        row = connection.execute(removed, (workspace,)).fetchone()
+        assert row is not None
+        return row[0] is None
