@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -23,6 +24,11 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 os.environ["SSL_CERT_FILE"] = AUTHORITY
+# Texts and times that tests read are not those of the machine.
+for name in ("LC_ALL", "LC_MESSAGES", "LANGUAGE", "TIME_ZONE"):
+    os.environ.pop(name, None)
+os.environ["LANG"], os.environ["TZ"] = "C.UTF-8", "UTC"
+time.tzset()
 
 MEMORY, ENOUGH_MEMORY = Path("/dev/shm"), 4 << 30
 """A file system in memory, and the free bytes from which it is used: most tests write a database, and every commit

@@ -432,7 +432,10 @@ async def open_program(
             dependencies, pages = None, probes
             if "web" in parts:
                 dependencies = build_web_dependencies(settings, runtime, api)
-                pages = [*probes, *link_pages(runtime.services.command_parts, [*platforms.surfaces, api])]
+                pages = [
+                    *probes,
+                    *link_pages(runtime.services.command_parts, [*platforms.surfaces, api], runtime.services.locales),
+                ]
             if platforms.slack is not None and not parts.isdisjoint({"slack", "web"}):
                 pages = [*pages, *install_pages(platforms.slack, runtime, settings)]
             await stack.enter_async_context(serve_web(settings, hooks=listeners.hooks, parts=dependencies, pages=pages))

@@ -22,8 +22,10 @@ from bot.app.models import select_model
 from bot.commands.dependencies import CommandDependencies, LinkService
 from bot.domain.api_clients import OPERATOR_NAME, ApiClient, ApiRole
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.locales import Locale
 from bot.domain.secret_detection import LEAST_OPERATOR_BITS, weakness
 from bot.domain.turns import Notice, NoticeTarget
+from bot.engine.locales import LocaleResolver
 from bot.engine.policy.rules import can_approve
 from bot.engine.view_delivery import surface_for
 from bot.errors import DeliveryFailed, SettingsError
@@ -165,14 +167,19 @@ class PlatformUserMessenger:
     (`bot.commands.dependencies.UserMessenger`).
     """
 
-    def __init__(self, surfaces: Sequence[Surface]) -> None:
+    def __init__(self, surfaces: Sequence[Surface], locales: LocaleResolver) -> None:
         self._surfaces = surfaces
+        self._locales = locales
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return the user's current membership. Raises DeliveryFailed if this process cannot ask the platform: names in
         the settings may belong to users who have left.
         """
         return await self._surface(conversation).member(author, conversation)
+
+    async def locale(self, author: Author, conversation: ConversationKey) -> Locale:
+        """Return the locale of what a user sees alone. Never raises."""
+        return await self._locales.for_reader(surface_for(self._surfaces, conversation), author, conversation)
 
     async def tell(self, author: Author, conversation: ConversationKey, text: str) -> None:
         """Send a private message to one user. Raises DeliveryFailed."""
@@ -188,11 +195,11 @@ class PlatformUserMessenger:
         return surface
 
 
-def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface]) -> Sequence[Page]:
+def link_pages(parts: CommandDependencies, surfaces: Sequence[Surface], locales: LocaleResolver) -> Sequence[Page]:
     """Return the pages, an empty sequence without links. Loads the web libraries."""
     if parts.links is None:
         return ()
-    people = PlatformUserMessenger(surfaces)
+    people = PlatformUserMessenger(surfaces, locales)
     secrets = importlib.import_module("bot.commands.server_secrets")
     web = importlib.import_module("bot.web.pages")
     routes: list[Page] = web.secret_routes(secrets.SecretEntry(parts, parts.links.store, people))

@@ -15,6 +15,7 @@ from bot.domain.catalog import CatalogResult, CatalogServer
 from bot.domain.conversations import HTTP, Author, ConversationKey, Member
 from bot.domain.health import Health
 from bot.domain.launch_templates import Templates, no_templates
+from bot.domain.locales import Locale
 from bot.domain.metrics import ProcessCounters
 from bot.domain.policies import PolicyResult, Rule
 from bot.domain.profiles import Profile, ServersEnabled
@@ -148,6 +149,9 @@ class UserMessenger(Protocol):
 
     async def member(self, author: Author, conversation: ConversationKey) -> Member:
         """Return a user's current membership. Raises DeliveryFailed if the platform cannot be asked here."""
+
+    async def locale(self, author: Author, conversation: ConversationKey) -> Locale:
+        """Return the locale of what a user sees alone. Never raises."""
 
     async def tell(self, author: Author, conversation: ConversationKey, text: str) -> None:
         """Send plain text to one user, in an ephemeral or direct message. Raises DeliveryFailed."""

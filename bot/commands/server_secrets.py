@@ -30,6 +30,7 @@ from bot.commands.sign_in import SIGN_IN, SignInSteps
 from bot.commands.text_format import format_ago, sentences, server_label
 from bot.domain.commands import Field, FieldKind, Form, Parameter, Reply, ReplyAction, Verb
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.locales import use_locale
 from bot.domain.secrets import LINK_SECONDS, TOKEN, SecretLink, SecretReference, SecretSource
 from bot.domain.servers import (
     AUTH_SECRET,
@@ -478,7 +479,7 @@ def _reference(text: str) -> SecretReference:
 @dataclass(frozen=True, slots=True)
 class SecretPrompt:
     """Texts of the form, plain. `server` is the slug and `title` the display name; `wanted` describes the secret,
-    `goes_to` its use. `version` is the server's.
+    `goes_to` its use. `version` is the server's, `time_zone` the user's, empty if it is unknown.
     """
 
     link: SecretLink
@@ -487,6 +488,7 @@ class SecretPrompt:
     wanted: str
     goes_to: str
     version: int
+    time_zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,7 +548,7 @@ class SecretEntry:
     async def show(self, token: str) -> SecretPrompt | None:
         """Return the form of a link, None if the link is invalid. The link stays valid. Raises DatabaseError."""
         match = await self._find(token)
-        return None if match is None else _prompt(*match)
+        return None if match is None else await self._prompt(*match)
 
     async def save_secret(self, token: str, version: str, value: str) -> Outcome:
         """Save a secret. `version` is the server's version in the form. Raises DatabaseError."""
@@ -554,7 +556,7 @@ class SecretEntry:
         if match is None:
             return LinkExpired()
         link, record = match
-        prompt, value = _prompt(link, record), value.strip()
+        prompt, value = await self._prompt(link, record), value.strip()
         values, why = entered_values(record, link.slot, value)
         if why:
             return SecretRejected(prompt, why)
@@ -571,16 +573,21 @@ class SecretEntry:
     async def notify_user(self, prompt: SecretPrompt) -> None:
         """Send a message to the user of the link, if possible."""
         link = prompt.link
-        text = _(
-            "The secret {slot} of {server} is set. /mcp verify {server} says whether it works.",
-            slot=link.slot,
-            server=prompt.server,
-        )
+        with use_locale(await self._messenger.locale(link.person, link.conversation)):
+            text = _(
+                "The secret {slot} of {server} is set. /mcp verify {server} says whether it works.",
+                slot=link.slot,
+                server=prompt.server,
+            )
         try:
             async with asyncio.timeout(_MESSAGE_SECONDS):
                 await self._messenger.tell(link.person, link.conversation, text)
         except (DeliveryFailed, TimeoutError) as failure:
             log.info("message about a saved secret was not sent: %s", failure or "no answer in time")
+
+    async def _prompt(self, link: SecretLink, record: ServerRecord) -> SecretPrompt:
+        locale = await self._messenger.locale(link.person, link.conversation)
+        return replace(_prompt(link, record), time_zone=locale.time_zone)
 
     async def _find(self, token: str) -> tuple[SecretLink, ServerRecord] | None:
         """Return the link and its current server; None if the server is no longer visible in its workspace."""

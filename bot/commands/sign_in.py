@@ -19,6 +19,7 @@ from bot.commands.server_directory import ServerDirectory, VisibleServer
 from bot.commands.text_format import code, format_ago, sentences, server_label, status_word
 from bot.domain.commands import ActionStyle, Reply, ReplyAction
 from bot.domain.conversations import CONSOLE, Author, ConversationKey, Member
+from bot.domain.locales import use_locale
 from bot.domain.servers import AuthenticationKind, OAuthTerms, ServerConfig, ServerStatus
 from bot.domain.sign_ins import SIGN_IN_SECONDS
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed, NotFound
@@ -343,16 +344,17 @@ class OAuthCallback:
 
     async def _tell(self, sign_in: SignedIn, completed: SignInCompleted) -> None:
         """Send a message to the user of the link, if possible."""
-        text = _(
-            "The bot is signed in to {server}: {tools}.",
-            server=completed.title,
-            tools=ngettext("{n} tool", "{n} tools", completed.tools),
-        )
-        if completed.problem:
-            text = sentences(
-                _("The bot is signed in to {server}, and cannot use it yet.", server=completed.title),
-                completed.problem,
+        with use_locale(await self._messenger.locale(sign_in.by, sign_in.conversation)):
+            text = _(
+                "The bot is signed in to {server}: {tools}.",
+                server=completed.title,
+                tools=ngettext("{n} tool", "{n} tools", completed.tools),
             )
+            if completed.problem:
+                text = sentences(
+                    _("The bot is signed in to {server}, and cannot use it yet.", server=completed.title),
+                    completed.problem,
+                )
         try:
             async with asyncio.timeout(_MESSAGE_SECONDS):
                 await self._messenger.tell(sign_in.by, sign_in.conversation, text)

@@ -41,6 +41,7 @@ from bot.commands.server_secrets import (
 )
 from bot.commands.sign_in import OAuthCallback, SignInCompleted, SignInRejected, UnknownLink
 from bot.domain.conversations import Author
+from bot.domain.locales import Locale, use_locale
 from bot.domain.sign_ins import CALLBACK_ID, CALLBACK_PATH, CLIENT_NAME, CLIENT_PATH
 from bot.errors import DatabaseError
 from bot.i18n import _, current_language, format_time, format_time_zone, gettext_lazy, ngettext
@@ -353,13 +354,14 @@ def _secret_form(prompt: SecretPrompt, now: float, notice: str, error: str) -> s
     wanted, title, server = escape_text(prompt.wanted), escape_text(prompt.title), escape_text(prompt.server)
     expires_at = prompt.link.expires_at
     minutes = max(math.ceil((expires_at - now) / 60), 1)
-    until = ngettext(
-        "{time} {zone}, in {n} minute",
-        "{time} {zone}, in {n} minutes",
-        minutes,
-        time=format_time(expires_at),
-        zone=format_time_zone(),
-    )
+    with use_locale(Locale(time_zone=prompt.time_zone)):
+        until = ngettext(
+            "{time} {zone}, in {n} minute",
+            "{time} {zone}, in {n} minutes",
+            minutes,
+            time=format_time(expires_at),
+            zone=format_time_zone(),
+        )
     name = title if prompt.title == prompt.server else f"{title} ({server})"
     # On an error the field has the focus, so that screen readers announce it.
     described_by, invalid = ("hint", "") if not error else ("error hint", ' aria-invalid="true" autofocus')

@@ -243,6 +243,10 @@ MIDDLE = (
     typed("/usage workspace", "This workspace: no model was asked since"),
     typed("/usage all", "All workspaces: no model was asked since"),
     for_all("/usage help", "/usage me"),
+    for_all("/preferences show", "In a terminal, LC_ALL or LANG and TZ say your language and time zone."),
+    for_all("/preferences set", "In a terminal, LC_ALL or LANG and TZ say"),
+    for_all("/preferences clear", "In a terminal, LC_ALL or LANG and TZ say"),
+    for_all("/preferences help", "/preferences show"),
 )
 AFTER = (
     typed("/profile delete Support --confirm support-desk", "That was not its name. Nothing was deleted."),

@@ -117,7 +117,7 @@ async def opened_api(
         async with open_runtime(read, read_operator_files(read), model, [surface, *(surfaces or [])]) as runtime:
             attach_surface(surface, read, runtime)
             parts = build_web_dependencies(read, runtime, surface)
-            pages = link_pages(parts.command_dependencies, [surface, *(surfaces or [])])
+            pages = link_pages(parts.command_dependencies, [surface, *(surfaces or [])], parts.locales)
             async with (
                 serve_web(read, parts=parts, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,

@@ -26,8 +26,10 @@ from bot.domain.api_clients import ApiClient, ApiRole
 from bot.domain.audit import AuditQuery
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.locales import UNKNOWN, Locale
 from bot.domain.servers import AUTH_SECRET
 from bot.domain.turns import Notice, NoticeTarget
+from bot.engine.locales import LocaleResolver
 from bot.errors import Conflict, DatabaseUnavailable, DeliveryFailed, SecretUnavailable
 from bot.settings import read_settings
 from bot.web.application import application
@@ -52,12 +54,16 @@ class Staff(RecordingSurface):
     told: list[tuple[NoticeTarget, str]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     away: Exception | None = None
+    locale: Locale = UNKNOWN
 
     async def member(self, author: Author, where: ConversationKey) -> Member:
         self.asked.append(author.id)
         if self.away is not None:
             raise self.away
         return Member(author, platform_admin=author.id in self.admins)
+
+    async def user_locale(self, user: str, conversation: ConversationKey) -> Locale:
+        return self.locale
 
     async def post_notice(self, audience: NoticeTarget, notice: Notice) -> None:
         if self.away is not None:
@@ -148,7 +154,7 @@ async def a_desk(folder: Path, **settings: Any) -> AsyncIterator[Desk]:
         read, staff, programs = read_settings(**given), Staff(), await open_surface()
         async with open_runtime(read, read_operator_files(read), DEMO, [staff, programs]) as runtime:
             attach_surface(programs, read, runtime)
-            pages = link_pages(runtime.services.command_parts, [staff, programs])
+            pages = link_pages(runtime.services.command_parts, [staff, programs], runtime.services.locales)
             async with (
                 serve_web(read, pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
@@ -193,6 +199,15 @@ async def test_a_secret_that_is_entered_behind_a_link_is_what_the_server_is_sign
     assert facts["secrets_set"] == [AUTH_SECRET]
     assert facts["changes"] == {"secret auth": "stored → stored, by a one-time link"}
     assert SECRET not in repr(await desk.audit())
+
+
+async def test_the_page_and_the_message_are_in_the_time_zone_and_language_of_the_links_user(desk: Desk) -> None:
+    path = await desk.add()
+    desk.staff.locale = Locale("ja-JP", "Asia/Tokyo")
+    assert re.search(r"\b\d\d:\d\d Asia/Tokyo, in 10 minutes", text_of(await desk.open(path)))
+    await desk.enter(path)
+    [(_, told)] = desk.staff.told
+    assert "シークレット" in told
 
 
 async def test_looking_uses_nothing_up_however_often_previews_look(desk: Desk) -> None:
@@ -453,7 +468,7 @@ async def test_a_secret_that_cannot_be_kept_is_told_of_and_the_link_is_used_up(d
         path = path_of(await desk.ask("mcp secret set tickets auth")) if office.toolbox.servers() else await desk.add()
         token = path.rpartition("/")[2]
         parts = replace(office.command_parts, server_store=Failing(error))  # type: ignore[arg-type]
-        entry = SecretEntry(parts, desk.stores.links, PlatformUserMessenger([desk.staff]))
+        entry = SecretEntry(parts, desk.stores.links, PlatformUserMessenger([desk.staff], LocaleResolver()))
         version = version_of(await desk.open(path))
         outcome = await entry.save_secret(token, version, SECRET)
         assert isinstance(outcome, Denied)

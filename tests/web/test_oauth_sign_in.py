@@ -34,6 +34,7 @@ from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.sign_ins import CALLBACK_PATH, callback_path, client_path
 from bot.domain.turns import NoticeTarget
+from bot.engine.locales import LocaleResolver
 from bot.errors import DatabaseUnavailable, DeliveryFailed
 from bot.settings import read_settings
 from bot.web.application import application
@@ -109,7 +110,7 @@ async def a_desk(folder: Path, *, operator: str = "", **settings: Any) -> AsyncI
         files = read_operator_files(read)
         async with open_runtime(read, files, DEMO, [staff, programs], operator=operator) as runtime:
             attach_surface(programs, read, runtime)
-            pages = link_pages(runtime.services.command_parts, [staff, programs])
+            pages = link_pages(runtime.services.command_parts, [staff, programs], runtime.services.locales)
             async with (
                 serve_web(read, parts=build_web_dependencies(read, runtime, programs), pages=pages) as port,
                 httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
@@ -322,7 +323,9 @@ async def a_page(sign_ins: MemorySignIns, attempts: LoginThrottle | None = None)
     server = next(iter(office.store.kept))
     await sign_ins.begin(server, Author("test", "ana", "<b>Ana"), HALL)
     routes = sign_in_routes(
-        OAuthCallback(office.parts, sign_ins, PlatformUserMessenger([Staff()])), PUBLIC, attempts=attempts
+        OAuthCallback(office.parts, sign_ins, PlatformUserMessenger([Staff()], LocaleResolver())),
+        PUBLIC,
+        attempts=attempts,
     )
     async with (
         serve(application(pages=routes), "127.0.0.1", 0) as port,

@@ -97,7 +97,9 @@ class UnknownCommand:
 Line = Say | Invoke | Help | NewConversation | CheckCall | RunAgain | StopTurn | Quit | UnknownCommand
 
 
-_ELSEWHERE = frozenset({"/mcp", "/profile", "/agents", "/ask", "/conversations", "/usage", "/approvals"})
+_ELSEWHERE = frozenset(
+    {"/mcp", "/profile", "/agents", "/ask", "/conversations", "/usage", "/preferences", "/approvals"}
+)
 """Commands that the engine's side answers."""
 _PLAIN: dict[str, Line] = {
     "exit": Quit(),

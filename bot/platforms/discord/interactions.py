@@ -42,7 +42,7 @@ from bot.chat.rejection_messages import InteractionRejected
 from bot.domain.approvals import WHOLE, Portion
 from bot.domain.commands import Invocation, Reply
 from bot.domain.conversations import Author, ConversationKey
-from bot.domain.locales import Locale, language_tag
+from bot.domain.locales import Locale, language_tag, use_locale
 from bot.domain.turns import ToolStep
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
@@ -217,7 +217,9 @@ class DiscordInteractions:
 
     async def tell(self, interaction: Interaction, text: str) -> None:
         """Tell the user of a command that it failed. Raises DeliveryFailed."""
-        await self._wrap(interaction).tell(text)
+        wrapped = self._wrap(interaction)
+        with use_locale(await self._handler.locale_of(wrapped)):
+            await wrapped.tell(text)
 
     async def conversation_for_completion(self, interaction: Interaction) -> ConversationKey | None:
         """Return the conversation in which an option is completed; None if the bot does not answer the user. Raises
@@ -396,7 +398,7 @@ class ShortcutHandler:
         return self._messages.get(about)
 
     async def _open(self, interaction: discord.Interaction[Any], message: discord.Message) -> None:
-        """Cache the message and open the modal."""
+        """Cache the message and open the modal, in the language of the client."""
         about = MessageRef(str(message.channel.id), str(message.id))
         read = to_thread_message(message, (await self._platform.rest.identity()).user, interaction.guild)
         if read is not None:
@@ -405,7 +407,8 @@ class ShortcutHandler:
             while len(self._messages) > CACHED:
                 self._messages.popitem(last=False)
         async with call_limit(gettext_lazy("open a form")):
-            await interaction.response.send_modal(question_modal(about))
+            with use_locale(Locale(language_tag(interaction.locale.value) or "")):
+                await interaction.response.send_modal(question_modal(about))
 
 
 class DiscordQuestion:
