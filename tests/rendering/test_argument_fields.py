@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.commands import FieldKind
+from bot.i18n import use_language
 from bot.rendering.argument_fields import LEAVE_OUT, LONGEST, MOST_FIELDS, argument_form, read_arguments
 
 SCHEMA: dict[str, Any] = {
@@ -239,3 +240,14 @@ def test_whatever_is_typed_becomes_a_value_of_its_kind_or_an_error(answer: str, 
     assert not (made and errors)
     if made and schema.get("type") in kinds:
         assert isinstance(made["x"], kinds[schema["type"]])
+
+
+@pytest.mark.parametrize("answer", ["はい", "yes", "true"])
+def test_a_choice_is_taken_in_the_language_of_its_reader_and_in_english(answer: str) -> None:
+    schema = {"properties": {"urgent": {"type": "boolean"}}}
+    with use_language("ja"):
+        form = argument_form(schema, {"urgent": False})
+        (field,) = (entry.field for entry in form.fields)
+        assert (field.value, field.choices) == ("いいえ", ("はい", "いいえ", "指定しない"))
+        assert read_arguments(form, {"urgent": False}, {field.name: answer}) == ({"urgent": True}, {})
+        assert read_arguments(form, {"urgent": False}, {field.name: "leave out"}) == ({}, {})
