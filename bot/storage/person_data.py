@@ -49,7 +49,7 @@ _author = bindparam("author", type_=StorableText)
 _is_author = sa.and_(turns.c.author_id == _author, turns.c.principal == _person)
 _ids = sa.select(turns.c.id).where(_is_author)
 _decided = sa.select(decisions.c.approval_id).where(decisions.c.principal == _person)
-_EXPORTED: Mapping[str, sa.Select[Any]] = {
+EXPORTED: Mapping[str, sa.Select[Any]] = {
     "turns": sa.select(turns).where(_is_author).order_by(turns.c.created_at, turns.c.seq),
     "steps": sa.select(steps).where(steps.c.turn_id.in_(_ids)).order_by(steps.c.created_at, steps.c.turn_id, steps.c.n),
     "files": sa.select(files).where(files.c.turn_id.in_(_ids)),
@@ -68,6 +68,7 @@ _EXPORTED: Mapping[str, sa.Select[Any]] = {
     "usage": sa.select(usage).where(usage.c.principal == _person).order_by(usage.c.at),
     "audit": sa.select(audit_rows).where(audit_rows.c.actor == _person).order_by(audit_rows.c.seq),
 }
+"""Rows about a person, by subject."""
 _unfinished = sa.select(sa.func.count()).select_from(turns).where(is_live(turns), _is_author)
 _with_content = (
     sa.select(turns.c.id, turns.c.conversation)
@@ -122,7 +123,7 @@ class SqlPersonData:
         given = _parameters(principal)
         return {
             subject: [_as_json(row) for row in connection.execute(query, given).mappings()]
-            for subject, query in _EXPORTED.items()
+            for subject, query in EXPORTED.items()
         }
 
     async def forget(self, principal: str, by: str) -> Forgotten:

@@ -29,6 +29,7 @@ from bot.domain.turns import (
 )
 from bot.errors import ContentDeleted, LostLease, NotFound
 from bot.ports import CallQuery
+from bot.storage.dialect import metadata
 from bot.storage.feedback import SqlFeedbackStore
 from bot.storage.reporting import SqlReporting
 from bot.storage.turn_log import SqlTurnLog
@@ -264,3 +265,41 @@ async def test_somebody_elses_conversation_keeps_its_content(harness: Harness) -
     await delete(harness)
     assert (await harness.log.get_view(claim.turn_id)).turn.question.text == "goes on"
     assert Author("test", "ana", "Ana") == (await harness.log.get_view(claim.turn_id)).turn.author
+
+
+WITHOUT_CONTENT = {
+    "conversations": {"key", "agent_id", "agent_name"},
+    "turns": {
+        "id", "conversation", "status", "kind", "author_id", "author_name", "principal", "workspace", "agent_id",
+        "owner", "stop_by",
+    },
+    "steps": {"turn_id", "kind", "status"},
+    "approvals": {
+        "id", "turn_id", "fingerprint", "revised_by", "requested_for_id", "requested_for_name", "decided_by",
+        "requirements", "possible_approvers", "editors", "approver_names",
+    },
+    "decisions": {"approval_id", "principal", "name", "decision", "key", "evidence"},
+    "approval_views": {"approval_id", "principal"},
+    "deliveries": {"turn_id", "owner"},
+    "message_refs": {"turn_id", "slot", "ref"},
+    "message_keys": {"key", "turn_id"},
+    "feedback": {"turn_id", "principal"},
+}  # fmt: skip
+"""Columns with ids, names, statuses and rules."""
+DELETED = {
+    "conversations.title", "turns.input", "turns.failure", "steps.body", "steps.result", "steps.late_result",
+    "approvals.proposed_arguments", "approvals.revised_arguments", "approvals.approved_arguments", "approvals.reason",
+    "approvals.proposed_secrets", "approvals.revised_secrets", "decisions.reason", "deliveries.error",
+}  # fmt: skip
+"""Columns that `content_deletion` empties. Rows of `elicitations`, `files` and `summaries` are deleted."""
+
+
+def test_every_column_of_a_turn_is_known_to_hold_content_or_none() -> None:
+    """A new column fails here: say which it is, and let `content_deletion` empty it if it holds content."""
+    columns = {
+        f"{table}.{column.name}"
+        for table in WITHOUT_CONTENT
+        for column in metadata.tables[table].c
+        if not isinstance(column.type, sa.Boolean | sa.Integer | sa.Double)
+    }
+    assert columns == DELETED | {f"{table}.{name}" for table, names in WITHOUT_CONTENT.items() for name in names}

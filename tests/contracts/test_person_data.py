@@ -11,8 +11,9 @@ from bot.domain.locales import Locale
 from bot.domain.messages import FilePart, TextPart, ToolCall, ToolResult, assistant
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.domain.usage import UsageGrouping, UsageQuery
+from bot.storage.dialect import metadata
 from bot.storage.feedback import SqlFeedbackStore
-from bot.storage.person_data import FORGOTTEN, Forgotten, SqlPersonData
+from bot.storage.person_data import EXPORTED, FORGOTTEN, Forgotten, SqlPersonData
 from bot.storage.usage import SqlUsageStore
 from bot.storage.user_locales import SqlLocaleStore
 from tests.audit_check import audit_findings, audit_rows
@@ -120,3 +121,9 @@ async def test_somebody_elses_grants_stay(harness: Harness) -> None:
     await SqlPersonData(harness.database).forget("test:ben", "console:op")
     assert QUESTION in json.dumps(await SqlPersonData(harness.database).export("test:ana"))
     assert not (await SqlPersonData(harness.database).export(BEN.principal))["turns"]
+
+
+def test_every_table_with_a_person_is_exported() -> None:
+    exported = {table.name for query in EXPORTED.values() for table in query.get_final_froms()}  # type: ignore[attr-defined]
+    with_person = {table.name for table in metadata.tables.values() if {"principal", "actor"} & {*table.c.keys()}}
+    assert with_person - exported == {"pending_sign_ins"}, "which last minutes, and hold a secret"
