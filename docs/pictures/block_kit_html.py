@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
 
+from bot.i18n import current_language
+
 Json = dict[str, Any]
 
 STYLE = """
 * { box-sizing: border-box }
 body { margin: 0; padding: 12px 20px; width: 700px; background: #fff; color: #1d1c1d;
-  font: 15px/1.46668 Lato, "Noto Sans CJK JP", Twemoji, sans-serif; -webkit-font-smoothing: antialiased }
+  font: 15px/1.46668 Lato, "Noto Sans JP", Twemoji, sans-serif; -webkit-font-smoothing: antialiased }
 .message { display: flex; gap: 8px; padding: 8px 0 }
 .avatar { flex: 0 0 36px; height: 36px; border-radius: 8px; background: #1f2937; color: #fff; font-weight: 900;
   text-align: center; line-height: 36px }
@@ -30,7 +32,7 @@ code { color: #c01343; background: #f8f8f8; border: 1px solid #dddddd; border-ra
   font: 12px/1.5 "Roboto Mono", "DejaVu Sans Mono", monospace }
 pre { background: #f8f8f8; border: 1px solid #dddddd; border-radius: 4px; padding: 8px; margin: 4px 0;
   white-space: pre-wrap; overflow-wrap: anywhere;
-  font: 12px/1.50001 "Roboto Mono", "DejaVu Sans Mono", "Noto Sans Mono CJK JP", Twemoji, monospace }
+  font: 12px/1.50001 "Roboto Mono", "DejaVu Sans Mono", "Noto Sans JP", Twemoji, monospace }
 .quote { border-left: 4px solid #dddddd; border-radius: 4px; padding-left: 12px; margin: 4px 0 }
 a { color: #1264a3; text-decoration: none }
 .person { color: #1264a3; background: #1d9bd11a; border-radius: 3px; padding: 0 2px 1px }
@@ -175,7 +177,9 @@ def _piece(piece: Json) -> str:
         case "channel":
             return '<span class="person">#incidents</span>'
         case "date":
-            return "today at 14:35" if "date" in piece["format"] else "14:06"
+            today = "今日" if current_language() == "ja" else "today"
+            time = "14:35" if "date" in piece["format"] else "14:06"
+            return str(piece["format"]).replace("{date_short_pretty}", today).replace("{time}", time)
         case other:
             raise ValueError(other)
 

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 STYLE = """
 * { box-sizing: border-box }
 body { margin: 0; padding: 0 16px 16px; width: 700px; background: #323339; color: #dfe0e2;
-  font: 16px/1.375 "Noto Sans", "Noto Sans CJK JP", Twemoji, sans-serif }
+  font: 16px/1.375 "Noto Sans", "Noto Sans JP", Twemoji, sans-serif }
 .place { color: #fbfbfb; font-weight: 600; border-bottom: 1px solid #ffffff14; padding: 12px 0; margin-bottom: 16px }
 .place i { color: #94959c; font-style: normal; font-size: 20px; margin-right: 8px; vertical-align: -1px }
 .message { display: flex; gap: 16px; padding: 2px 0; margin-top: 16px }
@@ -36,7 +36,7 @@ code { background: #ffffff14; border-radius: 4px; padding: 0 3px;
   font: 13.6px/1.3 "Roboto Mono", "DejaVu Sans Mono", monospace }
 pre { background: #2b2c31; border: 1px solid #ffffff1f; border-radius: 4px; padding: 7px; margin: 6px 0 0;
   white-space: pre-wrap; overflow-wrap: anywhere;
-  font: 14px/18px "Roboto Mono", "DejaVu Sans Mono", "Noto Sans Mono CJK JP", Twemoji, monospace }
+  font: 14px/18px "Roboto Mono", "DejaVu Sans Mono", "Noto Sans JP", Twemoji, monospace }
 .quote { border-left: 4px solid #5d5e66; border-radius: 4px; padding: 0 8px 0 12px }
 .item { display: flex } .item > span:first-child { flex: 0 0 24px; text-align: right; padding-right: 9px }
 a { color: #7bb0f5; text-decoration: none }

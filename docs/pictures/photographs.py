@@ -19,6 +19,7 @@ FONTS = Path(__file__).resolve().parents[2] / ".venv" / "fonts"
 STYLES = {
     "@fontsource/lato@5": ("400", "400-italic", "700", "700-italic", "900"),
     "@fontsource/noto-sans@5": ("400", "400-italic", "500", "600", "700", "700-italic"),
+    "@fontsource/noto-sans-jp@5": ("400", "700"),
     "@fontsource/roboto-mono@5": ("400", "700"),
     "twemoji-colr-font@15": ("twemoji",),
 }

@@ -30,6 +30,7 @@ from bot.domain.commands import Form, Invocation, Reply  # noqa: E402
 from bot.domain.conversations import Member  # noqa: E402
 from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep, TurnView  # noqa: E402
+from bot.i18n import use_language, use_time_zone  # noqa: E402
 from bot.platforms.slack.home import home_view  # noqa: E402
 from bot.platforms.slack.message_blocks import command_reply, turn_messages  # noqa: E402
 from bot.platforms.slack.modals import (  # noqa: E402
@@ -43,11 +44,15 @@ from tests.platforms import sample_views  # noqa: E402
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands  # noqa: E402
 
 WIDTH = 700
+JAPANESE = ("approval", "command", "home", "outcomes", "reasons")
+"""Pictures that are drawn in Japanese, too."""
 
 
 def main() -> None:
     """Draw them all and print where they are."""
-    for name, document in pictures().items():
+    with use_language("ja"), use_time_zone("Asia/Tokyo"):
+        japanese = {f"{name}-ja": document for name, document in pictures().items() if name in JAPANESE}
+    for name, document in {**pictures(), **japanese}.items():
         path = Path(__file__).with_name(f"slack-{name}.png")
         photograph(document, path, WIDTH)
         print(path.relative_to(PROJECT))

@@ -10,9 +10,11 @@ from urllib.parse import unquote
 
 import pytest
 import typer
+from babel.messages.pofile import read_po
 
 from bot.cli import app
 from bot.domain.commands import ParameterKind, Verb
+from bot.i18n.catalogs import catalog_path
 from bot.mcp.config.file import KNOWN_KEYS
 from bot.settings import Settings
 from tests.commands.servers import command_harness
@@ -156,3 +158,12 @@ def test_pictures_load_nothing_from_elsewhere(picture: Path) -> None:
     # What is only written in it leads nowhere.
     assert "://" not in re.sub(r"<text[^>]*>[^<]*</text>", "", drawn)
     assert not re.search(r"<script|@import|@font-face|<image", drawn)
+
+
+def test_the_japanese_guide_names_buttons_as_they_are_labelled() -> None:
+    guide = (PROJECT / "docs" / "ja" / "using.md").read_text(encoding="utf-8")
+    with catalog_path("ja").open("rb") as file:
+        translations = {message.string for message in read_po(file, locale="ja") if isinstance(message.string, str)}
+    named = re.findall(r"\*\*([^*]+)\*\*", guide)
+    assert len(named) > 8
+    assert [label for label in named if label not in translations] == []
