@@ -224,6 +224,7 @@ async def _each_decides_its_own_calls(deployment: Deployment) -> None:
     asked = {office.team.id: office.ask(KEEP_IT) for office in (acme, globex)}
     cards = {office.team.id: await office.reads(asked[office.team.id].ts, "cs.approve") for office in (acme, globex)}
     for office, other in ((acme, globex), (globex, acme)):
+        assert f"'user_id': '{office.admin.id}'" in str(cards[office.team.id].blocks), "the card mentions its admin"
         waiting = await office.types(office.admin, "/approvals", "", "Add a note")
         assert office.asker.name.lower() in waiting
         assert other.asker.name.lower() not in waiting

@@ -356,22 +356,17 @@ class ReceivedIds:
         channel, others name the workspace of the sender.
         """
         authorizations = body.get("authorizations")
-        listed = (
-            [entry for entry in authorizations if isinstance(entry, dict)] if isinstance(authorizations, list) else []
-        )
+        entries = authorizations if isinstance(authorizations, list) else []
+        authorized = [entry.get("team_id") for entry in entries if isinstance(entry, dict)]
         organization = str(context.get("enterprise_id") or "") if context.get("is_enterprise_install") else ""
         # A message with buttons is the bot's: its workspace is that of the installation, whoever presses one.
         pressed = _dict_of(body, "message").get("team") if body.get("type") == "block_actions" else None
-        found = [pressed, context.get("team_id"), *(entry.get("team_id") for entry in listed)]
-        if organization:
-            found += [body.get("context_team_id")]
-        found += [body.get("team_id")]
+        received = body.get("context_team_id") if organization else None
         # Without a workspace in an interaction there is one of the message or of the user.
-        found += [
-            _dict_of(body, part).get(name) for part in ("message", "view", "user") for name in ("team", "team_id")
-        ]
+        parts = [_dict_of(body, part).get(name) for part in ("message", "view", "user") for name in ("team", "team_id")]
+        candidates = (pressed, context.get("team_id"), *authorized, received, body.get("team_id"), *parts)
         # In an organization, an authorization may name the organization in place of a workspace.
-        teams = dict.fromkeys(str(team) for team in found if team and team != organization)
+        teams = dict.fromkeys(str(team) for team in candidates if team and team != organization)
         return cls(tuple(teams), organization)
 
 

@@ -143,18 +143,14 @@ class InstalledWorkspaces:
             log.warning("the app was removed from Slack workspace %s", _label(installed.installation))
         await self.refresh()
 
-    def installation(self, installation_id: str) -> Installation | None:
-        """Return an installation in use."""
-        installed = self._installed.get(installation_id)
-        return installed.installation if installed is not None else None
-
     def find_known(self, team: str, organization: str = "") -> SlackWorkspace | None:
         """Return a workspace by its id without reading rows: that of its own installation, or of its organization's."""
         if (own := self._installed.get(team)) is not None and team in own.workspaces:
             return own.workspaces[team]
         if (whole := self._installed.get(organization)) is not None:
             return self._workspace_of(whole, team)
-        return next((each.workspaces[team] for each in self._installed.values() if team in each.workspaces), None)
+        others = (installed.workspaces for installed in self._installed.values())
+        return next((workspaces[team] for workspaces in others if team in workspaces), None)
 
     def _workspace_of(self, installed: _Installed, team: str) -> SlackWorkspace:
         if team not in installed.workspaces:
@@ -252,9 +248,14 @@ class InstalledWorkspaces:
         installed = self._installed.get(installation_id)
         if installed is None:
             return rejected
-        if installed.installation.token == rejected and needs_renewal(installed.installation):
-            await self._apply(await self._renewed(installed.installation))
+        if installed.installation.token == rejected:
+            await self._renew(installed)
         return installed.installation.token
+
+    async def _renew(self, installed: _Installed) -> None:
+        renewed = await self._renewed(installed.installation)
+        if renewed != installed.installation:
+            await self._apply(renewed)
 
     async def _follow(self) -> None:
         await self._attached.wait()
@@ -262,8 +263,7 @@ class InstalledWorkspaces:
             try:
                 await self.refresh()
                 for installed in list(self._installed.values()):
-                    if needs_renewal(installed.installation):
-                        await self._apply(await self._renewed(installed.installation))
+                    await self._renew(installed)
             except CountersignError as error:
                 log.debug("installations of the Slack app not read: %s", error)
             except Exception:
