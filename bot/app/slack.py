@@ -18,11 +18,13 @@ from bot.chat.listener_leases import ListenerLease
 from bot.chat.users import AudiencePolicy
 from bot.domain.approval_requirements import APPROVERS
 from bot.domain.conversations import ConversationKey
+from bot.domain.faults import Fault, FaultKind
 from bot.domain.health import Check, CheckStatus
 from bot.domain.metrics import MetricSink, null_sink
 from bot.domain.policies import Rule
 from bot.engine.policy.rules import Approvers
 from bot.errors import CountersignError, SettingsError
+from bot.i18n import _
 from bot.settings import Settings
 from bot.storage.address import PostgresServer, read_address
 
@@ -254,9 +256,29 @@ def share_limits(workspace: SlackApp, runtime: Runtime, settings: Settings) -> N
 
 def use_installations(workspace: SlackApp, runtime: Runtime, settings: Settings) -> None:
     """Serve the workspaces of installations, if the app may be installed in several. Call this before turns are run."""
-    if serves_installations(settings):
-        stores = runtime.services.stores
-        workspace.use_installations(stores.installations, credentials_of(settings), stores.leases)
+    installed = workspace.workspaces.installed
+    if installed is None:
+        return
+    stores = runtime.services.stores
+    workspace.use_installations(stores.installations, credentials_of(settings), stores.leases)
+
+    async def failing_workspaces() -> Sequence[Fault]:
+        return [_workspace_fault(failing) for failing in installed.failing()]
+
+    runtime.services.faults.watch(failing_workspaces)
+
+
+def _workspace_fault(workspace: str) -> Fault:
+    return Fault(
+        f"slack:{workspace}",
+        FaultKind.PLATFORM,
+        _("Slack workspace {id} cannot be served", id=workspace),
+        _("Slack workspace {id} is served again", id=workspace),
+        _("The token of its installation cannot be read or renewed. The log says why."),
+        _("look into the log, then install the app there again"),
+        "countersign doctor",
+        "docs/slack.md",
+    )
 
 
 def install_pages(workspace: SlackApp, runtime: Runtime, settings: Settings) -> Sequence[Page]:

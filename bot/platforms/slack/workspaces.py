@@ -78,7 +78,7 @@ class InstalledWorkspaces:
         self._installed: dict[str, _Installed] = {}
         self._versions: Mapping[str, int] = {}
         self._removed: set[str] = set()
-        self._logged: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
         self._renew_after: dict[str, float] = {}
         self._refreshing = asyncio.Lock()
         self.changed = asyncio.Event()
@@ -98,6 +98,10 @@ class InstalledWorkspaces:
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+
+    def failing(self) -> Sequence[str]:
+        """Return the ids of installations whose tokens cannot be read or renewed."""
+        return sorted(self._problems)
 
     def known(self) -> Sequence[SlackWorkspace]:
         """Return the workspaces in use."""
@@ -171,18 +175,20 @@ class InstalledWorkspaces:
         except DatabaseError:
             raise
         except CountersignError as error:
-            self._log_once(workspace, str(error))
+            self._note_problem(workspace, str(error))
             return
         if installation is None or installation.removed_at is not None:
             self._removed.add(workspace)
+            self._problems.pop(workspace, None)
             if self._installed.pop(workspace, None) is not None:
                 self.changed.set()
             return
         self._removed.discard(workspace)
         if not installation.is_in(self.allowed):
-            self._log_once(workspace, "it is not in SLACK_WORKSPACES")
+            self._problems.pop(workspace, None)
+            log.error("Slack workspace %s cannot be served: it is not in SLACK_WORKSPACES", workspace)
             return
-        self._logged.pop(workspace, None)
+        self._problems.pop(workspace, None)
         await self._apply(await self._renewed(installation))
 
     async def _apply(self, installation: Installation) -> None:
@@ -234,9 +240,9 @@ class InstalledWorkspaces:
             renewed = await self._renewal.renew(installation)
         except CountersignError as error:
             self._renew_after[installation.workspace] = monotonic() + RENEW_AGAIN_SECONDS
-            self._log_once(installation.workspace, f"its token was not renewed: {error}")
+            self._note_problem(installation.workspace, f"its token was not renewed: {error}")
             return installation
-        self._logged.pop(installation.workspace, None)
+        self._problems.pop(installation.workspace, None)
         return renewed
 
     async def _another_token(self, installation_id: str, rejected: str) -> str:
@@ -270,9 +276,10 @@ class InstalledWorkspaces:
                 log.exception("installations of the Slack app not read")
             await asyncio.sleep(POLL_SECONDS)
 
-    def _log_once(self, workspace: str, problem: str) -> None:
-        if self._logged.get(workspace) != problem:
-            self._logged[workspace] = problem
+    def _note_problem(self, workspace: str, problem: str) -> None:
+        """Log a problem, once while it lasts."""
+        if self._problems.get(workspace) != problem:
+            self._problems[workspace] = problem
             log.error("Slack workspace %s cannot be served: %s", workspace, problem)
 
 

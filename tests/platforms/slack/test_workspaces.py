@@ -297,9 +297,14 @@ async def test_a_refresh_token_that_slack_rejects_is_reported_and_the_others_go_
         await place.store.renew(replace(row, refresh_token="xoxe-1-unknown", expires_at=time() + 60))
         await place.slack.until(lambda: "its token was not renewed" in caplog.text, 20)
         assert caplog.text.count("its token was not renewed") == 1
+        installed = place.app.workspaces.installed
+        assert installed is not None
+        assert installed.failing() == [ACME.id], "operators are told"
         assert "xoxe-1-unknown" not in caplog.text
         place.ask(place.ben, "goes on")
         await place.hears("goes on")
+        await place.install(place.ana)
+        assert installed.failing() == []
 
 
 async def test_an_organization_has_one_token_and_each_of_its_workspaces_is_apart(tmp_path: Path) -> None:
@@ -362,6 +367,7 @@ async def test_a_workspace_that_is_not_served_gets_a_sentence_for_a_command_and_
         await place.hears("hi")
         assert place.heard() == {(ACME.id, "hi")}
         assert not place.commands.requests
+        await place.slack.post.idle()
         assert all(delivery.acknowledged for delivery in place.slack.sent)
 
 
