@@ -35,6 +35,7 @@ from bot.domain.approvals import (
     ApprovalNotFound,
     ApprovalPolicy,
     ApprovedTogether,
+    Approver,
     ApproverEvidence,
     ChannelTarget,
     Decision,
@@ -42,6 +43,7 @@ from bot.domain.approvals import (
     DecisionType,
     NotAllowed,
     Portion,
+    PossibleApprovers,
     Revision,
     StaleRevision,
     approval_targets,
@@ -65,6 +67,7 @@ from bot.domain.grants import (
 )
 from bot.domain.locales import Locale, use_locale
 from bot.domain.policies import PolicyResult
+from bot.domain.policy_syntax import is_person
 from bot.domain.secret_detection import lookalikes, stored_secrets
 from bot.domain.tools import ArgumentError, Tool, canonical_json
 from bot.domain.turns import Notice, NoticeTarget, StepStatus, ToolStep, Turn
@@ -310,7 +313,10 @@ class ApprovalService:
         resolved = (await self._resolve_approvers(edited, self._rules.rules_of_turn(turn))).approval
         if resolved is None:
             return change
-        return replace(change, requirements=resolved.requirements, possible_approvers=resolved.possible_approvers)
+        possible = resolved.possible_approvers
+        if approval.requirements.asker_may_approve:
+            possible = _told_in_private(possible)
+        return replace(change, requirements=resolved.requirements, possible_approvers=possible)
 
     # ------------------------------------------------------------------ rights
 
@@ -381,6 +387,16 @@ class ApprovalService:
     def _wake(self, turn: Turn) -> None:
         self._wake_turn(turn.id)
         self._wake_delivery()
+
+
+def _told_in_private(possible: PossibleApprovers) -> PossibleApprovers:
+    """Return the approvers of an edited call, people with a private notice: the edit of a card notifies nobody."""
+
+    def told(approver: Approver) -> Approver:
+        is_mentioned = approver.notice is ApprovalNotice.MENTION and is_person(approver.principal)
+        return replace(approver, notice=ApprovalNotice.PRIVATE) if is_mentioned else approver
+
+    return replace(possible, sets=tuple(tuple(map(told, approvers)) for approvers in possible.sets))
 
 
 def _is_stale(step: ToolStep, decision: Decision) -> bool:

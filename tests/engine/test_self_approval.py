@@ -567,14 +567,19 @@ async def test_an_asker_who_was_unknown_at_the_request_gets_no_right_by_an_edit(
         assert isinstance(await approve(engine, step, revision=2), NotAllowed)
 
 
-async def test_approvers_are_told_in_private_of_a_call_that_an_edit_makes_theirs(harness: EngineHarness) -> None:
+@pytest.mark.parametrize("notice", [ApprovalNotice.MENTION, ApprovalNotice.PRIVATE])
+async def test_approvers_are_told_once_in_private_of_a_call_that_an_edit_makes_theirs(
+    harness: EngineHarness, notice: ApprovalNotice
+) -> None:
     harness.surface = surface = Hall()
-    engine = harness.engine(approval_notice=ApprovalNotice.PRIVATE)
+    engine = harness.engine(approval_notice=notice)
     async with running(engine):
         _, step = await asked(harness, engine)
         await until_posted(harness, approval_of(step))
-        await engine.approvals.revise(approval_of(step).id, 1, {"text": "for @eve"}, Member(ANA))
-        await until(lambda: bool(surface.notices))
+        for revision in (1, 2):
+            text = f"for @eve, {revision}"
+            await engine.approvals.revise(approval_of(step).id, revision, {"text": text}, Member(ANA))
+            await until(lambda: bool(surface.notices))
     ((person, text),) = surface.notices
     assert person == "ben"
     assert text.startswith("Ana asks for approval of notes.add")
@@ -634,6 +639,28 @@ async def test_a_call_that_its_asker_may_approve_disturbs_no_approver(harness: E
     ((person, text),) = surface.notices
     assert person == "ana"
     assert text.endswith("still awaits approval. It needs the user who asked, or test:ben.")
+
+
+async def test_approvers_who_were_mentioned_before_an_edit_are_not_told_again(harness: EngineHarness) -> None:
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine, call("notes__wipe", note="7"))
+        await engine.approvals.revise(approval_of(step).id, 1, {"note": "8"}, Member(ANA))
+        edited = await harness.log.get_approval(approval_of(step).id)
+        assert edited is not None
+        assert approval_of(edited[1]).revision == 2
+        assert approval_of(edited[1]).possible_approvers == approval_of(step).possible_approvers
+        assert approval_of(step).possible_approvers.with_notice(ApprovalNotice.MENTION)
+
+
+async def test_nobody_is_told_of_an_edited_call_where_nobody_is_to_be_told(harness: EngineHarness) -> None:
+    engine = harness.engine(approval_notice=ApprovalNotice.NONE)
+    async with running(engine):
+        _, step = await asked(harness, engine)
+        await engine.approvals.revise(approval_of(step).id, 1, {"text": "for @eve"}, Member(ANA))
+        edited = await harness.log.get_approval(approval_of(step).id)
+        assert edited is not None
+        assert [approver.notice for approver in approval_of(edited[1]).possible_approvers.all] == [ApprovalNotice.NONE]
 
 
 # ------------------------------------------------------------------ grants
