@@ -213,7 +213,8 @@ class Command:
             facts: list[tuple[str, str]] = [(gettext_lazy("usage"), f"/{self.name} {verb.usage}")]
             facts += [(parameter.usage.strip("[]"), parameter.hint) for parameter in verb.parameters]
             facts += [(gettext_lazy("also"), ", ".join(verb.aliases))] if verb.aliases else []
-            yield Reply(f"`/{self.name} {verb.path}`: {verb.summary}.", details=tuple(facts))
+            command = f"/{self.name} {verb.path}"
+            yield Reply(_("`{command}`: {summary}.", command=command, summary=verb.summary), details=tuple(facts))
             return
         permitted = [verb for verb in self.verbs if is_allowed(verb, request.member, self._rights)]
         others = len(self.verbs) - len(permitted)

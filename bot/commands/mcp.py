@@ -57,7 +57,7 @@ from bot.domain.health import Health, HealthStatus, ListenerStatus
 from bot.domain.metrics import ProcessCounters
 from bot.domain.servers import EVERYWHERE, ServerStatus
 from bot.domain.turns import StepStatus
-from bot.i18n import _, format_number, format_time_zone, gettext_lazy, ngettext, pgettext_lazy
+from bot.i18n import _, format_enumeration, format_number, format_time_zone, gettext_lazy, ngettext, pgettext_lazy
 from bot.ports import Activity, ApprovalActivity, Backlog, CallQuery, CallSummary, ServerActivity
 
 # -------------------- grants
@@ -128,7 +128,7 @@ class Grants:
         grant = next((candidate for candidate in await self._visible_grants(request) if candidate.id == wanted), None)
         if grant is None or not await self._dependencies.grants.revoke(grant.id, request.author):
             raise CommandRejected(_("There is no such grant that still holds. `/mcp grants list` lists them."))
-        name = ", ".join((code(grant.server_name, _("the server")), code(grant.tool, _("the tool"))))
+        name = format_enumeration((code(grant.server_name, _("the server")), code(grant.tool, _("the tool"))))
         yield Reply(_("{tool}: calls ask for an approval again. A call that runs already goes on.", tool=name))
 
     async def _visible_grants(self, request: CommandContext) -> Sequence[Grant]:
@@ -426,12 +426,14 @@ def _counter_facts(counters: ProcessCounters, servers: Sequence[VisibleServer]) 
             ngettext("{n} miss", "{n} misses", cache.get("miss", 0)),
             ngettext("{n} refresh", "{n} refreshes", cache.get("refresh", 0)),
         )
-        facts.append((gettext_lazy("known tools since the start"), ", ".join(uses)))
+        facts.append((gettext_lazy("known tools since the start"), format_enumeration(uses)))
     return tuple(facts)
 
 
 def _turn_counts(turns: Mapping[str, int]) -> str:
-    return ", ".join(f"{format_number(number)} {status_word(status)}" for status, number in sorted(turns.items()))
+    return format_enumeration(
+        f"{format_number(number)} {status_word(status)}" for status, number in sorted(turns.items())
+    )
 
 
 def _approval_counts(approvals: ApprovalActivity) -> str:
@@ -441,7 +443,7 @@ def _approval_counts(approvals: ApprovalActivity) -> str:
         _("expired"): approvals.expired,
         _("waiting or stopped"): approvals.others,
     }
-    shares = ", ".join(
+    shares = format_enumeration(
         f"{count} {outcome} ({100 * count / approvals.requested:.0f} %)" for outcome, count in counts.items() if count
     )
     return f"{approvals.requested}: {shares}"

@@ -43,7 +43,7 @@ from bot.domain.policy_syntax import RuleError, describe_rule, format_duration, 
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool
 from bot.engine.policy.rules import undeliverable_targets
-from bot.i18n import _, gettext_lazy
+from bot.i18n import _, format_enumeration, gettext_lazy
 
 _OPTION = ParameterKind.OPTION
 CONDITIONS = (
@@ -394,7 +394,7 @@ class ServerPolicies:
         policy_of = self._dependencies.administration.policy_of
         rows = [self._general(server, rule) for rule in plain if rule.tool == ANY]
         for tool in tools:
-            setting = ", ".join(self._setting(rule) for rule in plain if rule.tool == tool.original_name)
+            setting = format_enumeration(self._setting(rule) for rule in plain if rule.tool == tool.original_name)
             holds = POLICY_WORDS[policy_of(tool, request.conversation)]
             rows.append((server.name, tool.original_name, risk(tool), holds, setting))
         known = {tool.original_name for tool in tools} | {ANY}
@@ -480,7 +480,7 @@ class ServerPolicies:
         slug = server.name if server else ""
         warnings = (await self._warnings(server, rule, request), _undeliverable_warning(rule))
         yield Reply(
-            sentences(f"{_about(server, tool)}: {POLICY_SAID[policy]}.", *warnings),
+            sentences(_("{calls}: {policy}.", calls=_about(server, tool), policy=POLICY_SAID[policy]), *warnings),
             details=()
             if rule.plain and rule.requirements == NO_REQUIREMENTS and not rule.excluded_tools
             else ((rule.id, describe_rule(rule, slug)),),
@@ -553,7 +553,7 @@ def _about(server: VisibleServer | None, tool: str) -> str:
     label = server_label(server.config) if server else _("Every server")
     if tool == ANY:
         return _("{server}, all its tools", server=label)
-    return ", ".join((label, code(tool, _("these tools") if is_pattern(tool) else _("the tool"))))
+    return format_enumeration((label, code(tool, _("these tools") if is_pattern(tool) else _("the tool"))))
 
 
 def _named_tools(rule: Rule, tools: Sequence[Tool]) -> list[Tool]:

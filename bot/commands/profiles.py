@@ -58,6 +58,7 @@ from bot.errors import Conflict
 from bot.i18n import (
     _,
     format_alternatives,
+    format_enumeration,
     format_list,
     gettext_lazy,
     installed_languages,
@@ -597,8 +598,8 @@ class Profiles:
         rows = tuple(
             (
                 profile.name,
-                ", ".join(bindings.get(profile.id, ())),
-                ", ".join(named.get(profile.id, ())),
+                format_enumeration(bindings.get(profile.id, ())),
+                format_enumeration(named.get(profile.id, ())),
                 profile.model or _("the bot's own"),
                 _("all") if profile.servers is None else ngettext("{n} server", "{n} servers", len(profile.servers)),
                 ngettext("{n} rule", "{n} rules", len(profile.policies)),
@@ -629,8 +630,8 @@ class Profiles:
         when = format_ago(profile.updated_at, self._dependencies.clock())
         facts = (
             (gettext_lazy("name"), profile.name),
-            (gettext_lazy("holds in"), ", ".join(bindings.get(profile.id, ())) or _("no place yet")),
-            (gettext_lazy("asked by name in"), ", ".join(named.get(profile.id, ()))),
+            (gettext_lazy("holds in"), format_enumeration(bindings.get(profile.id, ())) or _("no place yet")),
+            (gettext_lazy("asked by name in"), format_enumeration(named.get(profile.id, ()))),
             (gettext_lazy("persona"), profile.persona),
             (gettext_lazy("model"), profile.model or _("the bot's own")),
             (
@@ -751,8 +752,8 @@ class Profiles:
             bindings, named = await self._bindings(request.conversation)
             facts = (
                 (gettext_lazy("name"), profile.name),
-                (gettext_lazy("holds in"), ", ".join(bindings.get(profile.id, ())) or _("no place")),
-                (gettext_lazy("asked by name in"), ", ".join(named.get(profile.id, ()))),
+                (gettext_lazy("holds in"), format_enumeration(bindings.get(profile.id, ())) or _("no place")),
+                (gettext_lazy("asked by name in"), format_enumeration(named.get(profile.id, ()))),
             )
             yield Reply(
                 _(

@@ -47,7 +47,7 @@ from bot.domain.servers import (
 from bot.domain.tools import Tool
 from bot.engine.policy.authorization import context_tool_rejection
 from bot.errors import NotFound
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import ServerAdmin
 
 MARKS = {CheckStatus.WELL: "✓", CheckStatus.DOUBTFUL: "!", CheckStatus.BROKEN: "✗", CheckStatus.SKIPPED: "-"}
@@ -309,7 +309,7 @@ def count_tools(tools: tuple[Tool, ...]) -> str:
     texts = [ngettext("{n} tool", "{n} tools", len(tools))]
     texts += [_("{count} write", count=writes)] if writes else []
     texts += [_("{count} destructive", count=destroys)] if destroys else []
-    return ", ".join(texts)
+    return format_enumeration(texts)
 
 
 def _check_marks(checks: list[Check]) -> str:

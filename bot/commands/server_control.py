@@ -25,7 +25,7 @@ from bot.domain.conversations import Author, Member
 from bot.domain.secret_binding import cleared_slots
 from bot.domain.servers import ServerEnablement, ServerRecord, ServerSnapshot, ServerStatus
 from bot.errors import Conflict
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import CallQuery
 
 A_WEEK = 7 * 86400
@@ -371,7 +371,7 @@ class ServerControl:
             sentences(
                 _("Remove {server}?", server=server_label(server.config)),
                 _("It was changed {when}, after you asked.", when=when) if overtaken else "",
-                _("{consequences}.", consequences=", ".join(filter(None, consequences))),
+                _("{consequences}.", consequences=format_enumeration(filter(None, consequences))),
                 _pending_warning(waiting),
                 _("This cannot be undone. Type its name to confirm."),
             ),

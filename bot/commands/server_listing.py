@@ -44,7 +44,7 @@ from bot.domain.servers import (
     TemplateLaunch,
 )
 from bot.domain.tools import Tool, ToolKind
-from bot.i18n import _, format_number, gettext_lazy, ngettext
+from bot.i18n import _, format_enumeration, format_number, gettext_lazy, ngettext
 
 # -------------------- server details
 
@@ -108,7 +108,7 @@ def time_limits(config: ServerConfig) -> str:
         ),
         _("{seconds} s with progress", seconds=f"{config.tool_timeout_max:g}"),
     ]
-    return ", ".join(limits)
+    return format_enumeration(limits)
 
 
 def connection_facts(config: ServerConfig) -> list[tuple[str, str]]:
@@ -153,13 +153,18 @@ def sessions_text(config: ServerConfig, sessions: Sequence[SessionSnapshot], now
     running = sum(session.idle_since is None for session in sessions)
     idle = sorted(session.idle_since for session in sessions if session.idle_since is not None)
     unused = (
-        _("idle ones last used {times}", times=", ".join(format_ago(since, now) for since in idle[:_SHOWN_SESSIONS]))
+        _(
+            "idle ones last used {times}",
+            times=format_enumeration(format_ago(since, now) for since in idle[:_SHOWN_SESSIONS]),
+        )
         if idle
         else ""
     )
     if len(idle) > _SHOWN_SESSIONS:
         unused = _("{first} and {count} later", first=unused, count=len(idle) - _SHOWN_SESSIONS)
-    return ", ".join(filter(None, (counted, _("{count} running a call", count=running) if running else "", unused)))
+    return format_enumeration(
+        filter(None, (counted, _("{count} running a call", count=running) if running else "", unused))
+    )
 
 
 def _secret_place(reference: str) -> str:
@@ -378,7 +383,7 @@ class ServerListing:
         )
         if len(counts) <= 1:
             return next(iter(counts), "")
-        return ", ".join(f"{count} {word}" for word, count in counts.most_common())
+        return format_enumeration(f"{count} {word}" for word, count in counts.most_common())
 
     async def _show_reply(self, request: CommandContext, servers: list[VisibleServer]) -> Reply:
         (server,) = servers

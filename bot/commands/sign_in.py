@@ -23,7 +23,7 @@ from bot.domain.locales import use_locale
 from bot.domain.servers import AuthenticationKind, OAuthTerms, ServerConfig, ServerStatus
 from bot.domain.sign_ins import SIGN_IN_SECONDS
 from bot.errors import CountersignError, DatabaseError, DeliveryFailed, NotFound
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import AuthorizationResponse, SignedIn, SignIns
 
 log = logging.getLogger(__name__)
@@ -234,7 +234,7 @@ def oauth_text(terms: OAuthTerms) -> str:
     way = _("OAuth, in a browser") if terms.kind is AuthenticationKind.OAUTH else _("OAuth, by the bot itself")
     client = _("as client {client}", client=terms.client_id) if terms.client_id else ""
     scopes = _("for {scopes}", scopes=terms.scope) if terms.scope else ""
-    return ", ".join(filter(None, (way, client, scopes)))
+    return format_enumeration(filter(None, (way, client, scopes)))
 
 
 def _in_markdown(address: str) -> str:

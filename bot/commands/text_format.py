@@ -210,8 +210,11 @@ def did_you_mean(text: str, known: Iterable[str], before: str = "") -> str:
 
 
 def sentences(*parts: str) -> str:
-    """Join whole sentences; empty ones are left out."""
-    return " ".join(str(part) for part in parts if part)
+    """Join whole sentences; empty ones are left out. A full-width stop needs no blank after it."""
+    text = ""
+    for part in filter(None, map(str, parts)):
+        text += part if not text or text.endswith("。") else f" {part}"
+    return text
 
 
 def shorten(text: str, limit: int = 200) -> str:

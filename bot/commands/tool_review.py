@@ -50,7 +50,7 @@ from bot.domain.pins import (
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import Tool, ToolKind
 from bot.errors import NotFound
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, format_enumeration, gettext_lazy, ngettext
 from bot.ports import ServerAdmin
 
 
@@ -329,7 +329,9 @@ class ServerReview:
                 escape_invisible(unreviewed.tool.original_name),
                 str(_STATUS_WORDS[unreviewed.review]),
                 shorten(
-                    ", ".join(change.part for change in unreviewed.alterations) if unreviewed.pin else _("all of it")
+                    format_enumeration(change.part for change in unreviewed.alterations)
+                    if unreviewed.pin
+                    else _("all of it")
                 ),
                 shorten("; ".join(unreviewed.tool.flags)),
             )

@@ -27,7 +27,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.conversations import HTTP
 from bot.domain.policies import ANNOTATIONS, ANY, GUESTS, Rule, is_pattern
 from bot.domain.tools import canonical_json
-from bot.i18n import _, format_alternatives, format_list, gettext_lazy
+from bot.i18n import _, format_alternatives, format_enumeration, format_list, gettext_lazy
 
 
 class Comparison(StrEnum):
@@ -210,7 +210,8 @@ def describe_rule(rule: Rule, server: str = "") -> str:
     parts += [_("in profile {profile}", profile=rule.profile)] if rule.profile else []
     parts += [_("asked by {askers}", askers=format_alternatives(sorted(rule.askers)))] if rule.askers else []
     terms = _requirement_texts(rule.requirements)
-    return f"{rule.policy.value}: {', '.join(parts)}" + (f"; {', '.join(terms)}" if terms else "")
+    text = f"{rule.policy.value}: {format_enumeration(parts)}"
+    return "; ".join((text, format_enumeration(terms))) if terms else text
 
 
 def _annotation_text(key: str, value: bool) -> str:

@@ -34,6 +34,7 @@ from bot.i18n.formats import (
 from bot.i18n.texts import (
     LazyText,
     english,
+    format_enumeration,
     gettext,
     gettext_lazy,
     in_all_languages,
@@ -56,6 +57,7 @@ __all__ = [
     "format_alternatives",
     "format_date",
     "format_datetime",
+    "format_enumeration",
     "format_list",
     "format_number",
     "format_time",

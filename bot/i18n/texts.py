@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bot.i18n.catalogs import DEFAULT_LANGUAGE, installed_languages, translations
 from bot.i18n.context import current_language, use_language
@@ -29,6 +29,14 @@ def pgettext(context: str, message: str, /, **values: object) -> str:
     """Translate a text whose meaning needs a context, such as a single word."""
     text = translations(current_language()).pgettext(context, message)
     return text.format(**values) if values else text
+
+
+def format_enumeration(items: Iterable[str]) -> str:
+    """Format a list without a word before its last item: `a, b, c`."""
+    text = ""
+    for item in items:
+        text = pgettext("enumeration", "{items}, {item}", items=text, item=item) if text else str(item)
+    return text
 
 
 class LazyText(str):

@@ -15,6 +15,7 @@ from bot.i18n import (
     current_language,
     format_date,
     format_datetime,
+    format_enumeration,
     format_list,
     format_number,
     format_time,
@@ -124,8 +125,10 @@ def test_dates_and_numbers_follow_the_language_and_the_zone() -> None:
         assert format_date(AUTUMN) == "2026/10/26"
         assert format_time(AUTUMN) == "16:33"
         assert format_number(1234567) == "1,234,567"
-        assert format_list(["a", "b", "c"]) == "a、b、c"
+        assert format_list(["a", "b", "c"]) == format_enumeration(["a", "b", "c"]) == "a、b、c"
     assert format_list(["a", "b", "c"]) == "a, b and c"
+    assert format_enumeration(iter(["a", "b", "c"])) == "a, b, c"
+    assert format_enumeration([]) == ""
 
 
 def test_a_time_zone_that_does_not_exist_is_an_error() -> None:
