@@ -22,7 +22,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.completions import Completion, ModelRequest
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.policies import Rule
-from bot.domain.profiles import Binding, Profile
+from bot.domain.profiles import Binding, Profile, ServersEnabled
 from bot.domain.tools import ToolOutcome
 from bot.domain.turns import TurnView
 from bot.engine.engine import Engine
@@ -91,6 +91,7 @@ class Team(ABC):
     reviewed: Reviewed = nothing_reviewed
     profiles: tuple[Profile, ...] = ()
     bindings: tuple[Binding, ...] = ()
+    servers_enabled: ServersEnabled = ServersEnabled.ALL
     approval_seconds: float = 1800.0
     early_seconds: float = 4.0
     """Seconds in which a turn posts nothing unless a user must act."""
@@ -455,7 +456,8 @@ class Team(ABC):
         return PendingCallReader(SqlReporting(log._database), log, self._rule_book(), directory)
 
     def _rule_book(self) -> RuleBook:
-        book = RuleBook(self._policies(), self.approvers, self.reviewed)
+        default_profile = self.servers_enabled.default_profile
+        book = RuleBook(self._policies(), self.approvers, self.reviewed, default_profile=default_profile)
         book.amend((), self.profiles, self.bindings)
         return book
 

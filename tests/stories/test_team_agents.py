@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bot.domain.completions import ModelRequest
-from bot.domain.profiles import Binding, Profile
-from tests.commands.servers import CommandHarness
+from bot.domain.profiles import Binding, Profile, ServersEnabled
+from tests.commands.servers import CommandHarness, two_servers
 from tests.fakes.parts import ask_for, call, say, tool
 from tests.stories.team import Team
 
@@ -159,3 +159,33 @@ def private(team: Team, text: str) -> list[str]:
     """What Priya alone reads of this."""
     messages = [*team.alone(team.priya), *team.messages_in(team.direct(team.priya))]
     return [words for words in map(team.words, messages) if text in words]
+
+
+async def test_a_command_without_words_opens_a_form_with_the_agents(team: Team) -> None:
+    with_agents(team)
+    team.model.script = [say("By data.")]
+    async with team.at_work():
+        await team.command(team.priya, "agents")
+        await team.press(team.priya, await team.sees(team.priya, "Ask データ"), "Ask データ")
+        await team.fill_in(team.priya, {"Agent": "データ", "Question": "how many?"})
+        await team.until(lambda: team.model.requests)
+    assert persona(team.model.requests[0]) == "data"
+    assert team.model.requests[0].messages[-1].text.endswith("how many?")
+
+
+async def test_a_server_is_off_until_an_admin_presses_the_button_that_enables_it_here(team: Team) -> None:
+    held = CommandHarness(two_servers(), servers_enabled=ServersEnabled.PER_PROFILE)
+    team.commands, team.servers_enabled = held.registry, ServersEnabled.PER_PROFILE
+    team.toolbox.add(tool("notes__add", server_id=held.servers.servers()[0].config.id))
+    team.model.script = [say("Nothing."), say("Something.")]
+    async with team.at_work():
+        await team.reads(team.ask("what do you have?"), "Nothing.")
+        await team.command(team.sam, "mcp list")
+        offer = await team.sees(team.sam, "Enable notes here")
+        assert "off for default: /profile enable notes" in team.words(offer)
+        await team.press(team.sam, offer, "Enable notes here")
+        await team.until(lambda: held.profiles.kept)
+        team.book.amend((), held.profiles.kept.values(), await held.profiles.bindings())
+        await team.reads(team.ask("and now?"), "Something.")
+    before, after = ([given.name for given in request.tools] for request in team.model.requests)
+    assert ("notes__add" in before, "notes__add" in after) == (False, True)
