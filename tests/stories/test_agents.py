@@ -25,9 +25,10 @@ def model() -> Iterator[FakeLanguageModel]:
 
 
 def answer(request: Request) -> Say:
-    """The persona that answers, and the question."""
+    """The persona that answers, and the question behind its label."""
     persona = PERSONA.search(str(request.messages[0]))
-    return Say(f"{persona[1] if persona else 'nobody'}: {request.messages[-1]['content']}")
+    *_label, question = str(request.messages[-1]["content"]).splitlines()
+    return Say(f"{persona[1] if persona else 'nobody'}: {question}")
 
 
 def with_agents(folder: Path, model: FakeLanguageModel) -> Installation:

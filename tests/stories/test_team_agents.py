@@ -51,7 +51,11 @@ async def test_an_agent_that_is_named_answers_and_the_thread_goes_on_with_it(tea
         team.go_on(talk, f"{team.mention} as default who are you?")
         assert "Agent:" not in team.words(await team.reads(talk, "By the bot."))
     assert [persona(request) for request in team.model.requests] == ["support", "support", "data", "data", ""]
-    assert [message.text for message in team.model.requests[1].messages[1:3]] == ["where is my order?", "By support."]
+    asked, reply = team.model.requests[2].messages[1:3]
+    assert "to the agent support:" in asked.text.lower()
+    assert asked.text.endswith("where is my order?")
+    assert reply.text == "By support."
+    assert "to the agent データ:" in team.model.requests[2].messages[-1].text.lower()
 
 
 async def test_without_a_name_the_bot_answers_itself(team: Team) -> None:

@@ -48,7 +48,7 @@ from bot.engine.prompt.text_format import (
     ResultTruncator,
     format_result,
     is_large,
-    label_message,
+    question_message,
 )
 from bot.engine.prompt.thread_history import ReadThread
 from bot.engine.prompt.tool_selection import RefusedTools, add_builtin_tools, refused_note
@@ -213,7 +213,7 @@ def large_results(record: TurnRecord) -> frozenset[int]:
 
 def _question(record: TurnRecord, context: PromptContext) -> Message:
     turn = record.turn
-    return label_message(turn.author, turn.question.text) if context.shared else user(turn.question.text)
+    return question_message(turn, turn.question.text, shared=context.shared)
 
 
 def _attached_resources(record: TurnRecord, context: PromptContext) -> list[Message]:

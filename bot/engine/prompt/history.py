@@ -48,7 +48,7 @@ from bot.engine.builtin_tools.search_tools import resolve_called_tool
 from bot.engine.policy.result_visibility import ResultVisibility
 from bot.engine.policy.taint import Known, known_calls, merge_sources, sources_of_summary, sources_of_turn
 from bot.engine.prompt.attachments import names
-from bot.engine.prompt.text_format import Address, ResultTruncator, is_large, label_message, single_line
+from bot.engine.prompt.text_format import Address, ResultTruncator, is_large, question_message, single_line
 from bot.engine.prompt.thread_history import UNREAD_THREAD, ReadThread, turns_of_thread
 from bot.engine.usage import (
     Estimates,
@@ -196,7 +196,7 @@ class _Results:
 def _turn_messages(results: _Results, replay: ToolReplay, *, shared: bool) -> list[Message]:
     earlier, turn = results.of, results.of.turn
     text = _question_text(turn.question)
-    question = label_message(turn.author, text) if shared else user(text)
+    question = question_message(turn, text, shared=shared)
     if turn.question.call is not None:
         result = " ".join(enclose(step.call.name, results.result(step).text) for step in earlier.calls)
         return [question, assistant(f"(A person ran this by hand.\n{result})")]

@@ -29,7 +29,7 @@ from bot.domain.messages import (
     ToolResult,
     user,
 )
-from bot.domain.turns import BEGINNING, StepStatus, ToolStep
+from bot.domain.turns import BEGINNING, StepStatus, ToolStep, Turn
 
 _MAX_LENGTH = 60
 _DELIMITERS = re.compile(r"[()\[\]{}<>:\"'`|\\]")
@@ -62,9 +62,22 @@ ANSWERED = frozenset({StepStatus.DONE, StepStatus.FAILED, StepStatus.UNKNOWN})
 _NO_IMAGES: Mapping[str, bytes] = MappingProxyType({})
 
 
-def label_message(author: Author, text: str) -> Message:
-    """Return a user message with its author's label."""
-    return Message(MessageRole.USER, (TextPart(f"Message from {author_label(author)}:"), *user(text).parts))
+def label_message(author: Author, text: str, agent: str = "") -> Message:
+    """Return a user message with the label of its author, and of the agent that it is for, if any."""
+    to = f" to the agent {agent}" if agent else ""
+    return Message(MessageRole.USER, (TextPart(f"Message from {author_label(author)}{to}:"), *user(text).parts))
+
+
+def question_message(turn: Turn, text: str, *, shared: bool) -> Message:
+    """Return the question of a turn. It has its author's label if several users write in the conversation, and the name
+    of the agent that it was for, because a conversation may have several.
+    """
+    agent = clean_name(turn.question.agent_name)
+    if shared:
+        return label_message(turn.author, text, agent)
+    if agent:
+        return Message(MessageRole.USER, (TextPart(f"To the agent {agent}:"), *user(text).parts))
+    return user(text)
 
 
 def author_label(author: Author) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bot.domain.conversations import ConversationKey
 from bot.domain.messages import Message, assistant, enclose, user
 from bot.domain.turns import MessageRefs, TurnRecord
-from bot.engine.prompt.text_format import clean_name, label_message
+from bot.engine.prompt.text_format import clean_name, question_message
 from bot.i18n import gettext_lazy
 from bot.ports.platform import PostedText
 
@@ -73,7 +73,7 @@ def turns_of_thread(
         if not (question or answer):
             continue
         text = question or _NO_MESSAGE
-        messages.append(label_message(turn.author, text) if shared else user(text))
+        messages.append(question_message(turn, text, shared=shared))
         if answer:
             messages.append(assistant(answer))
         turns.append(ThreadTurn(record, tuple(messages), question, bool(others.get(turn.id))))
