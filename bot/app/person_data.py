@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from bot.storage.person_data import Forgotten
 
 
+IN_USE = "Another program reads the file, which may still hold deleted bytes. Fix: run this again later"
+VACUUM = "PostgreSQL keeps deleted rows in its files until its next VACUUM, and in its log and its backups"
+
+
 async def export_person(settings: Settings, principal: str) -> str:
     """Return everything that is stored about a person, as JSON. Raises CountersignError."""
     from bot.storage.person_data import SqlPersonData  # noqa: PLC0415 - loads the database's libraries
@@ -32,16 +36,18 @@ async def export_person(settings: Settings, principal: str) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2)
 
 
-async def forget_person(settings: Settings, principal: str) -> tuple[Forgotten, bool]:
-    """Delete what is stored about a person. The second value is False if a SQLite file may still hold deleted bytes,
-    because another program reads it. Raises CountersignError.
+async def forget_person(settings: Settings, principal: str) -> tuple[Forgotten, str]:
+    """Delete what is stored about a person. The second value says why the files of the database may still hold deleted
+    bytes; empty if they do not. Raises CountersignError.
     """
     from bot.storage.person_data import SqlPersonData  # noqa: PLC0415 - loads the database's libraries
 
     _check_principal(principal)
     async with open_migrated_database(settings, migrate=False) as database:
         forgotten = await SqlPersonData(database).forget(principal, LocalUser(login_name()).author.principal)
-        return forgotten, await database.purge_files(whole=True)
+        if database.shared:
+            return forgotten, VACUUM
+        return forgotten, "" if await database.purge_files(whole=True) else IN_USE
 
 
 def save_export(text: str, target: Path) -> None:

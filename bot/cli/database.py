@@ -105,9 +105,9 @@ def forget(
         raise typer.Exit(FAILED)
 
     async def delete(settings: Settings) -> int:
-        from bot.app.person_data import forget_person  # noqa: PLC0415
+        from bot.app.person_data import IN_USE, forget_person  # noqa: PLC0415
 
-        forgotten, is_purged = await forget_person(settings, person)
+        forgotten, left = await forget_person(settings, person)
         typer.echo(f"The content of {_turn_count(forgotten.turns)} of {person} is deleted.")
         if forgotten.unfinished:
             typer.echo(
@@ -115,12 +115,9 @@ def forget(
                 "Fix: stop what runs, and run this again.",
                 err=True,
             )
-        if not is_purged:
-            typer.echo(
-                "Another program reads the file, which may still hold deleted bytes. Fix: run this again later.",
-                err=True,
-            )
-        return 0 if is_purged and not forgotten.unfinished else FAILED
+        if left:
+            typer.echo(f"{left}.", err=True)
+        return FAILED if forgotten.unfinished or left == IN_USE else 0
 
     run_command(delete, debug=debug)
 

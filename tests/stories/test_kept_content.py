@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.fakes.llm import Call, FakeLanguageModel, Reply, Request, Say
 from tests.fakes.terminal import PATIENCE, ProgramOnTerminal
+from tests.postgres import Server
 from tests.stories.counted_calls import counting
 from tests.stories.installation import Installation, becomes
 from tests.stories.slack_program import a_company
@@ -109,6 +110,20 @@ def test_everything_about_one_person_is_exported_and_deleted(tmp_path: Path) -> 
         unknown = installation.countersign("db", "export-person", "slack:U404")
         assert "Nothing is stored about slack:U404" in unknown.err
         assert "is no person" in installation.countersign("db", "forget", "ana", "--yes").err
+
+
+def test_on_a_server_everything_about_one_person_is_exported_and_deleted(tmp_path: Path, postgres: Server) -> None:
+    with FakeLanguageModel("openai", rule=counting) as model:
+        installation = Installation(tmp_path, {}, model=model, DATABASE_URL=postgres.fresh())
+        installation.chat("-m", f"about {WORD}")
+        exported = installation.countersign("db", "export-person", "console:owner").out
+        assert json.loads(exported)["turns"][0]["input"]["text"] == f"about {WORD}"
+        forgotten = installation.countersign("db", "forget", "console:owner", "--yes")
+        assert (forgotten.code, forgotten.out) == (0, "The content of 1 turn of console:owner is deleted.\n")
+        assert "until its next VACUUM" in forgotten.err
+        assert WORD not in installation.countersign("db", "export-person", "console:owner").out
+        installation.environment["RETENTION_DAYS"] = "0"
+        assert "PostgreSQL frees deleted rows at its next VACUUM." in installation.countersign("doctor").out
 
 
 def test_deleted_content_of_a_database_from_before_is_gone_from_its_bytes_too(tmp_path: Path) -> None:
