@@ -434,13 +434,18 @@ async def test_an_approver_who_cannot_be_written_to_does_not_keep_others_from_ap
     (card,) = workspace.posted(workspace.fake.dm(ada))
     assert "approve:" in card.content
     assert refs[f"card-3@{gus.id}"] == UNREACHED
-    before = len(workspace.fake.calls)
+    before = _requests_besides_lookups(workspace)
     await workspace.deliver(replace(view, revision=view.revision + 1))
-    assert len(workspace.fake.calls) == before
+    assert _requests_besides_lookups(workspace) == before
     await workspace.deliver(decided(view, **SAM))
     (card,) = workspace.posted(workspace.fake.dm(ada))
     assert "approve:" not in card.content
     assert workspace.posted(workspace.fake.dm(gus)) == []
+
+
+def _requests_besides_lookups(workspace: Workspace) -> int:
+    """Count the requests; a platform without a cache of users looks up their languages each time."""
+    return sum("GET /users/{user}" not in str(call) for call in workspace.fake.calls)
 
 
 async def test_a_remote_card_whose_channel_is_gone_fails_for_good(workspace: Workspace) -> None:
