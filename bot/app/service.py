@@ -68,7 +68,11 @@ def _check(parts: frozenset[str], settings: Settings) -> None:
     check_slack_settings(settings)
     if "web" in parts:
         check_web_settings(settings)
-    if "slack" in parts and not slack_can_receive(settings):
+    if "slack" in parts and slack_is_configured(settings) and not slack_can_receive(settings):
+        raise SettingsError(
+            "Slack has no way to reach the bot.", "set SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)"
+        )
+    if "slack" in parts and not slack_is_configured(settings):
         raise SettingsError(
             "Slack is not fully configured: the bot needs its token and a way for Slack to reach it.",
             "set SLACK_BOT_TOKEN, and SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP)",

@@ -6,6 +6,7 @@ the fake to report every mention and every link preview of a message, so that an
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -843,3 +844,46 @@ async def test_every_link_preview_is_reported(slack: FakeSlack, client: AsyncWeb
         await client.chat_postMessage(channel=channel.id, text="x", blocks=blocks, **more)  # type: ignore[arg-type]
     await client.chat_postMessage(channel=channel.id, text="x", blocks=[rich(type="link", url=link)])
     assert [slack.fetched(message) for message in slack.posted(channel)] == [{link}, {link}, set(), {link}]
+
+
+async def test_a_code_becomes_a_token_once_for_the_app_that_asked_and_where_it_asked(
+    slack: FakeSlack, session: ClientSession
+) -> None:
+    back = "https://bot.example.com/back"
+    slack.oauth.redirect_uris.add(back)
+    asked = f"{slack.url.removesuffix('/api/')}/oauth/v2/authorize?client_id={slack.app.client_id}&scope=chat:write"
+    user = slack.user("Ana")
+
+    async def access(code: str, uri: str = back, secret: str = slack.app.client_secret) -> Any:
+        given = {"code": code, "redirect_uri": uri}
+        auth = b64encode(f"{slack.app.client_id}:{secret}".encode()).decode()
+        headers = {"Authorization": f"Basic {auth}"}
+        async with session.post(f"{slack.url}oauth.v2.access", data=given, headers=headers) as response:
+            answer = await response.json()
+        return answer.get("error") or answer
+
+    def code() -> str:
+        return slack.oauth.consent(f"{asked}&redirect_uri={back}&state=s", user).partition("code=")[2].partition("&")[0]
+
+    assert await access(code(), secret="another") == "bad_client_secret"
+    assert await access(code(), uri="https://elsewhere.example.com") == "bad_redirect_uri"
+    slack.app.rotation = True
+    first = code()
+    answer = await access(first)
+    assert (answer["token_type"], answer["scope"], answer["expires_in"]) == ("bot", "chat:write", 43_200)
+    assert await access(first) == "invalid_code"
+    late = code()
+    slack.clock.advance(601)
+    assert await access(late) == "invalid_code"
+    client = AsyncWebClient(token=answer["access_token"], base_url=slack.url, session=session, retry_handlers=[])
+    assert (await client.auth_test())["team_id"] == slack.workspace.team.id
+    slack.clock.advance(43_200)
+    assert (await _code_of(client.auth_test())) == "token_expired"
+    with pytest.raises(AssertionError, match="bad_redirect_uri"):
+        slack.oauth.consent(f"{asked}&redirect_uri=https://elsewhere.example.com&state=s", user)
+
+
+async def _code_of(call: Awaitable[Any]) -> str:
+    with pytest.raises(SlackApiError) as refusal:
+        await call
+    return str(refusal.value.response["error"])

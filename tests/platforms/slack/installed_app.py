@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from bot.domain.installations import InstallResult, InstallStarted
 from bot.platforms.slack.app import SlackApp, open_slack
+from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.diagnostics import SCOPES
 from bot.platforms.slack.installer import REDIRECT_PATH, SlackInstaller
 from bot.platforms.slack.token_renewal import AppCredentials
@@ -76,6 +77,7 @@ async def an_installed_app(
     groups: frozenset[str] = frozenset(),
     clock: Callable[[], float] = time,
     listening: bool = True,
+    records: SlackLookups | None = None,
 ) -> AsyncIterator[InstalledApp]:
     """The app, to be installed in the workspaces in `allowed`. `own`: the first one is that of SLACK_BOT_TOKEN."""
     async with AsyncExitStack() as stack:
@@ -110,7 +112,7 @@ async def an_installed_app(
         )
         place = InstalledApp(slack, store, app, installer, ana, ben, rooms)
         if listening:
-            listener = app.listener(app_token=slack.app.app_token)
+            listener = app.listener(app_token=slack.app.app_token, records=records)
             place.listening = asyncio.create_task(listener.run(place.engine, place.commands))
             stack.push_async_callback(_ended, place.listening)
             await slack.sockets.connected()

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import time
 
 import pytest
 from aiohttp import web
 
-from bot.domain.conversations import Author, ConversationKey
+from bot.chat.home_message import Home
+from bot.chat.listener_leases import ListenerLease
+from bot.chat.message_model import Heading, Message
+from bot.chat.operations_channel import FaultMessageOwner
+from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.installations import (
     INSTALL_SECONDS,
     InstallCancelled,
@@ -24,6 +29,7 @@ from bot.domain.installations import (
 from bot.domain.turns import TurnStatus
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.app import open_slack
+from bot.platforms.slack.context import SlackLookups
 from bot.platforms.slack.listener import ReceivedIds
 from bot.platforms.slack.token_renewal import AppCredentials
 from tests.fakes.slack import Answers, Fails, Team
@@ -458,3 +464,76 @@ def test_an_event_for_an_organization_is_of_the_workspace_where_it_happened() ->
     # A shared channel names the sender's workspace; the installation's goes first.
     event = {"authorizations": [{"team_id": "T1"}], "team_id": "T9", "event": {"type": "message"}}
     assert ReceivedIds.read(event, {"team_id": "T1", "enterprise_id": "E0ORG"}) == ReceivedIds(("T1", "T9"))
+
+
+async def test_what_the_bot_posts_by_itself_goes_to_the_workspace_of_its_channel(tmp_path: Path) -> None:
+    """The operations channel is in one of them."""
+    async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        channels, message = place.app.surface.channel_messages, Message("fault", (Heading("The disk is full"),))
+        room = place.rooms[GLOBEX.id]
+        owner = FaultMessageOwner("fault:1", ConversationKey("slack", GLOBEX.id, room.id, ""), time())
+        ref = await channels.show(owner, message, "")
+        assert [posted.ts for posted in place.slack.posted(room)] == [ref.partition(":")[2]]
+        assert place.slack.posted(place.rooms[ACME.id]) == []
+        await channels.delete(owner, "fault", ref)
+        assert place.slack.posted(room) == []
+
+
+async def test_each_home_is_built_for_its_workspace(tmp_path: Path) -> None:
+    opened: list[tuple[str, str]] = []
+
+    async def home(member: Member, workspace: str) -> Home:
+        opened.append((member.author.name, workspace))
+        return Home(0.0)
+
+    async with an_installed_app(tmp_path, *BOTH, records=SlackLookups(build_home=home)) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        for user in (place.ana, place.ben):
+            place.slack.open_home(user)
+            await place.slack.until(partial(place.slack.home, user))
+        assert opened == [("ana", f"slack:{ACME.id}"), ("ben", f"slack:{GLOBEX.id}")]
+
+
+async def test_a_file_is_fetched_from_the_workspace_where_it_was_shared(tmp_path: Path) -> None:
+    async with an_installed_app(tmp_path, *BOTH) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        for user, data in ((place.ana, b"of acme"), (place.ben, b"of globex")):
+            bot = place.slack.app.installations[user.team.id].bot
+            files = [("notes.txt", data)]
+            place.slack.say(user, place.rooms[user.team.id], f"{bot.mention} read this", files=files)
+        await place.slack.until(lambda: len(place.engine.received) == 2)
+        contents = {
+            message.conversation.workspace: await place.app.surface.fetch(message.attachments[0])
+            for message in place.engine.received
+        }
+        assert contents == {ACME.id: b"of acme", GLOBEX.id: b"of globex"}
+
+
+async def test_what_a_workspace_missed_is_read_there_after_a_disconnection(tmp_path: Path) -> None:
+    known: list[ConversationKey] = []
+
+    async def engaged(prefix: str, _seconds: float, _limit: int) -> list[ConversationKey]:
+        return [key for key in known if str(key).startswith(prefix)]
+
+    records = SlackLookups(engaged=engaged)
+    async with an_installed_app(tmp_path, *BOTH, listening=False) as place:
+        await place.install(place.ana)
+        await place.install(place.ben)
+        for user in (place.ana, place.ben):
+            known.append(ConversationKey("slack", user.team.id, place.rooms[user.team.id].id, "1.1"))
+            place.ask(user, f"missed in {user.team.name}")
+        leases = SharedLeases()
+        listener = place.app.listener(
+            app_token=place.slack.app.app_token,
+            records=records,
+            backfill_lease=lambda name: ListenerLease(leases, name, "one", "backfill"),
+        )
+        listening = asyncio.create_task(listener.run(place.engine, place.commands))
+        await place.hears("missed in Acme", "missed in Globex")
+        assert place.heard() == {(ACME.id, "missed in Acme"), (GLOBEX.id, "missed in Globex")}
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
