@@ -19,7 +19,8 @@ def pinned(_tool: Tool) -> bool:
 def notes(team: Team) -> None:
     """A trusted server with pinned definitions: one tool adds, the other deletes."""
     team.reviewed = pinned
-    team.toolbox.add(tool(ADD, server_id="n1", destructive=False))
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    team.toolbox.add(tool(ADD, server_id="n1", destructive=False, input_schema=schema))
     team.toolbox.add(tool(WIPE, server_id="n1", destructive=True))
 
 
@@ -75,13 +76,21 @@ async def test_the_asker_approves_an_ordinary_call_and_an_approver_a_destructive
 
 async def test_a_call_that_names_somebody_else_needs_an_approver_also_after_an_edit(team: Team) -> None:
     notes(team)
-    team.model.script = [ask_for(call(ADD, text="for ben@example.com"))]
+    team.model.script = [ask_for(call(ADD, text="milk")), say("Noted.")]
+    why = "An approver must approve this, because it names other people or places"
     async with team.at_work():
-        card = await team.card(team.ask("note it"))
-        assert "An approver must approve this, because it names other people or places" in reads(team, card)
+        talk = team.ask("note it")
+        card = await team.card(talk)
+        assert "may approve this" in reads(team, card)
+        await team.press(team.priya, card, "Edit")
+        await team.fill_in(team.priya, {"text": "milk for ben@example.com"})
+        await team.until(lambda: why in reads(team, card))
         await team.press(team.priya, card, "Approve")
-        await team.hears(team.priya, "An approver must approve this, because it names other people or places.")
-    assert team.toolbox.names == []
+        await team.hears(team.priya, f"{why}.")
+        assert team.toolbox.names == []
+        await team.press(team.sam, card, "Approve")
+        await team.reads(talk, "Noted.")
+    assert [arguments for _, arguments, _ in team.toolbox.calls] == [{"text": "milk for ben@example.com"}]
 
 
 async def test_where_only_approvers_approve_the_card_says_so_and_the_asker_may_not(team: Team) -> None:
