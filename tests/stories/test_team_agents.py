@@ -125,6 +125,8 @@ async def test_the_profile_of_the_agent_decides_about_tools_and_approvers(team: 
         assert "support" in team.words(card)
         await team.press(team.priya, card, "Approve", old=team.screen(card))
         await team.hears(team.priya, "You may not approve this.")
+        await team.open_list(ada)  # it waits for her, as the agent's profile says
+        await team.sees(ada, "Approve")
         await team.press(ada, card, "Approve")
         await team.reads(talk, "Sent.")
         other = team.ask("as データ pay Ben", by=team.sam)
