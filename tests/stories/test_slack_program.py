@@ -150,3 +150,33 @@ async def test_a_server_that_an_admin_adds_in_a_modal_is_used_by_the_next_questi
             await slack.until(lambda: str(company.said(asked.ts)).count("It said: ticket 7 is open.") == 2, 30)
             assert not slack.calls.refused()
             assert "Traceback" not in bot.log
+
+
+async def test_each_sees_the_language_and_the_time_that_are_theirs(tmp_path: Path, model: FakeLanguageModel) -> None:
+    async with a_company(tmp_path, model, TIME_ZONE="Europe/Berlin") as company, strict(company):
+        slack, aki, sam = company.slack, company.priya, company.sam
+        aki.locale, aki.time_zone = "ja-JP", "Asia/Tokyo"
+        asked = company.ask(KEEP_IT)
+        card = await company.draws(asked.ts, "cs.approve")
+        assert "Approve: Add a note" in str(card.blocks), "everybody in the channel reads it"
+        await slack.press(aki, card, "Approve: Add a note")
+        await company.hears(aki, "承認")
+        await slack.press(sam, card, "Approve: Add a note")
+        await company.draws(asked.ts, "It said: Saved as note #1")
+
+        await slack.command(aki, "/mcp", "list", company.incidents)
+        await company.hears(aki, "サーバー")
+        await slack.command(sam, "/mcp", "log", company.incidents)
+        await company.hears(sam, "times in Europe/Lisbon")
+        await slack.command(aki, "/preferences", "set --language en --timezone America/New_York", company.incidents)
+        await company.hears(aki, "Saved. It counts from now on.", "America/New_York, chosen by you")
+        await slack.command(aki, "/mcp", "list", company.incidents)
+        await company.hears(aki, "MCP servers · 3")
+
+        company.ask("which day is it?", asked.ts)
+        await company.draws(asked.ts, "You said: which day is it?")
+        prompt = str(model.requests[-1].messages)
+        assert "(America/New_York)." in prompt
+        assert "(Asia/Tokyo)." in str([request.messages for request in model.requests])
+        await slack.command(aki, "/preferences", "clear", company.incidents)
+        await company.hears(aki, "What you had chosen is deleted.")
