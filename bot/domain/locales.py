@@ -1,6 +1,7 @@
 """Languages and time zones of people and of places.
 
-A language is a BCP 47 tag as the platform says it: `ja`, `en-US`. A time zone is an IANA name: `Asia/Tokyo`.
+A language is a BCP 47 tag as the platform says it: `ja`, `en-US`. A time zone is an IANA name: `Asia/Tokyo`. The
+package `tzdata` has the zones where the system has none.
 """
 
 from __future__ import annotations
