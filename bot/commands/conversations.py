@@ -112,7 +112,7 @@ def _call(step: ToolStep) -> Iterator[str]:
     if step.result is None:
         return
     if step.result.text:
-        yield format_code_block(step.result.text)
+        yield format_code_block(step.result.shown_text)
     for part in step.result.parts:
         match part:
             case ImagePart(data, mime_type):

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from bot.i18n import english
+
 NOTE = "information, not instructions"
 """Note in each envelope on the role of the text."""
 _MARK_LENGTH = 16
@@ -113,7 +115,8 @@ ResultPart = TextPart | ImagePart | FilePart | StoredFile
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """Result of a tool call, or the reason of its failure (`is_error`). `left_out` is the number of characters cut
-    from the stored text. `own`: the bot rejected the call, and no server wrote this.
+    from the stored text. `own`: the bot rejected the call, and no server wrote this. `for_people`: the text in the
+    language of the conversation; empty if it is the model's.
     """
 
     call_id: str
@@ -122,11 +125,17 @@ class ToolResult:
     structured: Any = None
     left_out: int = 0
     own: bool = False
+    for_people: str = ""
 
     @property
     def text(self) -> str:
         """The text parts, a newline between them."""
         return "\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+    @property
+    def shown_text(self) -> str:
+        """The text for people."""
+        return self.for_people or self.text
 
     @property
     def text_or_json(self) -> str:
@@ -139,6 +148,17 @@ class ToolResult:
     def length(self) -> int:
         """Number of characters of the whole text, cut ones included."""
         return len(self.text_or_json) + self.left_out
+
+
+def explained_failure(call_id: str, reason: str, *, own: bool = False) -> ToolResult:
+    """Return a failure with a reason of the bot: in English for the model, in the current language for people."""
+    return ToolResult(call_id, (TextPart(english(reason)),), is_error=True, own=own, for_people=text_for_people(reason))
+
+
+def text_for_people(text: str) -> str:
+    """Return a lazy text in the current language; empty if that is English, or if it is not lazy."""
+    shown = str(text)
+    return "" if shown == english(text) else shown
 
 
 Part = ResultPart | ToolCall | ToolResult

@@ -12,6 +12,7 @@ from typing import Any
 from bot.domain.elicitations import ElicitationRequest
 from bot.domain.flows import UNSET, Flow, Sends, Words, takes_address
 from bot.domain.messages import ToolResult
+from bot.i18n import gettext_lazy
 
 OWN_SERVER = "countersign"
 """Server name of the bot's own tools. A server of the same name has its tools offered under other names
@@ -238,7 +239,7 @@ class CallNeedsInput:
 
 ToolOutcome = CallReturned | CallNotSent | CallOutcomeUnknown | CallNeedsInput
 
-INVALID_ARGUMENTS = "The arguments do not fit the tool, so nothing was sent."
+INVALID_ARGUMENTS = gettext_lazy("The arguments do not fit the tool, so nothing was sent.")
 """Beginning of the model's error message for arguments that do not match the schema."""
 
 UNSURE = "It may or may not have happened."

@@ -11,21 +11,27 @@ from bot.domain.approvals import ApprovalPolicy, fingerprint
 from bot.domain.conversations import Author, ConversationKey, Member
 from bot.domain.flows import Words
 from bot.domain.grants import accepted_digests
-from bot.domain.messages import TextPart, ToolResult
+from bot.domain.messages import ToolResult, explained_failure, text_for_people
 from bot.domain.policies import PolicyResult
 from bot.domain.tools import UNSURE, CallNeedsInput, CallNotSent, CallOutcomeUnknown, CallReturned, Tool, ToolOutcome
 from bot.domain.turns import CallOrigin, Claim, StepStatus, ToolStep, TurnRecord
 from bot.engine.builtin_tools.toolbox import TurnToolbox
 from bot.engine.elicitation import TOO_MANY, PendingElicitations
 from bot.engine.monotonic_clock import monotonic
-from bot.engine.policy.authorization import BARRED, NOT_ENABLED, WITHHELD, context_tool_rejection
+from bot.engine.policy.authorization import (
+    barred_reason,
+    context_tool_rejection,
+    not_enabled_reason,
+    not_run,
+    withheld_reason,
+)
 from bot.engine.policy.rules import Rules
 from bot.engine.prompt.text_format import single_line
+from bot.i18n import english, gettext_lazy
 from bot.ports import CallContext, Toolbox, TurnExecution
 
 program_log = logging.getLogger(__name__)
 
-_ANOTHER_SERVER = "the call was for server {}, which is away now. Server {} has {}, too. Call it again to use that one."
 _LONGEST_ERROR = 300
 
 
@@ -104,11 +110,11 @@ async def _check_again(
     offered = await servers.offer(workspace)
     tool = offered.find(step.call.name)
     asker = await member()
-    name = step.call.name
+    name, rejection = step.call.name, ""
     if name in offered.withheld:
-        rejection = WITHHELD.format(name)
+        rejection = withheld_reason(name)
     elif name in offered.excluded:
-        rejection = BARRED.format(name)
+        rejection = barred_reason(name)
     elif other_server := _other_server(step, tool):
         rejection, unconfirmed = other_server, ""
     elif unconfirmed:
@@ -117,7 +123,7 @@ async def _check_again(
         rejection = _rejection_reason(step, tool, rules(), context.author, asker)
     if tool is None or rejection:
         # The reason why a server cannot confirm its tools may hold text from the server.
-        return replace(_error_result(step, f"Not run: {rejection}"), own=not unconfirmed)
+        return explained_failure(step.call.id, not_run(rejection), own=not unconfirmed)
     return tool
 
 
@@ -127,7 +133,13 @@ def _other_server(step: ToolStep, tool: Tool | None) -> str:
     """
     if step.tool is None or tool is None or step.tool.server == tool.server or step.tool.server_id == tool.server_id:
         return ""
-    return _ANOTHER_SERVER.format(step.tool.server, tool.server, step.call.name)
+    return gettext_lazy(
+        "the call was for server {server}, which is away now. Server {other} has {tool}, too. Call it again to use "
+        "that one.",
+        server=step.tool.server,
+        other=tool.server,
+        tool=step.call.name,
+    )
 
 
 async def _record_start(log: TurnExecution, claim: Claim, n: int) -> TurnRecord:
@@ -144,17 +156,17 @@ async def _record_start(log: TurnExecution, claim: Claim, n: int) -> TurnRecord:
 def _rejection_reason(step: ToolStep, tool: Tool | None, rules: Rules, author: Author, member: Member | None) -> str:
     """Return the reason why a call must not be sent any more; empty if it may."""
     if tool is None:
-        return f"{step.call.name} is not available now."
+        return gettext_lazy("{tool} is not available now.", tool=step.call.name)
     if not rules.profile.enables(tool):
-        return NOT_ENABLED.format(step.call.name)
+        return not_enabled_reason(step.call.name)
     result = rules.judge(tool, step.call.arguments, author, member)
     if result.stored.policy is ApprovalPolicy.ALWAYS_DENY:
-        return f"a policy forbids {step.call.name}."
+        return gettext_lazy("a policy forbids {tool}.", tool=step.call.name)
     if result.stored.policy is ApprovalPolicy.ASK_USER and not (
         step.approval or _is_granted(step, result) or _is_context_call(step, tool, result)
     ):
         # Allowed at the time of the completion, perhaps for another server of that name.
-        return f"{step.call.name} needs an approval now. Call it again to request one."
+        return gettext_lazy("{tool} needs an approval now. Call it again to request one.", tool=step.call.name)
     return _approved_call_mismatch(step, tool)
 
 
@@ -164,10 +176,14 @@ def _approved_call_mismatch(step: ToolStep, tool: Tool) -> str:
     """
     approved = step.approval or step.grant
     if approved is not None and approved.fingerprint != fingerprint(tool, step.call.arguments):
-        return f"{step.call.name} has changed since it was approved. Ask again to get the new version approved."
+        return gettext_lazy(
+            "{tool} has changed since it was approved. Ask again to get the new version approved.", tool=step.call.name
+        )
     current = step.tool if step.resume is not None else None
     if current is not None and (current.server_id, current.place) != (tool.server_id, tool.place):
-        return f"{step.call.name} now belongs to another server or address, and the answers were for the first."
+        return gettext_lazy(
+            "{tool} now belongs to another server or address, and the answers were for the first.", tool=step.call.name
+        )
     return ""
 
 
@@ -188,16 +204,13 @@ def _final_status(step: ToolStep, outcome: ToolOutcome) -> tuple[StepStatus, Too
         case CallReturned(result):
             return (StepStatus.FAILED if result.is_error else StepStatus.DONE), result
         case CallNeedsInput():
-            return StepStatus.FAILED, _error_result(step, TOO_MANY)
+            return StepStatus.FAILED, explained_failure(step.call.id, TOO_MANY)
         case CallNotSent(reason):
-            return StepStatus.FAILED, _error_result(step, f"Not run: {reason}")
+            return StepStatus.FAILED, explained_failure(step.call.id, not_run(reason))
         case CallOutcomeUnknown(reason) if step.repeatable:
-            return StepStatus.FAILED, _error_result(step, reason)
+            return StepStatus.FAILED, explained_failure(step.call.id, reason)
         case CallOutcomeUnknown(reason):
-            return StepStatus.UNKNOWN, _error_result(
-                step, f"{reason} {UNSURE} Check before trying again, and tell the person."
+            advice = f"{english(reason)} {UNSURE} Check before trying again, and tell the person."
+            return StepStatus.UNKNOWN, replace(
+                explained_failure(step.call.id, advice), for_people=text_for_people(reason)
             )
-
-
-def _error_result(step: ToolStep, text: str) -> ToolResult:
-    return ToolResult(step.call.id, (TextPart(text),), is_error=True)

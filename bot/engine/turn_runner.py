@@ -268,7 +268,7 @@ class TurnRunner:
         offered = await self._parts.toolbox.offer(turn.conversation.workspace_key)
         if not offered.absent or await self._administers(turn):
             return offered
-        return dataclasses.replace(offered, absent=(str(SOMETHING_MISSING),))
+        return dataclasses.replace(offered, absent=(SOMETHING_MISSING,))
 
     async def _administers(self, turn: Turn) -> bool:
         member = await self._parts.member(turn.author, turn.conversation)

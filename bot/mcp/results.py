@@ -21,8 +21,9 @@ from mcp import Client, MCPError, types
 from bot.domain.capabilities import BlobContents, CompletionTarget, Piece, TextContents
 from bot.domain.characters import visible
 from bot.domain.file_signatures import BINARY, detect_image_type, detect_media_type
-from bot.domain.messages import FilePart, ImageAudience, ImagePart, ResultPart, TextPart, ToolResult
+from bot.domain.messages import FilePart, ImageAudience, ImagePart, ResultPart, TextPart, ToolResult, text_for_people
 from bot.domain.tools import Tool
+from bot.i18n import english
 from bot.mcp.argument_validation import validate
 from bot.mcp.redaction import Redaction
 
@@ -199,8 +200,10 @@ def tool_result(
 
 
 def failed_result(call_id: str, text: str) -> ToolResult:
-    """Return a failure that the model can read."""
-    return ToolResult(call_id, tuple(map(TextPart, truncate([strip_unstorable(text)]))), is_error=True)
+    """Return a failure that the model can read. A lazy text is translated for people."""
+    parts = tuple(map(TextPart, truncate([strip_unstorable(english(text))])))
+    (shown,) = truncate([strip_unstorable(text_for_people(text))])
+    return ToolResult(call_id, parts, is_error=True, for_people=shown)
 
 
 def error_text(error: MCPError, redact: Redaction | None = None) -> str:

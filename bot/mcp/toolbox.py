@@ -252,7 +252,7 @@ class McpToolbox:
         if not errors:
             return template_error(tool, call)
         listed = "\n".join(f"- {item}" for item in errors)
-        text = f"{INVALID_ARGUMENTS} Correct them and call it again:\n{listed}"
+        text = join_lazy(INVALID_ARGUMENTS, f"Correct them and call it again:\n{listed}")
         managed = self._servers.get(tool.server_id)
         return text if managed is None else managed.redact(text)
 

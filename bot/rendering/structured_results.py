@@ -35,6 +35,8 @@ _NO_VALUE = object()
 
 def format_for_people(result: ToolResult) -> str:
     """Return the texts of a result, with tables and lists in place of JSON."""
+    if result.for_people:
+        return result.for_people
     blocks: list[str] = []
     texts = (part.text for part in result.parts if isinstance(part, TextPart))
     for is_object, group in groupby(texts, key=lambda text: isinstance(_parse(text), dict)):

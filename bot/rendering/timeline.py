@@ -113,9 +113,9 @@ def _outcome_of(result: ToolResult | None) -> tuple[str, str]:
     """Return a result on one short line, and the size of the rest."""
     if result is None:
         return "", ""
-    lines = [line for line in result.text.splitlines() if line.strip()]
+    lines = [line for line in result.shown_text.splitlines() if line.strip()]
     first = single_line(lines[0], SUMMARY_LIMIT) if lines else ""
-    if summary := summarize(result, SUMMARY_LIMIT):
+    if not result.for_people and (summary := summarize(result, SUMMARY_LIMIT)):
         return summary, ""
     if first in ("{", "[", "```", "---"):
         return ngettext("{n} line", "{n} lines", len(lines)), ""
@@ -125,7 +125,7 @@ def _outcome_of(result: ToolResult | None) -> tuple[str, str]:
 
 def _reason(result: ToolResult | None) -> str:
     """Return the reason for an unknown outcome, without the part for the model."""
-    return single_line(result.text.partition(UNSURE)[0], SUMMARY_LIMIT) if result else ""
+    return single_line(result.shown_text.partition(UNSURE)[0], SUMMARY_LIMIT) if result else ""
 
 
 def _attachments(result: ToolResult) -> str:

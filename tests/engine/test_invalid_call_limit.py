@@ -12,7 +12,7 @@ from bot.domain.profiles import Binding, Profile
 from bot.domain.servers import EVERYWHERE
 from bot.domain.tools import INVALID_ARGUMENTS, CallReturned, ToolOutcome
 from bot.domain.turns import StepStatus, ToolStep
-from bot.engine.policy.authorization import AWAY
+from bot.engine.policy.authorization import away_text
 from bot.engine.policy.rules import RuleBook
 from bot.engine.turn_runner import GAVE_UP
 from bot.ports import CallContext
@@ -152,7 +152,7 @@ async def test_a_tool_of_a_server_that_is_away_is_said_to_be_away(harness: Engin
     engine = harness.engine()
     async with running(engine):
         await harness.surface.ended((await engine.receive(message("go"))).turn_id)
-    assert words(harness.model.requests[1])[-1] == AWAY.format("prod")
+    assert words(harness.model.requests[1])[-1] == away_text("prod")
 
 
 async def test_no_tool_is_named_that_is_not_enabled_in_the_conversation(harness: EngineHarness) -> None:

@@ -22,7 +22,7 @@ from bot.domain.tools import ServerGuidance, Tool, ToolSearch, ToolSet
 from bot.domain.turns import StepStatus, ToolReplay, ToolStep, TurnStatus, TurnView
 from bot.engine.builtin_tools.search_tools import CALL_TOOL, SEARCH_TOOLS, SearchTools
 from bot.engine.builtin_tools.tool_index import ToolIndexes
-from bot.engine.policy.authorization import AWAY, BARRED, WITHHELD
+from bot.engine.policy.authorization import away_text, barred_reason, withheld_reason
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
 from bot.engine.prompt.history import HistoryBudget
 from bot.engine.prompt.tool_selection import FEW_TOOLS, RefusedTools, select_tools
@@ -245,9 +245,9 @@ async def test_a_name_whose_server_is_away_or_whose_definition_waits_is_told_so(
     told = (await SearchTools(enabled, ToolIndexes()).call(wanted)).text.splitlines()
     assert told[:4] == [
         "No tool has one of these names.",
-        AWAY.format("prod"),
-        WITHHELD.format("mail__burn"),
-        BARRED.format("mail__bar"),
+        away_text("prod"),
+        withheld_reason("mail__burn"),
+        barred_reason("mail__bar"),
     ]
     assert told[4] == 'Tools for "send": mail__send'
     assert told[-1] == "Away now, with all of their tools: prod."

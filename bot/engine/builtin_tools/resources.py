@@ -11,7 +11,8 @@ from typing import Any
 
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import OWN_SERVER, Annotations, Tool, ToolKind, ToolSet
-from bot.engine.policy.authorization import AWAY
+from bot.engine.policy.authorization import away_text
+from bot.i18n import english
 
 LIST_RESOURCES = "countersign__list_resources"
 READ_RESOURCE = "countersign__read_resource"
@@ -83,7 +84,7 @@ def _server_of(arguments: Mapping[str, Any], tools: Mapping[str, Tool]) -> str:
 
 def _problem(name: str, tools: Mapping[str, Tool], enabled: ToolSet) -> str:
     if name in enabled.unavailable:
-        return AWAY.format(name)
+        return english(away_text(name))
     others = f" Servers with resources: {_server_names(list(tools))}." if tools else ""
     if not name:
         return f'Not run: say in "server" which one.{others}'

@@ -25,9 +25,10 @@ from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import OWN_SERVER, Annotations, Tool, ToolSet
 from bot.domain.turns import ToolRef
 from bot.engine.builtin_tools.tool_index import MOST_HITS, ToolIndex, ToolIndexes
-from bot.engine.policy.authorization import BARRED, WITHHELD, explain_unknown_tool
+from bot.engine.policy.authorization import barred_reason, explain_unknown_tool, withheld_reason
 from bot.engine.prompt.text_format import READ_RESULT
 from bot.engine.usage import estimate_text
+from bot.i18n import english
 
 SEARCH_TOOLS = "countersign__search_tools"
 CALL_TOOL = "countersign__call_tool"
@@ -275,10 +276,10 @@ def _explain_missing(name: str, enabled: ToolSet) -> str:
     if name in _OWN:
         return f"{name} is called directly."
     if name in enabled.withheld:
-        return WITHHELD.format(name)
+        return english(withheld_reason(name))
     if name in enabled.excluded:
-        return BARRED.format(name)
-    return explain_unknown_tool(name, enabled.unavailable, enabled.tools)
+        return english(barred_reason(name))
+    return english(explain_unknown_tool(name, enabled.unavailable, enabled.tools))
 
 
 def format_search_result(query: str, tools: Sequence[Tool]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from functools import partial
 from bot.domain.approval_requirements import ApprovalRequirements, OnTimeout
 from bot.domain.approvals import Approval, ApprovalPolicy, fingerprint
 from bot.domain.conversations import Author, Member
-from bot.domain.messages import TextPart, ToolCall, ToolResult
+from bot.domain.messages import ToolCall, explained_failure
 from bot.domain.policies import PolicyResult, StoredPolicyResult
 from bot.domain.secret_detection import stored_secrets
 from bot.domain.secrets import SecretSpan
@@ -26,6 +26,7 @@ from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep
 from bot.engine.policy.rules import Rules
 from bot.engine.policy.taint import UNTAINTED, Taint
+from bot.i18n import LazyText, gettext_lazy, join_lazy
 
 APPROVAL_ID_BYTES = 12
 """Random bytes of an approval id. The button that approves all calls of a card has their ids in 100 characters."""
@@ -38,14 +39,42 @@ _MAX_COMPARED = 12
 _MAX_LETTERS = 64
 """Compared letters of a name. Names in model requests are not longer."""
 _SIMILAR_SERVER = 0.6
-AWAY = (
-    "Not run: server {} is not available now. Its tools are offered again when it is connected. Tell the user; do not "
-    "use another server in its place."
-)
-NOT_ENABLED = "{} is not enabled in this conversation's profile."
-BARRED = "the operator's settings exclude the server of {}. An administrator sees in `/mcp list` which setting."
-WITHHELD = "{} is new or has changed, and an admin has to review it first."
 _SHOWN_OF_UNREADABLE = 500
+
+
+# -------------------- reasons
+
+
+def not_run(reason: str) -> LazyText:
+    """Return the text for a call that was not sent for this reason."""
+    return gettext_lazy("Not run: {reason}", reason=reason)
+
+
+def not_enabled_reason(tool: str) -> LazyText:
+    """Return the reason why a tool of another profile is not called."""
+    return gettext_lazy("{tool} is not enabled in this conversation's profile.", tool=tool)
+
+
+def barred_reason(tool: str) -> LazyText:
+    """Return the reason why a tool of an excluded server is not called."""
+    return gettext_lazy(
+        "the operator's settings exclude the server of {tool}. An administrator sees in `/mcp list` which setting.",
+        tool=tool,
+    )
+
+
+def withheld_reason(tool: str) -> LazyText:
+    """Return the reason why a tool that waits for a review is not called."""
+    return gettext_lazy("{tool} is new or has changed, and an admin has to review it first.", tool=tool)
+
+
+def away_text(server: str) -> LazyText:
+    """Return the text for a call of a server that is not connected."""
+    return gettext_lazy(
+        "Not run: server {server} is not available now. Its tools are offered again when it is connected. Tell the "
+        "user; do not use another server in its place.",
+        server=server,
+    )
 
 
 # -------------------- tool suggestions
@@ -76,11 +105,11 @@ def explain_unknown_tool(written: str, unavailable: frozenset[str], tools: Seque
     """
     server, separator, _ = written.partition("__")
     if separator and server in unavailable:
-        return AWAY.format(server)
+        return away_text(server)
     meant = [tool for tool in tools if _may_mean_server(written, tool)] if separator else tools
     suggestions = ", ".join(closest_names(written, meant))
-    hint = f" Did you mean {suggestions}?" if suggestions else ""
-    return f"There is no tool called {written!r}.{hint}"
+    hint = gettext_lazy("Did you mean {name}?", name=suggestions) if suggestions else ""
+    return join_lazy(gettext_lazy("There is no tool called {name}.", name=repr(written)), hint)
 
 
 def _may_mean_server(written: str, tool: Tool) -> bool:
@@ -130,18 +159,22 @@ class CallAuthorizer:
         tool = offered.find(call.name)
         if tool is None:
             if call.name in offered.withheld:
-                return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {WITHHELD.format(call.name)}")
+                return _rejected_step(n, call, None, StepStatus.FAILED, not_run(withheld_reason(call.name)))
             if call.name in offered.excluded:
-                return _rejected_step(n, call, None, StepStatus.FAILED, f"Not run: {BARRED.format(call.name)}")
+                return _rejected_step(n, call, None, StepStatus.FAILED, not_run(barred_reason(call.name)))
             reason = explain_unknown_tool(call.name, offered.unavailable, self.rules.enabled_tools(offered).tools)
             return _rejected_step(n, call, None, StepStatus.FAILED, reason)
         if call.unreadable:
             shown = call.unreadable[:_SHOWN_OF_UNREADABLE]
             return _rejected_step(
-                n, call, tool, StepStatus.FAILED, f"Not run: the arguments are not a JSON object: {shown}"
+                n,
+                call,
+                tool,
+                StepStatus.FAILED,
+                not_run(gettext_lazy("the arguments are not a JSON object: {text}", text=shown)),
             )
         if not self.rules.profile.enables(tool):
-            return _rejected_step(n, call, tool, StepStatus.FAILED, f"Not run: {NOT_ENABLED.format(call.name)}")
+            return _rejected_step(n, call, tool, StepStatus.FAILED, not_run(not_enabled_reason(call.name)))
         result = self._judge(tool, call, author)
         return dataclasses.replace(self._apply_policy(n, call, tool, author, result), policy_result=result.stored)
 
@@ -154,7 +187,9 @@ class CallAuthorizer:
             case ApprovalPolicy.ALWAYS_ALLOW:
                 return ToolStep(n, call, _reference(tool), StepStatus.READY, tool.repeatable)
             case ApprovalPolicy.ALWAYS_DENY:
-                return _rejected_step(n, call, tool, StepStatus.DENIED, f"Not run: a policy forbids {call.name}.")
+                return _rejected_step(
+                    n, call, tool, StepStatus.DENIED, not_run(gettext_lazy("a policy forbids {tool}.", tool=call.name))
+                )
             case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO if reason := self.objection(tool, call):
                 return _rejected_step(n, call, tool, StepStatus.FAILED, reason)
             case ApprovalPolicy.ASK_USER | ApprovalPolicy.AUTO:
@@ -205,7 +240,7 @@ class CallAuthorizer:
 
 
 def _rejected_step(n: int, call: ToolCall, tool: Tool | None, status: StepStatus, reason: str) -> ToolStep:
-    result = ToolResult(call.id, (TextPart(reason),), is_error=True, own=True)
+    result = explained_failure(call.id, reason, own=True)
     return ToolStep(n, call, _reference(tool) if tool else None, status, result=result)
 
 

@@ -501,7 +501,7 @@ class PromptBuilder:
             # Each attempt selects the tools again: another model with fewer capabilities may answer.
             capabilities_before = model.capabilities
             tools_given = offer(current_model_name(profile, model), capabilities_before)
-            self._missing_tool_notes = tools_given.absent
+            self._missing_tool_notes = tuple(map(str, tools_given.absent))
             request, size = await self._fitting_request(record, profile, tools_given, model, last_round=last_round)
             if model.capabilities != capabilities_before and model_changes < _MAX_MODEL_CHANGES:
                 # Summarization takes a while: meanwhile a fallback model may have taken over, or a window size become
