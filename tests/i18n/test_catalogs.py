@@ -222,7 +222,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         }
     ),
     "bot/mcp/server/state.py": frozenset({"{} cannot happen in the state {}"}),
-    "bot/mcp/toolbox.py": frozenset({"{} Correct them and call it again:\n{}"}),
+    "bot/mcp/toolbox.py": frozenset({"Correct them and call it again:\n{}"}),
     "bot/mcp/transports/http.py": frozenset({"no answer", "nothing more"}),
     "bot/web/api/responses.py": frozenset(
         {

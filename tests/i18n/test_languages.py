@@ -13,6 +13,7 @@ from bot.i18n import (
     LazyText,
     _,
     current_language,
+    english,
     format_date,
     format_datetime,
     format_enumeration,
@@ -21,6 +22,7 @@ from bot.i18n import (
     format_time,
     gettext_lazy,
     installed_languages,
+    join_lazy,
     language_name,
     ngettext,
     pgettext,
@@ -134,3 +136,21 @@ def test_dates_and_numbers_follow_the_language_and_the_zone() -> None:
 def test_a_time_zone_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(KeyError), use_time_zone("Asia/Atlantis"):
         pass
+
+
+@pytest.mark.usefixtures("pseudo_language")
+def test_sentences_are_joined_and_changed_before_their_language_is_known() -> None:
+    cause = gettext_lazy("Server {server} is disabled.", server="secret-of-s")
+    text = join_lazy(cause, "", gettext_lazy("just now"))
+    redacted = text.map(lambda value: value.map(str.upper) if isinstance(value, LazyText) else value)
+    clause = gettext_lazy("just now").as_clause()
+    with use_language(PSEUDO_LANGUAGE):
+        assert str(redacted) == "⟦Server SECRET-OF-S is disabled.⟧ ⟦just now⟧"
+        assert english(redacted) == "Server SECRET-OF-S is disabled. just now"
+        assert english("any other") == "any other"
+        assert str(copy.deepcopy(clause)) == "⟦just now⟧"
+    with use_language("ja"):
+        assert str(cause) == "サーバー secret-of-s は無効です。"
+        assert str(pickle.loads(pickle.dumps(cause.as_clause()))) == "サーバー secret-of-s は無効です"
+    assert cause.as_clause() == "Server secret-of-s is disabled"
+    assert join_lazy() == ""

@@ -1,0 +1,109 @@
+"""The language of problems of servers: that of who reads them, and English for models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from mcp import MCPError
+from mcp.types import CONNECTION_CLOSED
+
+from bot.domain.health import CheckStatus
+from bot.domain.servers import Protocol, ServerConfig
+from bot.errors import ServerTrouble
+from bot.i18n import english, use_language
+from bot.mcp import errors
+from bot.mcp.errors import InvalidDefinition, Problem, connect_failure, connection_lost, split_fix, timeout_message
+from bot.mcp.redaction import Redaction, Secret
+from bot.mcp.results import failed_result
+from bot.mcp.sdk import RequestContext
+from tests.i18n.pseudo_language import untranslated
+from tests.mcp.test_diagnostics import all_of
+from tests.mcp.toolboxes import raw, remote, started
+
+PROGRAM = raw("1", script={})
+ADDRESS = remote("1", "https://127.0.0.1")
+LAST_WORDS = ("12",)
+
+
+def failed(config: ServerConfig, error: BaseException, attempt: RequestContext | None = None) -> Problem:
+    return connect_failure(config, error, attempt or RequestContext(), LAST_WORDS, redact=Redaction(), limit=5.0)
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "a program without an answer": lambda: timeout_message(PROGRAM, LAST_WORDS, 5.0),
+    "an address without an answer": lambda: timeout_message(ADDRESS, (), 5.0),
+    "a lost connection": lambda: connection_lost(PROGRAM, LAST_WORDS),
+    "an invalid definition": lambda: failed(ADDRESS, InvalidDefinition("12", "34")),
+    "an ended program": lambda: failed(PROGRAM, MCPError(CONNECTION_CLOSED, "")),
+    "an unknown program": lambda: failed(PROGRAM, FileNotFoundError(2, "3")),
+    "a program that cannot be started": lambda: failed(PROGRAM, OSError(2, "3")),
+    "an address that is not reached": lambda: failed(ADDRESS, OSError(), RequestContext(failure="12", quotes=True)),
+    "a rejected request": lambda: failed(ADDRESS, OSError(), RequestContext(status=599, retry_after=3.0)),
+    "another version": lambda: failed(replace(ADDRESS, protocol=Protocol.V2025_11_25), MCPError(1, "2")),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_problem_of_a_server_is_in_the_language_of_its_reader(pseudo_language: str, name: str) -> None:
+    problem = PROBLEMS[name]()
+    with use_language(pseudo_language):
+        for text in (problem.text, problem.own, *split_fix(problem.text)):
+            assert set(untranslated(str(text))) <= {"python", "Error", "calling", "MCP", "server"}
+            assert "⟦" not in english(text)
+    assert str(problem.text) == english(problem.text)
+
+
+def test_secrets_are_taken_out_of_a_problem_in_every_language() -> None:
+    redact = Redaction([Secret("Zk29vT4x-q7Lm")])
+    problem = timeout_message(PROGRAM, ("token Zk29vT4x-q7Lm",), 5.0).text
+    cleaned = redact.clean(problem)
+    for language in ("en", "ja"):
+        with use_language(language):
+            assert "Zk29vT4x" in str(problem)
+            assert "Zk29vT4x" not in str(cleaned)
+            assert "token ***" in str(cleaned)
+    with use_language("ja"):
+        assert str(cleaned).startswith("サーバー 1 が5秒以内に応答しませんでした。 最後の出力: 「token ***」。 対処: ")
+
+
+async def test_a_server_that_is_not_reached_says_so_to_everybody_in_their_language() -> None:
+    async with started(remote("s", "http://127.0.0.1:9/mcp")) as box:
+        with pytest.raises(ServerTrouble) as refused:
+            await box.sync("file:s")
+        (snapshot,) = box.servers()
+    with use_language("ja"):
+        for text in (refused.value.cause, snapshot.problem):
+            assert str(text).startswith("サーバー s に http://127.0.0.1:9/mcp で接続できません: ")
+            assert english(text).startswith("Server s cannot be reached at http://127.0.0.1:9/mcp: ")
+
+
+async def test_the_doctor_speaks_the_language_of_who_asks(pseudo_language: str) -> None:
+    async with started(remote("1", "http://127.0.0.1:9/mcp")) as box:
+        with use_language(pseudo_language):
+            checks = await all_of(box.diagnose("file:1"))
+    assert CheckStatus.BROKEN in {check.finding for check in checks}
+    for check in checks:
+        words = set(untranslated(f"{check.detail} {check.fix}"))
+        assert words <= {
+            "http",
+            "mcp",
+            "Connection",
+            "refused",
+            "ConnectError",
+            "All",
+            "connection",
+            "attempts",
+            "failed",
+        }
+
+
+def test_the_reason_of_a_failed_call_is_english_for_the_model_and_translated_for_people() -> None:
+    reason = errors.refused_status("s", 404)
+    with use_language("ja"):
+        result = failed_result("c1", reason)
+    assert result.text.startswith("MCP server request failed: 404 Not Found. Fix: check the url of server s")
+    assert result.for_people == result.shown_text
+    assert result.for_people.startswith("MCPサーバーへのリクエストに失敗しました: 404 Not Found。")
+    assert failed_result("c1", reason).for_people == ""
