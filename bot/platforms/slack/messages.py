@@ -22,6 +22,7 @@ from typing import Any
 from bot.chat.message_handler import EarlierMessages, IncomingMessage, Location, PlatformFacts, ThreadMessage
 from bot.chat.message_model import Message
 from bot.chat.thread_history import conversation_texts
+from bot.chat.turn_messages import split_mark
 from bot.domain.conversations import Attachment, ConversationKey, Member
 from bot.domain.turns import MessageRefs
 from bot.errors import DeliveryFailed
@@ -43,6 +44,10 @@ LONGEST_TEXT = 40_000
 """Characters of a message; Slack's limit for users."""
 PAGE = 200
 MOST_PAGES = 5
+LATEST_TURNS = 50
+"""Turns of a long thread that are read back. Each has a few messages, so that they fit into MOST_PAGES."""
+QUESTION_SECONDS = 3_600.0
+"""Time between a question and the first message of its answer, when many turns are queued."""
 READS_A_MINUTE = 10
 """Calls of conversations.replies for one user: about a fifth of those that all users have (`rate_limits.py`)."""
 MOST_NAMES = 20
@@ -191,11 +196,13 @@ async def read_thread(
     ref: ChannelRef,
     before: str = "",
     *,
+    oldest: str = "",
     may_read: Callable[[], bool] = lambda: True,
     with_own: bool = False,
 ) -> tuple[ThreadMessage, ...]:
-    """Return the messages of a thread as markup, oldest first: those before a timestamp, if it is given, without the
-    bot's own unless `with_own` is True. `may_read` is asked before each call. Raises DeliveryFailed.
+    """Return the messages of a thread as markup, oldest first: those before a timestamp and from `oldest` on, if they
+    are given, without the bot's own unless `with_own` is True. `may_read` is asked before each call. Raises
+    DeliveryFailed.
     """
     lines: list[ThreadMessage] = []
     cursor: str | None = None
@@ -207,6 +214,7 @@ async def read_thread(
             channel=ref.channel,
             ts=ref.thread,
             latest=before or None,
+            oldest=oldest or None,
             limit=PAGE,
             cursor=cursor,
         )
@@ -230,7 +238,7 @@ async def read_conversation(
 ) -> Sequence[PostedText]:
     """Return the messages of a conversation's thread; see `ThreadReader.read_thread`. Raises DeliveryFailed."""
     ref = ChannelRef(conversation.channel, "", conversation.thread)
-    messages = await read_thread(api, await api.identity(), ref, with_own=True)
+    messages = await read_thread(api, await api.identity(), ref, oldest=_begin_of_latest(posted), with_own=True)
     users = iter(await names.resolve([message for message in messages if not message.own]))
     return conversation_texts(
         # The text of the bot is no markup.
@@ -239,6 +247,17 @@ async def read_conversation(
         ref_of=lambda message: str(MessageRef(conversation.channel, message.id)),
         id_of=lambda message: f"{conversation.channel}:{message.id}",
     )
+
+
+def _begin_of_latest(posted: Mapping[str, MessageRefs]) -> str:
+    """Return the timestamp from which a long thread is read: Slack lists its oldest messages first. Empty for a short
+    one.
+    """
+    if len(posted) <= LATEST_TURNS:
+        return ""
+    refs = (split_mark(ref)[1] for refs in [*posted.values()][-LATEST_TURNS:] for ref in refs.values())
+    times = [_sent_at(message.ts) for message in map(MessageRef.parse, refs) if message is not None]
+    return f"{min(times) - QUESTION_SECONDS:.6f}" if times else ""
 
 
 def _own_message(message: Mapping[str, Any]) -> ThreadMessage:

@@ -150,3 +150,17 @@ async def test_a_user_who_asks_in_many_threads_leaves_others_the_context_of_thei
         *flood, asked = place.engine.received
         assert asked.context == ("priya: the shop is down",)
         assert (len(flood), sum(each.context == (UNREAD,) for each in flood)) == (60, 50)
+
+
+async def test_a_long_thread_is_read_back_from_its_latest_turns_on() -> None:
+    async with connected_bot() as place:
+        slack = place.slack
+        asked = slack.say(place.priya, place.channel, f"{slack.bot.mention} why 502?")
+        await place.settled()
+        where = place.engine.received[0].conversation
+        posted = {f"t{n}": {"answer-0": f"~{place.channel.id}:{2_000_000_000 + n * 100}.000100"} for n in range(60)}
+        short = dict([*posted.items()][:50])
+        for turns, oldest in ((short, None), (posted, f"{2_000_001_000 - 3_600}.000100")):
+            read = await place.surface.read_thread(where, turns)
+            assert [text.id for text in read] == [f"{place.channel.id}:{asked.ts}"]
+            assert slack.calls.of("conversations.replies")[-1].args.get("oldest") == oldest
