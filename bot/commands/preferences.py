@@ -116,8 +116,13 @@ class PreferenceVerbs:
         principal = member.author.principal
         await self._store.choose(principal, chosen)
         stored = await self._store.find(principal)
+        before = current_language()
         with use_locale(chosen):
-            return self._reply(_("Saved. It counts from now on."), member, stored)
+            reply = self._reply(_("Saved. It counts from now on."), member, stored)
+            if current_language() == before:
+                return reply
+            # It is shown outside of this block, in the language before.
+            return replace(reply, details=tuple((str(name), value) for name, value in reply.details))
 
     def _reply(self, text: str, member: Member, stored: UserLocale) -> Reply:
         language = f"{language_name(current_language())} ({current_language()})"
@@ -126,9 +131,12 @@ class PreferenceVerbs:
         return Reply(
             text,
             details=(
-                (_("language"), f"{language}, {_source(stored.chosen.language, told.language)}"),
-                (_("time zone"), f"{format_time_zone()}, {_source(stored.chosen.time_zone, told.time_zone)}"),
-                (_("local time"), format_moment(self._clock())),
+                (gettext_lazy("language"), f"{language}, {_source(stored.chosen.language, told.language)}"),
+                (
+                    gettext_lazy("time zone"),
+                    f"{format_time_zone()}, {_source(stored.chosen.time_zone, told.time_zone)}",
+                ),
+                (gettext_lazy("local time"), format_moment(self._clock())),
             ),
             actions=(ReplyAction(_("Change"), ("preferences", "set")), *clear),
             data={

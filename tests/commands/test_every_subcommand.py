@@ -234,6 +234,10 @@ CASES = [
     Case("usage workspace --by model", "This workspace · 1,200 tokens"),
     Case("usage all", "Only the operator sees every workspace"),
     Case("usage help", "/usage me", who=RequiredRole.EVERYONE),
+    Case("preferences show", "Your language and time zone", who=RequiredRole.EVERYONE),
+    Case("preferences set --timezone Asia/Tokyo", "It counts from now on", who=RequiredRole.EVERYONE),
+    Case("preferences clear", "What you had chosen is deleted", who=RequiredRole.EVERYONE),
+    Case("preferences help", "/preferences show", who=RequiredRole.EVERYONE),
 ]
 
 
