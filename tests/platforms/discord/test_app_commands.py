@@ -10,6 +10,7 @@ import discord
 import pytest
 
 from bot.domain.commands import Parameter, ParameterKind, RequiredRole, Verb
+from bot.domain.profiles import Profile
 from bot.errors import DeliveryFailed
 from bot.i18n import gettext_lazy
 from bot.platforms.discord.app_commands import (
@@ -28,7 +29,7 @@ from bot.platforms.discord.app_commands import (
 )
 from bot.platforms.discord.localization import localized
 from bot.platforms.discord.rest import Rest
-from tests.commands.servers import Servers, registry, two_servers
+from tests.commands.servers import CommandHarness, Servers, registry, two_servers
 from tests.fakes.discord import Fails, FakeDiscord
 from tests.fakes.parts import HALL
 
@@ -225,6 +226,19 @@ def test_values_are_offered_for_what_is_asked_for_alone() -> None:
     assert offered("mcp resource show", "uri", server="notes") == ["notes://1"]
     assert offered("mcp prompt ask", "prompt", server="notes", prompt="x") == []
     assert offered("profile set", "server", server="notes w") == ["notes web-search"]
+
+
+def test_names_of_agents_are_offered_in_any_script_and_a_question_is_one_text() -> None:
+    held = CommandHarness()
+    held.profiles.kept = {each.id: each for each in (Profile("p1", "Night shift"), Profile("p2", "データ"))}
+    held.profiles.by_name = [("test:w:hall", "p1"), ("test:w:hall", "p2")]
+    (ask,) = VERBS["ask"]
+    agent = ask.parameters[0]
+    assert suggestions(held.registry, HALL, ("ask", ask), agent, {}) == ["Night shift", "データ"]
+    assert suggestions(held.registry, HALL, ("ask", ask), agent, {"agent": "デ"}) == ["データ"]
+    assert suggestions(held.registry, HALL, ("ask", ask), agent, {"agent": "SHIFT"}) == ["Night shift"]
+    given = {"agent": "Night shift", "question": 'what is "x" --y?'}
+    assert words("ask", ask, given) == ("ask", "Night shift", 'what is "x" --y?')
 
 
 # Telling Discord
