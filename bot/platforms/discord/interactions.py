@@ -69,7 +69,7 @@ from bot.platforms.discord.context import PlatformContext
 from bot.platforms.discord.localization import localized
 from bot.platforms.discord.markdown import utf16_length
 from bot.platforms.discord.message_layout import button_components, content_text, outgoing_message
-from bot.platforms.discord.messages import to_thread_message
+from bot.platforms.discord.messages import DiscordMessage, to_thread_message
 from bot.platforms.discord.modals import (
     QUESTION,
     asked_about,
@@ -203,17 +203,18 @@ class DiscordInteractions:
         """Handle a slash command in a task of its own."""
         self._handler.on_command(words, self._wrap(interaction))
 
-    async def on_text_command(self, command: Invocation, message: str) -> None:
+    async def on_text_command(self, command: Invocation, message: DiscordMessage) -> None:
         """Answer a command in a message by direct message, because replies are visible to one user only. Raises
         DeliveryFailed.
         """
         user, conversation = command.member.author.id, command.conversation
-        responder = DirectMessageResponder(self._platform.rest, self._pending, user, conversation, message)
+        responder = DirectMessageResponder(self._platform.rest, self._pending, user, conversation, message.id)
         if is_inbox_command((command.command, *command.words)):
             inbox = await self._handler.inbox(Actor(command.member, conversation), 1)
             await responder.send(layout_view(outgoing_message(inbox).items))
         else:
-            await self._commands.run_typed(command, responder)
+            place = place_locale(message.guild)
+            await self._commands.run_typed(command, responder, direct=message.direct, place=place)
 
     async def tell(self, interaction: Interaction, text: str) -> None:
         """Tell the user of a command that it failed. Raises DeliveryFailed."""

@@ -225,7 +225,7 @@ def _without_captions(text: str) -> str:
 
 
 class DiscordMessagePlatform:
-    """Discord's part of handling a message. `run_command` runs a command; its second argument is the message's id.
+    """Discord's part of handling a message. `run_command` runs a command; its second argument is the message.
     `pending` has the actions of buttons in direct messages. `reads_all` is True if the connection has the Message
     Content intent.
     """
@@ -236,7 +236,7 @@ class DiscordMessagePlatform:
         self,
         platform: PlatformContext,
         pending: PendingActions,
-        run_command: Callable[[Invocation, str], Coroutine[Any, Any, None]],
+        run_command: Callable[[Invocation, DiscordMessage], Coroutine[Any, Any, None]],
     ) -> None:
         self._pending = pending
         self._platform = platform
@@ -275,7 +275,7 @@ class DiscordMessagePlatform:
         """Start a command, with the user's current rights. Raises DeliveryFailed."""
         member = await self._platform.member(message.source, conversation.workspace)
         command = Invocation(words[0], words[1:], member, conversation)
-        running = self._run_command(command, message.id)
+        running = self._run_command(command, message)
         self._platform.background_tasks.start_for(message.user, running, "discord: command")
 
     async def notify_author(self, message: DiscordMessage, text: str) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from bot.chat.users import TTL_SECONDS
 from bot.domain.conversations import Author
+from bot.domain.locales import Locale
 from bot.platforms.discord.users import UserDirectory
 from tests.fakes.discord import Fails, Permission
 from tests.platforms.discord.connected_bot import connected_bot
@@ -109,3 +112,26 @@ async def test_a_server_that_sent_the_bot_away_is_nobodys_home() -> None:
         lee = place.discord.user("Lee", guild=second)
         place.discord.fail(MEMBER, Fails(50001))
         assert await place.people.home_of(lee.id) == second.id
+
+
+@pytest.mark.parametrize(("features", "language"), [(["COMMUNITY"], "ja"), ([], "en")])
+async def test_only_a_community_has_chosen_its_language(features: list[str], language: str) -> None:
+    async with connected_bot(listening=False) as place:
+        place.discord.guild.features += features
+        place.discord.guild.locale = "ja"
+        async with place.running():
+            place.discord.say(place.priya, place.channel, f"{place.discord.bot.mention} hello")
+            await place.received(1)
+        (message,) = place.engine.received
+        assert message.locale.language == language
+
+
+async def test_the_language_of_a_user_is_that_of_the_last_interaction_in_any_server() -> None:
+    async with connected_bot(listening=False) as place:
+        server = place.discord.guild.id
+        assert (await place.people.member(place.priya.id, server)).language is None
+        place.people.remember_language(place.priya.id, "ja")
+        assert (await place.people.member(place.priya.id, server)).language == "ja"
+        assert (await place.people.cached_member(place.priya.id, server)).language == "ja"
+        assert place.people.locale(place.priya.id) == Locale("ja")
+        assert place.people.locale("404") == Locale()

@@ -8,11 +8,12 @@ import pytest
 
 from bot.chat.users import TTL_SECONDS
 from bot.domain.conversations import Author, ConversationKey, Member
+from bot.domain.locales import Locale
 from bot.errors import DeliveryFailed
 from bot.platforms.slack.users import GROUP_SECONDS, UserDirectory, resolve_mentions
 from bot.platforms.slack.web_api import WebApi
 from bot.ports.platform import DirectoryEntry
-from tests.fakes.slack import Fails, FakeSlack, Team, TooMany
+from tests.fakes.slack import Fails, FakeSlack, Slow, Team, TooMany
 from tests.platforms.slack.connected_bot import connected_bot
 
 
@@ -173,3 +174,26 @@ async def test_people_of_other_platforms_have_no_rights_here() -> None:
         member = await place.surface.member(Author("console", "ana", "ana"), where)
         assert member.external
         assert not place.slack.calls
+
+
+async def test_languages_and_time_zones_are_those_of_the_accounts() -> None:
+    async with connected_bot(listening=False) as place:
+        place.priya.locale, place.priya.time_zone = "ja-JP", "Asia/Tokyo"
+        member = await place.people.member(place.priya.id)
+        assert (member.language, member.time_zone) == ("ja-JP", "Asia/Tokyo")
+        place.priya.locale, place.priya.time_zone = "", "Mars/Base"
+        member = await place.people.member(place.priya.id)
+        assert (member.language, member.time_zone) == (None, None)
+
+
+async def test_a_language_is_asked_for_once_and_nobody_waits_long_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.platforms.slack.users.LOCALE_SECONDS", 0.05)
+    async with connected_bot(listening=False) as place:
+        place.slack.fail("users.info", Slow(2))
+        assert await place.people.locale(place.priya.id) == Locale()
+        place.slack.fail("users.info", Fails("fatal_error"))
+        assert await place.people.locale(place.priya.id) == Locale()
+    async with connected_bot(listening=False) as place:
+        for _ in range(3):
+            assert await place.people.locale(place.priya.id) == Locale("en-US", "Europe/Lisbon")
+        assert len(place.slack.calls.of("users.info")) == 1
