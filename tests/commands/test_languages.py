@@ -66,6 +66,7 @@ DATA = frozenset(
     Reached strangers world name token host ask allow deny auto channel workspace everywhere server access of the
     instance Workflows an that are available in MCP The under Settings Instance level such as create issue members
     file config bot
+    Esperanto eo Asia Tokyo
 """,
     )
 )
