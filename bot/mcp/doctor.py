@@ -39,7 +39,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import Tool, ToolKind
 from bot.errors import ServerTrouble
-from bot.i18n import _, gettext_lazy, ngettext
+from bot.i18n import _, gettext_lazy, ngettext, pgettext_lazy
 from bot.mcp import sdk
 from bot.mcp.config.checks import (
     AllowedTargets,
@@ -62,6 +62,23 @@ from bot.mcp.server.status import ASK_FIX, ServerStatusTracker, SyncNotifier
 from bot.mcp.transports.http import http_client
 from bot.mcp.transports.open import build_network, child_environment
 
+_ADDRESS = pgettext_lazy("check", "address")
+_AUTHENTICATION = pgettext_lazy("check", "authentication")
+_TOOLS = pgettext_lazy("check", "tools")
+_COMMAND = pgettext_lazy("check", "command")
+_DEFINITION = pgettext_lazy("check", "definition")
+_STANDING = pgettext_lazy("check", "standing")
+_SECRETS = pgettext_lazy("check", "secrets")
+_NAMES = pgettext_lazy("check", "names")
+_SESSIONS = pgettext_lazy("check", "sessions")
+_FLOW = pgettext_lazy("check", "information flow")
+_MODELS = pgettext_lazy("check", "models")
+_QUESTIONS = pgettext_lazy("check", "questions")
+_OUTPUT = pgettext_lazy("check", "output")
+_LOG = pgettext_lazy("check", "its log")
+_SYNC = pgettext_lazy("check", "sync")
+_CALLS = pgettext_lazy("check", "calls")
+"""Names of checks, beside those that are the same in all languages: DNS, TCP, TLS, HTTP, MCP."""
 _NAMED_COLLISIONS = 5
 _HANDSHAKE_SECONDS = 8.0
 _SOON = 14 * 86_400.0
@@ -123,12 +140,12 @@ class NetworkProbes:
         """Check that the URL is valid and allowed."""
         url = self._endpoint.url
         if not is_address(url):
-            return failed_check("address", _("The url is not an http or https address."), _("write https://host/path"))
+            return failed_check(_ADDRESS, _("The url is not an http or https address."), _("write https://host/path"))
         try:
             check_definition(self._config, self._allowances)
         except InvalidDefinition as unusable:
-            return failed_check("address", unusable.cause, unusable.fix)
-        return Check("address", CheckStatus.WELL, public_address(url))
+            return failed_check(_ADDRESS, unusable.cause, unusable.fix)
+        return Check(_ADDRESS, CheckStatus.WELL, public_address(url))
 
     async def dns(self) -> Check:
         """Check that the host name resolves to allowed addresses only."""
@@ -266,16 +283,16 @@ class NetworkProbes:
         kind = "Bearer" if bearer is not None and bearer.has_token else _scheme(sent) if sent else ""
         header = _("an Authorization header of the kind {kind}", kind=kind) if kind else _("no Authorization header")
         if self._status not in (401, 403):
-            return Check("authentication", CheckStatus.WELL, _("not refused; the bot sends {header}", header=header))
+            return Check(_AUTHENTICATION, CheckStatus.WELL, _("not refused; the bot sends {header}", header=header))
         if self._refusal:
-            return failed_check("authentication", *split_fix(self._refusal))
+            return failed_check(_AUTHENTICATION, *split_fix(self._refusal))
         cause = [
             _("The server answers {status}.", status=status_phrase(self._status)),
             *([_("It asks for {kind}.", kind=_scheme(self._asked_for))] if self._asked_for else []),
             _("The bot sends {header}.", header=header),
         ]
         return failed_check(
-            "authentication",
+            _AUTHENTICATION,
             " ".join(cause),
             _(
                 "check that the type of authentication is the one the server wants, that the secret is right and still "
@@ -394,7 +411,7 @@ class ServerDiagnostics:
 
     async def _verify_checks(self, entry: DesiredServer, redact: Redaction) -> AsyncGenerator[Check, None]:
         if entry.problem:
-            yield _split("definition", entry.problem)
+            yield _split(_DEFINITION, entry.problem)
             return
         trial = Connection(entry.config, self._shared, redact, CachedCapabilities())
 
@@ -477,20 +494,20 @@ class ServerDiagnostics:
                     )
 
                 network_checks: Sequence[_NamedCheck] = (
-                    ("address", to.address),
+                    (_ADDRESS, to.address),
                     ("DNS", to.dns),
                     ("TCP", to.tcp),
                     ("TLS", to.tls),
                     ("HTTP", to.http),
-                    ("authentication", to.authentication),
+                    (_AUTHENTICATION, to.authentication),
                 )
-                return (*network_checks, ("MCP", mcp_with_hint), ("tools", tools))
+                return (*network_checks, ("MCP", mcp_with_hint), (_TOOLS, tools))
             case StdioTransport() as process:
 
                 async def command() -> Check:
                     return await asyncio.to_thread(self._check_command, config, process)
 
-                return (("command", command), ("MCP", mcp), ("tools", tools))
+                return ((_COMMAND, command), ("MCP", mcp), (_TOOLS, tools))
 
     def _check_command(self, config: ServerConfig, process: StdioTransport) -> Check:
         """Check the program of a server without starting it."""
@@ -498,10 +515,10 @@ class ServerDiagnostics:
             check_definition(config, self._shared.allowances)
             check_paths(config, self._shared.allowances.templates())
         except InvalidDefinition as unusable:
-            return failed_check("command", unusable.cause, unusable.fix)
+            return failed_check(_COMMAND, unusable.cause, unusable.fix)
         if process.cwd is not None and not Path(process.cwd).is_dir():
             return failed_check(
-                "command",
+                _COMMAND,
                 _("The folder {folder} does not exist.", folder=process.cwd),
                 _("create it or correct the cwd"),
             )
@@ -511,11 +528,11 @@ class ServerDiagnostics:
             executable = shutil.which(str(Path(process.cwd, process.command)))
         if executable is None:
             return failed_check(
-                "command",
+                _COMMAND,
                 _("{command} was not found, or cannot be executed.", command=process.command),
                 _("install it, or correct the command"),
             )
-        return Check("command", CheckStatus.WELL, executable)
+        return Check(_COMMAND, CheckStatus.WELL, executable)
 
     async def _run_in_order(self, checks: Sequence[_NamedCheck]) -> AsyncGenerator[Check, None]:
         whole = True
@@ -589,7 +606,7 @@ def _check_elicitation(tracker: ServerStatusTracker) -> Iterator[Check]:
     if tracker.asks_in_older_way:
         spoken = tracker.synced.capabilities.protocol
         cause = _("It tried to ask a user during a call in a way that MCP {version} does not have.", version=spoken)
-        yield Check("questions", CheckStatus.DOUBTFUL, cause, str(ASK_FIX))
+        yield Check(_QUESTIONS, CheckStatus.DOUBTFUL, cause, str(ASK_FIX))
 
 
 def _check_tools(tracker: ServerStatusTracker) -> Check:
@@ -607,19 +624,19 @@ def _check_tools(tracker: ServerStatusTracker) -> Check:
     wanted = tracker.config.auto_context_tool
     if wanted and all(tool.original_name != wanted for tool in tools):
         text = _("{tools}; there is no {tool}", tools=detail, tool=wanted)
-        return Check("tools", CheckStatus.DOUBTFUL, text, _("correct its auto_context_tool"))
+        return Check(_TOOLS, CheckStatus.DOUBTFUL, text, _("correct its auto_context_tool"))
     if tracker.pinning.withheld_definitions:
         text = _withheld_text(detail, tracker)
         fix = _("use /mcp review {server}", server=tracker.config.name)
-        return Check("tools", CheckStatus.DOUBTFUL, text, fix)
+        return Check(_TOOLS, CheckStatus.DOUBTFUL, text, fix)
     if left_out := tracker.synced.capabilities.left_out:
         text = _("{tools}; not offered: {reasons}", tools=detail, reasons=", ".join(map(str, left_out[:_NAMED])))
-        return Check("tools", CheckStatus.DOUBTFUL, text, _("correct them on the server, then sync"))
+        return Check(_TOOLS, CheckStatus.DOUBTFUL, text, _("correct them on the server, then sync"))
     known = tracker.synced.capabilities
     if not tools and not (known.resources or known.templates or known.prompts):
         fix = _("check that the server has any, then sync")
-        return Check("tools", CheckStatus.DOUBTFUL, _("It has no tools."), fix)
-    return Check("tools", CheckStatus.WELL, _with_names(detail, tracker.config, tools))
+        return Check(_TOOLS, CheckStatus.DOUBTFUL, _("It has no tools."), fix)
+    return Check(_TOOLS, CheckStatus.WELL, _with_names(detail, tracker.config, tools))
 
 
 def _withheld_text(tools: str, tracker: ServerStatusTracker) -> str:
@@ -655,18 +672,18 @@ def _with_names(tools: str, config: ServerConfig, offered: Sequence[Tool]) -> st
 def _check_status(managed: ManagedServer) -> Check:
     state = managed.snapshot
     if managed.problem:
-        return _split("standing", managed.problem)
+        return _split(_STANDING, managed.problem)
     match state.status:
         case ServerStatus.CONNECTED | ServerStatus.CONNECTING | ServerStatus.IDLE:
-            return Check("standing", CheckStatus.WELL, str(state.status))
+            return Check(_STANDING, CheckStatus.WELL, str(state.status.label))
         case ServerStatus.DISABLED:
-            return Check("standing", CheckStatus.SKIPPED, _("It is disabled, so its tools are hidden."), _("enable it"))
+            return Check(_STANDING, CheckStatus.SKIPPED, _("It is disabled, so its tools are hidden."), _("enable it"))
         case ServerStatus.DISCONNECTED:
             return Check(
                 "standing", CheckStatus.SKIPPED, _("It is disconnected, so its tools are hidden."), _("connect it")
             )
         case ServerStatus.PENDING:
-            return Check("standing", CheckStatus.WELL, _("pending: it connects at its first use"))
+            return Check(_STANDING, CheckStatus.WELL, _("pending: it connects at its first use"))
         case ServerStatus.FAILED | ServerStatus.AUTH_REQUIRED:
             # The checks below find the current cause.
             return _failed_before(state)
@@ -675,7 +692,7 @@ def _check_status(managed: ManagedServer) -> Check:
 def _failed_before(state: ServerSnapshot) -> Check:
     cause, fix = split_fix(state.problem)
     status = state.status.label
-    return Check("standing", CheckStatus.DOUBTFUL, _("{status}: {problem}", status=status, problem=cause), str(fix))
+    return Check(_STANDING, CheckStatus.DOUBTFUL, _("{status}: {problem}", status=status, problem=cause), str(fix))
 
 
 def _check_secrets(managed: ManagedServer) -> Check | None:
@@ -693,7 +710,7 @@ def _check_secrets(managed: ManagedServer) -> Check | None:
     if not warnings:
         return None
     text = " ".join([*warnings[:_NAMED], _("It is hidden in results of this server, and nowhere else.")])
-    return Check("secrets", CheckStatus.DOUBTFUL, text, _("set a random one"))
+    return Check(_SECRETS, CheckStatus.DOUBTFUL, text, _("set a random one"))
 
 
 def _check_names(collisions: Sequence[str]) -> Iterator[Check]:
@@ -706,7 +723,7 @@ def _check_names(collisions: Sequence[str]) -> Iterator[Check]:
         if (more := len(collisions) - _NAMED_COLLISIONS) > 0:
             detail = ngettext("{names}, and {n} more", "{names}, and {n} more", more, names=detail)
         fix = _("set tool_names of one of the two servers to prefixed, or rename it")
-        yield Check("names", CheckStatus.DOUBTFUL, detail, fix)
+        yield Check(_NAMES, CheckStatus.DOUBTFUL, detail, fix)
 
 
 def _check_sessions(tracker: ServerStatusTracker) -> Iterator[Check]:
@@ -719,13 +736,13 @@ def _check_sessions(tracker: ServerStatusTracker) -> Iterator[Check]:
             "set protocol to {version} if the server speaks that, too, or sessions to shared",
             version=Protocol.V2025_11_25,
         )
-        yield Check("sessions", CheckStatus.DOUBTFUL, cause, fix)
+        yield Check(_SESSIONS, CheckStatus.DOUBTFUL, cause, fix)
 
 
 def _check_flows(tracker: ServerStatusTracker) -> Iterator[Check]:
     """Check the server's information-flow settings."""
     for text, fix in flow_warnings(tracker.config, tracker.synced.capabilities.tools):
-        yield Check("information flow", CheckStatus.DOUBTFUL, text, fix)
+        yield Check(_FLOW, CheckStatus.DOUBTFUL, text, fix)
 
 
 def _check_rejections(tracker: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
@@ -741,7 +758,7 @@ def _check_rejections(tracker: ServerStatusTracker, refused: RefusedBy) -> Itera
             shown = ngettext("{refusals}; and {n} more", "{refusals}; and {n} more", more, refusals=shown)
         text = _("Services of models have refused tools of it: {refusals}.", refusals=shown)
         fix = _("have the server corrected, or leave the tools out of the profile")
-        yield Check("models", CheckStatus.DOUBTFUL, text, fix)
+        yield Check(_MODELS, CheckStatus.DOUBTFUL, text, fix)
 
 
 def _check_output(stray_lines: StrayLineCounter) -> Iterator[Check]:
@@ -752,14 +769,14 @@ def _check_output(stray_lines: StrayLineCounter) -> Iterator[Check]:
         "It writes lines to its standard output that are not messages, more than 20 a minute, such as: {line}",
         line=stray_lines.example,
     )
-    yield Check("output", CheckStatus.DOUBTFUL, cause, _("let it log to its standard error"))
+    yield Check(_OUTPUT, CheckStatus.DOUBTFUL, cause, _("let it log to its standard error"))
 
 
 def _check_log(server_log: ServerLog) -> Iterator[Check]:
     """Check the server's recent log messages."""
     if server_log.last:
         text = "; ".join(f"{item.level}: {item.text}" for item in server_log.last)
-        yield Check("its log", CheckStatus.DOUBTFUL, _("It said: {lines}", lines=text))
+        yield Check(_LOG, CheckStatus.DOUBTFUL, _("It said: {lines}", lines=text))
 
 
 def _check_sync(tracker: ServerStatusTracker, *, is_on: bool) -> Check:
@@ -768,26 +785,26 @@ def _check_sync(tracker: ServerStatusTracker, *, is_on: bool) -> Check:
     """
     synced = tracker.synced
     if synced.at is None and tracker.status is ServerStatus.CONNECTED:
-        return Check("sync", CheckStatus.WELL, _("just now"))
+        return Check(_SYNC, CheckStatus.WELL, _("just now"))
     if synced.at is None:
         text = _("Its tools have not been loaded yet.")
-        return Check("sync", CheckStatus.DOUBTFUL, text, _("connect it, then sync"))
+        return Check(_SYNC, CheckStatus.DOUBTFUL, text, _("connect it, then sync"))
     age = max(time.time() - synced.at, 0.0)
     text = _("{status}, {span} ago", status=synced.status.label, span=_span(age))
     if synced.status is SyncStatus.SYNC_FAILED:
         cause, fix = split_fix(synced.problem)
         text = _("{sync}: {problem}", sync=text, problem=cause)
-        return Check("sync", CheckStatus.DOUBTFUL, text, str(fix) or _("sync again"))
+        return Check(_SYNC, CheckStatus.DOUBTFUL, text, str(fix) or _("sync again"))
     if age > _OLD and is_on:
-        return Check("sync", CheckStatus.DOUBTFUL, text, _("sync, so that new tools are offered"))
-    return Check("sync", CheckStatus.WELL, text)
+        return Check(_SYNC, CheckStatus.DOUBTFUL, text, _("sync, so that new tools are offered"))
+    return Check(_SYNC, CheckStatus.WELL, text)
 
 
 def _check_calls(connection: Connection) -> Check:
     """Check the duration of recent calls against the timeout."""
     times = sorted(connection.durations)
     if not times:
-        return Check("calls", CheckStatus.WELL, _("none answered since this process started"))
+        return Check(_CALLS, CheckStatus.WELL, _("none answered since this process started"))
     half, most = times[len(times) // 2], times[min(int(len(times) * 0.95), len(times) - 1)]
     limit = connection.config.tool_timeout
     text = _(
@@ -798,8 +815,8 @@ def _check_calls(connection: Connection) -> Check:
         limit=f"{limit:g}",
     )
     if most > 0.8 * limit:
-        return Check("calls", CheckStatus.DOUBTFUL, text, _("raise its tool_timeout, or make the server faster"))
-    return Check("calls", CheckStatus.WELL, text)
+        return Check(_CALLS, CheckStatus.DOUBTFUL, text, _("raise its tool_timeout, or make the server faster"))
+    return Check(_CALLS, CheckStatus.WELL, text)
 
 
 def _span(seconds: float) -> str:

@@ -22,7 +22,7 @@ from bot.domain.health import Check, CheckStatus
 from bot.domain.pins import combined_digest
 from bot.domain.servers import ServerEnablement, ServerSnapshot, ServerStatus, SyncStatus
 from bot.errors import ServerTrouble
-from bot.i18n import _
+from bot.i18n import _, english
 from bot.ports import ServerAdmin
 from bot.web.limits import RequestStreamPlace
 from bot.web.problems import Problem
@@ -286,7 +286,11 @@ def _verify_answer(server: VisibleServer, checks: list[Check], options: Response
         fix=(broken.fix if broken else "") or None,
         checks=[
             CheckAnswer(
-                name=check.name, finding=check.finding.value, detail=check.detail, fix=check.fix, seconds=check.seconds
+                name=english(check.name),
+                finding=check.finding.value,
+                detail=check.detail,
+                fix=check.fix,
+                seconds=check.seconds,
             )
             for check in checks
             if deep or check.finding in (CheckStatus.BROKEN, CheckStatus.DOUBTFUL)
