@@ -34,7 +34,15 @@ from bot.app.operations import operations_tasks
 from bot.app.operator_files import OperatorFiles, read_operator_files
 from bot.app.secrets import UsableSecrets, secret_box
 from bot.app.slack import build_listener as slack_listener_of
-from bot.app.slack import build_lookups, install_pages, look_up_groups, open_slack, share_limits, use_installations
+from bot.app.slack import (
+    build_lookups,
+    install_pages,
+    look_up_groups,
+    open_slack,
+    serves_installations,
+    share_limits,
+    use_installations,
+)
 from bot.app.slack import is_configured as slack_is_configured
 from bot.app.slack import is_named_in as is_slack_name_in
 from bot.app.web import attach_surface, build_link_service, build_web_dependencies, link_pages, open_surface, serve_web
@@ -264,7 +272,7 @@ async def open_services(
     health = HealthCheck(database.check_writable, toolbox.servers)
     faults = FaultReporter(stores.faults, name_of_this_process())
     limiter = UsageLimiter(files.limits, stores.usage, files.prices.currency, on_checked=faults.report_limit)
-    rights = _rights(approvers, operator)
+    rights = _rights(approvers, operator, settings)
     links = build_link_service(settings, stores.links)
     dependencies = CommandDependencies(
         servers=toolbox,
@@ -505,7 +513,7 @@ def _catalog(settings: Settings, targets: AllowedTargets) -> Catalog:
     return Catalog(registry.search)
 
 
-def _rights(approvers: Approvers, operator: str) -> Rights:
+def _rights(approvers: Approvers, operator: str, settings: Settings) -> Rights:
     """Return the rights that commands check. `operator` is the principal of the user at this terminal, or empty."""
 
     def operates(member: Member) -> bool:
@@ -514,8 +522,13 @@ def _rights(approvers: Approvers, operator: str) -> Rights:
     def vouches(member: Member) -> bool:
         return operates(member) or member.author.principal == OPERATOR_PRINCIPAL
 
-    admins = ", ".join(sorted(approvers.admins)) or gettext_lazy("an administrator")
-    return Rights(approvers.administers, operates, vouches, admins)
+    def is_of_one_workspace(member: Member) -> bool:
+        return member.author.platform == HTTP or (member.author.platform == "slack" and has_workspaces)
+
+    has_workspaces = serves_installations(settings)
+    # Of several workspaces, none is told of the admins of the others.
+    admins = ", ".join(() if has_workspaces else sorted(approvers.admins)) or gettext_lazy("an administrator")
+    return Rights(approvers.administers, operates, vouches, admins, is_of_one_workspace)
 
 
 def _build_turn_log(database: Database, settings: Settings, prices: PriceList) -> SqlTurnLog:

@@ -119,17 +119,23 @@ class Administration(Protocol):
         """Return the approvers of a call in a conversation, by the profile of an agent, as short plain text."""
 
 
+def _is_program(member: Member) -> bool:
+    return member.author.platform == HTTP
+
+
 @dataclass(frozen=True, slots=True)
 class Rights:
     """Rights of members. `administers`, `operates` and `vouches` are checked for every command; `vouches` returns True
     for the operator at the terminal and for ADMIN_API_TOKEN, who may use references to secrets without a grant. `who`
-    names the admins for users: `slack:U1, slack-group:S2`, or `an administrator`.
+    names the admins for users: `slack:U1, slack-group:S2`, or `an administrator`. `is_of_one_workspace` returns True
+    for a member of one of several workspaces that have admins of their own.
     """
 
     administers: Callable[[Member], bool]
     operates: Callable[[Member], bool]
     vouches: Callable[[Member], bool]
     who: str = gettext_lazy("an administrator")
+    is_of_one_workspace: Callable[[Member], bool] = _is_program
 
     def administers_everywhere(self, member: Member) -> bool:
         """Return True if the member may change global records: the operator, and tokens of administrators of all
@@ -138,10 +144,10 @@ class Rights:
         return self.operates(member) or (EVERYWHERE_ROLE in member.roles and self.administers(member))
 
     def is_confined(self, member: Member) -> bool:
-        """Return True for a token of one workspace. It changes nothing that applies in others too, such as the
-        operator's file or the approval of a tool.
+        """Return True for a token or an admin of one workspace, who changes nothing that applies in others too, such as
+        the operator's file or the approval of a tool.
         """
-        return member.author.platform == HTTP and not self.administers_everywhere(member)
+        return self.is_of_one_workspace(member) and not self.administers_everywhere(member)
 
 
 class UserMessenger(Protocol):

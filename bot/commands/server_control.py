@@ -21,7 +21,7 @@ from bot.commands.tool_review import withheld_tools
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Verb
-from bot.domain.conversations import Author, Member
+from bot.domain.conversations import HTTP, Author, Member
 from bot.domain.secret_binding import cleared_slots
 from bot.domain.servers import ServerEnablement, ServerRecord, ServerSnapshot, ServerStatus
 from bot.errors import Conflict
@@ -162,6 +162,8 @@ class ServerService:
         if self._dependencies.rights.is_confined(member):
             raise ForbiddenRejection(
                 _("The operator's file is for every workspace. Reading it again takes a token for all of them.")
+                if member.author.platform == HTTP
+                else _("The operator's file is for every workspace. The operator reads it again.")
             )
         return await self._dependencies.administration.reload()
 

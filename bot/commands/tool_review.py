@@ -34,7 +34,7 @@ from bot.domain.commands import (
     Table,
     Verb,
 )
-from bot.domain.conversations import Member
+from bot.domain.conversations import HTTP, Member
 from bot.domain.pins import (
     FIRST_SYNC,
     DefinitionChange,
@@ -91,11 +91,14 @@ class ToolReview:
         beyond a token's workspace.
         """
         if server.config.workspace == EVERYWHERE and self._dependencies.rights.is_confined(member):
+            label = server_label(server.config)
             raise ForbiddenRejection(
                 _(
                     "{server} belongs to every workspace. Approving its tools takes a token for all of them.",
-                    server=server_label(server.config),
+                    server=label,
                 )
+                if member.author.platform == HTTP
+                else _("{server} belongs to every workspace. The operator approves its tools.", server=label)
             )
         waiting = await self.unreviewed_tools(server.id)
         chosen = tuple(unreviewed for unreviewed in waiting if tool in ("", unreviewed.tool.original_name))

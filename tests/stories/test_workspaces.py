@@ -28,6 +28,7 @@ ACME, GLOBEX = Team(), Team("T0GLOBEX", "Globex", "globex")
 ONE, TWO = "U0PERSON1", "U0PERSON2"
 KEEP_IT = "note that the deploy is at noon"
 LOOK_UP = "look it up"
+STRICT = 'default = "ASK_USER"\nself_approval = false\n'
 SECRET = "s3cret-of-the-ticket-desk"
 
 
@@ -179,7 +180,7 @@ async def a_deployment(folder: Path, model: FakeLanguageModel, **environment: st
             "ADMINS": f"slack:{ACME.id}:{ONE}, slack:{GLOBEX.id}:{TWO}",
         }
         place = Installation(folder, None, model=model, **{**known, **environment})
-        place.rule('default = "ASK_USER"\nself_approval = false\n')
+        place.rule(STRICT)
         # Who administers one workspace has the id of somebody else in the other.
         acme = an_office(slack, ACME, ("Priya", TWO), ("Sam", ONE))
         globex = an_office(slack, GLOBEX, ("Gita", ONE), ("Gus", TWO))
@@ -257,6 +258,11 @@ async def _each_has_servers_and_secrets_of_its_own(
     await globex.reads(second.ts, "I have no such tool here.")
     assert "tickets" in await acme.types(acme.admin, "/mcp", "list", "notes")
     assert "tickets" not in await globex.types(globex.admin, "/mcp", "list", "notes")
+    # What is there for both is the operator's.
+    deployment.place.rule(f'{STRICT}[servers.weather.tools]\nforecast = "ALWAYS_ALLOW"\n')
+    await globex.types(globex.admin, "/mcp", "reload --apply", "The operator reads it again.")
+    refusal = await globex.types(globex.asker, "/mcp", "reload", "Only an administrator can do this.")
+    assert ONE not in refusal, "the admin of the other workspace is not named"
     for line in ("show tickets", "tools tickets", "verify tickets", "disable tickets", "secret set tickets auth"):
         await globex.types(globex.admin, "/mcp", line, "tickets not found")
     await globex.types(globex.admin, "/mcp", f"add tickets --url {endpoint.url} --policy deny", "tickets")
