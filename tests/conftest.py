@@ -53,6 +53,7 @@ LONGEST = (
     "stories/test_full_disk.py",
     "stories/test_live_doctor.py",
     "stories/test_operations_channel.py",
+    "stories/test_workspaces.py",
     "web/test_openapi.py",
 )
 """Modules with tests that take longest. They begin, so that no worker is left alone with one of them in the end."""
