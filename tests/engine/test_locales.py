@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bot.domain.conversations import Author, ConversationKey, InboundMessage, Member
 from bot.domain.locales import UNKNOWN, Locale, use_locale
 from bot.domain.profiles import Profile
+from bot.domain.turns import TurnStatus
 from bot.engine.locales import LocaleResolver
 from bot.i18n import current_language, current_time_zone, format_time
 from tests.commands.memory_stores import MemoryLocales
+from tests.engine.conftest import EngineHarness
+from tests.fakes.parts import message, running
 
 HALL = ConversationKey("slack", "T1", "C1", "1.0")
 AKI, BEN = Author("slack", "U1", "Aki"), Author("slack", "U2", "Ben")
@@ -83,3 +88,19 @@ def test_a_locale_is_in_use_inside_a_block() -> None:
         with use_locale(UNKNOWN):
             assert (current_language(), str(current_time_zone())) == ("ja", "Asia/Tokyo")
     assert (current_language(), format_time(0)) == ("en", "00:00")
+
+
+async def test_the_reason_of_a_failure_is_in_the_language_of_the_conversation(harness: EngineHarness) -> None:
+    harness.model.script = [RuntimeError("a bug"), RuntimeError("a bug")]
+    failures = []
+    engine = harness.engine()
+    async with running(engine):
+        for language in ("ja", "en"):
+            asked = replace(message(f"Well, {language}?"), locale=Locale(language, "UTC"))
+            view = await harness.surface.ended((await engine.receive(asked)).turn_id)
+            assert view.turn.status is TurnStatus.FAILED
+            failures.append(view.turn.failure)
+    japanese, english = failures
+    assert "Something broke on my end" in english
+    assert "Something" not in japanese
+    assert not japanese.isascii()
