@@ -1,7 +1,7 @@
 """Log handlers, formats and context fields.
 
 The composition root configures the handlers once. Enter `in_context` for a turn, a request or an event: every later
-line of the task then carries its id.
+line of the task then carries its id. Lines are English in every task: errors in them may speak to a viewer, too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
+
+from bot.i18n import DEFAULT_LANGUAGE, use_language
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _MEGABYTE = 1_000_000
@@ -55,6 +57,10 @@ class _TextLines(logging.Formatter):
     def __init__(self) -> None:
         super().__init__(_TEXT)
 
+    def format(self, record: logging.LogRecord) -> str:
+        with use_language(DEFAULT_LANGUAGE):
+            return super().format(record)
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - name of the overridden method
         fields = " ".join(f"{subject}={_shorten(subject, name)}" for subject, name in _context.get().items())
         line = super().formatMessage(record)
@@ -69,6 +75,10 @@ class _JsonLines(logging.Formatter):
     """Formatter of one JSON object a line: time, level, logger, message, context fields and traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
+        with use_language(DEFAULT_LANGUAGE):
+            return self._json(record)
+
+    def _json(self, record: logging.LogRecord) -> str:
         entry: dict[str, str] = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "level": record.levelname.lower(),

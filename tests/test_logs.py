@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.errors import CountersignError
+from bot.i18n import gettext_lazy, use_language
 from bot.logs import in_context, log_to_file, log_to_stderr, out_of_context, redact_logs
 
 LIBRARIES = ("alembic", "httpx2", "httpcore2", "mcp", "openai", "anthropic", "asyncio")
@@ -57,6 +59,22 @@ def test_an_exception_is_logged_with_its_traceback(capsys: pytest.CaptureFixture
     assert entry["message"] == "it failed"
     assert entry["traceback"].startswith("Traceback")
     assert entry["traceback"].endswith("ValueError: invalid literal for int() with base 10: 'broken'")
+
+
+@pytest.mark.parametrize("style", ["json", "text"])
+def test_lines_are_english_where_the_task_speaks_to_a_viewer(style: str, capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr("info", style)
+    cause = gettext_lazy("The app is not installed in that Slack workspace.")
+    error = CountersignError(cause, gettext_lazy("install it at /slack/install"))
+    with use_language("ja"):
+        assert str(cause) != cause.english, "the text is in the catalogue"
+        try:
+            raise error
+        except CountersignError:
+            logging.getLogger("bot").exception("not sent: %s (%s)", error, cause)
+    lines = capsys.readouterr().err
+    assert f"not sent: {cause.english} Fix: install it at /slack/install ({cause.english})" in lines
+    assert lines.isascii()
 
 
 def test_a_terminal_gets_text(monkeypatch: pytest.MonkeyPatch) -> None:
