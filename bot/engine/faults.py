@@ -218,7 +218,7 @@ def _failed_server(snapshot: ServerSnapshot) -> Fault:
         FaultKind.SERVER_FAILED,
         _("MCP server {server} has failed", server=name),
         _("MCP server {server} recovered", server=name),
-        " ".join(snapshot.own_problem.split())[:_LONGEST_CAUSE],
+        " ".join(str(snapshot.own_problem).split())[:_LONGEST_CAUSE],
         command=f"/mcp show {name}",
         guide=_SERVERS_GUIDE,
     )
