@@ -79,7 +79,7 @@ class ServerService:
     ) -> ServerSaved | InvalidServer:
         """Save a new server. `policy` applies to its tools from the start."""
         if draft.errors:
-            return InvalidServer(_shown(draft.errors))
+            return InvalidServer(draft.errors)
         try:
             record = await self._dependencies.server_store.add(draft.record, draft.secrets, by, policy=policy)
         except Conflict as conflict:
@@ -92,7 +92,7 @@ class ServerService:
     ) -> ServerSaved | InvalidServer | VersionConflict:
         """Replace a record if its version is current. Stored secrets are cleared if the server's address changes."""
         if draft.errors:
-            return InvalidServer(_shown(draft.errors))
+            return InvalidServer(draft.errors)
         changes = differences(before, draft.record)
         # A new value of a stored secret is not a visible difference.
         changes |= {
@@ -418,10 +418,6 @@ class ServerControl:
             failed=True,
             actions=(ReplyAction(_("Find out why"), ("mcp", "doctor", server.name)),),
         )
-
-
-def _shown(errors: Mapping[str, str]) -> dict[str, str]:
-    return {field: str(error) for field, error in errors.items()}
 
 
 def _pending_warning(count: int) -> str:
