@@ -139,3 +139,16 @@ async def test_every_error_of_the_api_is_in_the_language_of_the_request(
             error = answer.json()["error"]
             for text in (error["message"], error["fix"], *error["fields"].values()):
                 assert untranslated(text) == []
+
+
+async def test_a_command_answers_in_the_language_of_the_request_with_keys_in_english(api: Api) -> None:
+    headers = {"Accept-Language": "ja"}
+    listed = (await api.post("/api/commands", headers=headers, json={"command": "mcp", "words": ["list"]})).json()
+    assert listed["text"].startswith("MCPサーバー")
+    assert {"server", "tools", "policy"} <= listed["rows"][0].keys()
+    shown = (
+        await api.post("/api/commands", headers=headers, json={"command": "mcp", "words": ["show", "fake"]})
+    ).json()
+    assert shown["details"]["state"] == "接続済み"
+    assert ["state", "接続済み"] in shown["facts"]
+    assert {name for name, _text in shown["facts"]} == shown["details"].keys()

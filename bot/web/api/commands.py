@@ -17,7 +17,7 @@ from bot.domain.commands import Field as FormField
 from bot.domain.commands import Form, FormSubmission, Invocation, PageInfo, Reply, ReplyAction, reply_json
 from bot.domain.conversations import ConversationKey, Member
 from bot.domain.locales import use_locale
-from bot.i18n import _
+from bot.i18n import _, english
 from bot.web.authentication import MemberCaller
 from bot.web.conversation_ids import own_conversation
 from bot.web.routes import RequestModel, ResponseModel, WebDependencies, api_router
@@ -182,7 +182,7 @@ def _command_answer(answer: Reply | Form, turn: TurnAnswer | None) -> CommandAns
                 failed=json_reply["failed"],
                 rows=json_reply["rows"],
                 details=json_reply["details"],
-                facts=list(answer.details),
+                facts=[(english(name), str(text)) for name, text in answer.details],
                 actions=[_action(action) for action in answer.actions],
                 page=_page(answer.page),
                 data=json_reply["data"],
