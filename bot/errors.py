@@ -34,7 +34,9 @@ from bot.i18n import _, gettext_lazy, ngettext_lazy
 
 
 class CountersignError(Exception):
-    """Base class. `cause` is a sentence with the failure, `fix` an imperative (may be empty)."""
+    """Base class. `cause` is a sentence with the failure, `fix` an imperative (may be empty). As a text it is in the
+    current language.
+    """
 
     def __init__(self, cause: str, fix: str = "") -> None:
         super().__init__(cause)
@@ -47,7 +49,9 @@ class CountersignError(Exception):
         return self.cause
 
     def __str__(self) -> str:
-        return f"{self.detailed_cause} Fix: {self.fix}" if self.fix else self.detailed_cause
+        if not self.fix:
+            return self.detailed_cause
+        return _("{cause} Fix: {fix}", cause=self.detailed_cause, fix=self.fix)
 
 
 class SettingsError(CountersignError):
@@ -124,7 +128,11 @@ class ServerTrouble(CountersignError):
 
 
 class ModelError(CountersignError):
-    """The language model gave no answer."""
+    """The language model gave no answer. `brief` is the cause without the service's own words."""
+
+    def __init__(self, cause: str, fix: str = "") -> None:
+        super().__init__(cause, fix)
+        self.brief = cause
 
 
 class ModelUnavailable(ModelError):

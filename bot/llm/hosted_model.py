@@ -23,6 +23,7 @@ from bot.domain.completions import (
 )
 from bot.domain.messages import TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
+from bot.i18n import gettext_lazy
 from bot.llm.error_classification import ErrorKind, ProviderError, classify
 from bot.llm.models import Availability, Available, NotListed, NotReported, Retired
 from bot.llm.provider_service import Service
@@ -298,7 +299,7 @@ class ModelList:
         try:
             return await self._client.get(path)
         except ValueError:
-            return NotReported("what it sent is not a list of models")
+            return NotReported(gettext_lazy("what it sent is not a list of models"))
         except Exception as error:
             provider_error = self._client.read_error(error)
             if provider_error is None or _is_final(provider_error, strict=strict):
@@ -331,13 +332,13 @@ def _in_list(listing: Any, model: str) -> Availability:
     if data is None:  # Ollama without a model
         return NotListed(())
     if not isinstance(data, list):
-        return NotReported("what it sent is not a list of models")
+        return NotReported(gettext_lazy("what it sent is not a list of models"))
     entries = _entries(data)
     entry = next(_named_entries(model, entries, "id"), None)
     if entry is not None:
         return _parse_entry(entry)
     if isinstance(listing, Mapping) and (listing.get("has_more") or _next_page(listing)):
-        return NotReported("its list is longer than one page, and the model is not on the first")
+        return NotReported(gettext_lazy("its list is longer than one page, and the model is not on the first"))
     return NotListed(tuple(entry["id"] for entry in entries if isinstance(entry.get("id"), str)))
 
 
@@ -366,7 +367,7 @@ def _named_entries(model: str, entries: Sequence[Mapping[str, Any]], key: str) -
 
 def _parse_entry(entry: Any) -> Availability:
     if not isinstance(entry, Mapping):
-        return NotReported("what it sent is not a model")
+        return NotReported(gettext_lazy("what it sent is not a model"))
     if entry.get("lifecycle") == "retired":
         return Retired()
     until = entry.get("retires_at") or entry.get("shutdown_date") or entry.get("expiration_date")

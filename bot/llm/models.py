@@ -24,6 +24,7 @@ from bot.errors import (
     SettingsError,
     SmallerWindow,
 )
+from bot.i18n import _, format_list, gettext_lazy, join_lazy
 from bot.llm.wire_format import has_documents, has_images
 from bot.ports import LanguageModel
 
@@ -291,7 +292,8 @@ class FallbackModel:
                 if _takes_less(self._models[other].capabilities, made_for, request):
                     raise SmallerWindow(problem.cause, problem.fix) from problem
                 if begun:
-                    raise ModelUnavailable(f"{problem.cause} {other} is asked instead.", retry_after=0.0) from problem
+                    cause = gettext_lazy("{cause} {model} is asked instead.", cause=problem.cause, model=other)
+                    raise ModelUnavailable(cause, retry_after=0.0) from problem
             else:
                 return
 
@@ -318,15 +320,21 @@ class FallbackModel:
         able = self._models[name].capabilities
         others_use_tools = any(model.capabilities.tools for model in self._models.values())
         unable = [
-            *(["sees no images"] if has_images(request) and not able.images else []),
-            *(["reads no PDF"] if has_documents(request) and not able.documents else []),
-            *(["uses no tools"] if others_use_tools and not able.tools else []),
+            *([_("sees no images")] if has_images(request) and not able.images else []),
+            *([_("reads no PDF")] if has_documents(request) and not able.documents else []),
+            *([_("uses no tools")] if others_use_tools and not able.tools else []),
         ]
         error = self._last_errors.get(self._preferred)
-        # The service's own text, after the colon, is only for the log.
-        because = f": {error.cause.partition(': ')[0].rstrip('.')}" if error is not None else ""
-        left_out = f" It {_unable_text(unable)}." if unable else ""
-        return f"Answered by {name} instead of {self._preferred}{because}.{left_out}"
+        if error is None:
+            note = _("Answered by {model} instead of {preferred}.", model=name, preferred=self._preferred)
+        else:
+            note = _(
+                "Answered by {model} instead of {preferred}: {cause}",
+                model=name,
+                preferred=self._preferred,
+                cause=error.brief,
+            )
+        return str(join_lazy(note, _("It {lacks}.", lacks=format_list(unable)) if unable else ""))
 
 
 def _takes_less(able: Capabilities, made_for: Capabilities, request: ModelRequest) -> bool:
@@ -339,11 +347,6 @@ def _most_hopeful(problems: Sequence[ModelError]) -> ModelError:
     """Return the error to report if no model has answered: the last of those that end soonest."""
     passing = [error for error in reversed(problems) if isinstance(error, ModelUnavailable)]
     return min(passing, key=lambda error: error.retry_after or 0.0, default=problems[-1])
-
-
-def _unable_text(words: list[str]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,4 +434,5 @@ class Models:
         try:
             return self._choose(name)
         except SettingsError as error:
-            raise ModelRejected(error.cause, f"name another model in the profile, or {error.fix}") from error
+            fix = gettext_lazy("name another model in the profile, or {fix}", fix=error.fix)
+            raise ModelRejected(error.cause, fix) from error

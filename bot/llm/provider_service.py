@@ -27,6 +27,7 @@ import httpx2
 
 from bot.domain.completions import ModelLimits
 from bot.errors import ContextTooLong, ModelBarred, ModelError, ModelRejected, ModelUnavailable, SettingsError
+from bot.i18n import LazyText, gettext_lazy
 from bot.llm.error_classification import ErrorKind, ProviderError, ProviderRejected, classify, status_of
 from bot.llm.providers import is_at
 from bot.llm.wire_format import single_line, without_keys
@@ -42,7 +43,7 @@ ERROR_SECONDS = 5.0
 _CONNECT_SECONDS = 10.0
 _QUOTE_LIMIT = 300
 _LONGEST_WAIT = 86_400.0
-_LATER = "Ask again in a while."
+_LATER = gettext_lazy("Ask again in a while.")
 _NO_KEY = "none"  # the vendors' clients insist on a key; servers without keys ignore it, the vendors refuse it
 _NUMBERED = re.compile(r"\btools(?:\[(\d{1,4})\]|\.(\d{1,4})\b)")
 _QUOTED = re.compile(r"(?:function|tool)\s+(?:name\s+)?['\"`]?([a-zA-Z0-9_-]{1,64})\b", re.IGNORECASE)
@@ -68,12 +69,16 @@ class Service:
         address, key = base_url or home, key.strip() or _NO_KEY
         # The HTTP library would quote the whole header, key included, in its complaint.
         if not (key.isascii() and key.isprintable()):
-            cause = f"The key in {prefix}_API_KEY holds characters that no key has."
-            raise SettingsError(cause, f"Copy the key into {prefix}_API_KEY again.")
+            raise SettingsError(
+                gettext_lazy("The key in {variable} holds characters that no key has.", variable=f"{prefix}_API_KEY"),
+                gettext_lazy("Copy the key into {variable} again.", variable=f"{prefix}_API_KEY"),
+            )
         host, home_host = _host(address), _host(home)
         if not host:
-            cause = f"{prefix}_BASE_URL is not the address of a service."
-            raise SettingsError(cause, "Write it whole, like http://localhost:8000/v1.")
+            raise SettingsError(
+                gettext_lazy("{variable} is not the address of a service.", variable=f"{prefix}_BASE_URL"),
+                gettext_lazy("Write it whole, like http://localhost:8000/v1."),
+            )
         own = is_at(address, home_host)
         return cls(vendor, prefix, model, address, own, key)
 
@@ -82,14 +87,17 @@ class Service:
         """Display name: the vendor, or the host and port of a compatible server."""
         if self.own_address:
             return self.vendor
-        where = urlsplit(self.address)
-        return f"The model service at {where.hostname}" + (f":{where.port}" if where.port else "")
+        return gettext_lazy("The model service at {address}", address=self._host_and_port)
 
     @property
     def writer(self) -> str:
         """Name of the model and its service. Private metadata such as signed reasoning is sent only to its writer."""
+        return f"{self.model} at {self._host_and_port}"
+
+    @property
+    def _host_and_port(self) -> str:
         where = urlsplit(self.address)
-        return f"{self.model} at {where.hostname}" + (f":{where.port}" if where.port else "")
+        return f"{where.hostname}:{where.port}" if where.port else f"{where.hostname}"
 
     def timeout(self) -> httpx2.Timeout:
         """Return the HTTP timeouts: only connecting is limited here, because `streaming` limits replies."""
@@ -98,96 +106,180 @@ class Service:
     def error_from(self, complaint: ProviderError, tools: Sequence[str] = ()) -> ModelError:
         """Return the error for an error response. `tools` are the names of the offered tools, in their order."""
         quote = single_line(self._redact(complaint.message), _QUOTE_LIMIT)
-        status = status_of(complaint)
-        detail = f" ({status})" + (f": {_sentence(quote)}" if quote and not quote.startswith("<") else ".")
+        error = self._error_of(complaint, status_of(complaint), tools)
+        if quote and not quote.startswith("<") and isinstance(error.brief, LazyText):
+            error.cause = gettext_lazy("{cause}: {quote}", cause=error.brief.as_clause(), quote=_sentence(quote))
+        return error
+
+    def _error_of(self, complaint: ProviderError, status: int, tools: Sequence[str]) -> ModelError:
         match classify(complaint):
-            case ErrorKind.BUSY | ErrorKind.OUT_OF_ORDER as problem:
-                trouble = "is overloaded" if status == 529 else "has a problem"
-                cause = f"{self.name} {'is asked too much' if problem is ErrorKind.BUSY else trouble}{detail}"
+            case ErrorKind.BUSY:
+                cause = gettext_lazy("{service} is asked too much ({status}).", service=self.name, status=status)
+                return ModelUnavailable(cause, _LATER, retry_after=retry_after(complaint.headers))
+            case ErrorKind.OUT_OF_ORDER:
+                cause = gettext_lazy("{service} has a problem ({status}).", service=self.name, status=status)
+                if status == 529:
+                    cause = gettext_lazy("{service} is overloaded ({status}).", service=self.name, status=status)
                 return ModelUnavailable(cause, _LATER, retry_after=retry_after(complaint.headers))
             case ErrorKind.KEY | ErrorKind.CREDIT | ErrorKind.MODEL | ErrorKind.MOVED as problem:
-                return self._barred_error(problem, detail)
+                return self._barred_error(problem, status)
             case ErrorKind.TOO_LONG:
-                fix = "Start a new conversation, or send less."
-                return ContextTooLong(f"{self.name} cannot read that much{detail}", fix)
+                cause = gettext_lazy("{service} cannot read that much ({status}).", service=self.name, status=status)
+                return ContextTooLong(cause, gettext_lazy("Start a new conversation, or send less."))
             case problem:
                 tool = rejected_tool(status, complaint.param, complaint.message, tools)
-                return self._rejected_error(problem, detail, tool)
+                return self._rejected_error(problem, status, tool)
 
-    def _barred_error(self, problem: ErrorKind, detail: str) -> ModelBarred:
+    def _barred_error(self, problem: ErrorKind, status: int) -> ModelBarred:
         match problem:
             case ErrorKind.KEY:
-                fix = f"Check that {self.prefix}_API_KEY holds a valid key that may use {self.model}."
-                return ModelBarred(f"{self.name} does not accept the key{detail}", fix)
+                return ModelBarred(
+                    gettext_lazy("{service} does not accept the key ({status}).", service=self.name, status=status),
+                    gettext_lazy(
+                        "Check that {variable} holds a valid key that may use {model}.",
+                        variable=f"{self.prefix}_API_KEY",
+                        model=self.model,
+                    ),
+                )
             case ErrorKind.CREDIT:
-                cause = f"{self.name} wants to be paid first{detail}"
-                return ModelBarred(cause, "Check the account's credit and limits.")
+                return ModelBarred(
+                    gettext_lazy("{service} wants to be paid first ({status}).", service=self.name, status=status),
+                    gettext_lazy("Check the account's credit and limits."),
+                )
             case ErrorKind.MOVED:
-                cause = f"{self.name} points to another address{detail}"
-                fix = f"Write the address that it has now into {self.prefix}_BASE_URL: nothing is sent to any other."
-                return ModelBarred(cause, fix)
+                return ModelBarred(
+                    gettext_lazy("{service} points to another address ({status}).", service=self.name, status=status),
+                    gettext_lazy(
+                        "Write the address that it has now into {variable}: nothing is sent to any other.",
+                        variable=self._address_variable,
+                    ),
+                )
             case _:
-                cause = f"{self.name} does not know the model {self.model}{detail}"
-                return ModelBarred(cause, "Check the model name in BOT_MODEL" + self._or_address)
+                fix = gettext_lazy("Check the model name in BOT_MODEL.")
+                if not self.own_address:
+                    fix = gettext_lazy(
+                        "Check the model name in BOT_MODEL, and the address in {variable}.",
+                        variable=self._address_variable,
+                    )
+                return ModelBarred(
+                    gettext_lazy(
+                        "{service} does not know the model {model} ({status}).",
+                        service=self.name,
+                        model=self.model,
+                        status=status,
+                    ),
+                    fix,
+                )
 
-    def _rejected_error(self, problem: ErrorKind, detail: str, tool: str) -> ModelRejected:
+    def _rejected_error(self, problem: ErrorKind, status: int, tool: str) -> ModelRejected:
         match problem:
             case ErrorKind.FILTERED:
-                fix = "Put it in other words, or leave out what the service objects to."
-                return ModelRejected(f"{self.name} does not take this content{detail}", fix)
+                return ModelRejected(
+                    gettext_lazy("{service} does not take this content ({status}).", service=self.name, status=status),
+                    gettext_lazy("Put it in other words, or leave out what the service objects to."),
+                )
             case ErrorKind.ATTACHMENTS:
-                fix = "Leave it out, or attach it in another format."
-                return ModelRejected(f"{self.name} cannot read an attached image or document{detail}", fix)
+                return ModelRejected(
+                    gettext_lazy(
+                        "{service} cannot read an attached image or document ({status}).",
+                        service=self.name,
+                        status=status,
+                    ),
+                    gettext_lazy("Leave it out, or attach it in another format."),
+                )
             case _ if tool:
-                fix = f"Have {tool} corrected by the operator of its server, or remove it from the profile."
-                return ModelRejected(f"{self.name} does not accept the tool {tool}{detail}", fix, tool=tool)
+                return ModelRejected(
+                    gettext_lazy(
+                        "{service} does not accept the tool {tool} ({status}).",
+                        service=self.name,
+                        tool=tool,
+                        status=status,
+                    ),
+                    gettext_lazy(
+                        "Have {tool} corrected by the operator of its server, or remove it from the profile.", tool=tool
+                    ),
+                    tool=tool,
+                )
             case _:
-                return ModelRejected(f"{self.name} does not accept the request{detail}")
+                return ModelRejected(
+                    gettext_lazy("{service} does not accept the request ({status}).", service=self.name, status=status)
+                )
 
     def unreachable(self, error: BaseException) -> ModelUnavailable:
         """Return the error of a failed connection. `error` is its root cause."""
-        reason = single_line(self._redact(_reason(error)), 120)
-        return ModelUnavailable(f"{self.name} cannot be reached: {reason}.", "Check the network" + self._or_address)
+        match error:
+            case ssl.SSLCertVerificationError():
+                reason: str = gettext_lazy("its certificate is not trusted ({reason})", reason=error.verify_message)
+            case socket.gaierror():
+                reason = gettext_lazy("host name not found")
+            case ConnectionRefusedError():
+                reason = gettext_lazy("connection refused")
+            case TimeoutError() | httpx2.TimeoutException():
+                reason = gettext_lazy("no connection within {seconds} seconds", seconds=f"{_CONNECT_SECONDS:g}")
+            case _:
+                text = single_line(self._redact(str(error).rstrip(".")), 120)
+                reason = text or gettext_lazy("the connection failed")
+        fix = gettext_lazy("Check the network.")
+        if not self.own_address:
+            fix = gettext_lazy("Check the network, and the address in {variable}.", variable=self._address_variable)
+        failure = ModelUnavailable(
+            gettext_lazy("{service} cannot be reached: {reason}.", service=self.name, reason=reason), fix
+        )
+        failure.brief = gettext_lazy("{service} cannot be reached.", service=self.name)
+        return failure
 
     def proxy_error(self) -> ModelUnavailable:
         """Return the error of the environment's proxy. The HTTP library's text is left out, because the proxy's address
         may contain a password.
         """
-        fix = "Check HTTPS_PROXY, and that the proxy lets the bot out."
-        return ModelUnavailable(f"{self.name} cannot be reached through the proxy.", fix)
+        return ModelUnavailable(
+            gettext_lazy("{service} cannot be reached through the proxy.", service=self.name),
+            gettext_lazy("Check HTTPS_PROXY, and that the proxy lets the bot out."),
+        )
 
     def closed_error(self) -> ModelUnavailable:
         """Return the error for a connection that was closed without a response."""
-        return ModelUnavailable(f"{self.name} hung up before it answered.", _LATER)
+        return ModelUnavailable(gettext_lazy("{service} hung up before it answered.", service=self.name), _LATER)
 
     def silence_error(self, seconds: float) -> ModelUnavailable:
         """Return the error for a service that sent nothing for `seconds`."""
-        return ModelUnavailable(f"{self.name} sent nothing for {seconds:g} seconds.", _LATER)
+        cause = gettext_lazy("{service} sent nothing for {seconds} seconds.", service=self.name, seconds=f"{seconds:g}")
+        return ModelUnavailable(cause, _LATER)
 
     def incomplete_error(self) -> ModelUnavailable:
         """Return the error for an incomplete reply."""
-        return ModelUnavailable(f"The reply of {self._name_within} was cut off before its end.", _LATER)
+        cause = gettext_lazy("The reply of {service} was cut off before its end.", service=self._name_within)
+        return ModelUnavailable(cause, _LATER)
 
     def too_long_error(self, limits: ModelLimits) -> ModelUnavailable:
         """Return the error for a reply above its time limit."""
-        cause = f"The reply of {self._name_within} was not finished within {limits.total_seconds:g} seconds."
-        return ModelUnavailable(cause, "Ask for less at a time.")
+        cause = gettext_lazy(
+            "The reply of {service} was not finished within {seconds} seconds.",
+            service=self._name_within,
+            seconds=f"{limits.total_seconds:g}",
+        )
+        return ModelUnavailable(cause, gettext_lazy("Ask for less at a time."))
 
     def unreadable_error(self) -> ModelUnavailable:
         """Return the error of a reply that does not follow the protocol."""
-        check = "." if self.own_address else f", and check the address in {self.prefix}_BASE_URL."
-        return ModelUnavailable(f"{self.name} sent something that is not a reply.", f"Ask again{check}")
+        fix = gettext_lazy("Ask again.")
+        if not self.own_address:
+            fix = gettext_lazy("Ask again, and check the address in {variable}.", variable=self._address_variable)
+        return ModelUnavailable(gettext_lazy("{service} sent something that is not a reply.", service=self.name), fix)
 
     def _redact(self, text: str) -> str:
         return without_keys(text, "" if self.key == _NO_KEY else self.key)
 
     @property
     def _name_within(self) -> str:
-        return self.name[0].lower() + self.name[1:] if not self.own_address else self.name
+        """Name within a sentence."""
+        if self.own_address:
+            return self.vendor
+        return gettext_lazy("the model service at {address}", address=self._host_and_port)
 
     @property
-    def _or_address(self) -> str:
-        return "." if self.own_address else f", and the address in {self.prefix}_BASE_URL."
+    def _address_variable(self) -> str:
+        return f"{self.prefix}_BASE_URL"
 
 
 def rejected_tool(status: int, param: str, message: str, names: Sequence[str]) -> str:
@@ -209,21 +301,6 @@ def rejected_tool(status: int, param: str, message: str, names: Sequence[str]) -
 def _sentence(quote: str) -> str:
     """Return a service's text with a final period."""
     return quote if quote.endswith((".", "!", "?", "…")) else f"{quote}."
-
-
-def _reason(error: BaseException) -> str:
-    """Why a connection could not be made."""
-    match error:
-        case ssl.SSLCertVerificationError():
-            return f"its certificate is not trusted ({error.verify_message})"
-        case socket.gaierror():
-            return "host name not found"
-        case ConnectionRefusedError():
-            return "connection refused"
-        case TimeoutError() | httpx2.TimeoutException():
-            return f"no connection within {_CONNECT_SECONDS:g} seconds"
-        case _:
-            return str(error).rstrip(".") or "the connection failed"
 
 
 def _host(address: str) -> str:

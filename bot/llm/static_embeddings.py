@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.errors import SettingsError
+from bot.i18n import gettext_lazy
 from bot.ports.embeddings import TextEmbedder
 
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")
@@ -22,21 +23,23 @@ def load_embedder(folder: Path, variable: str) -> TextEmbedder:
     # The library takes a name that is no folder for one on a hub.
     if missing := [name for name in _FILES if not (folder / name).is_file()]:
         raise SettingsError(
-            f"{variable}: {folder} has no {missing[0]}.", "name the folder of a model2vec model on this machine"
+            gettext_lazy("{variable}: {folder} has no {file}.", variable=variable, folder=folder, file=missing[0]),
+            gettext_lazy("name the folder of a model2vec model on this machine"),
         )
     try:
         from model2vec import StaticModel  # noqa: PLC0415 - an optional extra
     except ImportError as error:
         raise SettingsError(
-            f"{variable} needs the library model2vec, which is not installed.",
-            "pip install 'countersign[embeddings]', or leave the variable empty",
+            gettext_lazy("{variable} needs the library model2vec, which is not installed.", variable=variable),
+            gettext_lazy("pip install 'countersign[embeddings]', or leave the variable empty"),
         ) from error
     try:
         model = StaticModel.from_pretrained(folder, force_download=False)
         model.encode([""])
     except Exception as error:  # the libraries for weights and tokens have errors of their own
         raise SettingsError(
-            f"{variable}: the model in {folder} cannot be read.", "copy the whole folder of the model again"
+            gettext_lazy("{variable}: the model in {folder} cannot be read.", variable=variable, folder=folder),
+            gettext_lazy("copy the whole folder of the model again"),
         ) from error
     return _StaticEmbedder(model)
 

@@ -748,7 +748,7 @@ def _check_flows(tracker: ServerStatusTracker) -> Iterator[Check]:
 def _check_rejections(tracker: ServerStatusTracker, refused: RefusedBy) -> Iterator[Check]:
     """Check for tools that models have rejected since this process started."""
     rejections = [
-        _("{tool} by {model}: {reason}", tool=tool.name, model=model or _("the model"), reason=why.rstrip("."))
+        _("{tool} by {model}: {reason}", tool=tool.name, model=model or _("the model"), reason=str(why).rstrip(".。"))
         for tool in tracker.synced.capabilities.tools
         for model, why in refused(tool).items()
     ]

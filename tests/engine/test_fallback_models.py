@@ -17,6 +17,7 @@ from tests.engine.conftest import EngineHarness
 from tests.fakes.parts import ScriptedModel, ask_for, call, message, running, say, tool
 
 BUSY = ModelUnavailable("The first is asked too much (429): slowly, please.", retry_after=1.0)
+BUSY.brief = "The first is asked too much (429)."
 INSTEAD = "Answered by second instead of first: The first is asked too much (429)."
 LONG = "word " * 400  # some 500 tokens
 

@@ -16,7 +16,12 @@ LANGUAGES = [language for language in installed_languages() if language != DEFAU
 
 NOT_FOR_PEOPLE = {
     "bot/i18n": "the markers themselves",
-    "bot/llm": "prompts and answers of models",
+    "bot/llm/anthropic.py": "prompts",
+    "bot/llm/demo": "answers of a model",
+    "bot/llm/openai_chat.py": "prompts",
+    "bot/llm/openai_responses.py": "prompts",
+    "bot/llm/tool_schemas.py": "descriptions of tools for models",
+    "bot/llm/wire_format.py": "prompts",
     "bot/logs.py": "the log",
     "bot/mcp/results.py": "results for models",
     "bot/mcp/sdk.py": "texts of the library for MCP",
@@ -108,6 +113,9 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         {"/mcp review approve {} --definition {}", "/mcp review approve {} {}", "{} --definition {}"}
     ),
     "bot/domain/commands.py": frozenset({"[-- PROGRAM ARGUMENT…]"}),
+    "bot/llm/models.py": frozenset({"window of {}"}),
+    "bot/llm/provider_service.py": frozenset({"too deep", "too large", "{} at {}"}),
+    "bot/llm/streaming.py": frozenset({"Waited", "what came in is larger than any reply"}),
     "bot/platforms/console/cards.py": frozenset({"Enter"}),
     "bot/platforms/console/headless.py": frozenset({"countersign: {}\n"}),
     "bot/platforms/console/interactive.py": frozenset({"Enter"}),

@@ -25,6 +25,8 @@ QUESTION = ModelRequest((user("Hi"),))
 BUSY = ModelUnavailable("The first is busy.", retry_after=90.0)
 AWAY = ModelUnavailable("The first is away.")
 BARRED = ModelBarred("The first wants to be paid.")
+WITH_QUOTE = ModelUnavailable("The first is asked too much (429): calm down, rate: 3.")
+WITH_QUOTE.brief = "The first is asked too much (429)."
 
 
 class Scripted:
@@ -210,10 +212,7 @@ async def test_nothing_is_to_be_said_where_the_preferred_model_answers() -> None
 @pytest.mark.parametrize(
     ("failure", "because"),
     [
-        (
-            ModelUnavailable("The first is asked too much (429): calm down, rate: 3."),
-            "The first is asked too much (429)",
-        ),
+        (WITH_QUOTE, "The first is asked too much (429)"),
         (AWAY, "The first is away"),
         (BARRED, "The first wants to be paid"),
     ],

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.errors import ModelUnavailable, SettingsError
+from bot.i18n import use_language
 from bot.llm import openai_chat
 from bot.llm.error_classification import ProviderError
 from bot.llm.provider_service import Service, retry_after
@@ -95,6 +96,19 @@ def test_without_a_key_there_is_none_to_take_out() -> None:
 @pytest.mark.parametrize(("words", "end"), [("Overloaded", "Overloaded."), ("Wait.", "Wait."), ("Why?", "Why?")])
 def test_what_a_service_says_ends_before_the_fix_begins(words: str, end: str) -> None:
     assert str(service().error_from(ProviderError(503, words))).endswith(f": {end} Fix: Ask again in a while.")
+
+
+def test_people_read_in_their_language_why_there_is_no_answer() -> None:
+    busy = service("http://localhost:11434/v1").error_from(ProviderError(429, "Slow down"))
+    away = service().unreachable(ConnectionRefusedError())
+    with use_language("ja"):
+        assert str(busy) == (
+            "localhost:11434 のモデルサービスへの問い合わせが多すぎます（429）: Slow down. "
+            "対処: しばらくしてから、もう一度お試しください。"
+        )
+        assert str(busy.brief) == "localhost:11434 のモデルサービスへの問い合わせが多すぎます（429）。"
+        assert str(away) == "Vendorに接続できません: 接続が拒否されました。 対処: ネットワークを確認してください。"
+    assert str(away) == "Vendor cannot be reached: connection refused. Fix: Check the network."
 
 
 @OLD_WAYS

@@ -335,7 +335,7 @@ async def complete_with_retry(
             if attempt == ATTEMPTS or seconds > LONGEST_WAIT_SECONDS:
                 raise
             on_text("")
-            on_activity(ModelRetry(round(seconds), error.cause) if seconds >= 1 else error.cause)
+            on_activity(ModelRetry(round(seconds), error.cause) if seconds >= 1 else str(error.cause))
             await pause(seconds)
             attempt += 1
 
