@@ -107,7 +107,10 @@ class PolicyExplain:
             (gettext_lazy("call"), f"{server.name}.{tool.original_name}"),
             (gettext_lazy("policy"), POLICY_WORDS[judged.stored.policy]),
             (gettext_lazy("decided by"), judged.stored.rule or _("the default")),
-            (gettext_lazy("which says"), judged.stored.words),
+            (
+                gettext_lazy("which says"),
+                describe_rule(judged.rule, server.name) if judged.rule else judged.stored.words,
+            ),
             (gettext_lazy("because"), judged.stored.why),
             *self._approvers(judged, conversation),
             *_flow(tool, call_arguments, judged),

@@ -16,6 +16,7 @@ from bot.domain.conversations import Author
 from bot.domain.grants import Scope
 from bot.domain.secret_detection import StoredSecret
 from bot.domain.tools import Tool, digest
+from bot.i18n import english
 
 
 class ApprovalPolicy(StrEnum):
@@ -192,9 +193,17 @@ class StaleRevision:
 
 @dataclass(frozen=True, slots=True)
 class NotAllowed:
-    """The user may not decide this call. `reason` names the permitted users."""
+    """The user may not decide this call. `reason` names the permitted users. `recorded` is the reason in English, for
+    the audit; without it, the reason is a lazy text.
+    """
 
     reason: str
+    recorded: str = field(default="", compare=False)
+
+    @property
+    def english(self) -> str:
+        """The reason in English."""
+        return self.recorded or english(self.reason)
 
 
 @dataclass(frozen=True, slots=True)

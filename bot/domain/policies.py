@@ -120,8 +120,8 @@ class StoredPolicyResult:
     """Policy result of one call with its reasons, stored with the call to explain it later.
 
     `policy` is never AUTO, which is resolved to one of the others. `rule` is the id of the decisive rule, empty for the
-    default. `words` is that rule as text, `why` the reason in sentences. `taint` is the least trusted author of the
-    text that the model had read, if the call asks because of it regardless of the rule; otherwise OWN.
+    default. `words` is that rule as English text, `why` the reason in sentences. `taint` is the least trusted author of
+    the text that the model had read, if the call asks because of it regardless of the rule; otherwise OWN.
     """
 
     policy: ApprovalPolicy

@@ -76,7 +76,7 @@ from bot.engine.policy.rules import RuleBook, Rules, check_approver
 from bot.engine.possible_approvers import MAX_NOTIFIED_APPROVERS, named_people
 from bot.engine.view_delivery import MemberLookup, surface_for
 from bot.errors import DatabaseUnavailable, DeliveryFailed
-from bot.i18n import _, gettext_lazy
+from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, use_language
 from bot.ports import ApprovalLog, Surface, Toolbox
 from bot.ports.platform import ApproverDirectory
 
@@ -198,7 +198,7 @@ class ApprovalService:
         turn, step = pending
         evidence = await self._check_rights(turn, step, decision, member)
         if isinstance(evidence, NotAllowed):
-            return await self._reject(decision, evidence.reason)
+            return await self._reject(decision, evidence)
         if _is_stale(step, decision):
             return StaleRevision()
         result = await self._log.decide(decision, evidence)
@@ -218,10 +218,10 @@ class ApprovalService:
         admin = self._rules.rules_of_turn(turn).approvers.administers(member)
         evidence = await self._check_rights(turn, step, decision, member)
         if isinstance(evidence, NotAllowed):
-            return await self._reject(decision, evidence.reason)
-        rejection = grant_rejection(request, step, evidence, admin=admin)
-        if rejection:
-            return await self._reject(decision, rejection)
+            return await self._reject(decision, evidence)
+        rejected = _in_english_too(partial(grant_rejection, request, step, evidence, admin=admin))
+        if rejected.reason:
+            return await self._reject(decision, rejected)
         if _is_stale(step, decision):
             return StaleRevision()
         grant = build_grant(request, step, turn.conversation, decision.by, self_approved=evidence.self_approval)
@@ -281,7 +281,7 @@ class ApprovalService:
         """
         editable = await self.get_editable_call(approval_id, revision, member)
         if isinstance(editable, NotAllowed):
-            await self._log.record_rejection(approval_id, member.author, editable.reason)
+            await self._log.record_rejection(approval_id, member.author, editable.english)
         if not isinstance(editable, EditableCall):
             return editable
         turn, step = editable.turn, editable.step
@@ -329,11 +329,18 @@ class ApprovalService:
             return NotAllowed(_("This call does not await approval."))
         terms = await self._requirements(turn, step, pending)
         approvers = self._rules.rules_of_turn(turn).approvers
-        evidence = check_approver(
-            approvers, terms, member, decision.type, asker=pending.requested_for, editors=pending.editors
+        check = partial(
+            check_approver,
+            approvers,
+            terms,
+            member,
+            decision.type,
+            asker=pending.requested_for,
+            editors=pending.editors,
         )
+        evidence = check()
         if isinstance(evidence, NotAllowed):
-            return evidence
+            return _in_english_too(lambda: _reason(check()))
         return replace(evidence, must_view=bool(lookalikes(step.call.arguments, pending.secrets)))
 
     async def _similar_calls(
@@ -379,14 +386,25 @@ class ApprovalService:
         except TimeoutError:
             return None
 
-    async def _reject(self, decision: Decision, rejection: str) -> NotAllowed:
+    async def _reject(self, decision: Decision, rejection: NotAllowed) -> NotAllowed:
         """Record a rejected attempt and return its reason."""
-        await self._log.record_rejection(decision.approval_id, decision.by, rejection)
-        return NotAllowed(rejection)
+        await self._log.record_rejection(decision.approval_id, decision.by, rejection.english)
+        return rejection
 
     def _wake(self, turn: Turn) -> None:
         self._wake_turn(turn.id)
         self._wake_delivery()
+
+
+def _in_english_too(reason: Callable[[], str]) -> NotAllowed:
+    """Return a rejection with its reason in the language of the user, and in English for the audit."""
+    with use_language(DEFAULT_LANGUAGE):
+        recorded = str(reason())
+    return NotAllowed(str(reason()), recorded)
+
+
+def _reason(result: ApproverEvidence | NotAllowed) -> str:
+    return result.reason if isinstance(result, NotAllowed) else ""
 
 
 def _told_in_private(possible: PossibleApprovers) -> PossibleApprovers:

@@ -25,7 +25,8 @@ from bot.domain.policies import Rule
 from bot.domain.tools import Tool
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView
 from bot.engine.engine import Engine
-from bot.engine.policy.rules import Approvers, Policies, RuleBook
+from bot.engine.policy.rules import Approvers, Policies, RuleBook, Rules
+from bot.i18n import use_language
 from bot.storage.grants import SqlGrantStore
 from bot.storage.reporting import SqlReporting
 from tests.engine.conftest import EngineHarness
@@ -174,6 +175,39 @@ async def test_whoever_may_not_approve_may_not_grant_and_is_on_record_once(
             decision = Decision(step.approval.id, 1, DecisionType.APPROVE, BEN)
             assert isinstance(await engine.approvals.decide(decision, outsider), NotAllowed)
     assert await audited(harness, "decided", "granted", "refused") == [("refused", "test:ben")]
+
+
+async def test_the_audit_says_in_english_why_somebody_may_not_approve_or_grant(
+    harness: EngineHarness, rules: RuleBook
+) -> None:
+    harness.toolbox.add(ADD)
+    engine = harness.engine()
+    async with running(engine):
+        _, step = await asked(harness, engine, add("milk"))
+        assert step.approval is not None
+        with use_language("ja"):
+            decision = Decision(step.approval.id, 1, DecisionType.APPROVE, BEN)
+            decided = await engine.approvals.decide(decision, Member(BEN, guest=True))
+            granted = await signed(engine, step, GrantRequest(PermanentScope()))
+    assert isinstance(decided, NotAllowed)
+    assert isinstance(granted, NotAllowed)
+    assert not decided.reason.isascii()
+    assert not granted.reason.isascii()
+    entries, _ = await SqlReporting(harness.database).audit(AuditQuery(kinds=("refused",)), 100, 0)
+    reasons = {str(entry.facts["reason"]) for entry in entries}
+    assert "Only an admin can allow that." in reasons
+    assert any(reason.startswith("You may not approve this.") for reason in reasons)
+    assert all(reason.isascii() for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    "set_rules", [(), (Rule(ApprovalPolicy.ASK_USER, askers=frozenset({"test:ana"}), id="policy.toml:1"),)]
+)
+def test_a_grant_holds_in_places_of_every_language(set_rules: tuple[Rule, ...]) -> None:
+    here = Rules(Policies(rules=set_rules), conversation=HALL)
+    english = here.judge(ADD, {}, ANA).stored.asked_by
+    with use_language("ja"):
+        assert here.judge(ADD, {}, ANA).stored.asked_by == english
 
 
 async def test_what_has_changed_or_is_not_there_is_not_granted(harness: EngineHarness, rules: RuleBook) -> None:

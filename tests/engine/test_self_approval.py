@@ -247,6 +247,18 @@ def test_an_argument_that_the_operator_lists_as_a_recipient_names_somebody(
     assert result is (SelfApproval.OTHERS if others else SelfApproval.ALLOWED)
 
 
+@pytest.mark.parametrize(
+    ("default", "flow", "others"),
+    [("everyone", Flow(recipients=("to",)), True), ("@everyone", Flow(), True), ("everyone", Flow(), False)],
+)
+def test_a_default_names_others_where_the_argument_is_left_out(default: str, flow: Flow, others: bool) -> None:
+    schema = {"type": "object", "properties": {"to": {"type": "string", "default": default}}}
+    sending = replace(ADD, flow=flow, input_schema=schema)
+    here = place(conversation=OPS)
+    assert judged(sending, here, PRIYA) is (SelfApproval.OTHERS if others else SelfApproval.ALLOWED)
+    assert judged(sending, here, PRIYA, to="U024BE7LH") is SelfApproval.ALLOWED
+
+
 def test_the_operators_address_with_its_values_filled_in_is_what_names_others() -> None:
     filled = place(fill_address=lambda _tool, arguments: {"uri": f"mail://{arguments['box']}@example.com"})
     assert judged(rules=filled, box="ben") is SelfApproval.OTHERS

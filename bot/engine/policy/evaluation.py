@@ -39,7 +39,7 @@ from bot.domain.policies import (
 from bot.domain.policy_syntax import Comparison, describe_rule, fold_text, is_person, parse_comparison, value_text
 from bot.domain.profiles import DEFAULT, Profile
 from bot.domain.tools import Annotations, Tool, ToolKind
-from bot.i18n import _, gettext_lazy
+from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, use_language
 
 # -------------------- argument values
 
@@ -372,7 +372,7 @@ def evaluate(
         StoredPolicyResult(
             policy,
             rule.id if rule else "",
-            describe_rule(rule, request.tool.server) if rule else _("default: {policy}", policy=default.value),
+            _words(rule, request.tool.server, default),
             " ".join(part for part in (_reason(rule, matching), _uncertainty(rule, request), auto) if part),
         ),
         rule,
@@ -402,6 +402,14 @@ def _stricter(default: ApprovalPolicy, applying: Sequence[Rule], resolve: _Resol
 
 def _rank(policy: ApprovalPolicy) -> int:
     return STRICTEST_FIRST.index(policy)
+
+
+def _words(rule: Rule | None, server: str, default: ApprovalPolicy) -> str:
+    """Return the rule in English whoever asks: grants are compared by its digest."""
+    if rule is None:
+        return gettext_lazy("default: {policy}", policy=default.value)
+    with use_language(DEFAULT_LANGUAGE):
+        return describe_rule(rule, server)
 
 
 def _resolve(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[ApprovalPolicy, str]:

@@ -65,12 +65,22 @@ def names_others(tool: Tool, arguments: Mapping[str, Any], asker: Author, conver
     """Return True if the arguments name a person other than the asker, or a place other than the conversation.
 
     An argument that the operator lists in `tool_recipients` names somebody whatever it says. Elsewhere ids, mentions,
-    `@names` and mail addresses do; a bare name cannot be told from a word.
+    `@names` and mail addresses do; a bare name cannot be told from a word. Arguments that are left out have their
+    defaults.
     """
     own = _own_names(asker, conversation)
+    arguments = {**_defaults(tool), **arguments}
     recipients = (text for name in tool.flow.recipients for text in leaf_texts(arguments.get(name)))
     named = (name for text in leaf_texts(arguments) for name in _named(text))
     return any(name.strip() not in own for name in (*recipients, *named))
+
+
+def _defaults(tool: Tool) -> Mapping[str, Any]:
+    properties = tool.input_schema.get("properties")
+    known = properties if isinstance(properties, Mapping) else {}
+    return {
+        name: schema["default"] for name, schema in known.items() if isinstance(schema, Mapping) and "default" in schema
+    }
 
 
 def _named(text: str) -> Iterator[str]:
