@@ -26,7 +26,8 @@ def drawing(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_every_picture_is_there(drawing: ModuleType) -> None:
-    assert {f"slack-{name}.png" for name in drawing.pictures()} == {path.name for path in PICTURES.glob("slack-*.png")}
+    names = [*drawing.pictures(), *(f"{name}-ja" for name in drawing.JAPANESE)]
+    assert {f"slack-{name}.png" for name in names} == {path.name for path in PICTURES.glob("slack-*.png")}
 
 
 def test_nothing_is_loaded_from_elsewhere_and_no_secret_is_shown(drawing: ModuleType) -> None:
