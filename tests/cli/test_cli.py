@@ -136,7 +136,10 @@ def test_a_file_that_cannot_be_used_is_a_usage_error(
     (folder / "policy.toml").write_text('defualt = "ASK_USER"\n', encoding="utf-8")
     ended = countersign(*words, POLICY_FILE="policy.toml")
     assert ended.code == 2
-    assert ended.complaint == "policy.toml, line 1: defualt means nothing here. Fix: use one of default, rules, self_approval, servers"
+    assert (
+        ended.complaint
+        == "policy.toml, line 1: defualt means nothing here. Fix: use one of default, rules, self_approval, servers"
+    )
     (folder / "servers.json").write_text("[]", encoding="utf-8")
     ended = countersign(*words, POLICY_FILE="", MCP_SERVERS_FILE="servers.json")
     assert ended.code == 2
