@@ -24,7 +24,7 @@ _PREPOSITIONS = _PLACE_PREPOSITIONS | {"on", "with", "into", "by", "about", "ove
 _EAST_ASIAN_WORDS = sorted((word for word in {**VERBS, **RELATED} if not word.isascii()), key=len, reverse=True)
 _EAST_ASIAN_KNOWN = re.compile("|".join(map(re.escape, _EAST_ASIAN_WORDS)))
 _EAST_ASIAN_OBJECT = re.compile(
-    rf"^(?:[{UNSPACED}]{{1,12}}?(?:の中から|から|に))?(.+?)(?:を(?!.+と(?:メモ|覚え|書|記録))|って|という|と(?=メモ|覚え|書|記録))"
+    rf"^(?:[{UNSPACED}]{{1,12}}?(?:の中から|から|に))?(.+?)、?(?:を(?!.+と(?:メモ|覚え|書|記録))|って|という|と(?=メモ|覚え|書|記録))"
 )
 _EAST_ASIAN_IDLE = re.compile(rf"{_EAST_ASIAN_KNOWN.pattern}|[\u3040-\u309f]+")
 _LINK = re.compile(r"(?i)\s*(?:,\s*and|,|&|\band|\bor|\u3001|と)\s*(?:(?:in|for|at)\s+)?(?:the\s+)?")
