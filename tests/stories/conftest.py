@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.stories.japanese import speak_japanese
+
 if TYPE_CHECKING:
     from tests.stories.team import Team
 
 
+@pytest.fixture
+def language() -> str:
+    """The language of the team. A module with stories in Japanese, too, imports `both_languages`."""
+    return "en"
+
+
 @pytest.fixture(params=["slack", "discord", "plain"])
-async def team(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Team]:
+async def team(request: pytest.FixtureRequest, tmp_path: Path, language: str) -> AsyncIterator[Team]:
     """People with the bot on each of the platforms: a story that asks for them is told once for each."""
     module = import_module(f"tests.stories.{request.param}_team")  # most stories need no platform's library
     open_team: Callable[[Path], AbstractAsyncContextManager[Team]] = getattr(module, f"a_{request.param}_team")
     async with open_team(tmp_path) as team:
-        yield team
+        yield speak_japanese(team) if language == "ja" else team

@@ -90,7 +90,7 @@ class DiscordTeam(Team):
         if name.startswith("cs:ask:"):  # Slack's fake confirms its dialog by itself
             await self.discord.until(lambda: pressed.messages)
             if _buttons(pressed.messages[-1]):
-                await self.discord.press(person, pressed.messages[-1], "Approve")
+                await self.discord.press(person, pressed.messages[-1], self.label("Approve"))
 
     async def press_opened(self, person: User, label: str) -> None:
         await self.press(person, await self.sees(person, label), label)

@@ -395,6 +395,10 @@ class Team(ABC):
         await self.until(found, seconds)
         return found()[-1]
 
+    def label(self, english: str) -> str:
+        """The label of a button as the platform has it."""
+        return english
+
     async def card(self, talk: Talk) -> Any:
         """Wait until there is a card to sign; its message."""
         return await self.offers(talk, "Approve")

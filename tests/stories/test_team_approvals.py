@@ -13,6 +13,7 @@ from bot.engine.policy.rules import Approvers
 from bot.ports import CallContext
 from bot.storage.sqlite import open_sqlite
 from tests.fakes.parts import ask_for, call, say, tool, words
+from tests.stories.japanese import both_languages  # noqa: F401 - a fixture
 from tests.stories.team import Team
 
 CREATE = "jira__create_issue"

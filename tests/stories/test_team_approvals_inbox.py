@@ -9,6 +9,7 @@ from bot.domain.approval_requirements import ApprovalRequirements
 from bot.domain.approvals import ApprovalPolicy
 from bot.domain.policies import Rule
 from tests.fakes.parts import ask_for, call, say, tool
+from tests.stories.japanese import both_languages  # noqa: F401 - a fixture
 from tests.stories.team import Team
 
 SEND, DELETE = "bank__send", "bank__delete"

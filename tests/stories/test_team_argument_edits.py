@@ -13,6 +13,7 @@ from bot.storage.sqlite import open_sqlite
 from tests.commands.servers import command_harness
 from tests.fakes.parts import ask_for, call, say, tool, words
 from tests.migrated import at_hand
+from tests.stories.japanese import both_languages  # noqa: F401 - a fixture
 from tests.stories.team import Team
 
 CREATE, WIPE = "jira__create_issue", "jira__delete_issue"

@@ -16,6 +16,7 @@ from bot.domain.messages import ToolResult
 from tests.fakes.parts import ask_for, call, say
 from tests.fakes.programs import listening
 from tests.mcp.toolboxes import remote, started
+from tests.stories.japanese import both_languages  # noqa: F401 - a fixture
 from tests.stories.team import Talk, Team
 
 BOOKING = Path(__file__).parents[1] / "fakes" / "mcp" / "booking.py"

@@ -7,6 +7,7 @@ from typing import Any
 from bot.chat.approval_inbox import NOTHING_WAITS
 from bot.domain.tools import Tool
 from tests.fakes.parts import ask_for, call, say, tool
+from tests.stories.japanese import both_languages  # noqa: F401 - a fixture
 from tests.stories.team import Team
 
 ADD, WIPE = "notes__add", "notes__wipe"
