@@ -121,7 +121,8 @@ class StoredPolicyResult:
 
     `policy` is never AUTO, which is resolved to one of the others. `rule` is the id of the decisive rule, empty for the
     default. `words` is that rule as English text, `why` the reason in sentences. `taint` is the least trusted author of
-    the text that the model had read, if the call asks because of it regardless of the rule; otherwise OWN.
+    the text that the model had read, if the call asks because of it regardless of the rule; otherwise OWN. `approvers`
+    is a digest of the approvers whom the profile names, if they decide.
     """
 
     policy: ApprovalPolicy
@@ -129,15 +130,19 @@ class StoredPolicyResult:
     words: str = ""
     why: str = ""
     taint: Words = Words.OWN
+    approvers: str = ""
 
     @property
     def asked_by(self) -> str:
         """Identity of the asking rule, compared with that of a grant. It includes a digest of the rule's text, because
         an id that is a line of a file or a number in a profile may name another rule later. It includes the taint, so
-        that a grant from before the model read foreign text, or text of the team only, does not cover later calls.
+        that a grant from before the model read foreign text, or text of the team only, does not cover later calls; and
+        the profile's approvers, so that a grant does not cover calls of an agent whose approvers are others.
         """
         rule = f"{self.rule} {digest(self.words)[:16]}".strip() if self.words else self.rule
-        return rule if self.taint is Words.OWN else f"{rule} after {self.taint}".strip()
+        taint = "" if self.taint is Words.OWN else f"after {self.taint}"
+        approvers = f"by {self.approvers}" if self.approvers else ""
+        return " ".join(filter(None, (rule, taint, approvers)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bot.domain.agents import AgentRef
+from bot.domain.agents import PLACE_AGENT, AgentRef
 from bot.domain.approvals import ApprovalPolicy, Decided, Decision, DecisionType, NotAllowed
+from bot.domain.conversations import Author
+from bot.domain.grants import GrantRequest, ThreadScope
 from bot.domain.profiles import Binding, Profile
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus
 from bot.engine.policy.rules import Approvers, Policies, RuleBook
@@ -62,6 +64,34 @@ async def test_a_call_waits_for_the_approvers_of_its_agent_and_is_not_sent_once_
     assert step.status is StepStatus.FAILED
     assert (view.turn.status, harness.toolbox.calls) == (TurnStatus.FAILED, [])
     assert "“support” cannot be asked here any more" in view.turn.failure
+
+
+async def test_a_grant_covers_no_call_of_an_agent_that_has_other_approvers(harness: EngineHarness) -> None:
+    harness.toolbox.add(tool("bank__send", server_id="b1", destructive=False), answers_ok)
+    harness.rules = book(HERE)
+    engine = harness.engine()
+
+    async def ask(agent: AgentRef, granted_by: Author | None = None) -> StepStatus:
+        """Ask for the call, and grant it if it waits. Return its status at the end."""
+        harness.model.script = [ask_for(call("bank__send", to="Zoe")), say("Done.")]
+        receipt = await engine.receive(replace(message(f"pay Zoe {len(harness.model.requests)}"), agent=agent))
+        if granted_by is not None:
+            view = await harness.surface.wait_for(lambda view: view.turn.id == receipt.turn_id and bool(view.awaiting))
+            assert view.awaiting[0].approval is not None
+            decision = Decision(view.awaiting[0].approval.id, 1, DecisionType.APPROVE, granted_by)
+            granted = await engine.approvals.grant(decision, GrantRequest(ThreadScope()), member(granted_by))
+            assert granted == Decided(DecisionType.APPROVE)
+        view = await harness.surface.ended(receipt.turn_id)
+        (step,) = (step for step in view.steps if isinstance(step, ToolStep))
+        assert (step.grant is None) is (granted_by is not None)
+        return step.status
+
+    async with running(engine):
+        assert await ask(PLACE_AGENT, ANA) is StepStatus.DONE
+        assert await ask(PLACE_AGENT) is StepStatus.DONE
+        assert await ask(ASKED, BEN) is StepStatus.DONE
+        assert await ask(ASKED) is StepStatus.DONE
+        assert await ask(PLACE_AGENT) is StepStatus.DONE
 
 
 async def test_a_profile_that_was_renamed_is_still_the_one_that_was_asked(harness: EngineHarness) -> None:

@@ -38,7 +38,7 @@ from bot.domain.policies import (
 )
 from bot.domain.policy_syntax import Comparison, describe_rule, fold_text, is_person, parse_comparison, value_text
 from bot.domain.profiles import DEFAULT, Profile
-from bot.domain.tools import Annotations, Tool, ToolKind
+from bot.domain.tools import Annotations, Tool, ToolKind, digest
 from bot.i18n import DEFAULT_LANGUAGE, _, gettext_lazy, use_language
 
 # -------------------- argument values
@@ -368,17 +368,21 @@ def evaluate(
         applying = []
     rule = applying[0] if applying else None
     policy, auto = _resolve(rule.policy if rule else default, request.tool, reviewed)
+    requirements = (
+        strictest(applied.requirements for applied in applying)
+        if policy is ApprovalPolicy.ASK_USER
+        else NO_REQUIREMENTS
+    )
     return PolicyResult(
         StoredPolicyResult(
             policy,
             rule.id if rule else "",
             _words(rule, request.tool.server, default),
             " ".join(part for part in (_reason(rule, matching), _uncertainty(rule, request), auto) if part),
+            approvers="" if requirements.approvers else _approvers_digest(request.profile),
         ),
         rule,
-        strictest(applied.requirements for applied in applying)
-        if policy is ApprovalPolicy.ASK_USER
-        else NO_REQUIREMENTS,
+        requirements,
         tuple(OverruledRule(other, _overruled_reason(other, rule, sure)) for other in matching if other is not rule),
     )
 
@@ -410,6 +414,10 @@ def _words(rule: Rule | None, server: str, default: ApprovalPolicy) -> str:
         return gettext_lazy("default: {policy}", policy=default.value)
     with use_language(DEFAULT_LANGUAGE):
         return describe_rule(rule, server)
+
+
+def _approvers_digest(profile: Profile) -> str:
+    return digest(sorted(profile.approvers))[:16] if profile.approvers else ""
 
 
 def _resolve(policy: ApprovalPolicy, tool: Tool, reviewed: Reviewed) -> tuple[ApprovalPolicy, str]:
