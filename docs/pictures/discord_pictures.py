@@ -25,6 +25,7 @@ from bot.domain.approvals import ApprovalNotice, Approver, NotAllowed  # noqa: E
 from bot.domain.commands import Form, Reply  # noqa: E402
 from bot.domain.conversations import Author  # noqa: E402
 from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
+from bot.domain.locales import Locale  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView  # noqa: E402
 from tests.fakes.discord import Channel, Interaction, Message  # noqa: E402
 from tests.platforms import sample_views  # noqa: E402
@@ -62,6 +63,9 @@ async def pictures() -> Mapping[str, str]:
             "answer": page(await room.thread(sample_views.ANSWERED)),
             "long": page(await room.thread(LONG)),
             "approval": page(await room.thread(sample_views.with_approver(sample_views.ASKED, room.approver))),
+            "approval-ja": page(
+                await room.thread(in_japanese(sample_views.with_approver(sample_views.ASKED, room.approver)))
+            ),
             "approvals": page(await room.cards(sample_views.ASKED_THREE)),
             "outcomes": page(*[await room.cards(view) for view in sample_views.SETTLED.values()]),
             "questions": page(
@@ -84,6 +88,12 @@ async def pictures() -> Mapping[str, str]:
             ),
             "form": page(*await form(sample_views.ADDING)),
         }
+
+
+def in_japanese(view: TurnView) -> TurnView:
+    """Return the turn as one of a Japanese channel."""
+    question = replace(view.turn.question, locale=Locale("ja", "Asia/Tokyo"))
+    return replace(view, turn=replace(view.turn, question=question))
 
 
 @dataclass

@@ -44,7 +44,7 @@ from tests.platforms import sample_views  # noqa: E402
 from tests.platforms.fake_engine import FakeEngine, ScriptedCommands  # noqa: E402
 
 WIDTH = 700
-JAPANESE = ("approval", "command", "home", "outcomes", "reasons")
+JAPANESE = ("approval", "home", "outcomes", "reasons")
 """Pictures that are drawn in Japanese, too."""
 
 
