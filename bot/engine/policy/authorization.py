@@ -26,7 +26,7 @@ from bot.domain.tools import Tool, ToolSet
 from bot.domain.turns import CallOrigin, StepStatus, ToolRef, ToolStep
 from bot.engine.policy.rules import Rules
 from bot.engine.policy.taint import UNTAINTED, Taint
-from bot.i18n import LazyText, gettext_lazy, join_lazy
+from bot.i18n import LazyText, _, gettext_lazy, join_lazy
 
 APPROVAL_ID_BYTES = 12
 """Random bytes of an approval id. The button that approves all calls of a card has their ids in 100 characters."""
@@ -103,7 +103,7 @@ def explain_unknown_tool(written: str, unavailable: frozenset[str], tools: Seque
     """Return the text for the model about a tool that is not offered. A tool of another server is no substitute for one
     of a named server, such as that of a test system for that of production.
     """
-    server, separator, _ = written.partition("__")
+    server, separator, _rest = written.partition("__")
     if separator and server in unavailable:
         return away_text(server)
     meant = [tool for tool in tools if _may_mean_server(written, tool)] if separator else tools
@@ -265,15 +265,15 @@ def context_tool_rejection(tool: Tool, result: StoredPolicyResult) -> str:
     """
     is_named_by_operator = tool.server_id.startswith(FILE)
     if _question_argument(tool) is None:
-        return "it takes no single text, which would be the question"
+        return _("it takes no single text, which would be the question")
     if result.policy is ApprovalPolicy.ALWAYS_DENY:
-        return f"{result.rule or 'the default policy'} denies it"
+        return _("{rule} denies it", rule=result.rule or _("the default policy"))
     if is_named_by_operator and not result.rule:
         return ""
     if result.policy is not ApprovalPolicy.ALWAYS_ALLOW:
-        return f"{result.rule or 'the default policy'} wants an approval of each call"
+        return _("{rule} wants an approval of each call", rule=result.rule or _("the default policy"))
     if not (is_named_by_operator or tool.read_only):
-        return "it does not say that it only reads, or its server is not marked trusted"
+        return _("it does not say that it only reads, or its server is not marked trusted")
     return ""
 
 

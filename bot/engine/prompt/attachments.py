@@ -230,7 +230,7 @@ def _to_message(
     if len(data) > _largest(kind, capabilities):
         return _too_large(kind, capabilities)
     if len(data) > room[kind]:
-        return _Unread(f"left out, since the {_NAMES[kind]} are too large together.")
+        return _Unread(_("left out, since the {files} are too large together.", files=_NAMES[kind]))
     name = _name(attachment)
     message = _message(name, data, kind)
     if isinstance(message, Message):
