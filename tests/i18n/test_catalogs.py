@@ -17,7 +17,7 @@ LANGUAGES = [language for language in installed_languages() if language != DEFAU
 NOT_FOR_PEOPLE = {
     "bot/i18n": "the markers themselves",
     "bot/llm/anthropic.py": "prompts",
-    "bot/llm/demo": "answers of a model",
+    "bot/llm/demo": "words that the demo model reads; its answers are marked",
     "bot/llm/openai_chat.py": "prompts",
     "bot/llm/openai_responses.py": "prompts",
     "bot/llm/tool_schemas.py": "descriptions of tools for models",

@@ -15,25 +15,30 @@ from typing import Any
 
 from bot.domain.messages import FilePart, ImagePart, TextPart, ToolCall, ToolResult
 from bot.domain.tools import Tool
+from bot.i18n import _, gettext_lazy, ngettext
 from bot.llm.demo.arguments import Parameter, parameters
 from bot.llm.demo.planner import Plan, plan_calls
 from bot.llm.demo.request import plain_name, request_terms
 from bot.llm.demo.vocabulary import VERBS
 
-KEYS = (
+KEYS = gettext_lazy(
     "set `OPENAI_API_KEY` or `ANTHROPIC_API_KEY` in the environment or in `.env`, "
     "or name a model with `BOT_MODEL=openai:NAME`"
 )
-NOTE = f"*This was the demo model: no AI, it only matches words to tools. For a real model {KEYS}.*"
-_HELLO = "I am the demo model of this assistant: no AI, I match the words of your message to tools."
-_NOT_AN_AI = "I am the demo model of this assistant. I am not an AI: I match the words of your message to tools."
-HOW_TO = (
+NOTE = gettext_lazy(
+    "*This was the demo model: no AI, it only matches words to tools. For a real model {keys}.*", keys=KEYS
+)
+_HELLO = gettext_lazy("I am the demo model of this assistant: no AI, I match the words of your message to tools.")
+_NOT_AN_AI = gettext_lazy(
+    "I am the demo model of this assistant. I am not an AI: I match the words of your message to tools."
+)
+HOW_TO = gettext_lazy(
     "I am only the demo model and cannot explain that. README.md and the guides in `docs/` tell how this assistant is "
     "set up and used."
 )
-YES = "Gladly. Tell me in a few words what to do."
-NO_TOOL_FITS = "I am only the demo model, and no tool's words fit your message."
-NO_TOOLS_ALLOWED = "No tools may be used for this answer, and without them I only know this:"
+YES = gettext_lazy("Gladly. Tell me in a few words what to do.")
+NO_TOOL_FITS = gettext_lazy("I am only the demo model, and no tool's words fit your message.")
+NO_TOOLS_ALLOWED = gettext_lazy("No tools may be used for this answer, and without them I only know this:")
 
 _IDENTITY = (
     r"\b(?:who|what) are you\b|\b(?:are you|is (?:this|it)) (?:an? )?(?:ai|bot|human|real|llm|gpt|chatgpt|claude)\b"
@@ -60,12 +65,16 @@ _SMALL_TALK = [
     (re.compile(pattern, re.IGNORECASE), opening, needs_help)
     for pattern, opening, needs_help in (
         (_IDENTITY, _NOT_AN_AI, True),
-        (_NO_OR_OK, "All right.", False),
+        (_NO_OR_OK, gettext_lazy("All right."), False),
         (r"^\W*(?:yes|yeah|yep|sure|はい)(?:,? please)?\W*$", YES, False),
-        (_THANKS, "You are welcome.", False),
-        (r"^\W*(?:\S+\W+){0,2}(?:bye|goodbye|farewell|see you)\W*$|^\W*さようなら", "Goodbye!", False),
-        (r"^\W*(?:how are you|how(?:'s| is) it going|what's up)\b", f"I am well, thank you. {_HELLO}", True),
-        (_GREETING, f"Hello! {_HELLO}", True),
+        (_THANKS, gettext_lazy("You are welcome."), False),
+        (r"^\W*(?:\S+\W+){0,2}(?:bye|goodbye|farewell|see you)\W*$|^\W*さようなら", gettext_lazy("Goodbye!"), False),
+        (
+            r"^\W*(?:how are you|how(?:'s| is) it going|what's up)\b",
+            gettext_lazy("I am well, thank you. {hello}", hello=_HELLO),
+            True,
+        ),
+        (_GREETING, gettext_lazy("Hello! {hello}", hello=_HELLO), True),
         (_ABILITY, _HELLO, True),
     )
 ]
@@ -92,50 +101,59 @@ def small_talk(text: str) -> tuple[str, bool]:
 
 def help_text(opening: str, tools: Sequence[Tool], today: date) -> str:
     """Return an opening, a line for each server with the abilities of its tools, and the way to a real model."""
-    real = f"For a real model, {KEYS}."
+    real = _("For a real model, {keys}.", keys=KEYS)
     if not tools:
-        return f"{opening}\n\nNo tools are offered to me right now, so there is nothing I can do for you.\n\n{real}"
+        nothing = _("No tools are offered to me right now, so there is nothing I can do for you.")
+        return f"{opening}\n\n{nothing}\n\n{real}"
     servers: dict[str, list[str]] = {}
     for tool in tools:
         servers.setdefault(_line(tool.server, 40) or "tools", []).append(_title(tool))
     lines = [
-        f"- **{server}**: {' · '.join([*titles[:_MOST_TOOLS], *_more(titles, _MOST_TOOLS, 'and')])}"
+        f"- **{server}**: {' · '.join([*titles[:_MOST_TOOLS], *_more(titles, _MOST_TOOLS)])}"
         for server, titles in islice(servers.items(), _MOST_SERVERS)
     ]
-    lines += [f"- {more} servers" for more in _more(servers, _MOST_SERVERS)]
+    more = len(servers) - _MOST_SERVERS
+    lines += ["- " + ngettext("… and {n} more server", "… and {n} more servers", more)] if more > 0 else []
     examples = " · ".join(f"`{example}`" for example in _examples(tools, today))
-    parts = [opening, "What I can reach:\n\n" + "\n".join(lines), f"For example: {examples}" if examples else "", real]
+    reach = _("What I can reach:") + "\n\n" + "\n".join(lines)
+    parts = [str(opening), reach, _("For example: {examples}", examples=examples) if examples else "", real]
     return "\n\n".join(filter(None, parts))
 
 
 def ask_for_missing(plan: Plan) -> str:
     """Return the question for the missing arguments, in the words of the schema."""
-    lead = f"To use {_named(plan.calls[0][0])} I still need"
+    tool = _named(plan.calls[0][0])
     if len(plan.missing) == 1:
-        return f"{lead} {_described(plan.missing[0])}. What should it be?"
+        argument = _described(plan.missing[0])
+        return _("To use {tool} I still need {argument}. What should it be?", tool=tool, argument=argument)
+    lead = _("To use {tool} I still need:", tool=tool)
     lines = "\n".join(f"- {_described(parameter)}" for parameter in plan.missing[:_MOST_TOOLS])
-    return f"{lead}:\n\n{lines}\n\nName each of them in your answer, such as `{plan.missing[0].name}: …`."
+    advice = _("Name each of them in your answer, such as `{name}: …`.", name=plan.missing[0].name)
+    return f"{lead}\n\n{lines}\n\n{advice}"
 
 
 def ask_which(plan: Plan) -> str:
     """Return the question which of several tools is meant."""
     lines = "\n".join(f"- {_named(tool)}" for tool in plan.rivals)
-    return f"Several tools fit your message equally well:\n\n{lines}\n\nPlease say it again with more of its words."
+    lead, advice = _("Several tools fit your message equally well:"), _("Please say it again with more of its words.")
+    return f"{lead}\n\n{lines}\n\n{advice}"
 
 
 def format_result(call: ToolCall, result: ToolResult | None, tool: Tool | None) -> str:
     """Return a call's result for people. `tool` is None if it is not offered any more."""
     name = _named(tool) if tool else f"**{_line(plain_name(call.name), 80).capitalize()}**"
     if result is None:
-        return f"{name} has given no result."
+        return _("{tool} has given no result.", tool=name)
     if result.is_error:
-        return f"{name} brought no result: {_truncate(result.text.strip()) or 'it did not say why.'}"
+        reason = _truncate(result.text.strip()) or _("it did not say why.")
+        return _("{tool} brought no result: {reason}", tool=name, reason=reason)
     text = _result_text(result)
     if not text:
-        return f"{name} is done; it returned nothing to show."
+        return _("{tool} is done; it returned nothing to show.", tool=name)
     values = [_line(str(value)) for value in call.arguments.values() if isinstance(value, str | int | float)]
     is_short = 0 < len(values) <= 2 and sum(map(len, values)) <= 40
-    return f"{name}{' for ' + ', '.join(values) if is_short else ''}:\n\n{text}"
+    heading = _("{tool} for {values}:", tool=name, values=", ".join(values)) if is_short else _("{tool}:", tool=name)
+    return f"{heading}\n\n{text}"
 
 
 def _result_text(result: ToolResult) -> str:
@@ -167,8 +185,9 @@ def _truncate(text: str) -> str:
         short = re.sub(r"\s\S{0,200}\Z", "", short[:_MOST_CHARACTERS])
     if short == text:
         return text
+    shortened = _("… (shortened)")
     fence = "\n```" if len(re.findall(r"(?m)^\s*```", short)) % 2 else ""
-    return f"{short.rstrip()}{fence}\n\n… (shortened)"
+    return f"{short.rstrip()}{fence}\n\n{shortened}"
 
 
 def _parse(text: str) -> Any:
@@ -193,13 +212,13 @@ def _data(data: Any, depth: int = 0) -> str:
     else:
         lines = [_pairs(item) if isinstance(item, Mapping) else _data(item, depth + 1) for item in data[:_MOST_ROWS]]
         lines += _more(data, _MOST_ROWS)
-    text = "\n".join(f"{'  ' * depth}- {line}" for line in lines) or "(an empty list)"
+    text = "\n".join(f"{'  ' * depth}- {line}" for line in lines) or _("(an empty list)")
     return f"\n{text}" if depth else text
 
 
 def _pairs(row: Mapping[str, Any]) -> str:
     pairs = (f"{_line(str(key))}: {_scalar(value)}" for key, value in islice(row.items(), _MOST_COLUMNS))
-    return ", ".join(pairs) or "(nothing)"
+    return ", ".join(pairs) or _("(nothing)")
 
 
 def _table(rows: Sequence[Any]) -> str:
@@ -214,12 +233,14 @@ def _table(rows: Sequence[Any]) -> str:
     return "\n".join(["| " + " | ".join(line) + " |" for line in cells] + ["", *_more(rows, _MOST_ROWS)]).rstrip()
 
 
-def _more(items: Sequence[Any] | Mapping[Any, Any], most: int, lead: str = "… and") -> list[str]:
-    return [f"{lead} {len(items) - most} more"] if len(items) > most else []
+def _more(items: Sequence[Any] | Mapping[Any, Any], most: int) -> list[str]:
+    return [_("… and {n} more", n=len(items) - most)] if len(items) > most else []
 
 
 def _scalar(value: Any) -> str:
-    text = {None: "-", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
+    text = (
+        {None: "-", True: _("yes"), False: _("no")}[value] if value is None or isinstance(value, bool) else str(value)
+    )
     return _cut(" ".join(text.split()), 300)
 
 
@@ -245,7 +266,8 @@ def _described(parameter: Parameter) -> str:
     description = _line(parameter.description, 160).rstrip(".")
     choices = ", ".join(_line(str(choice), 40) for choice in parameter.schema.get("enum", ())[:_MOST_TOOLS])
     explained = f" ({description})" if description else ""
-    return f"**{_line(parameter.name)}**{explained}{f', one of {choices}' if choices else ''}"
+    described = f"**{_line(parameter.name)}**{explained}"
+    return _("{argument}, one of {choices}", argument=described, choices=choices) if choices else described
 
 
 def _examples(tools: Sequence[Tool], today: date) -> list[str]:
@@ -262,7 +284,7 @@ def _examples(tools: Sequence[Tool], today: date) -> list[str]:
             case []:
                 candidates.append((2, n, title))
     examples: dict[str, str] = {}
-    for _, n, example in sorted(candidates)[: 2 * _MOST_EXAMPLES]:
-        if [tool for tool, _ in plan_calls(example, tools, today).calls] == [tools[n]]:
+    for _rank, n, example in sorted(candidates)[: 2 * _MOST_EXAMPLES]:
+        if [tool for tool, _arguments in plan_calls(example, tools, today).calls] == [tools[n]]:
             examples.setdefault(tools[n].server, example)
     return list(examples.values())[:_MOST_EXAMPLES]
