@@ -135,10 +135,10 @@ def alive(pid: int) -> bool:
     """The process runs. One that is dead and only waits to be noticed does not."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{pid}/stat")
+        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):  # it may also go while its file is read
         return False
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 async def until(condition: Callable[[], Any]) -> None:
