@@ -19,7 +19,7 @@ from bot.engine.usage import estimate_messages, estimate_text, estimate_tools
 from bot.errors import ContextTooLong
 from tests.engine.conftest import EngineHarness
 from tests.engine.test_history import LONG, SHORT, asked, is_summary, notes, numbered, summary_of, talk
-from tests.fakes.parts import BEN, HALL, Script, ask_for, call, message, returned, running, say, tool, words
+from tests.fakes.parts import BEN, HALL, Script, Unfinished, ask_for, call, message, returned, running, say, tool, words
 
 PDF = b"%PDF-1.7 " + b"x" * 50_000
 
@@ -27,7 +27,7 @@ PDF = b"%PDF-1.7 " + b"x" * 50_000
 def answering(summary: Script, answer: str = f"a {LONG}") -> Script:
     """Everything is answered like this, and every summary like that."""
 
-    async def entry(request: ModelRequest) -> Completion:
+    async def entry(request: ModelRequest) -> Completion | Unfinished:
         if not is_summary(request):
             return say(answer)
         if isinstance(summary, Exception):

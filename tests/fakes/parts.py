@@ -69,7 +69,13 @@ class Unfinished:
     text: str
 
 
-Script = Completion | Exception | Callable[[ModelRequest], Awaitable[Completion]]
+Script = (
+    Completion
+    | Exception
+    | Callable[[ModelRequest], Awaitable[Completion]]
+    | Callable[[ModelRequest], Awaitable[Completion | Unfinished]]
+    | Callable[[ModelRequest], Awaitable[Unfinished]]
+)
 
 
 @dataclass
@@ -90,11 +96,11 @@ class ScriptedModel:
         entry = self.script.pop(0)
         if isinstance(entry, Exception):
             raise entry
-        if isinstance(entry, Unfinished):
-            yield TextDelta(entry.text)
+        completion = entry if isinstance(entry, Completion | Unfinished) else await entry(request)
+        if isinstance(completion, Unfinished):
+            yield TextDelta(completion.text)
             await asyncio.Event().wait()
             return
-        completion = entry if isinstance(entry, Completion) else await entry(request)
         for word in completion.message.text.split(" "):
             yield TextDelta(word + " ")
         yield completion
