@@ -16,7 +16,7 @@ from bot.platforms.console.local_user import LocalUser, login_name
 from bot.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.storage.person_data import Forgotten
+    from bot.storage.person_data import ForgetResult
 
 
 IN_USE = "Another program reads the file, which may still hold deleted bytes. Fix: run this again later"
@@ -36,7 +36,7 @@ async def export_person(settings: Settings, principal: str) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2)
 
 
-async def forget_person(settings: Settings, principal: str) -> tuple[Forgotten, str]:
+async def forget_person(settings: Settings, principal: str) -> tuple[ForgetResult, str]:
     """Delete what is stored about a person. The second value says why the files of the database may still hold deleted
     bytes; empty if they do not. Raises CountersignError.
     """

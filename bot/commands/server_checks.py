@@ -195,7 +195,7 @@ def checks_in_place(
 
 
 class ServerChange(Enum):
-    """What was done with a server before its checks. An import names the server elsewhere."""
+    """The change of a server before its checks. An import names the server elsewhere."""
 
     VERIFIED = "verified"
     ADDED = "added"

@@ -43,8 +43,8 @@ UNKNOWN = Locale()
 
 @dataclass(frozen=True, slots=True)
 class UserLocale:
-    """What is stored of a user: the choice, which wins, and the language that the user's client has told, on platforms
-    that do not know it by themselves.
+    """The stored locale of a user: the choice, which wins, and the language that the user's client has told, on
+    platforms that do not know it by themselves.
     """
 
     chosen: Locale = UNKNOWN

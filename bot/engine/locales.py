@@ -1,9 +1,9 @@
-"""Whose language and time zone count.
+"""Language and time zone of a reader or a place.
 
-What one user sees alone (ephemeral replies, direct conversations, forms, lists) has the user's own, else those of the
-place, else those of the settings. What everybody in a channel sees has those of the channel's profile, else those of
-the place as its platform says them, else those of the settings. Times there have the asker's time zone where neither
-the profile nor the place has one. A language without a catalogue counts for nothing.
+Private views (ephemeral replies, direct conversations, forms, lists) have the user's own, else those of the place, else
+those of the settings. Shared views of a channel have those of the channel's profile, else those of the place as its
+platform says them, else those of the settings. Their times have the asker's time zone where neither the profile nor the
+place has one. A language without a catalogue counts for nothing.
 """
 
 from __future__ import annotations

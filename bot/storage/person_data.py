@@ -1,4 +1,4 @@
-"""What the database holds about one person: an export, and the deletion of what identifies them or what they said.
+"""Data of one person: its export, and the deletion of what identifies the person or what the person said.
 
 A person is found by their principal (`slack:U123`). What other people wrote about them, or quoted, is not found. The
 audit is not changed: it holds ids and no texts.
@@ -104,8 +104,8 @@ _anonymize_usage = usage.update().where(usage.c.principal == _person).values(pri
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
-    """What was deleted for a person: the turns whose content is gone. `unfinished` turns run or wait, and were left."""
+class ForgetResult:
+    """Result of forgetting a person: `turns` have no content any more, `unfinished` ones run or wait and were left."""
 
     turns: int = 0
     unfinished: int = 0
@@ -126,7 +126,7 @@ class SqlPersonData:
             for subject, query in EXPORTED.items()
         }
 
-    async def forget(self, principal: str, by: str) -> Forgotten:
+    async def forget(self, principal: str, by: str) -> ForgetResult:
         """Delete what a person said, what was answered and returned to them, their names, feedback and sign-ins, and
         the grants for their calls. Usage is counted on without them. Turns that run or wait stay as they are. Safe to
         repeat; `by` is the principal that asks for it.
@@ -134,7 +134,7 @@ class SqlPersonData:
         count = 0
         while deleted := await self._forget_content(principal):
             count += deleted
-        return Forgotten(count, await self._forget_rest(principal, by, count))
+        return ForgetResult(count, await self._forget_rest(principal, by, count))
 
     @transaction
     def _forget_content(self, connection: sa.Connection, principal: str) -> int:

@@ -32,7 +32,7 @@ _NAMES = re.compile(
     """,
     re.VERBOSE,
 )
-"""What names a user, a group or a channel, on any platform."""
+"""Names of a user, a group or a channel, on any platform."""
 
 
 def self_approval(
