@@ -28,7 +28,7 @@ from bot.engine.builtin_tools.toolbox import select_builtin_tools
 from bot.engine.prompt.tool_selection import RefusedTools, select_tools, within_limit
 from bot.engine.usage import estimate_text, estimate_tools
 from bot.llm.static_embeddings import load_embedder
-from bot.ports.embeddings import TextEmbedder
+from bot.ports.models import TextEmbedder
 
 _FOLDER = Path(__file__).parent
 _TOOL = re.compile(r"(\w+)\((.*?)\): (.*)")

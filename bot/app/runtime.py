@@ -86,7 +86,7 @@ from bot.mcp.server_requests import fill_address
 from bot.mcp.toolbox import McpToolbox
 from bot.mcp.transports.http import GuardedTransport
 from bot.ports import Listener, Surface, TurnLog
-from bot.ports.embeddings import TextEmbedder
+from bot.ports.models import TextEmbedder
 from bot.settings import Settings, read_environment
 from bot.storage.address import PostgresServer, SqliteFile, read_address
 from bot.storage.api_tokens import SqlTokenStore

@@ -1,4 +1,5 @@
-"""Parser of a server's definition from options or form fields with the same names.
+"""Parser of a server's definition from options or form fields with the same names, and of the words of `/mcp add`
+before them: an address or a command line, and a name, which follows from either.
 
 All errors are reported at once, by field. Whether an address or a program is allowed is checked by
 `Administration.rejection_reason`.
@@ -12,7 +13,9 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
+from urllib.parse import urlsplit
 
+from bot.commands.argument_parser import CommandRejected
 from bot.commands.server_fields import (
     BY_HINTS,
     HEADER_NAME,
@@ -49,9 +52,11 @@ from bot.commands.server_fields import (
     read_tool_words,
     read_transport,
     read_words,
+    slug_of,
 )
 from bot.commands.text_format import sentences
 from bot.domain.flows import ServerFlows
+from bot.domain.packages import server_name
 from bot.domain.secret_detection import is_plain_header, is_plain_variable, weakness
 from bot.domain.secrets import SecretReference, SecretSource
 from bot.domain.servers import (
@@ -526,3 +531,50 @@ def _transport_fields(transport: Transport) -> dict[str, str]:
 
 def _audit_fields(record: ServerRecord) -> dict[str, str]:
     return {**fields_of(record), "secret": str(record.secrets.get(AUTH_SECRET, ""))}
+
+
+_GENERIC = frozenset(("www", "mcp", "api", "app", "server"))
+_SECOND_LEVEL = frozenset(("co", "com", "org", "net", "gov", "ac"))
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedWords:
+    """Words of `/mcp add` without options: a name and an address, both may be empty, and the others."""
+
+    name: str
+    url: str
+    others: tuple[str, ...]
+
+
+def place_words(name: str, words: Sequence[str]) -> PlacedWords:
+    """Tell an address from a name: `add NAME URL`, or `add URL`. Raises CommandRejected."""
+    if _is_url(name):
+        return PlacedWords("", name, tuple(words))
+    if words and _is_url(words[0]):
+        if len(words) > 1:
+            raise CommandRejected(_("One address at a time, and options with `--`, such as `--title TEXT`."))
+        return PlacedWords(name, words[0], ())
+    return PlacedWords(name, "", tuple(words))
+
+
+def derived_name(url: str, argv: Sequence[str]) -> str:
+    """Return a slug for a server without a name; empty if nothing suggests one."""
+    return slug_of(server_name(argv[0], argv[1:]) if argv else _host_name(url))
+
+
+def _is_url(word: str) -> bool:
+    return word.lower().startswith(("http://", "https://"))
+
+
+def _host_name(url: str) -> str:
+    """Return the telling part of a host: `linear` for `mcp.linear.app`."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+    labels = host.split(".")[:-1]
+    if not labels or all(label.isdigit() for label in labels):
+        return ""
+    if len(labels) > 1 and labels[-1] in _SECOND_LEVEL:
+        labels.pop()
+    return next((label for label in reversed(labels) if label not in _GENERIC), labels[-1])

@@ -24,7 +24,9 @@ from bot.commands.server_definition import (
     YES,
     ParsedDefinition,
     command_line,
+    derived_name,
     fields_of,
+    place_words,
     with_missing_secrets,
 )
 from bot.commands.server_directory import ServerDirectory
@@ -32,7 +34,6 @@ from bot.commands.server_fields import KINDS, SENDS, TRANSPORTS, WORDS, is_slug,
 from bot.commands.server_forms import SecretFieldMode, Step, form, steps_of_editing
 from bot.commands.server_import import IMPORTING, ServerImport
 from bot.commands.server_secrets import SecretLinks, enter_secret, missing_secrets_text, missing_slots, secret_form
-from bot.commands.server_sources import derived_name, place_words
 from bot.commands.server_templates import (
     SLOT,
     TEMPLATE,

@@ -1,32 +1,420 @@
-"""`/mcp add --file PATH`: servers from a file of another program, with a preview.
+"""`/mcp add --file PATH`: servers from a file of another program (Claude Desktop, Claude Code, VS Code, Cursor and the
+like), with a preview.
 
 Only the operator may name a file of the bot's machine, at a terminal. Nothing is saved before the confirmation, which
-adds exactly what was shown: it names the file's digest.
+adds exactly what was shown: it names the file's digest. Secrets in the text end in `values` and
+`hidden`, never in a note.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import hashlib
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+import itertools
+import json
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from bot.commands.argument_parser import Arguments, CommandRejected
 from bot.commands.command import CommandContext
 from bot.commands.dependencies import CommandDependencies
-from bot.commands.import_file import ImportedServer, parse_import_file
 from bot.commands.program_consent import version_warning
 from bot.commands.server_checks import ServerChange, ServerRequest, ServerValidator
 from bot.commands.server_control import InvalidServer, ServerService
-from bot.commands.server_definition import ParsedDefinition, command_line, plain_values_of, with_missing_secrets
-from bot.commands.server_fields import is_slug
+from bot.commands.server_definition import (
+    KEEP,
+    NO,
+    YES,
+    ParsedDefinition,
+    command_line,
+    plain_values_of,
+    secret_error,
+    with_missing_secrets,
+)
+from bot.commands.server_fields import is_slug, slug_of
 from bot.commands.server_secrets import enter_secret, missing_slots
 from bot.commands.text_format import parse_policy, sentences
+from bot.commands.token_detection import looks_like_token
 from bot.domain.commands import ActionStyle, Parameter, ParameterKind, Reply, ReplyAction, Table
+from bot.domain.packages import bare_package, fetched_package
+from bot.domain.secret_detection import is_plain_header, is_plain_variable
 from bot.domain.secrets import SecretReference, SecretSource
-from bot.domain.servers import USER_SLOT, HttpTransport, ServerEnablement, ServerRecord, StdioTransport
+from bot.domain.servers import USER_SLOT, HttpTransport, ServerEnablement, ServerRecord, StdioTransport, with_own_keys
 from bot.i18n import _, gettext_lazy, ngettext
+
+MOST_SERVERS = 100
+_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
+"""Keys that lead to the servers: of Claude Desktop and Cursor, of VS Code's `mcp.json` and settings, of Zed."""
+_SETTINGS = frozenset(
+    (
+        "connect_timeout", "list_timeout", "tool_timeout", "tool_timeout_max", "auto_connect", "reconnect",
+        "connect_retries", "output_limit", "fallback_group", "fallback_order", "tool_names", "protocol", "sessions",
+        "max_sessions", "session_idle_timeout",
+    )
+)  # fmt: skip
+"""Settings of servers, as in the operator's file."""
+_KNOWN = frozenset(
+    (
+        "command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers", "type", "transport", "disabled",
+        "enabled", "description", "title",
+    )
+)  # fmt: skip
+_APPROVING = frozenset(("autoApprove", "alwaysAllow", "trust", "trusted"))
+_TRANSPORTS = {"http": "streamable_http", "streamable-http": "streamable_http", "streamablehttp": "streamable_http"}
+_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
+_VARIABLE = re.compile(r"\$\{(?:(env|input):)?([A-Za-z_/][\w.-]*)(?::-?([^}]*))?\}")
+_PLACEHOLDER = re.compile(r"(?i)<.*>|your[-_ ].*|.*[-_ ]here|x{3,}|\*{3,}|\.{3}|change[-_]?me|todo|")
+_BEARER = re.compile(r"(?i)bearer\s+(.+)")
+_BASIC = re.compile(r"(?i)basic\s+([A-Za-z0-9+/=]+)")
+
+
+@dataclass
+class ImportedServer:
+    """One server of the file as fields of a definition. `values` are secrets by slot, `hidden` is the one to sign in
+    with, `missing` are slots of secrets that are still to be entered. With a `problem` it cannot be added.
+    """
+
+    name: str
+    slug: str
+    fields: dict[str, str] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    hidden: str = ""
+    values: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problem: str = ""
+    disabled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """Input that VS Code asks for."""
+
+    password: bool
+    description: str
+    default: str
+
+
+class _Unusable(Exception):
+    """Reason why a server cannot be taken over, as a sentence."""
+
+
+def parse_import_file(text: str, answers: Mapping[str, str]) -> list[ImportedServer]:
+    """Return the servers of a file. `answers` are values of inputs by id. Raises CommandRejected."""
+    document = _parse(text)
+    section = _section(document)
+    if len(section) > MOST_SERVERS:
+        raise CommandRejected(_("There are more than {count} servers in this file.", count=MOST_SERVERS))
+    inputs = dict(_inputs(document))
+    servers: list[ImportedServer] = []
+    for name, entry in section.items():
+        server = ImportedServer(name, slug_of(name))
+        try:
+            _ServerReader(server, inputs, answers).read(entry)
+        except _Unusable as reason:
+            server.problem = str(reason)
+        if any(server.slug == other.slug for other in servers):
+            server.problem = server.problem or _("Another server of this file has the same name.")
+        servers.append(server)
+    return servers
+
+
+def _parse(text: str) -> Mapping[str, Any]:
+    """Parse JSON with comments and trailing commas, as editors write it."""
+    plain = _COMMENT.sub(lambda match: match[1] or " ", text)
+    plain = _TRAILING_COMMA.sub(lambda match: match[1] or "", plain)
+    try:
+        document = json.loads(plain)
+    except json.JSONDecodeError as error:
+        raise CommandRejected(
+            _("The file is not valid JSON: line {line}, column {column}.", line=error.lineno, column=error.colno)
+        ) from None
+    except RecursionError:
+        raise CommandRejected(_("The file is nested too deeply.")) from None
+    if not isinstance(document, dict):
+        raise CommandRejected(_("The file does not hold a JSON object."))
+    return document
+
+
+def _section(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    for path in _SECTIONS:
+        section: Any = document
+        for key in path:
+            section = section.get(key) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            return section
+    raise CommandRejected(
+        _(
+            "There are no servers in this file. They are expected under `mcpServers` (Claude Desktop, Cursor) or "
+            "`servers` (VS Code)."
+        )
+    )
+
+
+def _inputs(document: Mapping[str, Any]) -> Iterator[tuple[str, _Input]]:
+    nested = document.get("mcp")
+    listed = document.get("inputs") or (nested.get("inputs") if isinstance(nested, dict) else None)
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str):
+            texts = (entry.get(key) for key in ("description", "default"))
+            description, default = (text if isinstance(text, str) else "" for text in texts)
+            yield entry["id"], _Input(entry.get("password") is True, description, default)
+
+
+def _settings(entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of an entry that are switches, numbers or words, as fields."""
+    values = {name: entry[name] for name in sorted(_SETTINGS) if isinstance(entry.get(name), bool | int | float | str)}
+    return {name: _field_text(value) for name, value in values.items()}
+
+
+def _field_text(value: bool | float | str) -> str:
+    match value:
+        case bool():
+            return YES if value else NO
+        case float() if value.is_integer():
+            return str(int(value))
+        case _:
+            return str(value)
+
+
+class _ServerReader:
+    """Reads one entry into a server."""
+
+    def __init__(self, server: ImportedServer, inputs: Mapping[str, _Input], answers: Mapping[str, str]) -> None:
+        self._server = server
+        self._inputs = inputs
+        self._answers = answers
+
+    def read(self, entry: Any) -> None:
+        """Read an entry. Raises _Unusable."""
+        if not isinstance(entry, dict):
+            raise _Unusable(_("It is not an object."))
+        entry = with_own_keys(entry)
+        if not self._server.slug:
+            raise _Unusable(_("Its name has no letter from a to z and no digit: rename it in the file."))
+        self._server.disabled = entry.get("disabled") is True or entry.get("enabled") is False
+        self._tell_ignored(entry)
+        title = self._text(entry, "title") or (self._server.name if self._server.name != self._server.slug else "")
+        if settings := _settings(entry):
+            self._server.fields |= settings
+            self._server.notes.append(
+                _("with {settings}", settings=", ".join(f"{name} {value}" for name, value in settings.items()))
+            )
+        described = {"title": title, "description": self._text(entry, "description")}
+        self._server.fields |= {name: text for name, text in described.items() if text}
+        url = next((self._text(entry, key) for key in ("url", "serverUrl", "httpUrl") if entry.get(key)), "")
+        if url:
+            self._read_remote(url, self._kind(entry), self._texts(entry, "headers"))
+        else:
+            self._read_program(entry)
+
+    def _tell_ignored(self, entry: Mapping[str, Any]) -> None:
+        if self._server.disabled:
+            self._server.notes.append(_("disabled in the file, and added disabled"))
+        if entry.get("envFile"):
+            self._server.notes.append(_("its envFile is not read: set its variables as secrets"))
+        if _APPROVING & entry.keys():
+            self._server.notes.append(_("approvals are not taken over: /mcp policy set"))
+        if unknown := sorted(str(key)[:40] for key in entry.keys() - _KNOWN - _SETTINGS - _APPROVING - {"envFile"}):
+            self._server.notes.append(_("ignored: {keys}", keys=", ".join(unknown)))
+
+    def _kind(self, entry: Mapping[str, Any]) -> str:
+        kind = (self._text(entry, "type") or self._text(entry, "transport")).lower()
+        return _TRANSPORTS.get(kind, kind)
+
+    def _read_remote(self, url: str, kind: str, headers: Mapping[str, str]) -> None:
+        self._server.fields["url"] = self._fill(url, _("its address"))
+        if kind and kind != "stdio":
+            self._server.fields["transport"] = kind
+        lines = []
+        for name, value in headers.items():
+            if name.lower() == "authorization":
+                self._read_authorization(value)
+            elif line := self._line("header:", name, value):
+                lines.append(line)
+        if lines:
+            self._server.fields["headers"] = "\n".join(lines)
+
+    def _read_program(self, entry: Mapping[str, Any]) -> None:
+        command, args, env = entry.get("command"), entry.get("args"), entry.get("env")
+        if isinstance(command, dict):  # Zed's older form
+            entry = {**entry, **command, "command": command.get("path")}
+            command, args, env = (entry.get(key) for key in ("command", "args", "env"))
+        if not isinstance(command, str) or not command:
+            raise _Unusable(_("It has neither a command nor an address."))
+        words = [command, *self._words(args)]
+        if words[0].lower() in ("cmd", "cmd.exe") and [word.lower() for word in words[1:2]] == ["/c"]:
+            words = words[2:] or words
+        if bare_package(fetched_package(words[0], words[1:])) == "mcp-remote":
+            self._read_remote_program(words, self._texts({"env": env}, "env"))
+            return
+        argv = tuple(self._fill(word, _("its command line")) for word in words)
+        if any(looks_like_token(word) for word in argv):
+            raise _Unusable(_("An argument of its command line looks like a secret, which all could read: use `env`."))
+        self._server.argv = argv
+        if cwd := self._text(entry, "cwd"):
+            self._server.fields["cwd"] = self._fill(cwd, _("its folder"))
+        variables = self._texts({"env": env}, "env")
+        if lines := [line for name, value in variables.items() if (line := self._line("env:", name, value))]:
+            self._server.fields["env"] = "\n".join(lines)
+
+    def _read_remote_program(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+        """Read `npx mcp-remote URL --header 'NAME: VALUE'`, which is a bridge to a server at an address. A value may
+        be in its environment.
+        """
+        url = next((word for word in words if word.startswith(("http://", "https://"))), "")
+        if not url:
+            raise _Unusable(_("mcp-remote has no address."))
+        texts = (text for option, text in itertools.pairwise(words) if option == "--header")
+        filled = (_VARIABLE.sub(lambda match: env.get(match[2], match[0]), text).partition(":") for text in texts)
+        self._server.notes.append(_("reached directly, without mcp-remote"))
+        self._read_remote(url, "auto", {name.strip(): value.strip() for name, _, value in filled})
+
+    def _read_authorization(self, value: str) -> None:
+        """Read the header Authorization as a way to sign in."""
+        bearer, basic = _BEARER.fullmatch(value), _BASIC.fullmatch(value)
+        if basic and not _VARIABLE.search(value):
+            user, colon, password = _decode_basic(basic[1]).partition(":")
+            self._server.fields |= {"auth": "basic", "username": KEEP}
+            if colon and not (error := secret_error(password)):
+                self._server.values[USER_SLOT], self._server.hidden = user, password
+            else:
+                problem = error if colon else _("it cannot be read")
+                self._miss("auth", _("the password is to be set: {problem}", problem=problem))
+            return
+        self._server.fields["auth"] = "api_key" if bearer else "header"
+        reference, secret = self._secret("auth", bearer[1] if bearer else value)
+        if reference:
+            self._server.fields["secret"] = reference
+        self._server.hidden = secret
+
+    def _line(self, kind: str, name: str, value: str) -> str:
+        """Return a header or variable as a line of its field; empty if its value is still to be entered."""
+        plain = is_plain_header if kind == "header:" else is_plain_variable
+        if not value and plain(name, "on"):
+            return ""
+        filled = value if self._holds_secret(value) else self._fill(value, name)
+        if not _VARIABLE.search(filled) and plain(name, filled) and not looks_like_token(filled):
+            return "" if _PLACEHOLDER.fullmatch(filled) else f"{name}={filled}"
+        reference, secret = self._secret(f"{kind}{name}", filled)
+        if secret:
+            self._server.values[f"{kind}{name}"] = secret
+        return f"{name}={reference or KEEP}" if reference or secret else ""
+
+    def _secret(self, slot: str, value: str) -> tuple[str, str]:
+        """Return a secret as a reference or in clear text; neither if it is still to be entered."""
+        variable = _VARIABLE.fullmatch(value)
+        if variable and variable[1] != "input":
+            self._server.notes.append(
+                _(
+                    "{slot} is the bot's variable {variable}: MCP_SECRET_VARIABLES has to allow it",
+                    slot=slot,
+                    variable=variable[2],
+                )
+            )
+            return f"env:{variable[2]}", ""
+        if variable:
+            known = self._inputs.get(variable[2])
+            self._miss(slot, (known.description if known else "") or _("input {name}", name=variable[2]))
+        elif _VARIABLE.search(value):
+            self._miss(slot, _("it was put together from several parts: enter the whole"))
+        elif _PLACEHOLDER.fullmatch(value):
+            self._miss(slot, _("the file has only a placeholder"))
+        elif error := secret_error(value):
+            self._miss(slot, error.rstrip("."))
+        else:
+            return "", value
+        return "", ""
+
+    def _miss(self, slot: str, reason: str) -> None:
+        self._server.missing.append(slot)
+        self._server.notes.append(_("{slot} is to be entered: {reason}", slot=slot, reason=reason[:200]))
+
+    def _holds_secret(self, value: str) -> bool:
+        """Return True if the value has a variable of the environment, or an input that is a password."""
+        return any(
+            self._constant(match) is None and not self._is_plain_input(match) for match in _VARIABLE.finditer(value)
+        )
+
+    def _is_plain_input(self, match: re.Match[str]) -> bool:
+        known = self._inputs.get(match[2])
+        return match[1] == "input" and known is not None and not known.password
+
+    def _fill(self, text: str, place: str) -> str:
+        """Return a text with its variables filled in. Raises _Unusable for those that have no value here."""
+
+        def value_of(match: re.Match[str]) -> str:
+            value = self._constant(match)
+            if value is None:
+                raise _Unusable(self._unfilled(match, place))
+            return value
+
+        return _VARIABLE.sub(value_of, text)
+
+    def _constant(self, match: re.Match[str]) -> str | None:
+        """Return the value of a variable that is no secret and known here."""
+        kind, name, default = match[1], match[2], match[3]
+        if kind == "input":
+            known = self._inputs.get(name, _Input(password=False, description="", default=""))
+            return None if known.password else self._answers.get(name) or known.default or None
+        known_here = {"userHome": str(Path.home()), "pathSeparator": "/", "/": "/"}
+        return known_here.get(name, default) if kind is None else default
+
+    def _unfilled(self, match: re.Match[str], place: str) -> str:
+        kind, name = match[1], match[2]
+        if kind != "input":
+            return _(
+                "{variable} in {place} has no value here: write it into the file.",
+                variable=match[0] if match[3] is None else f"${{{f'{kind}:' if kind else ''}{name}}}",
+                place=place,
+            )
+        known = self._inputs.get(name)
+        if known is not None and known.password:
+            return _(
+                "The secret input {name} is in {place}, which all could read: use `env` or `headers`.",
+                name=name,
+                place=place,
+            )
+        if known is not None and known.description:
+            return _(
+                "It needs the input {name} ({description}): --input {name}=VALUE",
+                name=name,
+                description=known.description[:100],
+            )
+        return _("It needs the input {name}: --input {name}=VALUE", name=name)
+
+    def _text(self, entry: Mapping[str, Any], key: str) -> str:
+        value = entry.get(key)
+        if value is not None and not isinstance(value, str):
+            raise _Unusable(_("Its {key} is not a text.", key=key))
+        return value or ""
+
+    def _words(self, args: Any) -> list[str]:
+        if args is None:
+            return []
+        if not isinstance(args, list) or not all(isinstance(word, str | int | float) for word in args):
+            raise _Unusable(_("Its args are not a list of texts."))
+        return [str(word) for word in args]
+
+    def _texts(self, entry: Mapping[str, Any], key: str) -> dict[str, str]:
+        values = entry.get(key) or {}
+        if not isinstance(values, dict) or not all(isinstance(item, str | int | float) for item in values.values()):
+            raise _Unusable(_("Its {key} is not an object of texts.", key=key))
+        return {name: str(item) for name, item in values.items()}
+
+
+def _decode_basic(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
 
 _OPTION = ParameterKind.OPTION
 IMPORTING = (

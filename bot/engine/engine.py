@@ -48,7 +48,7 @@ from bot.engine.worker import MOST_TURNS, Capacity, Worker
 from bot.errors import NotFound
 from bot.i18n import _
 from bot.ports import LanguageModels, Surface, Toolbox, TurnLog, TurnQueue, TurnViews
-from bot.ports.embeddings import TextEmbedder
+from bot.ports.models import TextEmbedder
 from bot.ports.platform import PostedText, ThreadReader
 
 APPROVAL_SECONDS = 1800.0

@@ -11,7 +11,7 @@ from typing import Any
 
 from bot.errors import SettingsError
 from bot.i18n import gettext_lazy
-from bot.ports.embeddings import TextEmbedder
+from bot.ports.models import TextEmbedder
 
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from bot.ports.coordination import FaultStore, Leases, Quota, QuotaExceeded, QuotaGranted, Quotas
 from bot.ports.engine_api import Approvals, Commands, Elicitations, EngineApi
-from bot.ports.installations import InstallationStore
-from bot.ports.language_models import LanguageModel, LanguageModels
+from bot.ports.models import LanguageModel, LanguageModels
 from bot.ports.platform import Listener, Surface
 from bot.ports.reporting import (
     ActiveThreads,
@@ -31,6 +30,7 @@ from bot.ports.stores import (
     Feedback,
     FeedbackStore,
     GrantStore,
+    InstallationStore,
     LinkStore,
     LocaleStore,
     PinStore,

@@ -1,4 +1,4 @@
-"""Stores of admins and operators: servers, rules, grants, profiles, tokens; and of usage and feedback."""
+"""Stores of admins and operators: servers, rules, grants, profiles, tokens, installations; of usage and feedback."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bot.domain.approvals import ApprovalPolicy
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.conversations import Author, ConversationKey
 from bot.domain.grants import Grant
+from bot.domain.installations import Installation
 from bot.domain.locales import Locale, UserLocale
 from bot.domain.pins import Pin, Pinned
 from bot.domain.policies import Rule
@@ -228,3 +229,34 @@ class FeedbackStore(Protocol):
 
     async def for_turn(self, turn_id: str) -> Sequence[Feedback]:
         """Return the feedback on a turn's answer, oldest first."""
+
+
+class InstallationStore(Protocol):
+    """Installations by platform and workspace, stored encrypted. A removed one stays without its tokens, so that
+    operators see what happened to it. All methods raise DatabaseError; those that encrypt or decrypt also raise
+    SecretUnavailable.
+    """
+
+    async def versions(self, platform: str) -> Mapping[str, int]:
+        """Return the version of every installation, removed ones included, by workspace."""
+
+    async def find(self, platform: str, workspace: str) -> Installation | None:
+        """Return an installation, also a removed one; None if it is missing or unreadable by this release."""
+
+    async def save(self, installation: Installation, by: Author) -> Installation:
+        """Store an installation in place of any earlier one of the workspace. Audited."""
+
+    async def renew(self, installation: Installation) -> Installation | None:
+        """Store renewed tokens under the next version. Return None if the stored version is another, or the app was
+        removed.
+        """
+
+    async def remove(self, installation: Installation) -> bool:
+        """Delete the tokens of an installation whose app the platform reports as removed. Return False if the stored
+        version is another: the app was installed again, or removed already. Audited.
+        """
+
+    async def use_state(self, state: str, seconds: float) -> bool:
+        """Use up the state of an installation in a browser, which is remembered for `seconds`. Return False if it was
+        used before.
+        """

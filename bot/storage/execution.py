@@ -28,7 +28,7 @@ from bot.domain.turns import (
 )
 from bot.domain.usage import PricedUsage, PriceList, UsageEntry, UsageKind
 from bot.errors import LostLease, TurnInterrupted
-from bot.storage import audit, elicitation_rows, files, turn_records, usage
+from bot.storage import audit, elicitation_rows, turn_records, usage
 from bot.storage.audit_calls import record_finished, record_new, record_sent
 from bot.storage.codec import converter, encode
 from bot.storage.database import OWNER_RETRY_SECONDS, Database, transaction
@@ -258,7 +258,7 @@ class SqlTurnExecution:
         record: TurnRecord | None,
     ) -> TurnRecord:
         record = turn_records.current_record(record, own_to_the_end(connection, claim).revision)
-        what = encode(files.save_files(connection, claim.turn_id, result))
+        what = encode(turn_records.save_files(connection, claim.turn_id, result))
         ended = connection.execute(
             _end, {"t": claim.turn_id, "i": n, "to": status, "what": what, "seconds": seconds}
         ).first()
@@ -277,7 +277,7 @@ class SqlTurnExecution:
     @transaction(retry_seconds=OWNER_RETRY_SECONDS)
     def _save_late_result(self, connection: sa.Connection, claim: Claim, n: int, result: ToolResult) -> None:
         """Record a result that arrived after the lease was lost. The step stays as the new owner settled it."""
-        body = encode(files.strip_bytes(result))
+        body = encode(turn_records.strip_bytes(result))
         connection.execute(_keep_late_result, {"t": claim.turn_id, "i": n, "f": claim.fencing_token, "what": body})
         audit.record(
             connection,

@@ -18,11 +18,10 @@ from bot.storage.database import Database, transaction
 from bot.storage.deliveries import SqlDeliveryQueue
 from bot.storage.elicitations import SqlElicitations
 from bot.storage.execution import SqlTurnExecution
-from bot.storage.files import read_file
 from bot.storage.history import HistoryCache, SqlTurnHistory
 from bot.storage.retention import SqlRetention
 from bot.storage.turn_queue import SqlTurnQueue
-from bot.storage.turn_records import RecordCache
+from bot.storage.turn_records import RecordCache, read_file
 from bot.storage.turn_states import LEASE_SECONDS, SqlClaims
 
 Listen = Callable[[Callable[[Wakeup], None]], Awaitable[None]]

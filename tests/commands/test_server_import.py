@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.commands.argument_parser import CommandRejected
-from bot.commands.import_file import ImportedServer, parse_import_file
+from bot.commands.server_import import ImportedServer, parse_import_file
 from bot.domain.commands import Reply
 from bot.domain.servers import HttpKind, HttpTransport, ServerEnablement, StdioTransport
 from tests.commands.servers import ADMIN, OPERATOR, CommandHarness, command_harness

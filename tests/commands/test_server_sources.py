@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.commands.server_sources import derived_name
+from bot.commands.server_definition import derived_name
 from tests.commands.servers import ADMIN, OPERATOR, command_harness
 
 

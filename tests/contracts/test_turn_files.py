@@ -19,8 +19,8 @@ from bot.domain.messages import (
 from bot.domain.turns import Claim, ModelStep, StepStatus, ToolRef, ToolStep, TurnStatus
 from bot.errors import LostLease, NotFound
 from bot.storage.codec import decode
-from bot.storage.files import MOST_BYTES
 from bot.storage.tables import files, steps
+from bot.storage.turn_records import MOST_BYTES
 from tests.fakes.parts import ANA, HALL, NEWEST
 from tests.turn_log_harness import Harness, running
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from bot.domain.tokenizer import split_identifier, words
 from bot.domain.tools import Tool, ToolSet
 from bot.engine.builtin_tools.search_vocabulary import SYNONYMS, fold_accents, translate
-from bot.ports.embeddings import EmbeddedTexts, TextEmbedder
+from bot.ports.models import EmbeddedTexts, TextEmbedder
 
 MOST_HITS = 5
 _K1, _B = 1.2, 0.75

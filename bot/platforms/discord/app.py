@@ -27,13 +27,12 @@ from bot.i18n import gettext_lazy
 from bot.platforms.discord.channels import PLATFORM, MessageRef, channel_id_of, direct_channel, fetch_channel
 from bot.platforms.discord.components import FILE, OutgoingMessage
 from bot.platforms.discord.context import DiscordLookups
-from bot.platforms.discord.files import fetch_file
 from bot.platforms.discord.listener import DiscordListener
 from bot.platforms.discord.markdown import escape_to_limit
 from bot.platforms.discord.message_layout import CALLS_A_CARD, address_of, outgoing_message, remote_cards, turn_messages
 from bot.platforms.discord.messages import read_conversation
 from bot.platforms.discord.responders import notify_directly, post_notice
-from bot.platforms.discord.rest import API_URL, DiscordApiError, FileUpload, Rest
+from bot.platforms.discord.rest import API_URL, DiscordApiError, FileUpload, Rest, fetch_file
 from bot.platforms.discord.sending import DiscordMessages
 from bot.platforms.discord.users import UserDirectory
 from bot.ports import Leases, Quotas

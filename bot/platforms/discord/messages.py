@@ -40,10 +40,9 @@ from bot.platforms.discord.channels import (
     open_thread,
 )
 from bot.platforms.discord.context import PlatformContext
-from bot.platforms.discord.files import attachment_id
 from bot.platforms.discord.markdown import MentionResolver, strip_bot_mention, to_plain_text
 from bot.platforms.discord.responders import DirectMessageResponder, post_notice, send_direct_message
-from bot.platforms.discord.rest import Rest, map_errors
+from bot.platforms.discord.rest import Rest, attachment_id, map_errors
 from bot.platforms.discord.users import place_locale
 from bot.ports.platform import PostedText
 from bot.rendering.text_safety import single_line

@@ -1,5 +1,8 @@
 """Client of Discord's REST API: logged in without a gateway connection, every failure a DeliveryFailed.
 
+Files of users are downloaded when the model needs them. URLs of Discord expire, so an attachment is identified by its
+channel, its message and its own id. Its bytes are loaded without the bot's token.
+
 The only module that calls discord.py's HTTP client. discord.py applies the rate limits of each route and waits out
 short pauses; this module limits the total time. No error contains a token or the text that was sent.
 """
@@ -21,9 +24,10 @@ import aiohttp
 import discord
 import discord.http
 
-from bot.chat.http import HttpSession
+from bot.chat.http import FileSource, HttpSession, check_size, download, file_name
+from bot.domain.conversations import Attachment
 from bot.domain.metrics import MetricSink, PlatformLimited, null_sink
-from bot.errors import DeliveryFailed
+from bot.errors import DeliveryFailed, NotFound
 from bot.i18n import gettext_lazy
 
 API_URL = "https://discord.com/api/v10"
@@ -364,3 +368,38 @@ class FileUpload:
     def to_file(self) -> discord.File:
         """Return it for the library, which reads it once."""
         return discord.File(io.BytesIO(self.data), filename=self.name)
+
+
+_ID = re.compile(r"([0-9]{1,20}):([0-9]{1,20}):([0-9]{1,20})")
+_HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
+
+
+def attachment_id(channel: str, message: str, attachment: str) -> str:
+    """Return the id by which an attachment is downloaded later."""
+    return f"{channel}:{message}:{attachment}"
+
+
+async def fetch_file(rest: Rest, attachment: Attachment) -> bytes:
+    """Download a file. Raises NotFound if it is missing or not readable, DeliveryFailed if the download failed."""
+    check_size(attachment)
+    url = await _find_url(rest, attachment)
+    return await download(rest.session, url, attachment, FileSource("Discord", _HOSTS, rest.url))
+
+
+async def _find_url(rest: Rest, attachment: Attachment) -> str:
+    """Return the current URL of an attachment."""
+    match = _ID.fullmatch(attachment.id)
+    if match is None:
+        raise NotFound(gettext_lazy("{file} is none of Discord's.", file=file_name(attachment)))
+    channel, message, own = match.groups()
+    try:
+        async with rest.request(gettext_lazy("look for a file")) as client:
+            found = await client.get_partial_messageable(int(channel)).fetch_message(int(message))
+    except DiscordApiError as error:
+        if error.status == 404:
+            raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment))) from error
+        raise
+    url = next((file.url for file in found.attachments if str(file.id) == own), "")
+    if not url:
+        raise NotFound(gettext_lazy("{file} is gone.", file=file_name(attachment)))
+    return url

@@ -7,7 +7,7 @@ import pytest
 from bot.chat.http import LARGEST_FILE
 from bot.domain.conversations import Attachment
 from bot.errors import NotFound
-from bot.platforms.discord.files import attachment_id
+from bot.platforms.discord.rest import attachment_id
 from tests.fakes.discord import Message
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot
 

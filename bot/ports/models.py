@@ -1,8 +1,8 @@
-"""Language models and their lookup by name."""
+"""Language models and their lookup by name, and embeddings of texts for searching by meaning."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from bot.domain.completions import Capabilities, ModelEvent, ModelRequest
@@ -31,3 +31,19 @@ class LanguageModels(Protocol):
         """Return the model `provider:name`; the bot's default if the name is empty. Raises ModelRejected if it cannot
         be used.
         """
+
+
+class EmbeddedTexts(Protocol):
+    """Texts that were embedded together."""
+
+    def rank(self, query: str, most: int) -> Sequence[int]:
+        """Return the positions of the texts closest to the query, best first; empty for a query without known words."""
+        ...
+
+
+class TextEmbedder(Protocol):
+    """A model that embeds texts."""
+
+    def embed(self, texts: Sequence[str]) -> EmbeddedTexts:
+        """Return the texts, ready to be ranked."""
+        ...
