@@ -110,13 +110,17 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Decision of one user on one revision of an approval. The model sees the `reason` of a denial."""
+    """Decision of one user on one revision of an approval. The model sees the `reason` of a denial. `is_automatic` is
+    True for a denial that no user made, because there was nobody to ask: `by` is the user in whose name the program may
+    deny, and is not recorded as the one who did.
+    """
 
     approval_id: str
     revision: int
     type: DecisionType
     by: Author
     reason: str = ""
+    is_automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

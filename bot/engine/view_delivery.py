@@ -103,6 +103,7 @@ def _is_undelivered_call(step: Step) -> bool:
         and step.status is StepStatus.DENIED
         and step.approval is not None
         and not step.approval.decided_by
+        and step.result is not None
     )
 
 

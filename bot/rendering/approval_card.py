@@ -32,7 +32,7 @@ from bot.rendering.call_arguments import (
 )
 from bot.rendering.deceptive_text import name_spelled_out, spelled_out, text_warnings
 from bot.rendering.text_safety import single_line
-from bot.rendering.timeline import tool_status
+from bot.rendering.timeline import denial_reason, tool_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def outcome(status: StepStatus, approval: Approval) -> str:
         case StepStatus.AWAITING:
             return ""
         case StepStatus.DENIED:
-            return _denied(name, single_line(approval.reason, VALUE_LIMIT))
+            return _denied(name, single_line(denial_reason(approval), VALUE_LIMIT))
         case StepStatus.EXPIRED:
             return _("Timed out. Not run.")
         case StepStatus.CANCELLED:

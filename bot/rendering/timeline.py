@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import ClassVar, assert_never
 
+from bot.domain.approvals import Approval
 from bot.domain.elicitations import Elicitation
 from bot.domain.messages import FilePart, ImageAudience, ImagePart, StoredFile, ToolResult
 from bot.domain.tools import UNSURE
@@ -90,7 +91,7 @@ def tool_status(step: ToolStep, view: TurnView) -> ToolStatus:
             progress = single_line(view.progress.get(step.n, ""), SUMMARY_LIMIT)
             return ToolStatus(StatusIcon.RUNNING, name, _("running") if moving else _("about to run"), progress)
         case StepStatus.DENIED:
-            return ToolStatus(StatusIcon.DENIED, name, _("denied"), *_denial(step))
+            return ToolStatus(StatusIcon.DENIED, name, *_denial(step))
         case StepStatus.DONE | StepStatus.FAILED:
             mark, sent = _SENT[step.status]
             state = ", ".join(filter(None, (str(sent), _granted_by(step))))
@@ -139,14 +140,23 @@ def _attachments(result: ToolResult) -> str:
     return ", ".join(filter(None, counts))
 
 
-def _denial(step: ToolStep) -> tuple[str, str]:
-    decider = single_line(step.approval.decided_by, 40) if step.approval else ""
-    reason = single_line(step.approval.reason, SUMMARY_LIMIT) if step.approval else ""
+def denial_reason(approval: Approval) -> str:
+    """Return the reason of a denial. The program's own is stored in English, for the model, and shown translated."""
+    return approval.reason if approval.decided_by or not approval.reason else _(approval.reason)
+
+
+def _denial(step: ToolStep) -> tuple[str, str, str]:
+    """Return the state of a denied call, with the parts of its summary."""
+    approval = step.approval
+    decider = single_line(approval.decided_by, 40) if approval else ""
+    if not decider and (approval is None or step.result is not None):
+        return (_("denied"), *_outcome_of(step.result))
+    reason = single_line(denial_reason(approval), SUMMARY_LIMIT) if approval else ""
     if not decider:
-        return _outcome_of(step.result)
+        return _("not approved, not run"), reason, ""
     if not reason:
-        return _("by {name}", name=decider), ""
-    return _("by {name}: {reason}", name=decider, reason=reason), ""
+        return _("denied"), _("by {name}", name=decider), ""
+    return _("denied"), _("by {name}: {reason}", name=decider, reason=reason), ""
 
 
 def _granted_by(step: ToolStep) -> str:
@@ -608,6 +618,9 @@ def _name(view: TurnView, n: int) -> str:
 
 
 def _has_card(step: ToolStep) -> bool:
-    """Return True if the step has a card. A denial without an author means that the card could not be posted."""
-    denied_by_nobody = step.status is StepStatus.DENIED and step.approval is not None and not step.approval.decided_by
-    return step.approval is not None and not denied_by_nobody
+    """Return True if the step has a card. A denial with a result, and without an author, means that the card could not
+    be posted.
+    """
+    if step.approval is None:
+        return False
+    return step.status is not StepStatus.DENIED or bool(step.approval.decided_by) or step.result is None

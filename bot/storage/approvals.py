@@ -432,6 +432,8 @@ def _record_decision(
     approved = decision.type is DecisionType.APPROVE
     if approved and signing.must_view and not _has_viewed(connection, decision):
         return ViewRequired()
+    principal, name = _decider(decision)
+    evidence = "" if decision.is_automatic else signing.evidence
     position = {"a": decision.approval_id, "r": decision.revision}
     counted, outdated = _counted_approvers(connection, row, decision, signing)
     missing = _missing(row, len(counted), signing)
@@ -444,12 +446,12 @@ def _record_decision(
         _add_decision.on(connection),
         {
             **position,
-            "p": decision.by.principal,
-            "name": decision.by.name,
+            "p": principal,
+            "name": name,
             "decision": decision.type.value,
             "why": decision.reason,
             "key": key,
-            "evidence": signing.evidence,
+            "evidence": evidence,
         },
     )
     names = [*counted.values(), decision.by.name] if approved else []
@@ -460,23 +462,29 @@ def _record_decision(
         _settle(connection, row, decision, " and ".join(names))
     mark_view_stale(connection, row.turn_id)
     facts: dict[str, Any] = {"no_longer_count": sorted(outdated)} if approved and outdated else {}
+    facts |= {"reason": decision.reason} if decision.is_automatic else {}
     audit.record(
         connection,
         "decided" if counts else "signed",
-        decision.by.principal,
+        principal,
         turn_id=row.turn_id,
         subject=server_id_of(connection, decision.approval_id),
         step=row.n,
         approval=decision.approval_id,
         revision=decision.revision,
         verdict=decision.type.value,
-        evidence=signing.evidence,
+        evidence=evidence,
         needed=0 if counts else missing - 1,
         fingerprint=row.fingerprint,
         **facts,
     )
     notify_turn(connection, row.turn_id)
     return Decided(decision.type) if counts else MoreApprovalsNeeded(missing - 1)
+
+
+def _decider(decision: Decision) -> tuple[str, str]:
+    """Return principal and name to record."""
+    return (audit.NOBODY, "") if decision.is_automatic else (decision.by.principal, decision.by.name)
 
 
 def _repeated_result(
@@ -498,7 +506,7 @@ def _settle(connection: sa.Connection, row: Any, decision: Decision, names: str)
         _settle_approval,
         {
             "a": decision.approval_id,
-            "by": names or decision.by.name,
+            "by": names or _decider(decision)[1],
             "why": decision.reason,
             "what": row.asked if approved else None,
         },
@@ -546,7 +554,7 @@ def _rejection(row: Any, decision: Decision) -> DecisionResult | None:
 def _settled_text(status: StepStatus, by: str) -> str:
     match status:
         case StepStatus.DENIED:
-            return f"{by} has already denied it." if by else "Its approval could not be shown. It was not run."
+            return f"{by} has already denied it." if by else "It was denied, because nobody could be asked."
         case StepStatus.EXPIRED:
             return "Its approval had expired. It was not run."
         case StepStatus.CANCELLED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,10 +39,11 @@ def test_one_question_gives_its_answer_alone_and_what_needs_an_approval_is_not_r
     server = desk(tmp_path)
     with FakeLanguageModel("openai", rule=answering({})) as model:
         said = Installation(tmp_path, {"desk": server.entry}, model=model).chat("-m", "go")
-    assert (said.code, said.out) == (0, "Let me see.\n\n0 of 2 ran.\n")
+    assert (said.code, said.out) == (3, "Let me see.\n\n0 of 2 ran.\n")
     assert "▌ Look “shelf” (desk)?" in said.err
-    assert "desk.file needs an approval and was not run. Allow it with --approve all" in said.err
-    assert "⊘ desk.file  denied" in said.err
+    way_out = "Approve it in a terminal (countersign chat), or in advance with --approve all;"
+    assert f"desk.file needs an approval and was not run. {way_out}" in said.err
+    assert "⊘ desk.file  not approved, not run  No terminal was open to approve it." in said.err
     assert server.calls == []
 
 
@@ -106,9 +108,36 @@ def test_without_the_right_or_the_will_to_approve_nothing_runs(
     with FakeLanguageModel("openai", rule=answering({})) as model:
         place = Installation(tmp_path, {"desk": server.entry}, model=model, policy="self_approval = false\n")
         said = place.chat(*options, "-m", "go")
-    assert (said.code, said.out) == (0, "Let me see.\n\n0 of 2 ran.\n")
+    assert (said.code, said.out) == (3, "Let me see.\n\n0 of 2 ran.\n")
     assert told in said.err
     assert server.calls == []
+
+
+def test_who_denied_is_nobody_for_the_model_the_audit_and_the_record_in_every_language(tmp_path: Path) -> None:
+    server = desk(tmp_path)
+    with FakeLanguageModel("openai", rule=answering({})) as model:
+        place = Installation(tmp_path, {"desk": server.entry}, model=model, LANGUAGE="ja")
+        said = place.chat("-m", "go", "--conversation", "c1")
+        assert said.code == 3
+        assert "承認するための端末が開いていませんでした" in said.err
+        told = "Error: Nobody approved this call. It was not run. Reason: No terminal was open to approve it."
+        assert model.requests[-1].results == (told, told)
+    decided = [json.loads(line) for line in place.countersign("audit", "export").out.splitlines()]
+    decisions = [entry for entry in decided if entry["kind"] == "decided"]
+    assert [(entry["actor"], entry["facts"]["verdict"]) for entry in decisions] == [("countersign", "deny")] * 2
+    assert {entry["facts"]["reason"] for entry in decisions} == {"No terminal was open to approve it."}
+    assert place.countersign("audit", "verify").code == 0
+
+
+def test_a_call_that_needs_a_second_approver_waits_for_that_one(tmp_path: Path) -> None:
+    server = desk(tmp_path)
+    policy = '[[rules]]\nserver = "desk"\ntool = "file"\npolicy = "ASK_USER"\nquorum = 2\n'
+    with FakeLanguageModel("openai", rule=lambda request: Say(calls=(WRITE,))) as model:
+        place = Installation(tmp_path, {"desk": server.entry}, model=model, policy=policy)
+        said = place.chat("--approve", "all", "--conversation", "c1", "-m", "go")
+    assert (said.code, said.out, server.calls) == (3, "", [])
+    assert "desk.file, by --approve all: Approved. 1 more approval is needed." in said.err
+    assert "It waits for an approval: countersign chat --conversation c1" in said.err
 
 
 def test_somebody_without_rights_approves_what_reads_and_not_what_may_delete(tmp_path: Path) -> None:
@@ -116,7 +145,7 @@ def test_somebody_without_rights_approves_what_reads_and_not_what_may_delete(tmp
     with FakeLanguageModel("openai", rule=answering({})) as model:
         place = Installation(tmp_path, {"desk": server.entry}, model=model)
         said = place.chat("--user", "guest", "--approve", "all", "-m", "go")
-    assert (said.code, said.out) == (0, "Let me see.\n\n1 of 2 ran.\n")
+    assert (said.code, said.out) == (3, "Let me see.\n\n1 of 2 ran.\n")
     assert "desk.file could not be approved: You may not approve this. An approver must" in said.err
     assert server.calls == [("look", {"at": "shelf"})]
 

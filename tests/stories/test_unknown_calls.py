@@ -74,7 +74,7 @@ def test_a_script_is_told_which_command_to_use_and_can_use_it(tmp_path: Path) ->
         assert "/check finds out, /again runs it once more: countersign chat --conversation c1" in seen.err
 
         turned_down = place.chat(*here, "/again")
-        assert (turned_down.code, turned_down.out, place.counted) == (1, "", 1)
+        assert (turned_down.code, turned_down.out, place.counted) == (3, "", 1)
         assert SECOND_TRY in turned_down.err
         assert "test.count needs an approval and was not run." in turned_down.err
 

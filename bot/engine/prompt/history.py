@@ -74,8 +74,8 @@ _NAME_LENGTH = 80
 _ENDED = {
     StepStatus.DONE: "done",
     StepStatus.FAILED: "failed",
-    StepStatus.DENIED: "turned down, not run",
-    StepStatus.EXPIRED: "not signed in time, not run",
+    StepStatus.DENIED: "not approved, not run",
+    StepStatus.EXPIRED: "not approved in time, not run",
     StepStatus.UNKNOWN: "outcome unknown",
     StepStatus.CANCELLED: "cancelled, not run",
 }

@@ -191,7 +191,8 @@ def _status_text(step: ToolStep) -> str:
         case StepStatus.DENIED:
             by = clean_name(approval.decided_by) if approval else ""
             reason = single_line(approval.reason, LONGEST_REASON) if approval else ""
-            result = f"{by or 'An approver'} turned this call down. It was not run."
+            denied = f"{by} turned this call down." if by else "Nobody approved this call."
+            result = f"{denied} It was not run."
             return f"{result} Reason: {reason}" if reason else result
         case StepStatus.EXPIRED:
             return "The approval expired. The call was not run. You may request it again."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 
 from bot.domain.approvals import (
     AlreadyDecided,
@@ -18,7 +18,7 @@ from bot.domain.approvals import (
     ViewRequired,
 )
 from bot.domain.turns import ToolStep
-from bot.i18n import _, gettext_lazy
+from bot.i18n import DEFAULT_LANGUAGE, _, english, gettext_lazy, use_language
 from bot.platforms.console.local_user import LocalUser
 from bot.ports import EngineApi
 from bot.rendering.approval_card import remaining_approvals_text
@@ -29,7 +29,10 @@ from bot.rendering.timeline import tool_name
 UNSEEN = gettext_lazy("Part of it looks like a secret, so a person has to read the whole call.")
 ALONE = gettext_lazy("No terminal was open to approve it.")
 RULED_OUT = gettext_lazy("The person at the terminal approves nothing in this session.")
-HOW_TO_ALLOW = gettext_lazy("Allow it with --approve all, or calls that only read with --approve reads.")
+HOW_TO_ALLOW = gettext_lazy(
+    "Approve it in a terminal (countersign chat), or in advance with --approve all; --approve reads is for calls that "
+    "only read."
+)
 
 
 class ApproveMode(StrEnum):
@@ -55,6 +58,15 @@ class ApproveMode(StrEnum):
                 return DecisionType.DENY
 
 
+class RuleResult(Enum):
+    """What the rule of `--approve` did with a call."""
+
+    SETTLED = auto()
+    WAITS = auto()
+    """Approved, as far as this user can: it waits for another approver."""
+    LEFT_TO_USER = auto()
+
+
 class AutoApprover:
     """Decides by rule. `tell` receives one line for every decision."""
 
@@ -63,30 +75,31 @@ class AutoApprover:
         self._user = user
         self._tell = tell
 
-    async def apply_rule(self, step: ToolStep, engine: EngineApi) -> bool:
-        """Apply the rule. Return False if it leaves the call to the user."""
+    async def apply_rule(self, step: ToolStep, engine: EngineApi) -> RuleResult:
+        """Apply the rule to a call."""
         match self._mode.verdict(step):
             case None:
-                return False
+                return RuleResult.LEFT_TO_USER
             case DecisionType.DENY:
                 await self._deny(step, engine, RULED_OUT)
+                return RuleResult.SETTLED
             case DecisionType.APPROVE:
-                await self._approve(step, engine)
-        return True
+                return await self._approve(step, engine)
 
-    async def deny_rest(self, step: ToolStep, engine: EngineApi) -> None:
+    async def decide_alone(self, step: ToolStep, engine: EngineApi) -> RuleResult:
         """Apply the rule, and deny the calls it leaves open, because no user can be asked."""
-        if not await self.apply_rule(step, engine):
-            await self._deny(step, engine, ALONE)
+        result = await self.apply_rule(step, engine)
+        if result is not RuleResult.LEFT_TO_USER:
+            return result
+        await self._deny(step, engine, ALONE)
+        return RuleResult.SETTLED
 
-    async def _approve(self, step: ToolStep, engine: EngineApi) -> None:
-        if disguises := disguises_in(step):
-            reason = _(
-                "Part of it can deceive a reader, so a person has to read the whole call: {warning}",
-                warning=disguises[0],
-            )
-            await self._refuse(step, engine, reason)
-            return
+    async def _approve(self, step: ToolStep, engine: EngineApi) -> RuleResult:
+        if disguise := _disguise(step):
+            with use_language(DEFAULT_LANGUAGE):
+                reason = _disguise(step)
+            await self._refuse(step, engine, reason, shown=disguise)
+            return RuleResult.SETTLED
         match await self._decide(step, engine, DecisionType.APPROVE, ""):
             case Decided():
                 self._tell(_("{tool} approved by --approve {mode}.", tool=tool_name(step), mode=self._mode))
@@ -96,20 +109,24 @@ class AutoApprover:
                     "{tool}, by --approve {mode}: {result}", tool=tool_name(step), mode=self._mode, result=remaining
                 )
                 self._tell(text)
+                return RuleResult.WAITS
             case ViewRequired():
                 await self._refuse(step, engine, UNSEEN)
-            case NotAllowed(reason):
-                await self._refuse(step, engine, reason)
+            case NotAllowed(reason) as rejection:
+                await self._refuse(step, engine, rejection.english, shown=reason)
             case AlreadyDecided(how):
                 self._tell(single_line(how, 300))
             case StaleRevision() | ApprovalNotFound():
-                return  # a newer card is on its way, or the turn is gone
+                pass  # a newer card is on its way, or the turn is gone
+        return RuleResult.SETTLED
 
-    async def _refuse(self, step: ToolStep, engine: EngineApi, reason: str) -> None:
-        self._tell(_("{tool} could not be approved: {reason}", tool=tool_name(step), reason=single_line(reason, 300)))
+    async def _refuse(self, step: ToolStep, engine: EngineApi, reason: str, *, shown: str = "") -> None:
+        text = single_line(shown or str(reason), 300)
+        self._tell(_("{tool} could not be approved: {reason}", tool=tool_name(step), reason=text))
         await self._deny(step, engine, reason)
 
     async def _deny(self, step: ToolStep, engine: EngineApi, reason: str) -> None:
+        """Deny a call that no user has denied."""
         match await self._decide(step, engine, DecisionType.DENY, reason):
             case Decided():
                 hint = "" if self._mode is ApproveMode.ALL else str(HOW_TO_ALLOW)
@@ -124,5 +141,15 @@ class AutoApprover:
         approval = step.approval
         if approval is None:
             return ApprovalNotFound()
-        decision = Decision(approval.id, approval.revision, verdict, self._user.author, str(reason))
+        by, is_automatic = self._user.author, verdict is DecisionType.DENY
+        # The model reads the reason, in English whatever the language of the terminal.
+        decision = Decision(approval.id, approval.revision, verdict, by, english(reason), is_automatic=is_automatic)
         return await engine.approvals.decide(decision, self._user.member)
+
+
+def _disguise(step: ToolStep) -> str:
+    """Return why a rule cannot approve a call that may deceive its reader; empty if it cannot."""
+    warnings = disguises_in(step)
+    if not warnings:
+        return ""
+    return _("Part of it can deceive a reader, so a person has to read the whole call: {warning}", warning=warnings[0])

@@ -35,9 +35,9 @@ from bot.domain.turns import Receipt
 from bot.errors import CountersignError, NotFound, QueueFull
 from bot.i18n import _
 from bot.platforms.console import turn_tracker
-from bot.platforms.console.auto_approval import AutoApprover
+from bot.platforms.console.auto_approval import AutoApprover, RuleResult
 from bot.platforms.console.local_user import LocalUser, Questions, fresh_conversation
-from bot.platforms.console.plain_output import reply_text, write
+from bot.platforms.console.plain_output import COMMAND, reply_text, write
 from bot.platforms.console.slash import (
     COMMANDS,
     CheckCall,
@@ -51,7 +51,14 @@ from bot.platforms.console.slash import (
     UnknownCommand,
     parse,
 )
-from bot.platforms.console.turn_tracker import PendingElicitation, StartState, TurnTracker, await_ready, exit_code
+from bot.platforms.console.turn_tracker import (
+    PendingElicitation,
+    StartState,
+    TurnTracker,
+    await_ready,
+    exit_code,
+    worst_exit_code,
+)
 from bot.ports import Commands, EngineApi
 from bot.rendering.elicitation_card import elicitation_form, server_name
 from bot.rendering.text_safety import show_invisible, single_line
@@ -254,6 +261,8 @@ class HeadlessChat:
         self._engine: Awaitable[EngineApi]
         self._commands: Awaitable[Commands]
         self._turn = ""
+        self._is_waiting = False
+        """True if the last turn was left, because a call waits for an approver who is not here."""
         self._interrupted = asyncio.Event()
 
     def interrupt(self) -> None:
@@ -306,11 +315,12 @@ class HeadlessChat:
     async def _decide_alone(self) -> None:
         while True:
             call = await self._tracker.pending_calls.get()
-            if call.own or not self._tracker.shared:
-                await self._approver.deny_rest(call.step, await await_ready(self._engine))
-            else:
-                # The user may be at another terminal, and decides there about calls without a rule.
-                await self._approver.apply_rule(call.step, await await_ready(self._engine))
+            # The user may be at another terminal, and decides there about calls without a rule.
+            is_alone = call.own or not self._tracker.shared
+            decide = self._approver.decide_alone if is_alone else self._approver.apply_rule
+            result = await decide(call.step, await await_ready(self._engine))
+            if result is RuleResult.WAITS and call.step.approval is not None:
+                self._tracker.leave_waiting(call.step.approval.id)
 
     async def _answer_alone(self) -> None:
         while True:
@@ -375,6 +385,10 @@ class HeadlessChat:
         self._turn = receipt.turn_id
         view = await self._tracker.end_turn(receipt.turn_id, engine)
         self._turn = ""
+        self._is_waiting = not view.turn.status.ended
+        if self._is_waiting:
+            text = _("It waits for an approval: {command}", command=f"{COMMAND} {self._tracker.conversation}")
+            write(self._output.remarks, f"{text}\n")
         return exit_code(view)
 
     @property
@@ -415,7 +429,7 @@ class OneQuestion(HeadlessChat):
     async def run(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
-        """Ask, wait until the answer is written, and return the exit code: 0 answered, 1 failed, 130 stopped."""
+        """Ask, wait until the answer is written, and return the exit code (`turn_tracker.exit_code`)."""
         return await self._until_interrupted(self._run_batch(engine, commands, opening))
 
     async def _run_batch(
@@ -437,7 +451,7 @@ class PipedChat(HeadlessChat):
     async def run(
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
-        """Answer all lines and return the highest exit code."""
+        """Answer all lines and return the worst exit code. Lines behind a turn that waits are not asked."""
         try:
             return await self._until_interrupted(self._all(engine, commands, opening))
         finally:
@@ -447,10 +461,10 @@ class PipedChat(HeadlessChat):
         self, engine: Awaitable[EngineApi], commands: Awaitable[Commands], opening: Awaitable[StartState]
     ) -> int:
         await self._start(engine, commands, opening)
-        worst = 0
-        while (line := await self._lines.next()) is not None:
+        codes: list[int] = []
+        while not self._is_waiting and (line := await self._lines.next()) is not None:
             code = await self._line(line)
             if code is None or self._tracker.closed.is_set():
                 break
-            worst = max(worst, code)
-        return worst
+            codes.append(code)
+        return worst_exit_code(codes)

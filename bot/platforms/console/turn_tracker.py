@@ -7,7 +7,7 @@ the active turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -28,6 +28,10 @@ SEARCHED_TURNS = 50
 NOTHING_UNKNOWN = gettext_lazy("There is no call here whose outcome is unknown.")
 NOTHING_RUNS = gettext_lazy("Nothing runs or waits in this conversation.")
 POLL_SECONDS = 1.0
+
+ANSWERED, FAILED, UNAPPROVED, INTERRUPTED = 0, 1, 3, 130
+"""Exit codes. UNAPPROVED: a call waits for an approval or got none, even if the model has answered since."""
+_SEVERITY = (ANSWERED, UNAPPROVED, FAILED, INTERRUPTED)
 
 
 async def check(engine: EngineApi, user: LocalUser, conversation: ConversationKey) -> Receipt:
@@ -103,6 +107,7 @@ class TurnTracker:
         self._rendered: set[str] = set()
         self._queued_calls: set[tuple[str, int]] = set()
         self._open_elicitations: dict[str, asyncio.Event] = {}
+        self._others_approvals: set[str] = set()
         self.closed = asyncio.Event()
         """True after the output was closed."""
 
@@ -162,6 +167,7 @@ class TurnTracker:
             self._newest.pop(view.turn.id, None)
         elif not self.is_outdated(view):
             self._newest[view.turn.id] = view
+            self._check_left(view)
         end = self._ends.get(view.turn.id)
         if self.owns(view.turn.id) or view.turn.id in self._left_open:
             self._queue_pending(view)
@@ -169,8 +175,9 @@ class TurnTracker:
             end.set_result(view)
 
     async def end_turn(self, turn_id: str, engine: EngineApi) -> TurnView:
-        """Return the last view of a turn after its rendering. Call it once. If another process may drive the turn, it
-        is polled every `POLL_SECONDS`. Raises NotFound if it was deleted.
+        """Return the last view of a turn after its rendering, or its present view once it only waits for users who are
+        not here (`leave_waiting`). Call it once. If another process may drive the turn, it is polled every
+        `POLL_SECONDS`. Raises NotFound if it was deleted.
         """
         end = self._ends[turn_id]
         while self.shared and not end.done():
@@ -180,6 +187,19 @@ class TurnTracker:
         view = await asyncio.shield(end)
         self._ends.pop(turn_id, None)  # long talks need not remember every answer
         return view
+
+    def leave_waiting(self, approval_id: str) -> None:
+        """Note that an approval waits for users who are not here. A turn in which all open calls do is left."""
+        self._others_approvals.add(approval_id)
+        for view in list(self._newest.values()):
+            self._check_left(view)
+
+    def _check_left(self, view: TurnView) -> None:
+        open_calls = [step for step in view.steps if isinstance(step, ToolStep) and not step.status.ended]
+        waits = all(step.approval is not None and step.approval.id in self._others_approvals for step in view.awaiting)
+        end = self._ends.get(view.turn.id)
+        if open_calls and len(open_calls) == len(view.awaiting) and waits and end is not None and not end.done():
+            end.set_result(view)
 
     async def _poll(self, turn_id: str, engine: EngineApi) -> None:
         if self._ends[turn_id].done():
@@ -253,13 +273,24 @@ async def await_ready(promised: Awaitable[T]) -> T:
 
 
 def exit_code(view: TurnView) -> int:
-    """Return the exit code for one turn: 0 answered, 1 failed, 130 stopped. A manual call must have succeeded for 0."""
+    """Return the exit code for one turn. A manual call must have succeeded for ANSWERED."""
+    calls = [step for step in view.steps if isinstance(step, ToolStep)]
     match view.turn.status:
-        case TurnStatus.DONE if view.turn.question.call is not None:
-            return 0 if all(isinstance(step, ToolStep) and step.status is StepStatus.DONE for step in view.steps) else 1
-        case TurnStatus.DONE:
-            return 0
         case TurnStatus.CANCELLED:
-            return 130
+            return INTERRUPTED
+        case TurnStatus.FAILED:
+            return FAILED
+        case TurnStatus.DONE if not any(_lacks_approval(call) for call in calls):
+            by_hand = view.turn.question.call is not None
+            return FAILED if by_hand and any(call.status is not StepStatus.DONE for call in calls) else ANSWERED
         case _:
-            return 1
+            return UNAPPROVED
+
+
+def worst_exit_code(codes: Iterable[int]) -> int:
+    """Return the exit code of several messages, ANSWERED without any."""
+    return max(codes, key=_SEVERITY.index, default=ANSWERED)
+
+
+def _lacks_approval(call: ToolStep) -> bool:
+    return call.approval is not None and call.status in (StepStatus.DENIED, StepStatus.EXPIRED)

@@ -120,7 +120,9 @@ class ScriptedTurn:
 
     async def apply(self, n: int, approval: Approval) -> Decision:
         decision = await self.decided(approval.id)
-        settled = dataclasses.replace(approval, decided_by=decision.by.name, reason=decision.reason)
+        settled = dataclasses.replace(
+            approval, decided_by="" if decision.is_automatic else decision.by.name, reason=decision.reason
+        )
         denied = decision.type is DecisionType.DENY
         await self.update(n, status=StepStatus.DENIED if denied else StepStatus.STARTED, approval=settled)
         if not denied:

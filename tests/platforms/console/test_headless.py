@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.approvals import DecisionType, NotAllowed, ViewRequired
+from bot.domain.approvals import DecisionType, MoreApprovalsNeeded, NotAllowed, ViewRequired
 from bot.domain.commands import Reply, Table
 from bot.domain.messages import assistant
 from bot.domain.turns import ModelRetry, ModelStep, StepStatus, ToolRef, TurnStatus, TurnView
@@ -182,10 +182,11 @@ async def test_ctrl_c_stops_the_turn_and_is_exit_code_130() -> None:
 @pytest.mark.parametrize("mode", [ApproveMode.ASK, ApproveMode.NEVER])
 async def test_without_a_terminal_an_approval_is_denied_and_the_way_out_is_told(mode: ApproveMode) -> None:
     async with process("go", {"go": asks}, approve=mode) as running:
-        assert await running.code() == 0
+        assert await running.code() == 3
         (decision,) = running.engine.decisions
-        assert decision.type is DecisionType.DENY
+        assert (decision.type, decision.is_automatic) == (DecisionType.DENY, True)
         assert "Add note “Buy milk” (notes)?" in running.err
+        assert "notes.add_note  not approved, not run" in running.err
         assert "--approve all" in running.err
         assert running.out == "Done with it.\n"
 
@@ -197,7 +198,7 @@ async def test_reads_approves_only_what_reads() -> None:
         await turn.end("ok")
 
     async with process("go", {"go": script}, approve=ApproveMode.READS) as running:
-        assert await running.code() == 0
+        assert await running.code() == 3
         verdicts = {decision.approval_id: decision.type for decision in running.engine.decisions}
         assert verdicts == {"one": DecisionType.APPROVE, "two": DecisionType.DENY}
 
@@ -205,7 +206,7 @@ async def test_reads_approves_only_what_reads() -> None:
 async def test_all_approves_and_denies_with_the_reason_where_that_is_refused() -> None:
     async with process("go", {"go": asks}, approve=ApproveMode.ALL) as running:
         running.engine.answers = [NotAllowed("Somebody else must approve this.")]
-        assert await running.code() == 0
+        assert await running.code() == 3
         verdicts = [decision.type for decision in running.engine.decisions]
         assert verdicts == [DecisionType.APPROVE, DecisionType.DENY]
         assert "Somebody else must approve this." in running.err
@@ -214,7 +215,7 @@ async def test_all_approves_and_denies_with_the_reason_where_that_is_refused() -
 async def test_all_denies_with_the_reason_a_call_that_has_to_be_read_in_private() -> None:
     async with process("go", {"go": asks}, approve=ApproveMode.ALL) as running:
         running.engine.answers = [ViewRequired()]
-        assert await running.code() == 0
+        assert await running.code() == 3
         assert [decision.type for decision in running.engine.decisions] == [DecisionType.APPROVE, DecisionType.DENY]
         assert "could not be approved: Part of it looks like a secret" in running.err
         assert running.engine.decisions[-1].reason.startswith("Part of it looks like a secret")
@@ -241,7 +242,7 @@ async def test_a_rule_approves_nothing_that_can_deceive_a_reader(
         await turn.end("ok")
 
     async with process("go", {"go": script}, approve=mode) as running:
-        assert await running.code() == 0
+        assert await running.code() == 3
         (decision,) = running.engine.decisions
         assert decision.type is DecisionType.DENY
         assert "Part of it can deceive a reader" in decision.reason
@@ -268,6 +269,40 @@ async def test_every_line_of_a_pipe_is_a_message_and_the_worst_code_counts() -> 
         assert running.out == "You said: one\n\nYou said: two\n"
         assert "There is no /hlep. Did you mean /help?" in running.err
         assert [message.text for message in running.engine.received] == ["one", "bad", "two"]
+
+
+async def test_of_several_codes_a_failure_is_worse_than_a_missing_approval() -> None:
+    async def fails(turn: ScriptedTurn) -> None:
+        await turn.end(status=TurnStatus.FAILED, failure="No.")
+
+    async with process(None, {"go": asks, "bad": fails}, stdin="go\nbad\nhello") as running:
+        assert await running.code() == 1
+    async with process(None, {"go": asks}, stdin="go\nhello") as running:
+        assert await running.code() == 3
+
+
+async def test_a_call_that_expired_lacks_an_approval_and_one_that_a_policy_forbids_does_not() -> None:
+    async def expires(turn: ScriptedTurn) -> None:
+        await turn.call(StepStatus.EXPIRED, approval=an_approval())
+        await turn.end("It expired.")
+
+    async def forbidden(turn: ScriptedTurn) -> None:
+        await turn.call(StepStatus.DENIED, result="A policy forbids it.")
+        await turn.end("It is forbidden.")
+
+    for script, code in ((expires, 3), (forbidden, 0)):
+        async with process("go", {"go": script}) as running:
+            assert await running.code() == code
+
+
+async def test_a_turn_that_waits_for_another_approver_is_left_with_exit_code_3() -> None:
+    async with process(None, {"go": asks}, stdin="go\nhello", approve=ApproveMode.ALL) as running:
+        running.engine.answers = [MoreApprovalsNeeded(1)]
+        assert await running.code() == 3
+        assert [decision.type for decision in running.engine.decisions] == [DecisionType.APPROVE]
+        assert [message.text for message in running.engine.received] == ["go"], "hello would wait behind it"
+        assert "It waits for an approval: countersign chat --conversation c1" in running.err
+        assert running.engine.stops == []
 
 
 class HungUp(io.StringIO):
@@ -323,7 +358,7 @@ async def test_commands_work_in_a_pipe() -> None:
 
 async def test_json_is_one_event_a_line() -> None:
     async with process("go", {"go": asks}, json=True) as running:
-        assert await running.code() == 0
+        assert await running.code() == 3
         assert [event["event"] for event in running.events] == [
             "approval_requested",
             "approval_settled",
