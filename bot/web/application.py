@@ -37,6 +37,7 @@ from bot.web.limits import (
     ConnectionLimits,
     read_body,
 )
+from bot.web.pages import HtmlDocument, page
 from bot.web.problems import Problem, answer_status
 from bot.web.request_middleware import FINISHES, RequestMiddleware
 from bot.web.routes import RouteNames, WebDependencies, api_routes
@@ -96,13 +97,10 @@ def hook_route(hook: Hook) -> Route:
 # -------------------- documentation
 
 _METHODS = ("get", "post", "put", "patch", "delete")
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
-<body><h1>{title}</h1>
+_REFERENCE = """<h1>{title}</h1>
 <p>Every request carries <code>Authorization: Bearer TOKEN</code>.
 The whole description is <a href="/openapi.json">openapi.json</a>.</p>
 {groups}
-</body></html>
 """
 
 
@@ -113,21 +111,25 @@ def documentation_routes(app: FastAPI) -> list[BaseRoute]:
         return JSONResponse(app.openapi())
 
     async def docs(_request: Request) -> Response:
-        return HTMLResponse(page(app.openapi()))
+        document = reference_page(app.openapi())
+        return HTMLResponse(document.html, document.status, dict(document.headers))
 
     return [Route("/openapi.json", openapi), Route("/docs", docs)]
 
 
-def page(document: Mapping[str, Any]) -> str:
-    """Return an OpenAPI document as an HTML page, grouped by tag."""
+def reference_page(document: Mapping[str, Any]) -> HtmlDocument:
+    """Return an OpenAPI document as a page, grouped by tag."""
     groups: dict[str, list[str]] = {}
     for method, path, operation in _operations(document):
         summary = escape(str(operation.get("summary", "")))
         line = f"<li><code>{method.upper()} {escape(path)}</code> {summary}</li>"
         groups.setdefault((operation.get("tags") or ["others"])[0], []).append(line)
-    lists = (f"<h2>{escape(name)}</h2>\n<ul>\n{chr(10).join(lines)}\n</ul>" for name, lines in groups.items())
-    info = document["info"]
-    return _PAGE.format(title=escape(f"{info['title']} {info['version']}"), groups="\n".join(lists))
+    lists = (
+        f'<h2>{escape(name.capitalize())}</h2>\n<ul class="operations">\n{chr(10).join(lines)}\n</ul>'
+        for name, lines in groups.items()
+    )
+    title = escape(f"{document['info']['title']} {document['info']['version']}")
+    return page(200, "HTTP API", _REFERENCE.format(title=title, groups="\n".join(lists)))
 
 
 def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

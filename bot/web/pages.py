@@ -84,6 +84,10 @@ input:focus-visible, button:focus-visible { outline: 3px solid var(--ring); outl
 .error { color: var(--wrong); font-weight: 600; margin: 0 0 .5rem } .error + input { border: 2px solid var(--wrong) }
 .notice { background: var(--wrong-paper); color: var(--ink); border-left: 4px solid var(--wrong); border-radius: .25rem;
   padding: .7rem .9rem }
+main:has(.operations) { max-width: 60rem } h2 { margin: 1.5rem 0 .5rem; font-size: 1.15rem }
+.operations { list-style: none; margin: 0; padding: 0 } .operations li { padding: .3rem 0; color: var(--soft);
+  border-top: 1px solid var(--line); overflow-wrap: anywhere } .operations code { color: var(--ink) }
+a { color: var(--ring) } a:focus-visible { outline: 3px solid var(--ring); outline-offset: 2px }
 code { font: .95em ui-monospace, "SFMono-Regular", Menlo, Consolas, "DejaVu Sans Mono", monospace }
 @media (max-width: 26rem) { dl { grid-template-columns: 1fr; gap: 0 } dd { margin-bottom: .6rem }
   button { width: 100% } }

@@ -19,7 +19,12 @@ body { margin: 0; padding: 12px 20px; width: 700px; background: #fff; color: #1d
   font: 15px/1.46668 Lato, "Noto Sans JP", Twemoji, sans-serif; -webkit-font-smoothing: antialiased }
 .message { display: flex; gap: 8px; padding: 8px 0 }
 .avatar { flex: 0 0 36px; height: 36px; border-radius: 8px; background: #1f2937; color: #fff; font-weight: 900;
-  text-align: center; line-height: 36px }
+  text-align: center; line-height: 36px } .user { background: #2b7a5c }
+.place { display: flex; align-items: baseline; gap: 8px; margin: 0 -20px 8px; padding: 2px 20px 10px;
+  border-bottom: 1px solid #dddddd } .place b { font-size: 18px; font-weight: 900 } .place span { color: #616061;
+  font-size: 13px } .event { display: flex; align-items: center; gap: 12px; color: #616061; font-size: 13px;
+  font-weight: 700; margin: 12px 0 8px } .event:before, .event:after { content: ""; flex: 1;
+  border-top: 1px solid #dddddd }
 .who { line-height: 22px } .who b { font-weight: 900; margin-right: 4px }
 .app { background: #ebeaeb; border-radius: 2px; font-size: 10px; font-weight: 700; padding: 1px 3px; color: #454447;
   vertical-align: 1px } .time { color: #616061; font-size: 12px; margin-left: 8px }
@@ -55,6 +60,26 @@ hr { border: 0; border-top: 1px solid #dddddd; margin: 8px 0 }
   font-size: 18px; line-height: 27px } .tall { min-height: 88px } .hint { color: #616061; font-size: 13px }
 .row { display: flex; gap: 12px } .row > :first-child { flex: 1 } .gap { height: 8px }
 """
+
+
+def place(channel: str) -> str:
+    """The line above a thread."""
+    title = "スレッド" if current_language() == "ja" else "Thread"
+    return f'<div class="place"><b>{title}</b><span>#{escape(channel)}</span></div>'
+
+
+def said(name: str, text: str) -> str:
+    """A message of a person's, who mentions the bot."""
+    return (
+        f'<div class="message"><div class="avatar user">{escape(name[0])}</div><div class="content"><div class="who">'
+        f'<b>{escape(name)}</b><span class="time">14:05</span></div><div class="rich">'
+        f'<span class="person">@Countersign</span> {escape(text)}</div></div></div>'
+    )
+
+
+def event(text: str) -> str:
+    """A line between two states of a thread."""
+    return f'<div class="event">{escape(text)}</div>'
 
 
 def message(blocks: Iterable[Json], *, only_you: bool = False) -> str:

@@ -20,6 +20,8 @@ body { margin: 0; padding: 0 16px 16px; width: 700px; background: #323339; color
   font: 16px/1.375 "Noto Sans", "Noto Sans JP", Twemoji, sans-serif }
 .place { color: #fbfbfb; font-weight: 600; border-bottom: 1px solid #ffffff14; padding: 12px 0; margin-bottom: 16px }
 .place i { color: #94959c; font-style: normal; font-size: 20px; margin-right: 8px; vertical-align: -1px }
+.event { display: flex; align-items: center; gap: 12px; color: #94959c; font-size: 12px; font-weight: 600;
+  margin: 20px 0 0 } .event:before, .event:after { content: ""; flex: 1; border-top: 1px solid #ffffff1f }
 .message { display: flex; gap: 16px; padding: 2px 0; margin-top: 16px }
 .private { background: #5865f21a; box-shadow: inset 2px 0 0 #5865f2; margin: 16px -16px 0; padding: 2px 16px 6px }
 .avatar { flex: 0 0 40px; height: 40px; border-radius: 50%; background: #23a559; color: #fff; font-weight: 600;
@@ -85,6 +87,11 @@ Names = Mapping[str, str]
 def place(name: str) -> str:
     """The line above a thread."""
     return f'<div class="place"><i>#</i>{escape(name)}</div>'
+
+
+def event(text: str) -> str:
+    """A line between two states of a thread."""
+    return f'<div class="event">{escape(text)}</div>'
 
 
 def said(name: str, text: str, names: Names) -> str:

@@ -18,8 +18,9 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 
-from discord_html import answered, modal, page, place, said  # noqa: E402 - found through the line above
+from discord_html import answered, event, modal, page, place, said  # noqa: E402 - found through the line above
 from photographs import photograph  # noqa: E402
+from scenes import WHY, Scene, answer, approval, approvals, inquiry, working  # noqa: E402
 
 from bot.domain.approvals import ApprovalNotice, Approver, NotAllowed  # noqa: E402
 from bot.domain.commands import Form, Reply  # noqa: E402
@@ -27,13 +28,13 @@ from bot.domain.conversations import Author  # noqa: E402
 from bot.domain.elicitation_answers import OpenElicitation  # noqa: E402
 from bot.domain.locales import Locale  # noqa: E402
 from bot.domain.turns import StepStatus, ToolStep, TurnStatus, TurnView  # noqa: E402
+from bot.i18n import use_language  # noqa: E402
 from tests.fakes.discord import Channel, Interaction, Message  # noqa: E402
 from tests.platforms import sample_views  # noqa: E402
 from tests.platforms.discord.command_bot import command_bot  # noqa: E402
 from tests.platforms.discord.connected_bot import ConnectedBot, connected_bot  # noqa: E402
 
 WIDTH = 700
-ASK = "why did checkout 502 after the deploy?"
 LONG = sample_views.a_view(
     *sample_views.READ,
     sample_views.a_reply(
@@ -59,17 +60,15 @@ async def pictures() -> Mapping[str, str]:
     """Every picture as a document, by its name."""
     async with a_room() as room:
         return {
-            "working": page(await room.thread(sample_views.WRITING)),
-            "answer": page(await room.thread(sample_views.ANSWERED)),
-            "long": page(await room.thread(LONG)),
-            "approval": page(await room.thread(sample_views.with_approver(sample_views.ASKED, room.approver))),
-            "approval-ja": page(
-                await room.thread(in_japanese(sample_views.with_approver(sample_views.ASKED, room.approver)))
-            ),
-            "approvals": page(await room.cards(sample_views.ASKED_THREE)),
+            "working": page(await room.scene(working())),
+            "answer": page(await room.scene(answer())),
+            "long": page(await room.scene(Scene(WHY, LONG))),
+            "approval": page(await room.scene(approval(room.approver))),
+            "approval-ja": page(await room.scene(japanese_approval(room.approver))),
+            "approvals": page(await room.scene(approvals())),
             "outcomes": page(*[await room.cards(view) for view in sample_views.SETTLED.values()]),
             "questions": page(
-                await room.thread(sample_views.INQUIRED),
+                await room.scene(inquiry()),
                 *[await room.cards(view) for view in (sample_views.SENT_AWAY, *sample_views.HEARD.values())],
             ),
             "questions-alone": page(
@@ -88,6 +87,14 @@ async def pictures() -> Mapping[str, str]:
             ),
             "form": page(*await form(sample_views.ADDING)),
         }
+
+
+def japanese_approval(approver: Approver) -> Scene:
+    """The approval in a Japanese channel."""
+    with use_language("ja"):
+        scene = approval(approver)
+    end = scene.end
+    return replace(scene, view=in_japanese(scene.view), end=None if end is None else in_japanese(end))
 
 
 def in_japanese(view: TurnView) -> TurnView:
@@ -109,11 +116,15 @@ class Room:
         sam = self.workplace.discord.user("Sam")
         return Approver(f"discord:{sam.id}", "Sam", ApprovalNotice.MENTION)
 
-    async def thread(self, view: TurnView) -> str:
-        """Everything people see of a thread, from the question on."""
-        thread, messages = await self._shown(view)
-        asked = said("Priya", f"<@{self.workplace.discord.bot.id}> {ASK}", self._names)
-        return place(thread.name) + asked + self._all(messages)
+    async def scene(self, shown: Scene) -> str:
+        """A thread with its question, and the messages after the first reply as they ended."""
+        thread, messages = await self._shown(shown.view, shown.question)
+        asked = said("Priya", f"<@{self.workplace.discord.bot.id}> {shown.question}", self._names)
+        begin = place(thread.name) + asked + self._all(messages)
+        if shown.end is None:
+            return begin
+        _, ended = await self._shown(shown.end, shown.question)
+        return begin + event(shown.event) + self._all(ended[1:])
 
     async def messages(self, view: TurnView) -> str:
         """The bot's messages of a turn."""
@@ -172,12 +183,12 @@ class Room:
         await discord.until(lambda: interaction.messages or interaction.modal)
         return interaction
 
-    async def _shown(self, view: TurnView) -> tuple[Channel, Sequence[Message]]:
+    async def _shown(self, view: TurnView, question_text: str = WHY) -> tuple[Channel, Sequence[Message]]:
         """Draw a turn in a thread of its own; the thread, and the bot's messages there."""
         workplace, discord = self.workplace, self.workplace.discord
         self.drawn += 1
-        question = discord.say(workplace.priya, workplace.channel, ASK)
-        thread = discord.thread(workplace.priya, workplace.channel, ASK, question)
+        question = discord.say(workplace.priya, workplace.channel, question_text)
+        thread = discord.thread(workplace.priya, workplace.channel, question_text, question)
         asker = Author("discord", workplace.priya.id, "Priya")
         placed = sample_views.at(view, workplace.key(workplace.channel, thread.id), asker)
         placed = replace(placed, turn=replace(placed.turn, id=f"{self.drawn:02}{placed.turn.id}"))

@@ -16,6 +16,8 @@ from pathlib import Path
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FONTS = Path(__file__).resolve().parents[2] / ".venv" / "fonts"
+SCALE = 2
+"""Pixels of a picture for each pixel of a page, for sharp letters on the screens of today."""
 STYLES = {
     "@fontsource/lato@5": ("400", "400-italic", "700", "700-italic", "900"),
     "@fontsource/noto-sans@5": ("400", "400-italic", "500", "600", "700", "700-italic"),
@@ -75,6 +77,7 @@ def _browse(folder: str, *arguments: str) -> str:
         "--hide-scrollbars",
         "--allow-file-access-from-files",
         "--virtual-time-budget=10000",
+        f"--force-device-scale-factor={SCALE}",
         f"--user-data-dir={folder}/profile",
     )
     run = subprocess.run((program, *fixed, *arguments), check=True, capture_output=True, text=True, timeout=60)

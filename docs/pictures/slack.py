@@ -17,8 +17,9 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT), str(Path(__file__).parent)]
 
-from block_kit_html import home, message, modal, page  # noqa: E402 - found through the line above
+from block_kit_html import event, home, message, modal, page, place, said  # noqa: E402 - found through the line above
 from photographs import photograph  # noqa: E402
+from scenes import Scene, answer, approval, approvals, deceptive_call, inquiry, working  # noqa: E402
 
 from bot.chat.actions import ApprovalRef, OpenConfirmation, OpenDenyForm  # noqa: E402
 from bot.chat.approval_inbox import PendingCall  # noqa: E402
@@ -71,16 +72,14 @@ def pictures() -> Mapping[str, str]:
     question = OpenElicitation(sample_views.INQUIRED.turn, booking, booking.elicitations[0])
     tab = Home(sample_views.NOW, waiting, [question], asked, sample_views.SERVERS, first_visit=True)
     return {
-        "working": page(thread(sample_views.WRITING)),
-        "answer": page(thread(sample_views.ANSWERED)),
-        "approval": page(thread(sample_views.with_approver(sample_views.ASKED, SAM))),
-        "hidden": page(cards(sample_views.HIDDEN)),
-        "approvals": page(cards(sample_views.ASKED_THREE)),
+        "working": page(scene(working())),
+        "answer": page(scene(answer())),
+        "approval": page(scene(approval(SAM))),
+        "hidden": page(scene(deceptive_call())),
+        "approvals": page(scene(approvals())),
         "outcomes": page(*map(cards, sample_views.SETTLED.values())),
         "questions": page(
-            thread(sample_views.INQUIRED),
-            questions(sample_views.SENT_AWAY),
-            *map(questions, sample_views.HEARD.values()),
+            scene(inquiry()), questions(sample_views.SENT_AWAY), *map(questions, sample_views.HEARD.values())
         ),
         "questions-alone": page(*asyncio.run(alone())),
         "notices": page(
@@ -101,9 +100,15 @@ def pictures() -> Mapping[str, str]:
     }
 
 
-def thread(view: TurnView) -> str:
-    """Every message of a turn."""
-    return "".join(message(slot.blocks) for slot in turn_messages(view, sample_views.NOW))
+def scene(shown: Scene) -> str:
+    """A thread with its question, and the messages after the first reply as they ended."""
+    begin = place("incidents") + said("Priya", shown.question) + thread(shown.view)
+    return begin if shown.end is None else begin + event(shown.event) + thread(shown.end, 1)
+
+
+def thread(view: TurnView, start: int = 0) -> str:
+    """The messages of a turn, from the one at `start` on."""
+    return "".join(message(slot.blocks) for slot in turn_messages(view, sample_views.NOW)[start:])
 
 
 def cards(view: TurnView) -> str:
