@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 import signal
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from bot.ports import Commands
 
 REMEMBERED_TURNS = 50
+KNOWN_SECONDS = 86_400.0
+"""Age of a server's stored tools up to which a chat starts the server only when one of them is used."""
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -138,6 +141,8 @@ class _Session:
                 self.choice,
                 [terminal.surface],
                 operator=operator,
+                # The tools of a run that ends at once are the stored ones, because it would not see newer ones.
+                known_for=KNOWN_SECONDS if self._interactive else math.inf,
                 watch_log=self.watch_log,
             ) as runtime:
                 opening.set_result(await self._opening(runtime))

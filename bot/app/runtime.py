@@ -214,10 +214,12 @@ async def open_services(
     *,
     operator: str,
     connect: ConnectPolicy,
+    known_for: float = 0.0,
     observe: MetricSink = null_sink,
 ) -> AsyncIterator[AppServices]:
-    """Build the services, apply the stored configuration, and connect the servers in `connect`. Commands in a shell and
-    the doctor use them without an engine. Raises CountersignError.
+    """Build the services, apply the stored configuration, and connect the servers in `connect`, without those whose
+    tools were listed less than `known_for` seconds ago. Commands in a shell and the doctor use them without an engine.
+    Raises CountersignError.
     """
     # The functions that read `reloader` are called only after it is built.
     stores = build_stores(settings, database, lambda: reloader.files.secret_grants)
@@ -236,6 +238,7 @@ async def open_services(
     toolbox = McpToolbox(
         enabled=settings.mcp_enabled,
         policy=connect,
+        known_for=known_for,
         secrets=secrets,
         allowances=targets,
         on_synced=stores.servers.save_capabilities,
@@ -331,6 +334,7 @@ async def open_runtime(
     surfaces: list[Surface],
     *,
     operator: str = "",
+    known_for: float = 0.0,
     watch_log: WatchLog = lambda turn_log: turn_log,
     observe: MetricSink = null_sink,
     channels: Mapping[str, ChannelMessages] | None = None,
@@ -338,7 +342,7 @@ async def open_runtime(
     """Build the components and run them while the block runs. The caller holds the database lock.
 
     `watch_log` may wrap the turn log; `observe` receives metrics; `channels` are the platforms on which the bot posts
-    by itself, by name. None means no operations channel. Raises CountersignError.
+    by itself, by name. None means no operations channel. `known_for`: see `open_services`. Raises CountersignError.
     """
     files.warn(settings)
     for name in files.unpriced_models(model.names):
@@ -352,7 +356,13 @@ async def open_runtime(
             log.warning("audit has no key, only checkpoints show rewritten rows: set AUDIT_KEY")
         services = await stack.enter_async_context(
             open_services(
-                settings, files, database, operator=operator, connect=settings.mcp_connect_policy, observe=observe
+                settings,
+                files,
+                database,
+                operator=operator,
+                connect=settings.mcp_connect_policy,
+                known_for=known_for,
+                observe=observe,
             )
         )
         services.health.watch_checkpoints(lambda: checkpoints.is_failing)

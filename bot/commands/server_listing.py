@@ -330,6 +330,7 @@ class ServerListing:
             or _sync_problem(server)
             or self._review_note(server)
             or self._off_note(server, request)
+            or _idle_note(server)
         )
 
     def _off_note(self, server: VisibleServer, request: CommandContext) -> str:
@@ -415,7 +416,7 @@ class ServerListing:
         return [
             (gettext_lazy("title"), server.config.title),
             (gettext_lazy("description"), server.config.description),
-            (gettext_lazy("state"), status_word(server.status)),
+            (gettext_lazy("state"), _idle_note(server) or status_word(server.status)),
             (gettext_lazy("problem"), self._problem(server, request)),
             (gettext_lazy("protocol"), state.protocol if state else ""),
             (gettext_lazy("server version"), state.server_version if state else ""),
@@ -561,6 +562,11 @@ def _next_step(server: VisibleServer) -> ReplyAction:
             return ReplyAction(_("Connect {server}", server=server.name), ("mcp", "connect", server.name))
         case _:
             return ReplyAction(_("Find out about {server}", server=server.name), ("mcp", "doctor", server.name))
+
+
+def _idle_note(server: VisibleServer) -> str:
+    """Return what happens to a server that is not connected although nothing is wrong; empty for all others."""
+    return _("idle: it starts when one of its tools is used") if server.status is ServerStatus.IDLE else ""
 
 
 def _steps(server: VisibleServer) -> tuple[ReplyAction, ...]:

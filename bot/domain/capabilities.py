@@ -82,6 +82,7 @@ class Handshake:
 class ServerCapabilities:
     """Everything one server offers, with its protocol version. `instructions` (`ToolKind.INSTRUCTIONS`) is None if the
     server has none, or if they are not to be used. `left_out` are listed tools that cannot be offered, with the reason.
+    `definition` is the digest of the server's definition at the time of the listing; empty if it is not known.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -93,6 +94,7 @@ class ServerCapabilities:
     handshake: Handshake | None = None
     instructions: Tool | None = None
     left_out: tuple[str, ...] = ()
+    definition: str = ""
 
     @property
     def definitions(self) -> tuple[Tool, ...]:

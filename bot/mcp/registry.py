@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,11 +27,12 @@ from bot.domain.servers import (
     ServerEnablement,
     ServerSnapshot,
     ServerStatus,
+    SyncStatus,
     ToolNaming,
 )
 from bot.domain.tools import Tool, ToolKind
 from bot.i18n import gettext_lazy
-from bot.mcp.config.checks import check_definition
+from bot.mcp.config.checks import check_definition, definition_fingerprint
 from bot.mcp.errors import InvalidDefinition
 from bot.mcp.redaction import Redaction
 from bot.mcp.review import name_at_server, offered_name
@@ -116,11 +119,14 @@ class ManagedServer:
 
 
 class ServerRegistry:
-    """Managed servers by id. No connection is made before `start`."""
+    """Managed servers by id. No connection is made before `start`. With ConnectPolicy.AUTO, servers whose tools were
+    listed less than `known_for` seconds ago connect when they are used.
+    """
 
-    def __init__(self, shared: ConnectionDependencies, policy: ConnectPolicy) -> None:
+    def __init__(self, shared: ConnectionDependencies, policy: ConnectPolicy, known_for: float = 0.0) -> None:
         self._shared = shared
         self._policy = policy
+        self._known_for = known_for
         self._servers: dict[str, ManagedServer] = {}
         self._disconnecting: dict[SessionPool, asyncio.Task[None]] = {}
         self._started = False
@@ -133,7 +139,7 @@ class ServerRegistry:
         return self._servers.get(server_id)
 
     def start(self) -> None:
-        """Connect to the enabled servers, and to new ones from now on."""
+        """Connect to the enabled servers that need not wait for a use, and to new ones from now on."""
         self._started = True
         for managed in self:
             self._start_connection(managed)
@@ -186,7 +192,9 @@ class ServerRegistry:
 
     def _start_connection(self, managed: ManagedServer) -> None:
         wanted = self._policy is ConnectPolicy.EAGER or (
-            self._policy is ConnectPolicy.AUTO and managed.config.auto_connect
+            self._policy is ConnectPolicy.AUTO
+            and managed.config.auto_connect
+            and not (self._known_for and _known_age(managed.entry) < self._known_for)
         )
         if wanted and managed.entry.enablement is ServerEnablement.ON and managed.connection is not None:
             managed.connection.start()
@@ -207,6 +215,21 @@ class ServerRegistry:
         # Calls that were running may have shown its secrets until now.
         self._disconnecting.pop(sessions, None)
         self._shared.secrets.close(managed.config.id, managed.redact)
+
+
+def _known_age(entry: DesiredServer) -> float:
+    """Return the age in seconds of the server's stored tools; infinite if they may not be those of its definition now,
+    or if connecting it may need a person.
+    """
+    known, config = entry.synced, entry.config
+    waits_for_person = config.sign_in is not None and not entry.signed_in
+    if known.at is None or known.status is not SyncStatus.SYNCED or waits_for_person:
+        return math.inf
+    if known.capabilities.definition != definition_fingerprint(config):
+        return math.inf
+    # A time in the future is of a clock that was wrong.
+    age = time.time() - known.at
+    return age if age >= 0 else math.inf
 
 
 def _same(before: ManagedServer, entry: DesiredServer) -> bool:

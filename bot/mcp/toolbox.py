@@ -108,7 +108,8 @@ class McpToolbox:
     offer waits for first connections. `secrets` has the secrets of every server. `allowances` limit the targets of
     admins. `on_synced` and `on_sync_failed` store the capabilities; `observe` counts events. `review` is the policy
     for tools that are not pinned. `bearers` have the tokens of servers with OAuth. With `enabled=False` no server
-    is started and no tool is offered. `refused` returns the reasons why models rejected a tool, by model.
+    is started and no tool is offered. A server whose tools were listed less than `known_for` seconds ago is connected
+    when it is used, not at the start. `refused` returns the reasons why models rejected a tool, by model.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class McpToolbox:
         *,
         enabled: bool = True,
         policy: ConnectPolicy = ConnectPolicy.AUTO,
+        known_for: float = 0.0,
         first_wait: float = 10.0,
         secrets: KnownSecrets | None = None,
         allowances: AllowedTargets | None = None,
@@ -151,7 +153,7 @@ class McpToolbox:
             no_token_provider if bearers is None else bearers.provider_for,
         )
         self._bearers = bearers
-        self._servers = ServerRegistry(self._shared, policy)
+        self._servers = ServerRegistry(self._shared, policy, known_for)
         self._doctor = ServerDiagnostics(self._shared, refused)
         if enabled:
             self._servers.reconcile(entries, _GENTLE_SECONDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,14 @@ import pytest
 
 from bot.domain.capabilities import ServerCapabilities
 from bot.domain.health import CheckStatus
+from bot.domain.pins import ReviewPolicy
 from bot.domain.servers import (
     CachedCapabilities,
     ConnectPolicy,
     DesiredServer,
     HttpTransport,
+    OAuthTerms,
+    Protocol,
     ServerConfig,
     ServerEnablement,
     ServerSnapshot,
@@ -27,11 +31,11 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import CallOutcomeUnknown, CallReturned, Tool
 from bot.errors import NotFound, ServerTrouble
-from bot.mcp.config.checks import AllowedTargets
+from bot.mcp.config.checks import AllowedTargets, definition_fingerprint
 from bot.mcp.redaction import KnownSecrets
 from bot.mcp.toolbox import McpToolbox
 from tests.fakes.mcp.certificates import self_signed
-from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, result
+from tests.fakes.mcp.endpoint import Answer, FakeEndpoint, Message, Reaction, Silence, result, tool
 from tests.mcp.toolboxes import FAST, alive, call, entries, named, raw, remote, started, text, unknown, unsent, until
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
@@ -39,6 +43,28 @@ LOOPBACK = AllowedTargets(hosts=frozenset(("127.0.0.1",)))
 KNOWN = CachedCapabilities(
     SyncStatus.SYNCED, ServerCapabilities((Tool("old__t", "old", "t", trusted=True, server_id="elsewhere"),)), at=1000.0
 )
+
+ELSEWHERE = remote("s", "http://127.0.0.1:9/mcp")
+
+
+def known(config: ServerConfig, *names: str) -> DesiredServer:
+    """A server whose tools were listed a moment ago."""
+    tools = tuple(Tool(f"{config.name}__{name}", config.name, name) for name in names or ("t",))
+    capabilities = ServerCapabilities(tools, definition=definition_fingerprint(config))
+    return DesiredServer(config, synced=CachedCapabilities(SyncStatus.SYNCED, capabilities, at=time.time()))
+
+
+def _with_synced(entry: DesiredServer, **fields: Any) -> DesiredServer:
+    return replace(entry, synced=replace(entry.synced, **fields))
+
+
+def _with_config(entry: DesiredServer, **fields: Any) -> DesiredServer:
+    return replace(entry, config=replace(entry.config, **fields))
+
+
+def _with_header(entry: DesiredServer) -> HttpTransport:
+    assert isinstance(entry.config.transport, HttpTransport)
+    return replace(entry.config.transport, headers={"x-toolset": "more"})
 
 
 def offering(*names: str, pids: Path | None = None, **actions: Any) -> dict[str, Any]:
@@ -413,10 +439,96 @@ async def test_a_server_nobody_knows_offers_nothing_until_it_is_connected() -> N
 async def test_an_offer_does_not_wait_for_a_server_whose_tools_are_known() -> None:
     async with FakeEndpoint() as endpoint:
         endpoint.on = dict.fromkeys(("server/discover", "initialize"), Silence())
-        async with started(DesiredServer(remote("s", endpoint.url), synced=KNOWN), first_wait=60.0) as box:
+        async with started(known(remote("s", endpoint.url)), first_wait=60.0) as box:
             await until(lambda: status(box) is ServerStatus.CONNECTING)
             async with asyncio.timeout(15):
                 assert await offered(box) == ["s__t"]
+
+
+async def test_an_offer_waits_for_a_server_that_was_defined_otherwise_when_its_tools_were_listed() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t", "new")
+        before = known(ELSEWHERE)
+        entry = DesiredServer(remote("s", endpoint.url), synced=before.synced)
+        async with started(entry, review=ReviewPolicy.OFF) as box:
+            assert await offered(box) == ["s__new", "s__t"]
+
+
+# servers whose tools are known well enough
+
+
+async def test_a_server_whose_tools_are_known_is_connected_by_their_first_call_alone() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/call"] = lambda m: result(m, OK)
+        entry = known(remote("s", endpoint.url))
+        async with started(entry, known_for=60.0) as box:
+            offer = await box.offer()
+            await box.reconcile([entry])
+            assert [tool.name for tool in offer.tools] == ["s__t"]
+            assert (offer.absent, offer.unavailable) == ((), frozenset())
+            assert (status(box), endpoint.seen) == (ServerStatus.IDLE, [])
+            assert text(await call(offer.tools[0], box)) == "ok"
+            assert status(box) is ServerStatus.CONNECTED
+
+
+async def test_the_tools_of_a_connection_are_enough_for_the_next_start(tmp_path: Path) -> None:
+    stored: dict[str, ServerCapabilities] = {}
+
+    async def on_synced(server_id: str, capabilities: ServerCapabilities) -> None:
+        stored[server_id] = capabilities
+
+    pids = tmp_path / "pids"
+    config = raw("s", script=offering("t", pids=pids))
+    async with started(config, on_synced=on_synced, known_for=60.0) as box:
+        assert await offered(box) == ["s__t"]
+    synced = CachedCapabilities(SyncStatus.SYNCED, stored["file:s"], at=time.time())
+    async with started(DesiredServer(config, synced=synced), known_for=60.0) as box:
+        assert await offered(box) == ["s__t"]
+    assert len(pids.read_text().split()) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda entry: replace(entry, synced=CachedCapabilities()), id="never listed"),
+        pytest.param(lambda entry: _with_synced(entry, at=time.time() - 61.0), id="listed long ago"),
+        pytest.param(lambda entry: _with_synced(entry, at=time.time() + 61.0), id="listed in the future"),
+        pytest.param(lambda entry: _with_synced(entry, status=SyncStatus.SYNC_FAILED), id="not listed since"),
+        pytest.param(lambda entry: replace(entry, synced=known(ELSEWHERE).synced), id="listed elsewhere"),
+        pytest.param(lambda entry: _with_config(entry, transport=_with_header(entry)), id="another header"),
+        pytest.param(lambda entry: _with_config(entry, use_instructions=True), id="its instructions are wanted"),
+        pytest.param(lambda entry: _with_config(entry, protocol=Protocol.V2025_06_18), id="another protocol"),
+        pytest.param(lambda entry: _with_config(entry, sign_in=OAuthTerms()), id="without its sign-in"),
+    ],
+)
+async def test_a_server_whose_tools_may_be_others_is_connected_at_the_start(
+    change: Callable[[DesiredServer], DesiredServer],
+) -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        async with started(change(known(remote("s", endpoint.url))), known_for=60.0):
+            await until(lambda: bool(endpoint.seen))
+
+
+async def test_all_known_servers_are_connected_at_the_start_by_an_eager_policy() -> None:
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        async with started(known(remote("s", endpoint.url)), known_for=60.0, policy=ConnectPolicy.EAGER) as box:
+            await until(lambda: status(box) is ServerStatus.CONNECTED)
+
+
+async def test_a_call_is_not_sent_if_the_started_server_lists_another_tool_than_was_known() -> None:
+    """The card of the call showed the stored definition."""
+    async with FakeEndpoint() as endpoint:
+        endpoint.speak_modern("t")
+        endpoint.on["tools/list"] = lambda m: result(m, {"tools": [{**tool("t"), "description": "Deletes all."}]})
+        endpoint.on["tools/call"] = lambda m: result(m, OK)
+        for review, reason in ((ReviewPolicy.CHANGED, "review"), (ReviewPolicy.OFF, "has changed since")):
+            async with started(known(remote("s", endpoint.url)), known_for=60.0, review=review) as box:
+                [shown] = (await box.offer()).tools
+                assert reason in unsent(await call(shown, box))
+    assert "tools/call" not in endpoint.methods()
 
 
 async def test_a_known_server_that_fails_stays_offered_and_is_connected_to_by_the_call() -> None:

@@ -145,6 +145,16 @@ async def test_a_server_that_a_shell_adds_is_used_by_the_running_bot(
         assert SECRET.encode() not in content, name
 
 
+async def runs_without_asking(terminal: ProgramOnTerminal) -> bool:
+    """List the tools. True if a rule lets the tool run."""
+    await terminal.prompts()
+    start = len(terminal.raw)
+    terminal.type("/mcp tools tickets")
+    await terminal.until(lambda: TOOL.encode() in terminal.raw[start:], "the tool")
+    await terminal.prompts()
+    return b" runs" in terminal.raw[start:]
+
+
 async def is_offered(terminal: ProgramOnTerminal) -> bool:
     """Ask for the tool. True if the model was offered it, even if the server went before the call was sent."""
     await terminal.prompts()
@@ -174,8 +184,10 @@ async def test_a_server_that_one_process_adds_is_used_in_another_on_one_database
         await one.prompts()
         await one.asks("/mcp policy set tickets lookup allow")
         await one.shows("tickets, lookup: allow.")
-        await other.asks("/mcp tools tickets")
-        await other.shows(TOOL)
+        async with asyncio.timeout(PATIENCE):
+            # The other process learns of the server at once, and of its rule a little later.
+            while not await runs_without_asking(other):
+                pass
         await other.asks(LOOK_UP)
         await other.shows("It said: ticket 7 is open.")
         await one.asks("/mcp disable tickets")

@@ -47,6 +47,21 @@ def test_one_question_gives_its_answer_alone_and_what_needs_an_approval_is_not_r
     assert server.calls == []
 
 
+def test_a_server_with_known_tools_is_started_by_a_call_alone(tmp_path: Path) -> None:
+    server = desk(tmp_path)
+    with FakeLanguageModel("openai", rule=answering({"hello": Say("Hello.")})) as model:
+        place = Installation(tmp_path, {"desk": server.entry}, model=model)
+        assert place.chat("-m", "hello").out == "Hello.\n"
+        assert len(server.pids) == 1
+        assert place.chat("-m", "hello").out == "Hello.\n"
+        listed = place.chat("-m", "/mcp list").out
+        assert "○ desk" in listed
+        assert "idle: it starts when one of its tools is used" in listed
+        assert len(server.pids) == 1, "its tools are stored"
+        assert place.chat("-m", "go", "--approve", "all").out == "Let me see.\n\n2 of 2 ran.\n"
+        assert len(server.pids) == 2
+
+
 def test_every_line_of_standard_input_is_a_message_and_reads_can_be_approved_alone(tmp_path: Path) -> None:
     server = desk(tmp_path)
     answers: dict[str, Reply] = {

@@ -368,6 +368,16 @@ def endpoint_fingerprint(config: ServerConfig) -> str:
             return _program(command, tuple(args), cwd or "")
 
 
+def definition_fingerprint(config: ServerConfig) -> str:
+    """Return a digest of what decides which tools a server lists: its place, the names of its variables or headers, and
+    how it is spoken to. Values are left out, because they may be secrets.
+    """
+    match config.transport:
+        case HttpTransport(headers=values) | StdioTransport(env=values):
+            names = sorted(values)
+    return digest([endpoint_fingerprint(config), *names, config.protocol, str(config.use_instructions)])
+
+
 @functools.lru_cache(64)  # Needed by each tool, and a long argument takes milliseconds to scan.
 def _program(command: str, args: tuple[str, ...], folder: str) -> str:
     return digest(["stdio", command, [redact(argument) for argument in args], folder])

@@ -236,8 +236,10 @@ class Connection:
                 self._owner = asyncio.create_task(self._run_as_owner(), name=f"mcp:{self.config.name}")
 
     async def first_attempt_done(self) -> None:
-        """Wait until the first running attempt to connect has ended. Return at once if the tools are known."""
-        while self.started and not self.tracker.known and self._is_first_attempt:
+        """Wait until the first running attempt to connect has ended. Return at once if the tools are known, and were
+        listed for this definition of the server.
+        """
+        while self.started and self.tracker.has_no_tools_of_definition and self._is_first_attempt:
             await self.tracker.wait_for_change()
 
     @property

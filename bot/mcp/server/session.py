@@ -35,7 +35,13 @@ from bot.domain.servers import HttpKind, HttpTransport, Protocol, ServerConfig, 
 from bot.i18n import gettext_lazy
 from bot.mcp import sdk
 from bot.mcp.calls import BROKEN, ActiveCalls, list_folders
-from bot.mcp.config.checks import AllowedTargets, Resolve, endpoint_fingerprint, resolve_host
+from bot.mcp.config.checks import (
+    AllowedTargets,
+    Resolve,
+    definition_fingerprint,
+    endpoint_fingerprint,
+    resolve_host,
+)
 from bot.mcp.errors import InvalidDefinition, failed_listing, root_cause
 from bot.mcp.oauth.tokens import TokenProvider, no_token_provider
 from bot.mcp.redaction import KnownSecrets, Redaction
@@ -371,6 +377,7 @@ class Session:
                     protocol=self._negotiation.protocol_label(client.protocol_version),
                     handshake=self._negotiation.on_connected(client.protocol_version, version),
                     server_version=version,
+                    definition=definition_fingerprint(self._config),
                 )
                 self._client = client
                 self._tracker.record_connection(self._known)

@@ -22,6 +22,7 @@ from bot.domain.servers import (
 )
 from bot.domain.tools import Tool, ToolKind
 from bot.i18n import gettext_lazy
+from bot.mcp.config.checks import definition_fingerprint
 from bot.mcp.errors import NO_PROBLEM, Problem
 from bot.mcp.review import ToolPinning
 from bot.mcp.server.capabilities import apply_definition
@@ -207,6 +208,11 @@ class ServerStatusTracker:
     def known(self) -> bool:
         """True if the capabilities have been fetched at least once."""
         return self._synced.at is not None
+
+    @property
+    def has_no_tools_of_definition(self) -> bool:
+        """True if the tools are not known, or are those of an earlier definition of the server."""
+        return not self.known or self._synced.capabilities.definition != definition_fingerprint(self.config)
 
     @property
     def connect_limit(self) -> float:
