@@ -1,7 +1,7 @@
 """Settings from the environment, for the composition root and the command line only.
 
-Names and syntax are those of docs/configuration.md. The environment wins over `.env` in the working folder, and both
-win over the files in SETTINGS_FOLDER.
+Names and syntax are those of docs/configuration.md. The environment wins over `.env`, and both win over the files in
+SETTINGS_FOLDER. `bot.folders` says which `.env` counts, and where the files and folders of the defaults are.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dotenv import dotenv_values
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
+    DotEnvSettingsSource,
     InitSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
@@ -38,6 +39,7 @@ from bot.domain.servers import ConnectPolicy
 from bot.domain.tools import ToolSearch
 from bot.domain.turns import ToolReplay
 from bot.errors import SettingsError
+from bot.folders import DATABASE, find_folders
 from bot.i18n import DEFAULT_LANGUAGE, installed_languages, resolve_language
 from bot.setting_errors import format_error, format_value
 
@@ -274,17 +276,31 @@ SecureAddress = Annotated[str, AfterValidator(_check_https)]
 AnyCase = BeforeValidator(_lower)
 
 
+def _data_folder() -> Path:
+    return find_folders().data
+
+
+def _operator_file(name: str) -> Any:
+    """Return a field whose default is an operator's file in the folder that counts for this process."""
+    return Field(default_factory=lambda: find_folders().operator_file(name))
+
+
+def _database_in(values: Mapping[str, Any]) -> str:
+    folder = str(values.get("data_folder", "data"))
+    # `read_address` decodes the path and cuts it at a question mark.
+    return f"sqlite:///{folder.replace('%', '%25').replace('?', '%3F')}/{DATABASE}"
+
+
 class Settings(BaseSettings):
     """Validated settings."""
 
-    model_config = SettingsConfigDict(
-        env_file=".env", env_file_encoding="utf-8", env_ignore_empty=True, extra="ignore", frozen=True
-    )
+    model_config = SettingsConfigDict(env_file_encoding="utf-8", env_ignore_empty=True, extra="ignore", frozen=True)
 
     settings_folder: Path | None = None
+    data_folder: Path = Field(default_factory=_data_folder)
 
     # Addresses may hold passwords: like keys, they are not shown.
-    database_url: str = Field("sqlite:///data/countersign.db", repr=False)
+    database_url: str = Field(default_factory=_database_in, repr=False)
     db_host: str = ""
     db_port: Annotated[int, Field(ge=1, le=65535)] = 5432
     db_name: str = ""
@@ -333,9 +349,9 @@ class Settings(BaseSettings):
     api_streams_per_token: Annotated[int, Field(ge=1, le=100_000)] = 50
 
     mcp_enabled: bool = True
-    mcp_servers_file: Path = Path("config/mcp_servers.json")
-    mcp_launch_templates_file: Path = Path("config/launch_templates.toml")
-    mcp_secret_grants_file: Path = Path("config/secret_grants.toml")
+    mcp_servers_file: Path = _operator_file("mcp_servers.json")
+    mcp_launch_templates_file: Path = _operator_file("launch_templates.toml")
+    mcp_secret_grants_file: Path = _operator_file("secret_grants.toml")
     mcp_connect_policy: Annotated[ConnectPolicy, AnyCase] = ConnectPolicy.AUTO
     mcp_sync_interval: Duration = 300.0
     mcp_session_idle_timeout: DurationOrNever = 1800.0
@@ -351,7 +367,7 @@ class Settings(BaseSettings):
     mcp_secret_folder: Path = Path("/run/secrets")
     mcp_allowed_hosts: Hosts = frozenset()
     mcp_allowed_commands: Words = frozenset()
-    mcp_allowed_commands_file: Path = Path("config/allowed_commands.txt")
+    mcp_allowed_commands_file: Path = _operator_file("allowed_commands.txt")
     mcp_registry_url: SecureAddress | None = None
     mcp_allowed_servers: Words = frozenset()
     mcp_servers_enabled: Annotated[ServersEnabled, AnyCase] = ServersEnabled.ALL
@@ -363,16 +379,16 @@ class Settings(BaseSettings):
     mcp_approval_default_policy: Annotated[ApprovalPolicy | None, BeforeValidator(_upper)] = None
     mcp_approval_timeout: Duration = 1800.0
     approval_notice: Annotated[ApprovalNotice, AnyCase] = ApprovalNotice.MENTION
-    policy_file: Path = Path("config/policy.toml")
-    system_prompt_file: Path = Path("config/system_prompt.md")
+    policy_file: Path = _operator_file("policy.toml")
+    system_prompt_file: Path = _operator_file("system_prompt.md")
     context_tokens: Windows = ()
     model_first_timeout: ModelTimeout = 120.0
     model_idle_timeout: ModelTimeout = 60.0
     model_total_timeout: ModelTimeout = 300.0
     history_tokens: Annotated[int, Field(ge=1_000, le=1_000_000)] = 16_000
     history_tool_steps: Annotated[ToolReplay, AnyCase] = ToolReplay.NAMES
-    prices_file: Path = Path("config/prices.toml")
-    limits_file: Path = Path("config/limits.toml")
+    prices_file: Path = _operator_file("prices.toml")
+    limits_file: Path = _operator_file("limits.toml")
     max_running_turns_per_user: Annotated[int, Field(ge=1, le=10_000)] = 8
     max_queued_turns_per_user: Annotated[int, Field(ge=1, le=100_000)] = 100
 
@@ -457,13 +473,14 @@ class Settings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - passed by name; which file counts is known here only
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - passed by name; replaced by _read_files, which has better errors
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources by priority: arguments, environment, .env, files, alternative names."""
         files, others = _read_files(), _alternative_settings()
         sources = [InitSettingsSource(settings_cls, {**values}) for values in (files, others)]
-        return (init_settings, env_settings, dotenv_settings, *sources)
+        dotenv = DotEnvSettingsSource(settings_cls, env_file=find_folders().env_file)
+        return (init_settings, env_settings, dotenv, *sources)
 
 
 def _database_url(given: Mapping[str, Any]) -> str:
@@ -526,7 +543,7 @@ def find_ineffective_settings(settings: Settings) -> dict[str, str]:
     nothing, each with what to do instead.
     """
     files = {name.upper() for name in _read_files()}
-    own = {*dotenv_values(".env", encoding="utf-8"), *files}
+    own = {*dotenv_values(find_folders().env_file, encoding="utf-8"), *files}
     advice = {name: _advice(name, is_own=name in own) for name in sorted({*_read_variables(), *files})}
     return {
         name: text
@@ -551,7 +568,7 @@ def _advice(name: str, *, is_own: bool) -> str:
 
 
 def _read_variables() -> dict[str, str]:
-    variables = dotenv_values(".env", encoding="utf-8")
+    variables = dotenv_values(find_folders().env_file, encoding="utf-8")
     return {**{name: value for name, value in variables.items() if value is not None}, **os.environ}
 
 
@@ -573,4 +590,6 @@ def read_settings(**overrides: Any) -> Settings:
         problems = "; ".join(format_error(problem, Settings.model_fields) for problem in error.errors())
         raise SettingsError(f"The environment cannot be used: {problems}.", "correct it there or in .env") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f".env cannot be read: {error}.", "save it as UTF-8 text, or remove it") from error
+        raise SettingsError(
+            f"{find_folders().env_file} cannot be read: {error}.", "save it as UTF-8 text, or remove it"
+        ) from error

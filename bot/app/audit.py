@@ -222,7 +222,7 @@ def _external_records(settings: Settings, more: Sequence[Path], head: AuditHead 
     module = importlib.import_module("bot.storage.checkpoints")
     verification = importlib.import_module("bot.storage.audit_verification")
     expected = checkpoint_file(settings)
-    log_file = read_address(settings.database_url).folder / "countersign.log"
+    log_file = read_address(settings.database_url, settings.data_folder).folder / "countersign.log"
     places: list[CheckpointLines] = []
     for path in (expected, log_file.with_name("countersign.log.1"), log_file):
         if path is None:

@@ -78,7 +78,9 @@ async def chat(settings: Settings, options: ChatOptions, *, watch_log: WatchLog 
             if not options.conversation or options.message is not None:
                 raise
             return await _read_beside(settings, person, options.conversation, streams)
-        log_to_file(settings.log_level, read_address(settings.database_url).folder / "countersign.log")
+        log_to_file(
+            settings.log_level, read_address(settings.database_url, settings.data_folder).folder / "countersign.log"
+        )
         return await _Session(settings, files, options, choice, person, streams, watch_log).run()
 
 
@@ -160,7 +162,7 @@ class _Session:
 
     def _terminal(self) -> Terminal:
         options, person, streams = self.options, self.person, self.streams
-        address = read_address(self.settings.database_url)
+        address = read_address(self.settings.database_url, self.settings.data_folder)
         shared, files = isinstance(address, PostgresServer), address.folder / "files"
         if options.message is not None:
             return one_question(

@@ -167,7 +167,7 @@ def checkpoint_file(settings: Settings) -> Path | None:
     """Return the path of the checkpoint file, None if it is disabled. Raises DatabaseError."""
     if settings.audit_checkpoint_file:
         return None if settings.audit_checkpoint_file.lower() == OFF else Path(settings.audit_checkpoint_file)
-    match read_address(settings.database_url):
+    match read_address(settings.database_url, settings.data_folder):
         case SqliteFile(path):
             return path.with_name(path.name + ".checkpoints")
         case PostgresServer(url) as server:

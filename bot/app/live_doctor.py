@@ -144,7 +144,7 @@ async def _ask_for_channel(terminal: OperatorTerminal, platform: str) -> str:
 
 
 def _log_file(settings: Settings) -> Path:
-    return read_address(settings.database_url).folder / "doctor-live.log"
+    return read_address(settings.database_url, settings.data_folder).folder / "doctor-live.log"
 
 
 @dataclass(frozen=True, slots=True)

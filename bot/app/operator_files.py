@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot.app.models import is_demo
 from bot.domain.completions import Usage
 from bot.domain.policies import Rule
 from bot.domain.secret_binding import SecretGrants
+from bot.domain.servers import DesiredServer, StdioTransport
 from bot.domain.usage import NO_PRICES, LimitUnit, PriceList, UsageLimit
 from bot.engine.config_files import read_limits, read_policies, read_prices, read_secret_grants
 from bot.engine.policy.rules import Policies, undeliverable_targets, unknown_servers
 from bot.errors import SettingsError
+from bot.folders import NOTES, find_folders
 from bot.mcp.config.file import ServersFile, load_servers
 from bot.mcp.config.templates import TemplatesFile, load_templates
 from bot.settings import Settings, read_environment
@@ -79,7 +81,7 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
     return OperatorFiles(
         _policies(settings),
         _text(settings.system_prompt_file, "SYSTEM_PROMPT_FILE"),
-        load_servers(settings.mcp_servers_file, _environment(settings)) if settings.mcp_enabled else ServersFile(),
+        _servers(settings) if settings.mcp_enabled else ServersFile(),
         load_templates(settings.mcp_launch_templates_file) if settings.mcp_enabled else TemplatesFile(),
         prices,
         read_limits(_text(settings.limits_file, "LIMITS_FILE"), str(settings.limits_file), prices.currency),
@@ -89,11 +91,35 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
     )
 
 
+def _servers(settings: Settings) -> ServersFile:
+    """Read the servers. Their programs start in the folder of the files, unless that is the working folder anyway."""
+    servers = load_servers(settings.mcp_servers_file, _environment(settings))
+    base = find_folders().base
+    if not base.is_absolute():
+        return servers
+    return replace(servers, entries=tuple(_started_in(str(base), entry) for entry in servers.entries))
+
+
+def _started_in(folder: str, entry: DesiredServer) -> DesiredServer:
+    transport = entry.config.transport
+    if not isinstance(transport, StdioTransport) or transport.cwd is not None or not transport.command:
+        return entry
+    return replace(entry, config=replace(entry.config, transport=replace(transport, cwd=folder)))
+
+
+def _as_servers_see(path: Path) -> Path:
+    """Return a path that is right in the folder where servers start."""
+    return path.absolute() if find_folders().base.is_absolute() else path
+
+
 def _environment(settings: Settings) -> dict[str, str]:
-    """Return the variables for the servers' file. Unless the operator says otherwise, invented weather may stand in for
-    an outage of the service only where the demo model answers: a real one would present it as true.
+    """Return the variables for the servers' file. Unless the operator says otherwise, the bundled notes are with the
+    other data, and invented weather may stand in for an outage of the service only where the demo model answers: a real
+    one would present it as true.
     """
     environment = read_environment()
+    if not environment.get("NOTES_FILE"):
+        environment["NOTES_FILE"] = str(_as_servers_see(settings.data_folder / NOTES))
     if is_demo(settings) and not environment.get("WEATHER_SAMPLE"):
         environment["WEATHER_SAMPLE"] = "auto"
     return environment

@@ -4,13 +4,15 @@ interrupted). The commands are implemented in `bot.app`, which each loads when i
 
 from __future__ import annotations
 
+import platform
 import sys
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from bot import __version__
-from bot.cli import audit, database, secrets, tokens
+from bot.cli import audit, config, database, secrets, tokens
 from bot.cli.admin import WORDS, VerbatimCommand, servers, usage
 from bot.cli.chat import chat, doctor, run
 from bot.cli.errors import USAGE, print_error
@@ -28,6 +30,7 @@ app.add_typer(database.commands, name="db")
 app.add_typer(secrets.commands, name="secrets")
 app.add_typer(audit.commands, name="audit")
 app.add_typer(tokens.commands, name="tokens")
+app.add_typer(config.commands, name="config")
 app.command()(chat)
 app.command()(run)
 app.command(cls=VerbatimCommand, context_settings=WORDS)(servers)
@@ -37,7 +40,7 @@ app.command()(doctor)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"countersign {__version__}")
+        typer.echo(f"countersign {__version__} (Python {platform.python_version()}, mcp {version('mcp')})")
         raise typer.Exit
 
 

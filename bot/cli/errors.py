@@ -10,12 +10,14 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
 from bot.domain.locales import Locale, system_locale, use_locale
 from bot.errors import CountersignError, SettingsError
+from bot.folders import fill, find_folders
 from bot.settings import Settings, read_settings
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -34,6 +36,7 @@ def run_command(command: Callable[[Settings], Coroutine[Any, Any, int]], *, debu
 
 def _run(command: Callable[[Settings], Coroutine[Any, Any, int]], locale: Locale, *, debug: bool) -> int:
     try:
+        _fill_own_folders()
         settings = read_settings()
         with use_locale(locale.or_else(Locale(settings.language, settings.time_zone))):
             code = asyncio.run(command(settings))
@@ -54,6 +57,19 @@ def _run(command: Callable[[Settings], Coroutine[Any, Any, int]], locale: Locale
         print_error(f"Something broke ({type(error).__name__}: {error}). Fix: run it with --debug to see where")
         code = FAILED
     return code
+
+
+def _fill_own_folders() -> None:
+    """At the first start of an installed program, put its files where their user can edit them, and say where."""
+    folders = find_folders()
+    if folders.is_filled:
+        return
+    with suppress(OSError):  # as in a read-only home: the program's own files count
+        fill(folders.config)
+        print_error(
+            f"your servers, policies and prompt are in {folders.config}, your data is in {folders.data}. "
+            "`countersign config path` lists the files"
+        )
 
 
 def print_error(problem: str) -> None:

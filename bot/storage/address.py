@@ -33,9 +33,13 @@ class SqliteFile:
 
 @dataclass(frozen=True, slots=True)
 class PostgresServer:
-    """A database on a server, driven by any number of processes. `url` may hold a password and is never shown."""
+    """A database on a server, driven by any number of processes. `url` may hold a password and is never shown.
+
+    `folder` has this machine's own files: log, typed lines.
+    """
 
     url: str = field(repr=False)
+    folder: Path = Path("data")
 
     @property
     def name(self) -> str:
@@ -43,20 +47,17 @@ class PostgresServer:
         parts = urlsplit(self.url)
         return f"postgresql://{parts.hostname or 'local'}{parts.path}"
 
-    @property
-    def folder(self) -> Path:
-        """Folder of this machine's own files: log, typed lines."""
-        return Path("data")
-
 
 Address = SqliteFile | PostgresServer
 
 
-def read_address(url: str) -> Address:
-    """Parse `sqlite:///path` or `postgresql://…`. Raises DatabaseError for any other address."""
+def read_address(url: str, folder: Path = Path("data")) -> Address:
+    """Parse `sqlite:///path` or `postgresql://…`, with the folder of this machine's own files for the latter. Raises
+    DatabaseError for any other address.
+    """
     scheme, separator, rest = url.partition("://")
     if separator and scheme in _POSTGRES:
-        return PostgresServer(_check_url(f"postgresql://{rest}"))
+        return PostgresServer(_check_url(f"postgresql://{rest}"), folder)
     path = unquote(url.removeprefix(_SQLITE).partition("?")[0])
     if not url.startswith(_SQLITE) or path in ("", ":memory:"):
         # Only the scheme is repeated, because the rest may hold a password.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from bot.cli import main
 from bot.llm.providers import PROVIDERS
 from tests.app.program import LIMIT_SECONDS, environment, program
 from tests.cli.invocation import Countersign, Ended
+
+VERSION = f"countersign {bot.__version__} (Python {platform.python_version()}, mcp {version('mcp')})\n"
 
 SECRET = "sk-test-4711-do-not-show"
 
@@ -66,7 +70,7 @@ def test_without_a_command_the_help_is_shown_and_that_is_a_usage_error(countersi
 
 
 def test_the_version_is_the_packages(countersign: Countersign) -> None:
-    assert countersign("--version") == Ended(0, f"countersign {bot.__version__}\n", "")
+    assert countersign("--version") == Ended(0, VERSION, "")
 
 
 # ---------------------------------------------------------------------- usage errors
@@ -233,7 +237,7 @@ def test_an_interruption_has_its_own_exit_code(countersign: Countersign, monkeyp
 
 def test_the_module_and_the_command_are_one_program(folder: Path) -> None:
     ended = program(folder, "--version")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"countersign {bot.__version__}\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, VERSION, "")
     ended = program(folder, "chat", "--frobnicate")
     assert ended.returncode == 2
     assert ended.stderr == "countersign: No such option: --frobnicate. Fix: see `countersign chat --help`\n"

@@ -1,66 +1,174 @@
-"""The wheel holds every file that the program and its servers read, and works by itself."""
+"""The wheel holds every file that the program and its servers read, and the installed program works by itself: in any
+working folder, with its files where they belong.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
+import mcp
 import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tests.deploy.files import PROJECT
 
 LIMIT_SECONDS = 120.0
 PACKAGES = ("bot", "mcp_servers")
+FILES = sorted(path.name for path in (PROJECT / "config").glob("*.example.toml"))
+FILES += ["mcp_servers.json", "policy.toml", "slack_manifest.yaml", "system_prompt.md"]
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """An environment with the project from a wheel; what it depends on is this interpreter's."""
+
+    folder: Path
+
+    @property
+    def site(self) -> Path:
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        return self.folder / "lib" / version / "site-packages"
+
+    def command(self, name: str) -> Path:
+        return self.folder / "bin" / name
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with a home and a working folder of their own, whose names are no plain letters."""
+
+    wheel: Wheel
+    home: Path
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.home / ".config/countersign"
+
+    @property
+    def data(self) -> Path:
+        return self.home / ".local/share/countersign"
+
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.wheel.command("countersign"), *words],
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that a wheel of the project comes to; nothing of the project is beside it."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in PACKAGES:
         shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (source / "bot/defaults/limits.toml").write_text("# An operator's own, which is nobody else's.\n")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, source)
-    wheel = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir"]
-    built = subprocess.run(
-        [sys.executable, *wheel, str(made), "."],
-        cwd=source,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
+    pip = [sys.executable, "-m", "pip"]
+    build = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(made), "."]
+    _run(*pip, *build, folder=source)
     [path] = made.glob("countersign-*.whl")
-    with zipfile.ZipFile(path) as wheel_file:
-        wheel_file.extractall(made / "site")
-    return made / "site"
+    installed = Wheel(made / "environment")
+    _run(sys.executable, "-m", "venv", "--without-pip", str(installed.folder), folder=made)
+    _run(
+        *pip, "--python", str(installed.folder), "install", "--quiet", "--no-deps", "--no-index", str(path), folder=made
+    )
+    # Where this interpreter has what the project depends on, which may be several folders.
+    others = {str(Path(module.__file__ or "").parents[1]) for module in (mcp, pytest)}
+    (installed.site / "dependencies.pth").write_text("\n".join(sorted(others)))
+    return installed
 
 
-def test_a_wheel_has_every_file_of_the_packages(installed: Path) -> None:
+@pytest.fixture
+def person(wheel: Wheel, tmp_path: Path) -> Person:
+    home, folder = tmp_path / "家 of Ana", tmp_path / "Übung 1"
+    home.mkdir()
+    folder.mkdir()
+    return Person(wheel, home, folder)
+
+
+def _run(*command: str, folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_wheel_has_every_file_of_the_packages_and_none_of_an_operator(wheel: Wheel) -> None:
     def files(folder: Path) -> set[str]:
         paths = (path for name in PACKAGES for path in (folder / name).rglob("*") if path.is_file())
         return {str(path.relative_to(folder)) for path in paths if "__pycache__" not in path.parts}
 
-    assert files(PROJECT) - files(installed) == set()
+    assert files(PROJECT) - files(wheel.site) == set()
+    assert sorted(path.name for path in (wheel.site / "bot/defaults").iterdir()) == sorted(FILES)
+    for name in FILES:
+        assert (wheel.site / "bot/defaults" / name).read_bytes() == (PROJECT / "config" / name).read_bytes()
 
 
-def test_it_makes_its_database_and_answers_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:
-    # What the project depends on is the interpreter's.
-    start = f"import sys; sys.path.insert(0, {str(installed)!r}); import bot.cli; bot.cli.main()"
-    said = subprocess.run(
-        [sys.executable, "-P", "-c", start, "chat", "-m", "hello"],
-        cwd=tmp_path,
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
-        check=False,
-    )
-    assert (said.returncode, said.stderr) == (0, "")
-    assert "demo model" in said.stdout
-    assert (tmp_path / "data" / "countersign.db").exists()
+def test_the_first_start_puts_files_and_data_where_they_belong_says_so_once_and_answers(person: Person) -> None:
+    # What lies about in a working folder is not what the bundled servers import.
+    for name in ("mcp.py", "json.py", "mcp_servers.py"):
+        (person.folder / name).write_text("raise SystemExit('this is not what was meant')")
+    (person.folder / ".env").write_text("DATABASE_URL=sqlite:///their-own.db\nPORT=many\n")
+    before = sorted(person.folder.iterdir())
+    first = person.run("chat", "-m", "Please note: the office closes early", "--approve", "all")
+    assert first.returncode == 0, first.stderr
+    assert f"are in {person.config}, your data is in {person.data}." in first.stderr
+    again = person.run("chat", "-m", "Show my notes")
+    assert (again.returncode, str(person.config) in again.stderr) == (0, False)
+    assert "the office closes early" in again.stdout
+    assert sorted(path.name for path in person.config.iterdir()) == sorted(FILES)
+    assert (person.data / "countersign.db").exists()
+    assert "closes early" in (person.data / "notes.json").read_text()
+    assert sorted(person.folder.iterdir()) == before
+
+
+def test_an_own_server_starts_beside_the_file_that_names_it(person: Person) -> None:
+    person.run("config", "path")
+    shutil.copy(person.wheel.site / "mcp_servers/notes/server.py", person.config / "mine.py")
+    servers = '{"mcpServers": {"mine": {"command": "python", "args": ["-c", "import os, sys; sys.exit(os.getcwd())"]}}}'
+    (person.config / "mcp_servers.json").write_text(servers)
+    listed = person.run("doctor")
+    assert str(person.config) in re.sub(r"\s+", " ", listed.stdout)
+
+
+def test_without_a_place_for_its_files_it_works_with_those_of_the_program(person: Person) -> None:
+    person.config.parent.mkdir()
+    person.config.symlink_to("/nowhere/at/all")
+    said = person.run("chat", "-m", "Show my notes")
+    assert said.returncode == 0, said.stderr
+    assert "no notes" in said.stdout.lower()
+
+
+def test_a_working_folder_can_be_made_one_that_counts(person: Person) -> None:
+    made = person.run("config", "init", "--here")
+    assert made.stdout.split() == [f"config/{name}" for name in sorted(FILES)]
+    assert person.run("config", "init", "--here").stdout == f"All files are there already, in {person.folder}/config.\n"
+    (person.folder / "config/policy.toml").unlink()
+    report = person.run("config", "path", DATA_FOLDER="elsewhere").stdout
+    assert f"servers    {person.folder}/config/mcp_servers.json\n" in report
+    assert f"policies   {person.folder}/config/policy.toml  (not there)\n" in report
+    assert f"data       {person.folder}/elsewhere  (set by DATA_FOLDER, not there)\n" in report
+    assert report.endswith("\nThey count because the working folder has config/mcp_servers.json.\n")
+    assert person.run("config", "path", "env").stdout == f"{person.folder}/.env\n"
+    assert not person.config.exists()
+
+
+@pytest.mark.parametrize(("name", "tool"), [("weather", "forecast"), ("notes", "add"), ("knowledge", "search")])
+async def test_each_bundled_server_is_a_command(person: Person, name: str, tool: str) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(person.home)}
+    command = str(person.wheel.command(f"countersign-{name}"))
+    server = StdioServerParameters(command=command, cwd=person.folder, env=environment)
+    async with Client(stdio_client(server)) as client:
+        assert tool in {each.name for each in (await client.list_tools()).tools}

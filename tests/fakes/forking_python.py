@@ -23,7 +23,9 @@ STREAMS = (0, 1, 2)
 def main() -> None:
     """Be what the command line says."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["-m"]:
+    if arguments[:2] == ["-P", "-m"]:  # the folder is not on the path of a forked program in any case
+        begin(arguments[2:])
+    elif arguments[:1] == ["-m"]:
         begin(arguments[1:])
     elif arguments and arguments[0].endswith(".py"):
         begin(arguments)

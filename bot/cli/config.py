@@ -1,0 +1,101 @@
+"""`config`: which files and folders are in use, and the files of a new installation."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot.cli.errors import FAILED, Debug, print_error, run_command
+from bot.folders import Folders, fill, find_folders
+from bot.settings import Settings
+
+commands = typer.Typer(help="Files and folders: which are in use, and the files to begin with.", rich_markup_mode=None)
+
+
+class PathOption(StrEnum):
+    """Names of `config path`."""
+
+    CONFIG = "config"
+    DATA = "data"
+    ENV = "env"
+
+
+@commands.command("path")
+def print_paths(
+    name: Annotated[
+        PathOption | None,
+        typer.Argument(
+            help="Print this one alone: the folder of files, the folder of data, or .env.", metavar="[NAME]"
+        ),
+    ] = None,
+    *,
+    debug: Debug = False,
+) -> None:
+    """Print which files and folders are in use, and why."""
+
+    async def show(settings: Settings) -> int:
+        folders = find_folders()
+        for line in [_path_of(name, folders, settings)] if name else _report(folders, settings):
+            typer.echo(line)
+        return 0
+
+    run_command(show, debug=debug)
+
+
+@commands.command("init")
+def make_files(
+    *,
+    here: Annotated[
+        bool, typer.Option("--here", help="In the working folder, which counts for commands in it from then on.")
+    ] = False,
+) -> None:
+    """Copy the files to begin with (servers, policies, prompt, examples) to where they count. None is replaced."""
+    folder = Path("config") if here else find_folders().config
+    try:
+        copies = fill(folder)
+    except OSError as error:
+        print_error(
+            f"{error.filename or folder} cannot be written: {error.strerror}. "
+            "Fix: let this user write there, or choose another folder with COUNTERSIGN_HOME"
+        )
+        raise typer.Exit(FAILED) from error
+    for path in copies:
+        typer.echo(path)
+    if not copies:
+        typer.echo(f"All files are there already, in {folder.absolute()}.")
+
+
+def _path_of(name: PathOption, folders: Folders, settings: Settings) -> str:
+    match name:
+        case PathOption.CONFIG:
+            path = folders.config
+        case PathOption.DATA:
+            path = settings.data_folder
+        case PathOption.ENV:
+            path = folders.env_file
+    return str(path.absolute())
+
+
+def _report(folders: Folders, settings: Settings) -> list[str]:
+    files = {
+        "settings": (folders.env_file, ""),
+        "servers": (settings.mcp_servers_file, "mcp_servers_file"),
+        "policies": (settings.policy_file, "policy_file"),
+        "prompt": (settings.system_prompt_file, "system_prompt_file"),
+        "prices": (settings.prices_file, "prices_file"),
+        "limits": (settings.limits_file, "limits_file"),
+        "templates": (settings.mcp_launch_templates_file, "mcp_launch_templates_file"),
+        "grants": (settings.mcp_secret_grants_file, "mcp_secret_grants_file"),
+        "programs": (settings.mcp_allowed_commands_file, "mcp_allowed_commands_file"),
+        "data": (settings.data_folder, "data_folder"),
+    }
+    lines = []
+    for label, (path, field) in files.items():
+        notes = [f"set by {field.upper()}"] if field in settings.model_fields_set else []
+        notes += [] if path.exists() else ["not there"]
+        remark = f"  ({', '.join(notes)})" if notes else ""
+        lines.append(f"{label:<10} {path.absolute()}{remark}")
+    return [*lines, "", f"They count because {folders.reason}."]

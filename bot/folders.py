@@ -1,0 +1,141 @@
+"""Folders of this installation: where settings, the operator's files and data are found, and why there.
+
+`find_folders()` says so for this process. COUNTERSIGN_HOME decides; else the working folder, if the program runs from
+its source or if the folder has files of Countersign; else the user's own folders, `~/.config/countersign` and
+`~/.local/share/countersign`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+HOME_VARIABLE = "COUNTERSIGN_HOME"
+DEFAULTS = Path(__file__).with_name("defaults")
+"""Operator's files as they come with the program."""
+DATABASE = "countersign.db"
+NOTES = "notes.json"
+
+_STARTING_FILES = ("mcp_servers.json", "policy.toml", "system_prompt.md")
+"""Files without which the program would have no tools, no policies and no prompt."""
+_FURTHER_FILES = ("allowed_commands.txt", "launch_templates.toml", "limits.toml", "prices.toml", "secret_grants.toml")
+"""Files that an operator may add."""
+_OWN_VARIABLE = re.compile(r"^\s*(?:export\s+)?(?:BOT_MODEL|MCP_[A-Z_]+|ADMIN_API_TOKEN)\s*=", re.MULTILINE)
+"""Line of an `.env` that no other program has: others have names such as DATABASE_URL, too."""
+_LONGEST_ENV = 1 << 20
+_PRIVATE = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Folder of the operator's files, folder of data, and `.env`, with the reason for this choice as a clause.
+
+    `base` is the folder that relative paths in the operator's files begin in. `personal` is True for the user's own
+    folders, which the first start fills.
+    """
+
+    base: Path
+    config: Path
+    data: Path
+    env_file: Path
+    reason: str
+    personal: bool = False
+
+    @property
+    def is_filled(self) -> bool:
+        """False before the first start in the user's own folders."""
+        return not self.personal or any((self.config / name).exists() for name in _STARTING_FILES)
+
+    def operator_file(self, name: str) -> Path:
+        """Return the path of an operator's file: the program's own one while the folder could not be filled."""
+        is_default = name in _STARTING_FILES and not self.is_filled
+        return (DEFAULTS if is_default else self.config) / name
+
+
+def find_folders() -> Folders:
+    """Return the folders of this process. They stay the same while its working folder does."""
+    names = (HOME_VARIABLE, "XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME")
+    return _find_once(tuple((name, os.environ.get(name, "")) for name in names), Path.cwd())
+
+
+@lru_cache(maxsize=16)
+def _find_once(environment: tuple[tuple[str, str], ...], working_folder: Path) -> Folders:
+    return choose_folders(dict(environment), working_folder, installed=_is_installed())
+
+
+def choose_folders(environment: Mapping[str, str], working_folder: Path, *, installed: bool) -> Folders:
+    """Choose the folders. `installed` is False for a program that runs from its source."""
+    if named := environment.get(HOME_VARIABLE, "").strip():
+        home = Path(os.path.normpath(working_folder / Path(named).expanduser()))
+        return _below(home, working_folder, f"{HOME_VARIABLE} names {home}")
+    if not installed:
+        return _below(working_folder, working_folder, "the program runs from its source, in the working folder")
+    if own := _own_file(working_folder):
+        return _below(working_folder, working_folder, f"the working folder has {own}")
+    try:
+        home = Path(environment.get("HOME", "") or Path.home())
+    except RuntimeError:
+        return _below(working_folder, working_folder, "this user has no home folder")
+    config = _base(environment, "XDG_CONFIG_HOME", home / ".config") / "countersign"
+    data = _base(environment, "XDG_DATA_HOME", home / ".local" / "share") / "countersign"
+    reason = f"the working folder ({working_folder}) has no config, data or .env of Countersign"
+    return Folders(config, config, data, config / ".env", reason, personal=True)
+
+
+def fill(folder: Path) -> list[Path]:
+    """Copy the program's own files into a folder, except those that are there. Return the copies. Raises OSError."""
+    folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    sources = sorted(path for path in DEFAULTS.iterdir() if path.name not in _FURTHER_FILES)
+    return [path for source in sources if (path := _copy(source, folder)) is not None]
+
+
+def _is_installed() -> bool:
+    return not Path(__file__).parents[1].joinpath("pyproject.toml").exists()
+
+
+def _below(folder: Path, working_folder: Path, reason: str) -> Folders:
+    # Paths in the working folder are short in messages.
+    base = Path() if folder == working_folder else folder
+    return Folders(base, base / "config", base / "data", base / ".env", reason)
+
+
+def _own_file(folder: Path) -> str:
+    """Return the name of a file of Countersign in a folder; empty if it has none."""
+    operator_files = (f"config/{name}" for name in (*_STARTING_FILES, *_FURTHER_FILES))
+    for name in (*operator_files, f"data/{DATABASE}", f"data/{NOTES}"):
+        if (folder / name).is_file():
+            return name
+    with suppress(OSError), (folder / ".env").open("rb") as file:
+        if _OWN_VARIABLE.search(file.read(_LONGEST_ENV).decode(errors="replace")):
+            return ".env"
+    return ""
+
+
+def _base(environment: Mapping[str, str], name: str, default: Path) -> Path:
+    """Return a base folder of the XDG specification, by which relative ones do not count."""
+    path = Path(environment.get(name, ""))
+    return path if path.is_absolute() else default
+
+
+def _copy(source: Path, folder: Path) -> Path | None:
+    """Copy a file whole or not at all; None if there is one of its name."""
+    path = folder / source.name
+    if path.exists():
+        return None
+    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{source.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file, source.open("rb") as original:
+            shutil.copyfileobj(original, file)
+        os.link(temporary, path)
+    except FileExistsError:
+        return None
+    finally:
+        Path(temporary).unlink()
+    return path
