@@ -87,7 +87,7 @@ def test_until_the_users_folder_is_filled_the_programs_own_files_count(tmp_path:
     assert folders.operator_file("allowed_commands.txt") == folders.config / "allowed_commands.txt"
     folders.config.mkdir(parents=True)
     (folders.config / ".env").write_text("BOT_MODEL=demo")
-    assert not folders.is_filled
+    assert folders.operator_file("policy.toml") == DEFAULTS / "policy.toml"
     fill(folders.config)
     assert folders.operator_file("policy.toml") == folders.config / "policy.toml"
     # What its user has taken away stays away.

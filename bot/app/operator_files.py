@@ -92,10 +92,10 @@ def read_operator_files(settings: Settings) -> OperatorFiles:
 
 
 def _servers(settings: Settings) -> ServersFile:
-    """Read the servers. Their programs start in the folder of the files, unless that is the working folder anyway."""
+    """Read the servers. Their programs start in the folder of the files, if that is another than the working folder."""
     servers = load_servers(settings.mcp_servers_file, _environment(settings))
     base = find_folders().base
-    if not base.is_absolute():
+    if not (base.is_absolute() and base.is_dir()):
         return servers
     return replace(servers, entries=tuple(_started_in(str(base), entry) for entry in servers.entries))
 
@@ -108,7 +108,7 @@ def _started_in(folder: str, entry: DesiredServer) -> DesiredServer:
 
 
 def _as_servers_see(path: Path) -> Path:
-    """Return a path that is right in the folder where servers start."""
+    """Return a path that is right wherever servers start."""
     return path.absolute() if find_folders().base.is_absolute() else path
 
 
