@@ -16,7 +16,7 @@ import pytest
 
 from tests import uvicorn_polling  # noqa: F401 - its import has the effect
 from tests.fakes import AUTHORITY
-from tests.i18n.pseudo_language import pseudo_language  # noqa: F401 - a fixture
+from tests.i18n.pseudo_language import pseudo_language, pseudo_locales  # noqa: F401 - fixtures
 
 # The same examples each time: a new one that fails is found by raising their number, not by an unrelated build.
 hypothesis.settings.register_profile("local", derandomize=True, deadline=None, max_examples=20)

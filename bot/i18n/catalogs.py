@@ -54,8 +54,12 @@ def translations(language: str) -> gettext.NullTranslations:
     """Return the translations of an installed language; English for any other."""
     if language == DEFAULT_LANGUAGE or language not in installed_languages():
         return gettext.NullTranslations()
+    return _read_catalog(catalog_path(language), language)
 
-    with catalog_path(language).open("rb") as file:
+
+@cache
+def _read_catalog(path: Path, language: str) -> gettext.NullTranslations:
+    with path.open("rb") as file:
         catalog = read_po(file, locale=language.replace("-", "_"))
     compiled = io.BytesIO()
     write_mo(compiled, catalog)

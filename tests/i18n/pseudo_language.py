@@ -21,13 +21,19 @@ _TRANSLATED = re.compile(r"⟦[^⟦⟧]*⟧")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 
 
-@pytest.fixture
-def pseudo_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Install the pseudo-language beside the others, and return its tag."""
-    locales = tmp_path / "locales"
+@pytest.fixture(scope="session")
+def pseudo_locales(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of catalogues with the pseudo-language beside the others, made once in a run."""
+    locales = tmp_path_factory.mktemp("pseudo") / "locales"
     shutil.copytree(catalogs.LOCALES, locales)
     _write_catalog(locales)
-    monkeypatch.setattr(catalogs, "LOCALES", locales)
+    return locales
+
+
+@pytest.fixture
+def pseudo_language(pseudo_locales: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Install the pseudo-language beside the others, and return its tag."""
+    monkeypatch.setattr(catalogs, "LOCALES", pseudo_locales)
     _clear_caches()
     yield PSEUDO_LANGUAGE
     monkeypatch.undo()

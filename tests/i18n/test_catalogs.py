@@ -52,6 +52,7 @@ FOR_OPERATORS = (
     "bot/app",
     "bot/cli",
     "bot/engine/config_files.py",
+    "bot/folders.py",
     "bot/setting_errors.py",
     "bot/settings.py",
 )
