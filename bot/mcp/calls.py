@@ -40,7 +40,8 @@ from bot.errors import CountersignError
 from bot.i18n import LazyText, gettext_lazy, join_lazy, ngettext_lazy
 from bot.mcp import elicitation, sdk
 from bot.mcp.elicitation import UnsupportedElicitation, parse_request, result
-from bot.mcp.errors import TOO_LARGE, UNREADABLE, pause_text, refused_status
+from bot.mcp.errors import TOO_LARGE, UNREADABLE
+from bot.mcp.failures import pause_text, refused_status
 from bot.mcp.redaction import Redaction
 from bot.mcp.results import TEXT_LIMIT, error_text, failed_result, tool_result
 from bot.mcp.sdk import RequestContext

@@ -51,7 +51,8 @@ from bot.mcp.config.checks import (
     resolve_allowed,
     resolve_host,
 )
-from bot.mcp.errors import InvalidDefinition, cause_and_fix, split_fix, status_phrase
+from bot.mcp.errors import InvalidDefinition, cause_and_fix, split_fix
+from bot.mcp.failures import status_phrase
 from bot.mcp.redaction import USER_NAME, Redaction, public_address
 from bot.mcp.registry import ManagedServer
 from bot.mcp.server.connection import Connection

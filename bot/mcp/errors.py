@@ -1,4 +1,6 @@
-"""Errors of servers, as sentences with cause and fix.
+"""Wording of servers' errors: sentences with cause and fix, and reasons as their parts.
+
+No library is loaded here, because a chat reads the servers' file before its first prompt.
 
 Texts may hold secrets: the connection redacts them.
 """
@@ -6,26 +8,12 @@ Texts may hold secrets: the connection redacts them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import cast
 
-import httpx2
-from mcp import MCPError
-from mcp.types import CONNECTION_CLOSED, ErrorData
-from pydantic import BaseModel, ValidationError
-
-from bot.domain.servers import HttpTransport, Protocol, ServerConfig, StdioTransport
 from bot.i18n import LazyText, gettext_lazy, join_lazy
-from bot.mcp import sdk
-from bot.mcp.redaction import Redaction, public_address
-from bot.mcp.results import error_text
-from bot.mcp.sdk import RequestContext, http_error_stand_in, unsupported_version
 
-_QUOTED_LINES = 3
-_LONGEST_QUOTE = 500
-_LONGEST_VERSION = 40
 LARGEST_ANSWER = 8 * 1024 * 1024
 """Maximum size in bytes of a response or of one event, on every transport, because it is held in memory."""
 TOO_LARGE = gettext_lazy("its answer has more than {megabytes} MB", megabytes=LARGEST_ANSWER // 1024**2)
@@ -54,8 +42,6 @@ UNREADABLE: Mapping[str, str] = {reason: reason for reason in _UNREADABLE}
 """Reasons for an unreadable response, as parts of a sentence, by their English text."""
 COMPRESSED = gettext_lazy("its answer is compressed, though it was asked not to")
 CONNECTION_BROKE = gettext_lazy("the connection broke")
-_TRY_LATER = gettext_lazy("try again later, or check its log")
-_CHECK_NAME = gettext_lazy("check the name and what it needs")
 _CAUSE_AND_FIX = gettext_lazy("{cause} Fix: {fix}.").message
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 
@@ -98,260 +84,6 @@ def with_lead(lead: str, problem: str) -> str:
     """Put a sentence before a problem."""
     cause, fix = split_fix(problem)
     return cause_and_fix(join_lazy(lead, cause), fix) if fix else join_lazy(lead, cause)
-
-
-def root_cause(error: BaseException) -> BaseException:
-    """Return the first error inside groups of errors."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def status_phrase(status: int) -> str:
-    """Return `500 Internal Server Error`, or the number alone if it has no name."""
-    try:
-        return f"{status} {HTTPStatus(status).phrase}"
-    except ValueError:
-        return str(status)
-
-
-def refused_status(server: str, status: int) -> LazyText:
-    """Describe an HTTP error status, with a fix where one is known."""
-    match status:
-        case 401 | 403:
-            fix = gettext_lazy("check the headers of server {server}", server=server)
-        case 404 | 405 | 410:
-            fix = gettext_lazy(
-                "check the url of server {server}, and that its transport is the right one", server=server
-            )
-        case _:
-            return gettext_lazy("MCP server request failed: {status}", status=status_phrase(status))
-    return cause_and_fix(gettext_lazy("MCP server request failed: {status}.", status=status_phrase(status)), fix)
-
-
-def timeout_message(config: ServerConfig, stderr_lines: tuple[str, ...], limit: float) -> Problem:
-    """Describe a timeout while connecting."""
-    fix = (
-        gettext_lazy("check that it speaks MCP on its standard output, or raise its connect_timeout")
-        if isinstance(config.transport, StdioTransport)
-        else gettext_lazy("check that an MCP server listens at its url, or raise its connect_timeout")
-    )
-    cause = gettext_lazy("Server {server} did not answer within {seconds} s.", server=config.name, seconds=f"{limit:g}")
-    return Problem.quoting(join_lazy(cause, _stderr_quote(stderr_lines)), cause, fix)
-
-
-def connection_lost(config: ServerConfig, stderr_lines: tuple[str, ...]) -> Problem:
-    """Describe the loss of an established connection."""
-    cause = gettext_lazy("The connection to server {server} was lost.", server=config.name)
-    rest = gettext_lazy("It is made again when it is needed.")
-    return Problem(join_lazy(cause, _stderr_quote(stderr_lines), rest), join_lazy(cause, rest))
-
-
-def failed_listing(config: ServerConfig, error: Exception, redact: Redaction) -> LazyText:
-    """Describe a failed listing of a connected server's capabilities."""
-    cause = gettext_lazy(
-        "Server {server} did not say what it offers: {reason}.",
-        server=config.name,
-        reason=_error_text(config, error, redact),
-    )
-    return cause_and_fix(cause, gettext_lazy("check its log"))
-
-
-DescribeFailure = Callable[[ServerConfig, Exception, Redaction], tuple[str, str]]
-"""Returns cause and fix for a failed request."""
-
-
-def failed_resource(config: ServerConfig, error: Exception, redact: Redaction) -> tuple[LazyText, LazyText]:
-    """Return cause and fix for a resource that could not be read."""
-    if isinstance(error, TimeoutError):
-        cause = gettext_lazy(
-            "Server {server} did not give the resource within {seconds} s.",
-            server=config.name,
-            seconds=f"{config.tool_timeout:g}",
-        )
-        return cause, _TRY_LATER
-    reason = _error_text(config, error, redact)
-    return gettext_lazy(
-        "Server {server} did not give the resource: {reason}.", server=config.name, reason=reason
-    ), _CHECK_NAME
-
-
-def failed_prompt(config: ServerConfig, error: Exception, redact: Redaction) -> tuple[LazyText, LazyText]:
-    """Return cause and fix for a prompt that could not be had."""
-    if isinstance(error, TimeoutError):
-        cause = gettext_lazy(
-            "Server {server} did not give the prompt within {seconds} s.",
-            server=config.name,
-            seconds=f"{config.tool_timeout:g}",
-        )
-        return cause, _TRY_LATER
-    reason = _error_text(config, error, redact)
-    return gettext_lazy(
-        "Server {server} did not give the prompt: {reason}.", server=config.name, reason=reason
-    ), _CHECK_NAME
-
-
-def _error_text(config: ServerConfig, error: Exception, redact: Redaction) -> str:
-    match error:
-        case TimeoutError():
-            return gettext_lazy("no answer within {seconds} s", seconds=f"{config.list_timeout:g}")
-        case MCPError():
-            if error.message in UNREADABLE and error.data is None:
-                return UNREADABLE[error.message]
-            sentence = error_text(error, redact).removeprefix("Error calling MCP server: ")
-        case ValidationError():
-            return gettext_lazy("its answer is not in the form that the protocol wants")
-        case _:
-            sentence = f"{type(error).__name__}: {error}"
-    return redact(sentence)[:_LONGEST_QUOTE].rstrip(". ")
-
-
-def connect_failure(
-    config: ServerConfig,
-    error: BaseException,
-    attempt: RequestContext,
-    stderr_lines: tuple[str, ...],
-    *,
-    redact: Redaction,
-    limit: float,
-) -> Problem:
-    """Describe an error that ended a connection or prevented it. `limit` is the connect timeout in seconds."""
-    cause = root_cause(error)
-    if isinstance(cause, TimeoutError):
-        return timeout_message(config, stderr_lines, limit)
-    if isinstance(cause, InvalidDefinition):
-        return Problem.without_quote(cause.problem_of(config.name))
-    match config.transport:
-        case StdioTransport() as process:
-            known = _process_failure(config.name, process, cause, stderr_lines)
-        case HttpTransport(url=url):
-            known = _http_failure(config, url, attempt)
-    if known:
-        return known
-    if version := unsupported_version(cause):
-        return Problem.quoting(
-            gettext_lazy(
-                "Server {server} speaks a version of MCP that is not known here: {version}.",
-                server=config.name,
-                version=redact(version)[:_LONGEST_VERSION],
-            ),
-            gettext_lazy("Server {server} speaks a version of MCP that is not known here.", server=config.name),
-            gettext_lazy("update one of the two"),
-        )
-    fix = gettext_lazy("check that it is an MCP server")
-    if config.protocol is not Protocol.AUTO:
-        fix = gettext_lazy(
-            "check that it is an MCP server and speaks MCP {version}, or set its protocol to auto",
-            version=config.protocol,
-        )
-    return Problem.quoting(
-        gettext_lazy(
-            "Server {server} could not be used: {reason}.", server=config.name, reason=_unusable_reason(cause, redact)
-        ),
-        gettext_lazy("Server {server} could not be used.", server=config.name),
-        fix,
-    )
-
-
-def _unusable_reason(cause: BaseException, redact: Redaction) -> str:
-    sentence = error_text(cause, redact) if isinstance(cause, MCPError) else f"{type(cause).__name__}: {cause}"
-    return redact(sentence)[:_LONGEST_QUOTE].rstrip(".")
-
-
-def _process_failure(
-    server: str, process: StdioTransport, cause: BaseException, stderr_lines: tuple[str, ...]
-) -> Problem | None:
-    if isinstance(cause, MCPError) and cause.code == CONNECTION_CLOSED:
-        ended = gettext_lazy("Server {server} ended while it was starting.", server=server)
-        fix = gettext_lazy("run its command ({command}) by hand and read what it says", command=process.command)
-        return Problem.quoting(join_lazy(ended, _stderr_quote(stderr_lines)), ended, fix)
-    if isinstance(cause, OSError | ValueError):
-        return Problem.without_quote(_not_started(server, process.command, process.cwd, cause))
-    return None
-
-
-def _http_failure(config: ServerConfig, url: str, attempt: RequestContext) -> Problem | None:
-    server = config.name
-    if attempt.failure:
-        fix, address = gettext_lazy("start it, or correct its url"), public_address(url)
-        cause = gettext_lazy("Server {server} cannot be reached at {address}.", server=server, address=address)
-        reason = gettext_lazy(
-            "Server {server} cannot be reached at {address}: {reason}.",
-            server=server,
-            address=address,
-            reason=attempt.failure,
-        )
-        text = Problem.quoting(reason, cause, fix)
-        return text if attempt.quotes else Problem.without_quote(text.text)
-    if attempt.status in (401, 403) and not config.from_file:
-        cause = gettext_lazy(
-            "Server {server} does not let the bot in: {status}.", server=server, status=status_phrase(attempt.status)
-        )
-        fix = gettext_lazy("set its secret again, or correct its type of authentication")
-        return Problem.without_quote(cause_and_fix(cause, fix))
-    if attempt.status is not None and attempt.status >= 400:
-        return Problem.without_quote(_rejected_status(server, attempt.status, attempt.retry_after))
-    return None
-
-
-def _rejected_status(server: str, status: int, retry_after: float | None) -> LazyText:
-    sentence = refused_status(server, status)
-    if split_fix(sentence)[1]:
-        return sentence
-    cause = gettext_lazy("Server {server}: {problem}.", server=server, problem=sentence)
-    return cause_and_fix(join_lazy(cause, pause_text(retry_after)), gettext_lazy("check its log"))
-
-
-def pause_text(retry_after: float | None) -> str:
-    """Return the sentence about the pause in seconds that an HTTP error asks for; empty if it asks for none."""
-    return "" if retry_after is None else gettext_lazy("It asks to wait {seconds} s.", seconds=f"{retry_after:g}")
-
-
-def _not_started(server: str, command: str, cwd: str | None, cause: OSError | ValueError) -> LazyText:
-    if isinstance(cause, FileNotFoundError) and cwd is not None and cause.filename == cwd:
-        return cause_and_fix(
-            gettext_lazy("The folder {folder} of server {server} does not exist.", folder=cwd, server=server),
-            gettext_lazy("create it or correct its cwd"),
-        )
-    if isinstance(cause, FileNotFoundError):
-        return cause_and_fix(
-            gettext_lazy("The command {command} of server {server} was not found.", command=command, server=server),
-            gettext_lazy("install it or correct its command"),
-        )
-    return cause_and_fix(
-        gettext_lazy(
-            "The command {command} of server {server} could not be started: {reason}.",
-            command=command,
-            server=server,
-            reason=cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause),
-        ),
-        gettext_lazy("correct its command"),
-    )
-
-
-def _stderr_quote(stderr_lines: tuple[str, ...]) -> str:
-    if not stderr_lines:
-        return ""
-    return gettext_lazy('Its last words: "{lines}".', lines=" / ".join(stderr_lines[-_QUOTED_LINES:]))
-
-
-class _Body(BaseModel):
-    error: ErrorData
-
-
-def http_error_response(response: httpx2.Response | None) -> ErrorData | None:
-    """Return the error of a response, or None if it succeeded. A JSON-RPC error takes precedence over its HTTP status.
-    A missing response is a broken connection.
-    """
-    attempt = sdk.current_request()
-    if response is None or attempt.failure:
-        return ErrorData(code=CONNECTION_CLOSED, message=attempt.failure or CONNECTION_BROKE)
-    if response.is_success:
-        return None
-    try:
-        return _Body.model_validate_json(response.content).error
-    except ValidationError:
-        return http_error_stand_in(response.status_code)
 
 
 def lazy_reason(error: Exception) -> str:

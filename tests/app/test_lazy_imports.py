@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +58,21 @@ def test_every_module_that_is_imported_by_name_exists() -> None:
     # Names in loops are read, too.
     assert {("app/slack.py", "bot.platforms.slack.sending"), ("app/runtime.py", "bot.web.application")} <= imports
     assert {(path, module) for path, module in imports if importlib.util.find_spec(module) is None} == set()
+
+
+def test_a_chat_loads_no_heavy_library_before_its_first_prompt() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", "import sys, bot.app.chat; print(*sys.modules)"],
+        cwd=ROOT.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    imported = {module.partition(".")[0] for module in ended.stdout.split()}
+    heavy = {
+        "alembic", "anthropic", "cryptography", "discord", "fastapi", "httpx2", "jsonschema", "mcp", "openai",
+        "slack_bolt", "sqlalchemy", "starlette", "uvicorn",
+    }  # fmt: skip
+    assert {"bot", "prompt_toolkit"} <= imported
+    assert not imported & heavy

@@ -265,7 +265,7 @@ NO_TEXTS: dict[str, frozenset[str]] = {
         }
     ),
     "bot/mcp/doctor.py": frozenset({"Bearer", "application/json, text/event-stream"}),
-    "bot/mcp/errors.py": frozenset({"Error calling MCP server: "}),
+    "bot/mcp/failures.py": frozenset({"Error calling MCP server: "}),
     "bot/mcp/oauth/client.py": frozenset({"Basic {}", "Countersign"}),
     "bot/mcp/oauth/sign_ins.py": frozenset({"application/json, text/event-stream"}),
     "bot/mcp/oauth/tokens.py": frozenset({"Bearer {}"}),

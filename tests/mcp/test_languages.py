@@ -13,8 +13,8 @@ from bot.domain.health import CheckStatus
 from bot.domain.servers import Protocol, ServerConfig
 from bot.errors import ServerTrouble
 from bot.i18n import english, use_language
-from bot.mcp import errors
-from bot.mcp.errors import InvalidDefinition, Problem, connect_failure, connection_lost, split_fix, timeout_message
+from bot.mcp.errors import InvalidDefinition, Problem, split_fix
+from bot.mcp.failures import connect_failure, connection_lost, refused_status, timeout_message
 from bot.mcp.redaction import Redaction, Secret
 from bot.mcp.results import failed_result
 from bot.mcp.sdk import RequestContext
@@ -100,7 +100,7 @@ async def test_the_doctor_speaks_the_language_of_who_asks(pseudo_language: str) 
 
 
 def test_the_reason_of_a_failed_call_is_english_for_the_model_and_translated_for_people() -> None:
-    reason = errors.refused_status("s", 404)
+    reason = refused_status("s", 404)
     with use_language("ja"):
         result = failed_result("c1", reason)
     assert result.text.startswith("MCP server request failed: 404 Not Found. Fix: check the url of server s")

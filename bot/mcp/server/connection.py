@@ -27,18 +27,15 @@ from bot.i18n import gettext_lazy
 from bot.logs import out_of_context
 from bot.mcp import calls, results, sdk
 from bot.mcp.calls import ActiveCall, ActiveCalls
-from bot.mcp.errors import (
+from bot.mcp.errors import Problem, cause_and_fix, split_fix, with_lead
+from bot.mcp.failures import (
     DescribeFailure,
-    Problem,
-    cause_and_fix,
     connect_failure,
     connection_lost,
     failed_listing,
     failed_prompt,
     failed_resource,
-    split_fix,
     timeout_message,
-    with_lead,
 )
 from bot.mcp.oauth.tokens import TokenProvider
 from bot.mcp.redaction import Redaction

@@ -42,7 +42,8 @@ from bot.mcp.config.checks import (
     endpoint_fingerprint,
     resolve_host,
 )
-from bot.mcp.errors import InvalidDefinition, failed_listing, root_cause
+from bot.mcp.errors import InvalidDefinition
+from bot.mcp.failures import failed_listing, root_cause
 from bot.mcp.oauth.tokens import TokenProvider, no_token_provider
 from bot.mcp.redaction import KnownSecrets, Redaction
 from bot.mcp.sdk import RequestContext

@@ -19,7 +19,8 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest
 
 from bot.i18n import gettext_lazy
-from bot.mcp.errors import LARGEST_ANSWER, InvalidDefinition, http_error_response
+from bot.mcp.errors import LARGEST_ANSWER, InvalidDefinition
+from bot.mcp.failures import http_error_response
 from bot.mcp.sdk import OutgoingStream, TransportStreams, request_within_origin, sse_within_origin
 from bot.mcp.transports.messages import Incoming, read_messages
 
